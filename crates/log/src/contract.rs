@@ -1,0 +1,221 @@
+//! The contract that every engine keeps, and that one conformance suite checks.
+//!
+//! ```text
+//!            append(records, level)                     read(from, up_to)
+//!   writers ───────────────────────►  partition 0 [ . . . . . . . | . . ]  ───────► readers
+//!            append_atomic(parts) ─►  partition 1 [ . . . . | . ]             ▲
+//!                                                   first   stable  tail      └ Bell rings when either end moves
+//! ```
+//!
+//! Always true
+//! - `first <= stable <= tail`; offsets ascend, may have gaps, and are never handed out twice, not even after a crash.
+//! - When an append is answered at a level, everything before it in its partition has that level too.
+//! - Up to `stable` nothing is lost by what the topic's own level survives; views, commits and checkpoints stay below it.
+
+use std::sync::Arc;
+
+use millstream_types::{Epoch, Offset, Position, Record, RecordBatch, TopicName, TopicPartition};
+
+use crate::{Bell, Done, Error, Topic, TopicConfig};
+
+/// What an answered append survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AckLevel {
+    /// Accepted in memory; a crash of the process may lose it.
+    Memory,
+    /// Handed to the operating system: survives `kill -9`.
+    Written,
+    /// On the medium: survives power loss.
+    Synced,
+}
+
+/// How far a read may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UpTo {
+    /// Only what the topic's level protects. For everything that acts on what it reads.
+    Stable,
+    /// Whatever has been accepted. For live readers that keep nothing.
+    Tail,
+}
+
+/// Where an append ended up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of the first record.
+    pub first: Offset,
+    /// Offset of the last record.
+    pub last: Offset,
+    /// The epoch under which both were handed out.
+    pub epoch: Epoch,
+}
+
+/// The ends of a partition at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offsets {
+    /// Oldest offset that may be read (there may be a gap behind it).
+    pub first: Offset,
+    /// First offset that [`UpTo::Stable`] does not see.
+    pub stable: Offset,
+    /// First offset that has not been handed out.
+    pub tail: Offset,
+    /// The epoch under which the next record will be appended.
+    pub epoch: Epoch,
+}
+
+/// A group's position to be stored together with records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PositionCommit {
+    /// The consumer group.
+    pub group: String,
+    /// The partition that was read.
+    pub partition: TopicPartition,
+    /// The next offset that the group will read.
+    pub position: Position,
+}
+
+/// Records for several partitions and positions of groups: all of them or none.
+#[derive(Debug, Default)]
+pub struct AtomicAppend<'a> {
+    /// Records by partition; a partition may appear more than once, its records keep their order.
+    pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
+    /// Positions to commit.
+    pub positions: Vec<PositionCommit>,
+}
+
+/// What only some engines can do; asked for by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Topics that live in memory only ([`crate::Storage::Memory`]).
+    pub memory_topics: bool,
+    /// An ack level for each append; without it every append is as durable as its topic.
+    pub level_per_append: bool,
+    /// Reading a value by (offset, position hint) without scanning.
+    pub read_by_position: bool,
+}
+
+/// A partitioned log. Cheap to share; every method may be called from any thread.
+pub trait Log: Send + Sync + 'static {
+    /// What this engine can do beyond the contract.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Creates a topic, or returns it if it exists with the same configuration. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::TopicExists`] with another configuration; [`Error::InvalidConfig`].
+    fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
+
+    /// Changes what may change in a topic's configuration: retention, segment sizes, level, compression, limits.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] for a change of storage, partitions or cleanup.
+    fn alter_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
+
+    /// Deletes a topic and its records. Durable when it returns; readers get [`Error::UnknownTopic`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`].
+    fn delete_topic(&self, name: &TopicName) -> Result<(), Error>;
+
+    /// The topic of that name, if there is one.
+    fn topic(&self, name: &TopicName) -> Option<Arc<Topic>>;
+
+    /// All topics, by name.
+    fn topics(&self) -> Vec<Arc<Topic>>;
+
+    /// The handle through which one partition is appended to and read. Resolve it once, keep it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`].
+    fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error>;
+
+    /// Appends to several partitions and commits positions, all or nothing, also across a crash.
+    /// `done` gets one [`Appended`] for each entry of `append.records`, once all of them have `level`.
+    ///
+    /// # Errors
+    /// As [`Partition::append`]; then nothing was taken and `done` is not called.
+    fn append_atomic(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>)
+    -> Result<(), Error>;
+
+    /// The position that `group` last committed for `partition`.
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Option<Position>;
+
+    /// Starts to hand partitions of `topic` to `owner`: each is announced by `assigned` with the epoch that fences
+    /// earlier owners, and taken back by `revoked`. The embedded engine assigns all of them at once and for good.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`].
+    fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error>;
+}
+
+/// Whoever keeps the state of partitions; told which are his.
+pub trait Owner: Send + Sync + 'static {
+    /// `partition` is yours under `epoch`.
+    fn assigned(&self, partition: &TopicPartition, epoch: Epoch);
+    /// `partition` is yours no longer: append nothing more to it.
+    fn revoked(&self, partition: &TopicPartition);
+}
+
+/// One partition of a topic.
+pub trait Partition: Send + Sync + 'static {
+    /// Which one it is.
+    fn id(&self) -> &TopicPartition;
+
+    /// The topic, with the configuration in force.
+    fn topic(&self) -> Arc<Topic>;
+
+    /// Appends records, in order and without others between them. `done` is called once, when they have `level`
+    /// (at [`AckLevel::Memory`]: before this returns), or when that has become impossible.
+    /// Never blocks on a disk.
+    ///
+    /// # Errors
+    /// Nothing was taken, and `done` is not called: [`Error::RecordTooLarge`], [`Error::Overloaded`],
+    /// [`Error::WritingEnded`], [`Error::UnknownTopic`] (deleted meanwhile).
+    fn append(&self, records: &[Record<'_>], level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
+
+    /// Appends a batch that somebody else has built; its records stay as they lie, offset and epoch are set anew.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
+
+    /// Stored batches in order, the first being the one that holds `from` (it may begin before it) or, in a gap, the
+    /// next. At least one batch if there is any below the limit, further ones while they fit `max_bytes`.
+    /// Empty means that `from` has reached the limit. Reads of old records block on the disk: call from a plain thread.
+    ///
+    /// With [`UpTo::Stable`] the last batch may reach beyond the stable offset only if the engine cannot cut it;
+    /// the embedded engine never does so, as a batch becomes stable whole.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`] below the first offset, [`Error::BeyondTail`] above the tail,
+    /// [`Error::Corrupt`] instead of a damaged batch.
+    fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error>;
+
+    /// The ends of the partition now.
+    fn offsets(&self) -> Offsets;
+
+    /// The first offset whose record's event time is at or after `timestamp_ms`; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error>;
+
+    /// Where a reader with a stored position goes on.
+    ///
+    /// # Errors
+    /// [`Error::PositionLost`] if the records before `position` are not those the reader saw (another topic of the
+    /// same name, or an epoch that ended earlier than `position.offset`); [`Error::Trimmed`] if they are gone.
+    fn resume(&self, position: Position) -> Result<Offset, Error>;
+
+    /// Rings `bell` whenever `stable` or `tail` moves, for as long as the bell lives.
+    fn watch(&self, bell: &Arc<Bell>);
+
+    /// Keeps records from `from` on from being trimmed or compacted away, up to the topic's hold limit, until dropped.
+    fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold>;
+}
+
+/// A reader's claim on records; dropping it gives them free.
+pub trait Hold: Send + Sync {
+    /// Records below `from` are no longer needed.
+    fn advance(&self, from: Offset);
+}

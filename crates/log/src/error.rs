@@ -1,0 +1,211 @@
+//! Everything that can go wrong with the log.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_types::{BatchError, ErrorCode, NameError, Offset, Position, TopicName, TopicPartition};
+
+/// Why a call to the log failed. Cheap to clone: one failed sync answers many.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such topic.
+    #[error("topic '{topic}' does not exist; create it first")]
+    UnknownTopic {
+        /// The name asked for.
+        topic: TopicName,
+    },
+    /// No such partition.
+    #[error("partition {partition} does not exist; its topic has {partitions} (0 to {})", .partitions - 1)]
+    UnknownPartition {
+        /// The partition asked for.
+        partition: TopicPartition,
+        /// How many there are.
+        partitions: u32,
+    },
+    /// The name is taken by a topic with another configuration.
+    #[error("topic '{topic}' exists with another {differs}; alter it, or delete it first")]
+    TopicExists {
+        /// The topic.
+        topic: TopicName,
+        /// Which setting differs.
+        differs: &'static str,
+    },
+    /// A setting that cannot be.
+    #[error("{setting} = {value} of topic '{topic}': {rule}")]
+    InvalidConfig {
+        /// The topic.
+        topic: TopicName,
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// The rule, and the remedy.
+        rule: &'static str,
+    },
+    /// Not a legal name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Not a legal batch.
+    #[error("the batch for {partition} is refused")]
+    Batch {
+        /// Where it was to go.
+        partition: TopicPartition,
+        /// What is wrong with it.
+        source: BatchError,
+    },
+    /// A record over the topic's limit.
+    #[error(
+        "record of {size_bytes} bytes for {partition} exceeds record_max_bytes = {limit_bytes}; split it or raise the limit"
+    )]
+    RecordTooLarge {
+        /// Where it was to go.
+        partition: TopicPartition,
+        /// Its size.
+        size_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// An append over the engine's limit.
+    #[error(
+        "append of {size_bytes} bytes exceeds log.append_max_bytes = {limit_bytes}; send smaller batches or raise the limit"
+    )]
+    AppendTooLarge {
+        /// Its size.
+        size_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// Too much is waiting to be written.
+    #[error("{waiting_bytes} bytes wait to be written, log.pending_max_bytes = {limit_bytes}; slow down and try again")]
+    Overloaded {
+        /// What waits.
+        waiting_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The record asked for is gone.
+    #[error("offset {wanted} of {partition} was trimmed; the oldest readable offset is {oldest}")]
+    Trimmed {
+        /// The partition.
+        partition: TopicPartition,
+        /// The offset asked for.
+        wanted: Offset,
+        /// The oldest that is there.
+        oldest: Offset,
+    },
+    /// The record asked for was never written.
+    #[error("offset {wanted} of {partition} lies beyond its tail {tail}")]
+    BeyondTail {
+        /// The partition.
+        partition: TopicPartition,
+        /// The offset asked for.
+        wanted: Offset,
+        /// The first offset not handed out.
+        tail: Offset,
+    },
+    /// A stored position that this partition's history contradicts.
+    #[error("position {position:?} is not on the history of {partition}: {why}; read again from {restart}")]
+    PositionLost {
+        /// The partition.
+        partition: TopicPartition,
+        /// The stored position.
+        position: Position,
+        /// What contradicts it.
+        why: &'static str,
+        /// The last offset that the history and the position have in common.
+        restart: Offset,
+    },
+    /// Stored bytes are not what was written.
+    #[error("{} is damaged at byte {at}: {what} ({partition}, offset {offset}); restore the file or delete the topic", .path.display())]
+    Corrupt {
+        /// The partition.
+        partition: TopicPartition,
+        /// The first offset that cannot be read.
+        offset: Offset,
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        at: u64,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A file of the engine itself, of no one partition, is damaged.
+    #[error("{} is damaged at byte {at}: {what}; restore the file from a copy", .path.display())]
+    CorruptFile {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        at: u64,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A file written by a version that this one does not know.
+    #[error("{} has format version {version}, this program reads up to {known}; use a newer millstream", .path.display())]
+    UnknownVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u16,
+        /// The newest known.
+        known: u16,
+    },
+    /// Another process owns the directory.
+    #[error("data directory {} is in use by another millstream process (pid {pid}); stop it or choose another --data-dir", .path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The owner, as far as it is known.
+        pid: String,
+    },
+    /// An earlier write or sync failed; nothing more is written until a restart.
+    #[error("writing to {} has ended after a failed write or sync; restart to recover what is durable", .path.display())]
+    WritingEnded {
+        /// The directory.
+        path: PathBuf,
+        /// What failed.
+        source: Arc<io::Error>,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The log is shutting down or gone.
+    #[error("the log has stopped")]
+    Stopped,
+}
+
+impl Error {
+    /// The kind of failure, from which every door takes its own code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownTopic { .. } | Self::UnknownPartition { .. } | Self::Trimmed { .. } => ErrorCode::NotFound,
+            Self::TopicExists { .. } | Self::PositionLost { .. } => ErrorCode::Conflict,
+            Self::InvalidConfig { .. } | Self::Name(_) | Self::Batch { .. } | Self::BeyondTail { .. } => {
+                ErrorCode::Invalid
+            }
+            Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } => ErrorCode::TooLarge,
+            Self::Overloaded { .. } => ErrorCode::Overloaded,
+            Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
+            Self::InUse { .. } | Self::Stopped => ErrorCode::Unavailable,
+            Self::WritingEnded { .. } | Self::Io { .. } => ErrorCode::Internal,
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.code().is_retryable()
+    }
+
+    /// Whether records may have been stored although the call failed.
+    pub fn may_have_applied(&self) -> bool {
+        matches!(self, Self::WritingEnded { .. } | Self::Io { .. } | Self::Stopped)
+    }
+}

@@ -1,0 +1,21 @@
+//! What is accepted stays, in order: the partitioned log, its contract and its embedded engine.
+//!
+//! The contract is [`Log`] and [`Partition`]; the engine on one machine is [`Embedded`]. Records enter by
+//! [`Partition::append`] or, all or nothing over several partitions and group positions, by [`Log::append_atomic`];
+//! they leave by [`Partition::read`].
+//!
+//! Not here: what a record means (the planes), state that follows from records (`view`), Kafka's wire protocol (`kafka`).
+
+mod bell;
+mod contract;
+mod done;
+mod error;
+mod topic;
+
+pub use bell::Bell;
+pub use contract::{
+    AckLevel, Appended, AtomicAppend, Capabilities, Hold, Log, Offsets, Owner, Partition, PositionCommit, UpTo,
+};
+pub use done::{Done, Reply, reply};
+pub use error::Error;
+pub use topic::{Cleanup, Storage, Topic, TopicConfig, Writers};

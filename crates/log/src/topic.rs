@@ -1,0 +1,96 @@
+//! A topic and its configuration.
+
+use std::time::Duration;
+
+use millstream_types::{Compression, TopicId, TopicName};
+
+use crate::AckLevel;
+
+/// Where a topic's records live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// In the data directory.
+    Disk,
+    /// In a bounded ring per partition; gone with the process. For live data that nobody reads again.
+    Memory {
+        /// Bytes kept per partition; older batches make room.
+        max_bytes: usize,
+    },
+}
+
+/// What happens to old records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cleanup {
+    /// Whole segments go by age and size.
+    Delete,
+    /// The last record of each key stays: a state topic.
+    Compact,
+}
+
+/// Who may append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Writers {
+    /// Every authorised client.
+    Anyone,
+    /// Only the planes that own the topic: outside producers are refused.
+    OwnersOnly,
+}
+
+/// How a topic keeps its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicConfig {
+    /// Number of partitions, 1 to 10,000. Default 4.
+    pub partitions: u32,
+    /// Where records live. Default disk.
+    pub storage: Storage,
+    /// The topic's level: the default of its appends, and what its stable offset means. Default `Synced`.
+    pub level: AckLevel,
+    /// What happens to old records. Default delete.
+    pub cleanup: Cleanup,
+    /// Who may append. Default anyone.
+    pub writers: Writers,
+    /// Records older than this, by append time, may go. `None` keeps them. Default seven days.
+    pub retention: Option<Duration>,
+    /// Oldest segments go while a partition holds more than this. `None` sets no bound. Default none.
+    pub retention_bytes: Option<u64>,
+    /// Size at which a segment is closed and the next begun. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// Age at which a segment is closed and the next begun. Default one day.
+    pub segment_age: Duration,
+    /// How the appender compresses the batches that it seals. Default none.
+    pub compression: Compression,
+    /// Largest record (key, value and headers). Default 1 MiB.
+    pub record_max_bytes: usize,
+    /// How many bytes a registered reader may hold back beyond retention. Default 1 GiB.
+    pub hold_max_bytes: u64,
+}
+
+impl Default for TopicConfig {
+    fn default() -> Self {
+        Self {
+            partitions: 4,
+            storage: Storage::Disk,
+            level: AckLevel::Synced,
+            cleanup: Cleanup::Delete,
+            writers: Writers::Anyone,
+            retention: Some(Duration::from_secs(7 * 24 * 3600)),
+            retention_bytes: None,
+            segment_bytes: 64 << 20,
+            segment_age: Duration::from_secs(24 * 3600),
+            compression: Compression::None,
+            record_max_bytes: 1 << 20,
+            hold_max_bytes: 1 << 30,
+        }
+    }
+}
+
+/// A topic that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    /// Unique for ever: a topic created again under an old name gets a new one.
+    pub id: TopicId,
+    /// Its name.
+    pub name: TopicName,
+    /// The configuration in force.
+    pub config: TopicConfig,
+}

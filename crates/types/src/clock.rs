@@ -1,0 +1,74 @@
+//! The two clocks. Whoever needs time is handed one; nobody reads the system's clock by himself.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Time that never goes back: for timeouts, rates and latencies.
+pub trait MonotonicClock: Send + Sync + 'static {
+    /// Time since an arbitrary fixed start.
+    fn now(&self) -> Duration;
+}
+
+/// Civil time: for what people and other systems read. May jump when an operator sets it.
+pub trait WallClock: Send + Sync + 'static {
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    fn now_ms(&self) -> i64;
+}
+
+/// Both clocks of the operating system.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl MonotonicClock for SystemClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+impl WallClock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place where the system's clock is read")]
+    fn now_ms(&self) -> i64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Both clocks, standing still until a test moves them.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    monotonic_ns: AtomicU64,
+    wall_ms: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock whose wall time is `wall_ms` and whose monotonic time is zero.
+    pub fn at(wall_ms: i64) -> Self {
+        Self { monotonic_ns: AtomicU64::new(0), wall_ms: AtomicI64::new(wall_ms) }
+    }
+
+    /// Moves both clocks forward by `step`.
+    pub fn advance(&self, step: Duration) {
+        self.monotonic_ns.fetch_add(step.as_nanos() as u64, Ordering::SeqCst);
+        self.wall_ms.fetch_add(step.as_millis() as i64, Ordering::SeqCst);
+    }
+}
+
+impl MonotonicClock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.monotonic_ns.load(Ordering::SeqCst))
+    }
+}
+
+impl WallClock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.wall_ms.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,26 @@
+//! What everything in Millstream is made of: a tenant, a topic, an offset, a record, a batch, a principal.
+//!
+//! No I/O, no async, no thread. Time is here only as two traits ([`MonotonicClock`], [`WallClock`]) and their
+//! system versions, so that every other crate can take a clock and no crate needs to read one.
+//!
+//! Not here: where records are kept (`log`), what they mean (`connect`, `context`, `query`), how they travel (`http`).
+
+mod batch;
+mod clock;
+mod compression;
+mod error;
+mod name;
+mod offset;
+mod partitioner;
+mod principal;
+mod record;
+
+pub use batch::{BatchBuilder, BatchError, BatchLimits, RecordBatch, RecordIter};
+pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
+pub use compression::Compression;
+pub use error::ErrorCode;
+pub use name::{Kind, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, TopicName};
+pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
+pub use partitioner::{murmur2, partition_of_key};
+pub use principal::{Principal, Role, Roles};
+pub use record::{Header, Record, RecordView, header};
