@@ -10,6 +10,7 @@ mod bell;
 mod contract;
 mod done;
 mod error;
+mod files;
 mod topic;
 
 pub use bell::Bell;
@@ -18,4 +19,5 @@ pub use contract::{
 };
 pub use done::{Done, Reply, reply};
 pub use error::Error;
+pub use files::{File, Files, SystemFiles};
 pub use topic::{Cleanup, Storage, Topic, TopicConfig, Writers};

@@ -1,0 +1,161 @@
+//! The file layer: everything the engine does to a disk goes through here, so that tests can lose power.
+//!
+//! What a crash leaves is the operating system's promise and nothing more: bytes are durable after
+//! [`File::sync`], names (created, renamed, removed) after [`Files::sync_dir`] of their directory.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A directory tree.
+pub trait Files: Send + Sync + 'static {
+    /// Creates `dir` and its parents; no error if it exists.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Names in `dir`, sorted.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Opens an existing file to read and write.
+    ///
+    /// # Errors
+    /// `NotFound`, or what the system says.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// Creates an empty file, or empties an existing one.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// Renames a file over another.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and all that is in it.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Makes the names in `dir` durable.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// An open file, read and written by position.
+pub trait File: Send + Sync {
+    /// Fills `buf` from `at` on; fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+    /// Writes all of `parts`, one after the other, from `at` on.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn write_at(&self, parts: &[IoSlice<'_>], at: u64) -> io::Result<()>;
+    /// Makes the contents and the length durable.
+    ///
+    /// # Errors
+    /// What the system says; then nobody knows what is durable.
+    fn sync(&self) -> io::Result<()>;
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn len(&self) -> io::Result<u64>;
+    /// Cuts or extends (with zeros).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}
+
+/// The operating system's files.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemFiles;
+
+impl Files for SystemFiles {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = fs::read_dir(dir)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(fs::OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+}
+
+impl File for fs::File {
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match FileExt::read_at(self, &mut buf[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], at: u64) -> io::Result<()> {
+        let mut at = at;
+        for part in parts {
+            self.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        fs::File::set_len(self, len)
+    }
+}
