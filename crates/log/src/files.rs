@@ -70,16 +70,16 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system says; then nobody knows what is durable.
     fn sync(&self) -> io::Result<()>;
-    /// Length in bytes.
+    /// Size in bytes.
     ///
     /// # Errors
     /// What the system says.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
     /// Cuts or extends (with zeros).
     ///
     /// # Errors
     /// What the system says.
-    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn set_size(&self, bytes: u64) -> io::Result<()>;
 }
 
 /// The operating system's files.
@@ -151,11 +151,11 @@ impl File for fs::File {
         self.sync_data()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        fs::File::set_len(self, len)
+    fn set_size(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
     }
 }
