@@ -11,6 +11,7 @@ mod contract;
 mod done;
 mod error;
 mod files;
+pub mod sim;
 mod topic;
 
 pub use bell::Bell;
