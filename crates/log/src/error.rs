@@ -44,6 +44,16 @@ pub enum Error {
         /// The rule, and the remedy.
         rule: &'static str,
     },
+    /// A limit of the engine that cannot be.
+    #[error("{limit} = {value}: {rule}")]
+    InvalidLimit {
+        /// The limit's key.
+        limit: &'static str,
+        /// What was given.
+        value: u64,
+        /// The rule, and the remedy.
+        rule: &'static str,
+    },
     /// Not a legal name.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -84,6 +94,36 @@ pub enum Error {
         waiting_bytes: usize,
         /// The limit.
         limit_bytes: usize,
+    },
+    /// Too many records of one partition are not durable yet.
+    #[error(
+        "{waiting_records} records of {partition} are not synced yet, the limit is {limit_records}; slow down, or split the append, and try again"
+    )]
+    TooManyUnsynced {
+        /// The partition.
+        partition: TopicPartition,
+        /// Records beyond the synced offset, those of this append among them.
+        waiting_records: u64,
+        /// The limit.
+        limit_records: u64,
+    },
+    /// An append without records.
+    #[error("the append to {partition} has no record; send at least one")]
+    EmptyAppend {
+        /// Where it was to go.
+        partition: TopicPartition,
+    },
+    /// A position to be committed that lies beyond what is stable.
+    #[error("group '{group}' cannot commit offset {offset} of {partition}: only records below {stable} are stable")]
+    PositionUnstable {
+        /// The consumer group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+        /// The offset to be committed.
+        offset: Offset,
+        /// The partition's stable offset.
+        stable: Offset,
     },
     /// The record asked for is gone.
     #[error("offset {wanted} of {partition} was trimmed; the oldest readable offset is {oldest}")]
@@ -188,11 +228,15 @@ impl Error {
         match self {
             Self::UnknownTopic { .. } | Self::UnknownPartition { .. } | Self::Trimmed { .. } => ErrorCode::NotFound,
             Self::TopicExists { .. } | Self::PositionLost { .. } => ErrorCode::Conflict,
-            Self::InvalidConfig { .. } | Self::Name(_) | Self::Batch { .. } | Self::BeyondTail { .. } => {
-                ErrorCode::Invalid
-            }
+            Self::InvalidConfig { .. }
+            | Self::InvalidLimit { .. }
+            | Self::Name(_)
+            | Self::Batch { .. }
+            | Self::EmptyAppend { .. }
+            | Self::PositionUnstable { .. }
+            | Self::BeyondTail { .. } => ErrorCode::Invalid,
             Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } => ErrorCode::TooLarge,
-            Self::Overloaded { .. } => ErrorCode::Overloaded,
+            Self::Overloaded { .. } | Self::TooManyUnsynced { .. } => ErrorCode::Overloaded,
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
             Self::InUse { .. } | Self::Stopped => ErrorCode::Unavailable,
             Self::WritingEnded { .. } | Self::Io { .. } => ErrorCode::Internal,

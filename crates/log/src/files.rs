@@ -3,8 +3,10 @@
 //! What a crash leaves is the operating system's promise and nothing more: bytes are durable after
 //! [`File::sync`], names (created, renamed, removed) after [`Files::sync_dir`] of their directory.
 
+use std::any::Any;
+use std::fmt;
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +53,32 @@ pub trait Files: Send + Sync + 'static {
     /// # Errors
     /// What the system says.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes this process the only owner of the lock file `path` (created if need be), until the guard is dropped or
+    /// the process ends.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn lock(&self, path: &Path) -> io::Result<Lock>;
+}
+
+/// What came of [`Files::lock`].
+pub enum Lock {
+    /// It is ours for as long as this guard lives.
+    Held(Box<dyn Any + Send + Sync>),
+    /// Another process has it.
+    Taken {
+        /// What the owner wrote into the file: its process id.
+        by: String,
+    },
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held(_) => f.write_str("Held"),
+            Self::Taken { by } => write!(f, "Taken(by: {by})"),
+        }
+    }
 }
 
 /// An open file, read and written by position.
@@ -121,6 +149,23 @@ impl Files for SystemFiles {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                file.write_all_at(std::process::id().to_string().as_bytes(), 0)?;
+                Ok(Lock::Held(Box::new(file)))
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut by = String::new();
+                file.read_to_string(&mut by)?;
+                Ok(Lock::Taken { by })
+            }
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
     }
 }
 

@@ -7,18 +7,22 @@
 //! Not here: what a record means (the planes), state that follows from records (`view`), Kafka's wire protocol (`kafka`).
 
 mod bell;
+mod config;
 mod contract;
 mod done;
+mod embedded;
 mod error;
 mod files;
 pub mod sim;
 mod topic;
 
 pub use bell::Bell;
+pub use config::LogConfig;
 pub use contract::{
     AckLevel, Appended, AtomicAppend, Capabilities, Hold, Log, Offsets, Owner, Partition, PositionCommit, UpTo,
 };
 pub use done::{Done, Reply, reply};
+pub use embedded::Embedded;
 pub use error::Error;
-pub use files::{File, Files, SystemFiles};
+pub use files::{File, Files, Lock, SystemFiles};
 pub use topic::{Cleanup, Storage, Topic, TopicConfig, Writers};

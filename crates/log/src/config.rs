@@ -1,0 +1,139 @@
+//! How the embedded engine is set up.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// What a journal file needs beside the largest append: its own header, the frame's, and those of the batches.
+const JOURNAL_FILE_SPARE_BYTES: u64 = 16 << 10;
+
+/// Where the embedded engine keeps its files, and its limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// The engine's directory; one process at a time owns it. Default `data/log`.
+    pub dir: PathBuf,
+    /// Size of one journal file, in bytes; an append must fit into one. Default 16 MiB.
+    pub journal_file_bytes: u64,
+    /// Size of all journal files together, in bytes: how far the segments may lag behind what was acknowledged, and how
+    /// much a start after a crash reads. At least three files. Default 128 MiB.
+    pub journal_max_bytes: u64,
+    /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
+    /// Default 64 MiB.
+    pub pending_max_bytes: usize,
+    /// Largest append, in bytes: records, their keys and headers. Default 8 MiB.
+    pub append_max_bytes: usize,
+    /// Size at which a batch is sealed and the next begun, in bytes. Default 1 MiB.
+    pub batch_max_bytes: usize,
+    /// Bytes of batches kept in memory after they have reached their segment, for readers near the tail.
+    /// Default 64 MiB.
+    pub cache_bytes: usize,
+    /// How long records that nobody waits for may stay unsynced, in milliseconds. Default 50.
+    pub sync_interval_ms: u64,
+    /// How long records may stay in the journal only, in milliseconds; also how often retention is looked at.
+    /// Default 2,000.
+    pub flush_interval_ms: u64,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from("data/log"),
+            journal_file_bytes: 16 << 20,
+            journal_max_bytes: 128 << 20,
+            pending_max_bytes: 64 << 20,
+            append_max_bytes: 8 << 20,
+            batch_max_bytes: 1 << 20,
+            cache_bytes: 64 << 20,
+            sync_interval_ms: 50,
+            flush_interval_ms: 2_000,
+        }
+    }
+}
+
+impl LogConfig {
+    /// Checks that the limits can hold together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidLimit`] names the limit, its value and the rule.
+    pub fn validate(&self) -> Result<(), Error> {
+        let append_max_bytes = self.append_max_bytes as u64;
+        let rules = [
+            (
+                "log.append_max_bytes",
+                append_max_bytes,
+                append_max_bytes > 0 && append_max_bytes + JOURNAL_FILE_SPARE_BYTES <= self.journal_file_bytes,
+                "an append must fit into one journal file: at most log.journal_file_bytes less 16 KiB, and not 0",
+            ),
+            (
+                "log.journal_file_bytes",
+                self.journal_file_bytes,
+                self.journal_file_bytes <= 1 << 30,
+                "a journal file has at most 1 GiB",
+            ),
+            (
+                "log.journal_max_bytes",
+                self.journal_max_bytes,
+                self.journal_max_bytes / 3 >= self.journal_file_bytes,
+                "use at least three times log.journal_file_bytes",
+            ),
+            (
+                "log.batch_max_bytes",
+                self.batch_max_bytes as u64,
+                self.batch_max_bytes >= 1024 && self.batch_max_bytes <= self.append_max_bytes,
+                "use 1024 up to log.append_max_bytes",
+            ),
+            (
+                "log.pending_max_bytes",
+                self.pending_max_bytes as u64,
+                self.pending_max_bytes >= self.append_max_bytes,
+                "use at least log.append_max_bytes",
+            ),
+            (
+                "log.sync_interval_ms",
+                self.sync_interval_ms,
+                (1..=3_600_000).contains(&self.sync_interval_ms),
+                "use 1 to 3600000",
+            ),
+            (
+                "log.flush_interval_ms",
+                self.flush_interval_ms,
+                (1..=3_600_000).contains(&self.flush_interval_ms),
+                "use 1 to 3600000",
+            ),
+        ];
+        for (limit, value, holds, rule) in rules {
+            if !holds {
+                return Err(Error::InvalidLimit { limit, value, rule });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_holds_and_a_limit_that_cannot_is_named_with_its_rule() {
+        LogConfig::default().validate().unwrap();
+        type Change = fn(&mut LogConfig);
+        let table: [(Change, &str); 6] = [
+            (|c| c.append_max_bytes = 16 << 20, "log.append_max_bytes = 16777216"),
+            (|c| c.journal_max_bytes = 32 << 20, "log.journal_max_bytes = 33554432"),
+            (|c| c.batch_max_bytes = 3, "log.batch_max_bytes = 3"),
+            (|c| c.pending_max_bytes = 7, "log.pending_max_bytes = 7"),
+            (|c| c.sync_interval_ms = 0, "log.sync_interval_ms = 0"),
+            (|c| c.flush_interval_ms = 0, "log.flush_interval_ms = 0"),
+        ];
+        for (change, expected) in table {
+            let mut config = LogConfig::default();
+            change(&mut config);
+            let refusal = config.validate().unwrap_err().to_string();
+            assert!(refusal.contains(expected) && refusal.contains(": "), "{refusal}");
+        }
+    }
+}
