@@ -11,3 +11,14 @@ pub enum Compression {
     /// Zstandard: small.
     Zstd,
 }
+
+impl Compression {
+    /// Its name, as in Kafka's `compression.type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}

@@ -15,7 +15,10 @@ mod partitioner;
 mod principal;
 mod record;
 
-pub use batch::{BatchBuilder, BatchError, BatchLimits, RecordBatch, RecordIter};
+pub use batch::{
+    BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Producer, RecordBatch,
+    RecordFault, RecordIter,
+};
 pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
 pub use compression::Compression;
 pub use error::ErrorCode;

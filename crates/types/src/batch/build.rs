@@ -1,0 +1,194 @@
+//! Builds batches: records are encoded straight into the bytes that will lie on disk and travel.
+
+use bytes::BytesMut;
+
+use super::codec::{self, Compressors};
+use super::header::Seal;
+use super::varint::{self, Prologue};
+use super::{BATCH_HEADER_BYTES, Producer, RecordBatch};
+use crate::{Compression, Epoch, Offset, Record};
+
+/// Builds batches one after the other, in one buffer that it shares with them until it is full.
+///
+/// ```
+/// use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
+///
+/// let mut builder = BatchBuilder::default();
+/// builder.push(&Record { timestamp_ms: 1_700_000_000_000, key: Some(b"4711"), value: Some(b"{}"), headers: &[] });
+/// let batch = builder.seal(Offset(42), Epoch(1), Compression::None);
+/// let record = batch.records().next().unwrap()?;
+/// assert_eq!((record.offset, record.key), (Offset(42), Some(&b"4711"[..])));
+/// # Ok::<(), millstream_types::BatchError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    /// Empty between batches; else room for the header, then the records.
+    buffer: BytesMut,
+    record_count: u32,
+    next_delta: u32,
+    base_timestamp_ms: i64,
+    max_timestamp_ms: i64,
+    producer: Option<Producer>,
+    last_size_bytes: usize,
+    compressors: Compressors,
+}
+
+impl BatchBuilder {
+    /// Adds a record right after the one before.
+    ///
+    /// # Panics
+    /// If the batch would pass 2 GiB: hold it to a limit by [`BatchBuilder::size_bytes`] and
+    /// [`Record::batch_max_bytes`].
+    #[inline]
+    pub fn push(&mut self, record: &Record<'_>) {
+        self.push_at(self.next_delta, record);
+    }
+
+    /// Adds a record `offset_delta` after the batch's base offset: how compaction leaves gaps.
+    ///
+    /// # Panics
+    /// As [`BatchBuilder::push`], and if the offset does not ascend.
+    #[inline]
+    pub fn push_at(&mut self, offset_delta: u32, record: &Record<'_>) {
+        assert!(offset_delta >= self.next_delta && offset_delta < i32::MAX as u32, "offsets ascend and fit the batch");
+        if self.record_count == 0 {
+            self.begin(record);
+        }
+        let timestamp_delta = record.timestamp_ms.wrapping_sub(self.base_timestamp_ms);
+        encode(&mut self.buffer, record, timestamp_delta, offset_delta);
+        self.max_timestamp_ms = self.max_timestamp_ms.max(record.timestamp_ms);
+        self.record_count += 1;
+        self.next_delta = offset_delta + 1;
+    }
+
+    /// Names the idempotent producer of the batch under construction.
+    pub fn set_producer(&mut self, producer: Producer) {
+        self.producer = Some(producer);
+    }
+
+    /// Records so far.
+    pub fn record_count(&self) -> u32 {
+        self.record_count
+    }
+
+    /// Whether there is nothing to seal.
+    pub fn is_empty(&self) -> bool {
+        self.record_count == 0
+    }
+
+    /// Bytes so far, header included, before compression.
+    pub fn size_bytes(&self) -> usize {
+        self.buffer.len().max(BATCH_HEADER_BYTES)
+    }
+
+    /// Seals what was pushed and starts anew. Without compression nothing is copied. Records that the codec does not
+    /// make smaller stay uncompressed.
+    ///
+    /// # Panics
+    /// If nothing was pushed, if an offset would pass 2⁶³−1, or if `epoch` is above 2³¹−1.
+    pub fn seal(&mut self, base_offset: Offset, epoch: Epoch, compression: Compression) -> RecordBatch {
+        assert!(self.record_count > 0, "a batch has at least one record");
+        self.last_size_bytes = self.buffer.len();
+        let (header, records) = self.buffer.split_at(BATCH_HEADER_BYTES);
+        let compressed = self.compressors.compress(records, compression).map(|records| codec::joined(header, records));
+        let (mut bytes, compression) = match compressed {
+            Some(bytes) => (bytes, compression),
+            None => (self.buffer.split(), Compression::None),
+        };
+        Seal {
+            base_offset,
+            epoch,
+            compression,
+            last_offset_delta: self.next_delta - 1,
+            base_timestamp_ms: self.base_timestamp_ms,
+            max_timestamp_ms: self.max_timestamp_ms,
+            producer: self.producer,
+            record_count: self.record_count,
+        }
+        .write(&mut bytes);
+        self.clear();
+        RecordBatch { bytes: bytes.freeze() }
+    }
+
+    /// Forgets what was pushed.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+        self.record_count = 0;
+        self.next_delta = 0;
+        self.producer = None;
+    }
+
+    #[cold]
+    fn begin(&mut self, first: &Record<'_>) {
+        // As much as the last batch took, so that the buffer need not grow (and be copied) while records come.
+        self.buffer.reserve(self.last_size_bytes.max(first.batch_max_bytes()));
+        self.buffer.resize(BATCH_HEADER_BYTES, 0);
+        self.base_timestamp_ms = first.timestamp_ms;
+        self.max_timestamp_ms = first.timestamp_ms;
+    }
+}
+
+impl Record<'_> {
+    /// The most bytes that a batch of this record alone can take, uncompressed. Further records add no more than this
+    /// less [`crate::BATCH_HEADER_BYTES`] each.
+    pub fn batch_max_bytes(&self) -> usize {
+        // Length, attributes, and both deltas at their longest.
+        const PROLOGUE: usize = varint::I32_MAX_BYTES + 1 + varint::I64_MAX_BYTES + varint::I32_MAX_BYTES;
+        BATCH_HEADER_BYTES + PROLOGUE + self.tail_bytes()
+    }
+
+    /// Size of what follows the deltas: key, value, headers.
+    #[inline]
+    fn tail_bytes(&self) -> usize {
+        let headers: usize =
+            self.headers.iter().map(|header| sized(header.key.as_bytes()) + nullable(header.value)).sum();
+        nullable(self.key) + nullable(self.value) + varint::len(self.headers.len() as i64) + headers
+    }
+}
+
+#[inline]
+fn sized(bytes: &[u8]) -> usize {
+    varint::len(bytes.len() as i64) + bytes.len()
+}
+
+#[inline]
+fn nullable(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, sized)
+}
+
+#[inline]
+fn length_of(bytes: Option<&[u8]>) -> i64 {
+    bytes.map_or(-1, |bytes| bytes.len() as i64)
+}
+
+#[inline]
+fn encode(buffer: &mut BytesMut, record: &Record<'_>, timestamp_delta: i64, offset_delta: u32) {
+    let offset_delta = i64::from(offset_delta);
+    let length = 1 + varint::len(timestamp_delta) + varint::len(offset_delta) + record.tail_bytes();
+    assert!(buffer.len() + length < i32::MAX as usize, "a batch stays below 2 GiB");
+    buffer.reserve(length + varint::I32_MAX_BYTES);
+    let mut prologue = Prologue::new();
+    prologue.varint(length as i64);
+    prologue.byte(0); // attributes: none are defined
+    prologue.varint(timestamp_delta);
+    prologue.varint(offset_delta);
+    prologue.varint(length_of(record.key));
+    buffer.extend_from_slice(prologue.as_slice());
+    buffer.extend_from_slice(record.key.unwrap_or_default());
+    put_length(buffer, length_of(record.value));
+    buffer.extend_from_slice(record.value.unwrap_or_default());
+    put_length(buffer, record.headers.len() as i64);
+    for header in record.headers {
+        put_length(buffer, header.key.len() as i64);
+        buffer.extend_from_slice(header.key.as_bytes());
+        put_length(buffer, length_of(header.value));
+        buffer.extend_from_slice(header.value.unwrap_or_default());
+    }
+}
+
+#[inline]
+fn put_length(buffer: &mut BytesMut, length: i64) {
+    let mut number = Prologue::new();
+    number.varint(length);
+    buffer.extend_from_slice(number.as_slice());
+}

@@ -1,0 +1,186 @@
+//! Walks the records of a batch, and the headers of a record, where they lie.
+
+use super::varint::Reader;
+use super::{BATCH_HEADER_BYTES, BatchError, RecordBatch, RecordFault};
+use crate::{Compression, Header, Offset, RecordView};
+
+/// The smallest header: two numbers of one byte each.
+const MIN_HEADER_BYTES: usize = 2;
+
+/// The records of an uncompressed batch: [`RecordBatch::records`].
+#[derive(Debug, Clone)]
+pub struct RecordIter<'a> {
+    rest: &'a [u8],
+    count: u32,
+    left: u32,
+    min_delta: u32,
+    last_delta: u32,
+    base_offset: u64,
+    base_timestamp_ms: i64,
+    append_time_ms: Option<i64>,
+    compressed: Option<Compression>,
+}
+
+impl<'a> RecordIter<'a> {
+    pub(super) fn new(batch: &'a RecordBatch) -> Self {
+        let codec = batch.compression();
+        let (rest, count) = match codec {
+            Compression::None => (&batch.bytes()[BATCH_HEADER_BYTES..], batch.record_count()),
+            Compression::Lz4 | Compression::Zstd => (&[][..], 0),
+        };
+        Self {
+            rest,
+            count,
+            left: count,
+            min_delta: 0,
+            last_delta: batch.last_offset_delta(),
+            base_offset: batch.base_offset().0,
+            base_timestamp_ms: batch.base_timestamp_ms(),
+            append_time_ms: batch.has_append_time().then(|| batch.max_timestamp_ms()),
+            compressed: (codec != Compression::None).then_some(codec),
+        }
+    }
+
+    #[inline]
+    fn record(&mut self) -> Result<RecordView<'a>, RecordFault> {
+        let mut batch = Reader { rest: self.rest };
+        let length = batch.i32("length")?;
+        let mut record = Reader { rest: batch.bytes(length, "length")? };
+        self.rest = batch.rest;
+        record.byte("attributes")?;
+        let timestamp_delta = record.i64("timestamp delta")?;
+        let delta = self.offset_delta(record.i32("offset delta")?)?;
+        let key = record.nullable("key length")?;
+        let value = record.nullable("value length")?;
+        let (header_count, encoded_headers) = headers(record)?;
+        Ok(RecordView {
+            offset: Offset(self.base_offset + u64::from(delta)),
+            timestamp_ms: self.append_time_ms.unwrap_or_else(|| self.base_timestamp_ms.wrapping_add(timestamp_delta)),
+            key,
+            value,
+            encoded_headers,
+            header_count,
+        })
+    }
+
+    #[inline]
+    fn offset_delta(&mut self, value: i32) -> Result<u32, RecordFault> {
+        let (min, max) = (self.min_delta, self.last_delta);
+        let delta = u32::try_from(value).ok().filter(|delta| (min..=max).contains(delta));
+        let delta = delta.ok_or(RecordFault::OffsetDelta { value, min, max })?;
+        self.min_delta = delta + 1;
+        Ok(delta)
+    }
+
+    /// What is said, once, after the last record.
+    #[cold]
+    fn end(&mut self) -> Option<Result<RecordView<'a>, BatchError>> {
+        if let Some(codec) = self.compressed.take() {
+            return Some(Err(BatchError::Compressed { codec }));
+        }
+        let extra_bytes = std::mem::take(&mut self.rest).len();
+        (extra_bytes > 0).then_some(Err(BatchError::Excess { count: self.count, extra_bytes }))
+    }
+
+    #[cold]
+    fn malformed(&mut self, fault: RecordFault) -> BatchError {
+        let index = self.count - self.left - 1;
+        self.left = 0;
+        self.rest = &[];
+        BatchError::Record { index, fault }
+    }
+}
+
+impl<'a> Iterator for RecordIter<'a> {
+    type Item = Result<RecordView<'a>, BatchError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return self.end();
+        }
+        self.left -= 1;
+        Some(match self.record() {
+            Ok(record) => Ok(record),
+            Err(fault) => Err(self.malformed(fault)),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left > 0), Some(self.left as usize + 1))
+    }
+}
+
+impl std::iter::FusedIterator for RecordIter<'_> {}
+
+/// Checks the headers at the end of a record; returns their number and bytes.
+#[inline]
+fn headers(mut record: Reader<'_>) -> Result<(usize, &[u8]), RecordFault> {
+    let count = record.i32("header count")?;
+    let encoded = record.rest;
+    if count != 0 {
+        check_headers(&mut record, count)?;
+    }
+    if !record.rest.is_empty() {
+        return Err(RecordFault::Excess { extra_bytes: record.rest.len() });
+    }
+    Ok((count as usize, encoded))
+}
+
+fn check_headers(record: &mut Reader<'_>, count: i32) -> Result<(), RecordFault> {
+    let left_bytes = record.rest.len();
+    let count = usize::try_from(count)
+        .ok()
+        .filter(|&count| count <= left_bytes / MIN_HEADER_BYTES)
+        .ok_or(RecordFault::Length { field: "header count", value: count, left_bytes })?;
+    for index in 0..count {
+        header(record, index)?;
+    }
+    Ok(())
+}
+
+#[inline]
+fn header<'a>(reader: &mut Reader<'a>, index: usize) -> Result<Header<'a>, RecordFault> {
+    let length = reader.i32("header name length")?;
+    let name = reader.bytes(length, "header name length")?;
+    let key = std::str::from_utf8(name).map_err(|_| RecordFault::HeaderName { index })?;
+    Ok(Header { key, value: reader.nullable("header value length")? })
+}
+
+impl<'a> RecordView<'a> {
+    /// The headers in order.
+    pub fn headers(&self) -> HeaderIter<'a> {
+        HeaderIter { rest: self.encoded_headers, left: self.header_count }
+    }
+
+    /// The value of the last header called `name`; `None` if there is none or its value is null.
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.headers().filter(|header| header.key == name).last()?.value
+    }
+}
+
+/// The headers of a record: [`RecordView::headers`].
+#[derive(Debug, Clone)]
+pub struct HeaderIter<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Iterator for HeaderIter<'a> {
+    type Item = Header<'a>;
+
+    fn next(&mut self) -> Option<Header<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let mut reader = Reader { rest: self.rest };
+        // Cannot fail: a `RecordView` exists only once its headers have been checked.
+        let header = header(&mut reader, 0).ok()?;
+        self.rest = reader.rest;
+        Some(header)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for HeaderIter<'_> {}

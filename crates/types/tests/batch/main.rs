@@ -1,0 +1,5 @@
+//! The record batch, seen from outside.
+
+mod properties;
+#[cfg(test)]
+mod support;

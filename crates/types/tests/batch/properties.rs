@@ -1,0 +1,127 @@
+//! What holds for all records: they read back as they were, whole, and nothing else changes them.
+
+use bytes::{Bytes, BytesMut};
+use millstream_types::{BATCH_HEADER_BYTES, BatchBuilder, BatchLimits, Epoch, Offset, Producer, Record, RecordBatch};
+use proptest::prelude::*;
+
+use crate::support::{CODECS, Owned, built, read, records};
+
+const LIMITS: BatchLimits = BatchLimits { batch_max_bytes: 16 << 20, inflated_max_bytes: 64 << 20 };
+
+proptest! {
+    #[test]
+    fn records_read_back_as_they_were_pushed(records in records(40, 5, any::<i64>()), base in 0..1_u64 << 62) {
+        for codec in CODECS {
+            let sealed = built(&records, Offset(base), codec);
+            let batch = RecordBatch::parse(sealed.bytes().clone(), &LIMITS).unwrap();
+            prop_assert_eq!(&batch, &sealed);
+            prop_assert_eq!(&read(&batch), &records);
+            let last = records.last().unwrap().offset_delta;
+            prop_assert_eq!(batch.base_offset(), Offset(base));
+            prop_assert_eq!(batch.last_offset(), Offset(base + u64::from(last)));
+            prop_assert_eq!(batch.next_offset(), Offset(base + u64::from(last) + 1));
+            prop_assert_eq!(batch.record_count() as usize, records.len());
+            prop_assert_eq!(batch.epoch(), Epoch(7));
+            prop_assert_eq!(batch.base_timestamp_ms(), records[0].timestamp_ms);
+            prop_assert_eq!(Some(batch.max_timestamp_ms()), records.iter().map(|r| r.timestamp_ms).max());
+            let inflated = batch.inflated(&LIMITS).unwrap();
+            prop_assert_eq!(RecordBatch::parse(inflated.bytes().clone(), &LIMITS).unwrap(), inflated);
+        }
+    }
+
+    #[test]
+    fn a_restamped_batch_has_the_same_records_at_another_place(records in records(10, 3, any::<i64>())) {
+        for codec in CODECS {
+            let sealed = built(&records, Offset(5), codec);
+            let there = sealed.restamped(Offset(900), Epoch(8));
+            prop_assert_eq!(&RecordBatch::parse(there.bytes().clone(), &LIMITS).unwrap(), &there);
+            prop_assert_eq!((there.base_offset(), there.epoch()), (Offset(900), Epoch(8)));
+            prop_assert_eq!(read(&there), read(&sealed));
+            prop_assert_eq!(sealed.clone().into_restamped(Offset(900), Epoch(8)), there.clone());
+            prop_assert_eq!(sealed.base_offset(), Offset(5), "the original stays where it was");
+        }
+    }
+
+    #[test]
+    fn how_records_are_cut_into_batches_never_changes_them(
+        records in records(40, 1, any::<i64>()),
+        cuts in proptest::collection::vec(1..10_usize, 1..40),
+    ) {
+        let mut builder = BatchBuilder::default();
+        let (mut buffer, mut next, mut rest) = (BytesMut::new(), Offset(3), &records[..]);
+        for (cut, codec) in cuts.into_iter().chain(std::iter::repeat(40)).zip(CODECS.into_iter().cycle()) {
+            let (part, after) = rest.split_at(cut.min(rest.len()));
+            if part.is_empty() {
+                break;
+            }
+            for (delta, record) in (0..).zip(part) {
+                Owned { offset_delta: delta, ..record.clone() }.push_to(&mut builder);
+            }
+            let batch = builder.seal(next, Epoch(1), codec);
+            prop_assert_eq!((builder.record_count(), builder.size_bytes()), (0, BATCH_HEADER_BYTES));
+            buffer.extend_from_slice(batch.bytes());
+            (next, rest) = (batch.next_offset(), after);
+        }
+        let mut found = Vec::new();
+        for batch in RecordBatch::split(buffer.freeze(), &LIMITS) {
+            let batch = batch.unwrap();
+            let base = u32::try_from(batch.base_offset().0 - 3).unwrap();
+            found.extend(read(&batch).into_iter().map(|r| Owned { offset_delta: base + r.offset_delta, ..r }));
+        }
+        prop_assert_eq!(found, records);
+    }
+}
+
+#[test]
+fn batches_that_are_kept_are_not_touched_by_those_built_after_them() {
+    let mut builder = BatchBuilder::default();
+    let batches: Vec<_> = (0..200_u64)
+        .map(|n| {
+            for _ in 0..n % 7 + 1 {
+                let value = n.to_string().repeat(n as usize);
+                builder.push(&Record { value: Some(value.as_bytes()), ..Default::default() });
+            }
+            builder.seal(Offset(n), Epoch(0), CODECS[n as usize % 3])
+        })
+        .collect();
+    for (n, batch) in batches.into_iter().enumerate() {
+        let records = read(&RecordBatch::parse(batch.bytes().clone(), &LIMITS).unwrap());
+        assert_eq!(records.len(), n % 7 + 1);
+        assert!(records.iter().all(|r| r.value == Some(n.to_string().repeat(n).into_bytes())));
+    }
+}
+
+#[test]
+fn a_unique_batch_is_restamped_where_it_lies() {
+    let sealed = built(
+        &[Owned { offset_delta: 0, timestamp_ms: 1, key: None, value: None, headers: vec![] }],
+        Offset(0),
+        CODECS[0],
+    );
+    let batch = RecordBatch::parse(Bytes::from(sealed.bytes().to_vec()), &LIMITS).unwrap();
+    let lies_at = batch.bytes().as_ptr();
+    let batch = batch.into_restamped(Offset(1 << 40), Epoch(2));
+    assert_eq!((batch.bytes().as_ptr(), batch.base_offset()), (lies_at, Offset(1 << 40)));
+}
+
+#[test]
+fn a_producers_place_is_carried() {
+    let producer = Producer { id: 1 << 40, epoch: 3, base_sequence: 77 };
+    let mut builder = BatchBuilder::default();
+    builder.set_producer(producer);
+    builder.push(&Record::default());
+    assert_eq!(builder.seal(Offset(0), Epoch(0), CODECS[0]).producer(), Some(producer));
+    builder.push(&Record::default());
+    assert_eq!(builder.seal(Offset(0), Epoch(0), CODECS[0]).producer(), None, "it was for one batch");
+}
+
+#[test]
+fn the_last_header_of_a_name_counts() {
+    let header = |key: &str, value: &str| (key.to_owned(), Some(value.as_bytes().to_vec()));
+    let headers = vec![header("a", "1"), header("b", "2"), header("a", "3"), ("c".to_owned(), None)];
+    let record = Owned { offset_delta: 0, timestamp_ms: 1, key: None, value: None, headers };
+    let batch = built(&[record], Offset(0), CODECS[0]);
+    let record = batch.records().next().unwrap().unwrap();
+    assert_eq!((record.header("a"), record.header("c"), record.header("x")), (Some(&b"3"[..]), None, None));
+    assert_eq!(record.headers().len(), 4);
+}
