@@ -8,6 +8,7 @@
 
 mod bell;
 mod config;
+pub mod conformance;
 mod contract;
 mod done;
 mod embedded;

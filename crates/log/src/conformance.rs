@@ -1,0 +1,199 @@
+//! The contract of the log, sentence by sentence, as checks that every engine passes.
+//!
+//! An engine's tests implement [`Subject`] and call [`conformance_suite!`](crate::conformance_suite), which makes one
+//! test of each sentence. A check takes topics of its own, so that all of them may run against one server.
+//!
+//! Not here: what is left after a crash. That depends on the engine's disk, and its own suites say it.
+
+pub mod append;
+pub mod atomic;
+pub mod position;
+pub mod read;
+pub mod topics;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use millstream_types::{BatchLimits, Offset, Record, TenantId, TopicName, TopicPartition};
+
+use crate::{AckLevel, Appended, Done, Error, Log, Partition, TopicConfig, UpTo};
+
+/// Longest time that a check waits for an answer: only an engine that never answers meets it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes that [`read_all`] asks for at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// An engine under test; whatever it has started ends when it is dropped.
+pub trait Subject {
+    /// Starts the engine on an empty place.
+    fn start() -> Self;
+    /// The running engine.
+    fn log(&self) -> &Arc<dyn Log>;
+    /// Stops the engine in good order and starts it on what it has left.
+    fn restart(&mut self);
+}
+
+/// Makes one `#[test]` of each sentence of the contract, for the given [`Subject`].
+#[macro_export]
+macro_rules! conformance_suite {
+    ($subject:ty) => {
+        $crate::conformance_suite!(@tests $subject; topics:
+            a_created_topic_is_found_by_its_name,
+            topics_are_listed_by_name,
+            creating_a_topic_again_returns_it,
+            creating_a_topic_with_another_configuration_names_what_differs,
+            a_configuration_that_cannot_be_is_refused,
+            altering_a_topic_changes_what_may_change,
+            altering_what_may_not_change_is_refused,
+            a_deleted_topic_is_unknown_to_readers_and_writers,
+            a_topic_created_anew_has_another_id_and_no_records,
+            topics_and_their_configurations_survive_a_restart,
+            an_unknown_topic_or_partition_is_named,
+            an_owner_hears_of_every_partition_with_its_epoch,
+            topics_in_memory_are_a_capability,
+        );
+        $crate::conformance_suite!(@tests $subject; append:
+            records_are_read_as_they_were_appended,
+            offsets_ascend_from_one_append_to_the_next,
+            the_records_of_one_append_stand_together,
+            an_answer_at_memory_level_comes_before_append_returns,
+            an_answer_at_the_topics_level_makes_the_records_stable,
+            an_answer_covers_everything_before_it,
+            an_append_that_nobody_waits_for_is_stored,
+            a_record_over_the_limit_is_refused_and_nothing_is_taken,
+            a_batch_that_somebody_else_built_keeps_its_records,
+            a_compressed_topic_returns_the_same_records,
+        );
+        $crate::conformance_suite!(@tests $subject; atomic:
+            an_atomic_append_reaches_all_partitions_and_answers_in_their_order,
+            a_partition_named_twice_keeps_the_order_of_its_records,
+            positions_are_committed_with_the_records,
+            positions_may_be_committed_alone,
+            an_atomic_append_with_one_bad_part_takes_nothing,
+            groups_have_positions_of_their_own,
+            committed_positions_survive_a_restart,
+        );
+        $crate::conformance_suite!(@tests $subject; read:
+            a_new_partition_is_empty,
+            reading_at_the_tail_returns_nothing,
+            reading_beyond_the_tail_names_the_tail,
+            a_read_returns_one_batch_however_large_and_more_only_while_they_fit,
+            a_read_begins_with_the_batch_that_holds_the_offset,
+            reading_below_the_first_offset_names_the_oldest,
+            first_stable_and_tail_are_always_in_order,
+            records_and_offsets_survive_a_restart,
+            the_first_record_at_or_after_a_time_is_found,
+            a_bell_rings_when_records_arrive,
+            every_watching_bell_rings,
+        );
+        $crate::conformance_suite!(@tests $subject; position:
+            a_reader_goes_on_where_it_stopped,
+            a_position_outlives_a_restart,
+            a_position_in_a_deleted_topic_is_lost,
+            a_position_whose_records_are_gone_names_the_oldest,
+        );
+    };
+    (@tests $subject:ty; $chapter:ident: $($sentence:ident,)+) => {
+        $(
+            #[test]
+            fn $sentence() -> Result<(), $crate::Error> {
+                $crate::conformance::$chapter::$sentence::<$subject>()
+            }
+        )+
+    };
+}
+
+/// A record as it was read, with bytes of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Where it stands.
+    pub offset: Offset,
+    /// Its event time, milliseconds since 1970-01-01T00:00:00Z.
+    pub timestamp_ms: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its payload.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Appends and waits until the records have `level`.
+///
+/// # Errors
+/// What the append ended with.
+pub fn append_and_wait(partition: &dyn Partition, records: &[Record<'_>], level: AckLevel) -> Result<Appended, Error> {
+    let (done, answer) = answer();
+    partition.append(records, level, done)?;
+    answer()
+}
+
+/// All records from `from` to the limit, batch by batch.
+///
+/// # Errors
+/// What [`Partition::read`] ends with; [`Error::Batch`] if a batch cannot be decoded.
+pub fn read_all(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<Vec<Stored>, Error> {
+    let undecodable = |source| Error::Batch { partition: partition.id().clone(), source };
+    let mut found = Vec::new();
+    let mut next = from;
+    loop {
+        let batches = partition.read(next, READ_BYTES, up_to)?;
+        let Some(last) = batches.last() else { return Ok(found) };
+        next = last.last_offset().next();
+        for batch in batches {
+            let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
+            for record in batch.records() {
+                let record = record.map_err(undecodable)?;
+                if record.offset >= from {
+                    found.push(Stored {
+                        offset: record.offset,
+                        timestamp_ms: record.timestamp_ms,
+                        key: record.key.map(<[u8]>::to_vec),
+                        value: record.value.map(<[u8]>::to_vec),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A [`Done`] and what waits for it.
+fn answer<T: Send + 'static>() -> (Done<T>, impl FnOnce() -> Result<T, Error>) {
+    let (sender, receiver) = mpsc::channel();
+    let done = Done::call(move |result| drop(sender.send(result)));
+    (done, move || receiver.recv_timeout(ANSWER_TIMEOUT).expect("an append was never answered"))
+}
+
+/// A topic name that no other check has.
+fn new_name() -> Result<TopicName, Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    Ok(TopicName::user(&name, &TenantId::default())?)
+}
+
+/// A new topic, and its partition 0.
+fn new_topic(log: &dyn Log, config: &TopicConfig) -> Result<(TopicName, Arc<dyn Partition>), Error> {
+    let name = new_name()?;
+    log.create_topic(&name, config)?;
+    let partition = log.partition(&TopicPartition::new(name.clone(), 0))?;
+    Ok((name, partition))
+}
+
+/// Values `0`, `1`, … as text.
+fn numbers(range: Range<u32>) -> Vec<String> {
+    range.map(|number| number.to_string()).collect()
+}
+
+/// A record for each value, its number as event time.
+fn records(values: &[String]) -> Vec<Record<'_>> {
+    (0..)
+        .zip(values)
+        .map(|(timestamp_ms, value)| Record { timestamp_ms, value: Some(value.as_bytes()), ..Record::default() })
+        .collect()
+}
+
+/// The values of `stored` as text.
+fn texts(stored: &[Stored]) -> Vec<String> {
+    stored.iter().map(|record| String::from_utf8_lossy(record.value.as_deref().unwrap_or_default()).into()).collect()
+}

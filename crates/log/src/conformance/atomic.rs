@@ -1,0 +1,160 @@
+//! Appending to several partitions, with positions, all or nothing.
+
+use millstream_types::{Offset, Position, TopicName, TopicPartition};
+
+use super::{Subject, answer, append_and_wait, new_name, new_topic, numbers, read_all, records, texts};
+use crate::{AckLevel, Appended, AtomicAppend, Error, Log, PositionCommit, TopicConfig, UpTo};
+
+fn append_atomic(log: &dyn Log, append: &AtomicAppend<'_>) -> Result<Vec<Appended>, Error> {
+    let (done, answer) = answer();
+    log.append_atomic(append, AckLevel::Synced, done)?;
+    answer()
+}
+
+fn read_partition(log: &dyn Log, topic: &TopicName, partition: u32) -> Result<Vec<String>, Error> {
+    let partition = log.partition(&TopicPartition::new(topic.clone(), partition))?;
+    Ok(texts(&read_all(&*partition, Offset::ZERO, UpTo::Stable)?))
+}
+
+/// A topic with three synced records in partition 0, and the position of `group` after the first `read` of them.
+fn source(log: &dyn Log, group: &str, read: u64) -> Result<PositionCommit, Error> {
+    let (name, partition) = new_topic(log, &TopicConfig::default())?;
+    let appended = append_and_wait(&*partition, &records(&numbers(0..3)), AckLevel::Synced)?;
+    let position =
+        Position { topic: partition.topic().id, epoch: appended.epoch, offset: appended.first.advance(read) };
+    Ok(PositionCommit { group: group.to_owned(), partition: TopicPartition::new(name, 0), position })
+}
+
+/// Records for partitions of several topics are all there, and answered in the order in which they were given.
+pub fn an_atomic_append_reaches_all_partitions_and_answers_in_their_order<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let (one, _) = new_topic(log, &TopicConfig::default())?;
+    let (two, _) = new_topic(log, &TopicConfig::default())?;
+    let values = numbers(0..6);
+    let records = records(&values);
+    let parts = [(&one, 3, 0..1), (&two, 0, 1..3), (&one, 1, 3..6)];
+    let append = AtomicAppend {
+        records: parts
+            .iter()
+            .map(|(topic, partition, of)| {
+                (TopicPartition::new((*topic).clone(), *partition), records[of.clone()].to_vec())
+            })
+            .collect(),
+        positions: Vec::new(),
+    };
+    for round in 0_u64..3 {
+        let appended = append_atomic(log, &append)?;
+        assert_eq!(appended.len(), parts.len());
+        for (appended, (topic, partition, of)) in appended.iter().zip(&parts) {
+            assert_eq!(appended.first, Offset(round * of.len() as u64));
+            assert_eq!(appended.last.0 + 1 - appended.first.0, of.len() as u64);
+            let read = read_partition(log, topic, *partition)?;
+            assert_eq!(read[appended.first.0 as usize..], values[of.clone()]);
+        }
+    }
+    Ok(())
+}
+
+/// Entries for the same partition keep their order, and each gets its own answer.
+pub fn a_partition_named_twice_keeps_the_order_of_its_records<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let (name, _) = new_topic(log, &TopicConfig::default())?;
+    let values = numbers(0..5);
+    let records = records(&values);
+    let target = TopicPartition::new(name.clone(), 0);
+    let append = AtomicAppend {
+        records: vec![(target.clone(), records[..2].to_vec()), (target, records[2..].to_vec())],
+        positions: Vec::new(),
+    };
+    let appended = append_atomic(log, &append)?;
+    assert_eq!((appended[0].first, appended[0].last), (Offset(0), Offset(1)));
+    assert_eq!((appended[1].first, appended[1].last), (Offset(2), Offset(4)));
+    assert_eq!(read_partition(log, &name, 0)?, values);
+    Ok(())
+}
+
+/// Records and the positions that caused them are stored together.
+pub fn positions_are_committed_with_the_records<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let commit = source(log, "group", 2)?;
+    assert_eq!(log.committed("group", &commit.partition), None);
+    let (target, _) = new_topic(log, &TopicConfig::default())?;
+    let values = numbers(0..2);
+    let append = AtomicAppend {
+        records: vec![(TopicPartition::new(target.clone(), 1), records(&values))],
+        positions: vec![commit.clone()],
+    };
+    append_atomic(log, &append)?;
+    assert_eq!(read_partition(log, &target, 1)?, values);
+    assert_eq!(log.committed("group", &commit.partition), Some(commit.position));
+    Ok(())
+}
+
+/// An atomic append without records commits its positions.
+pub fn positions_may_be_committed_alone<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let commit = source(log, "group", 3)?;
+    let append = AtomicAppend { records: Vec::new(), positions: vec![commit.clone()] };
+    assert_eq!(append_atomic(log, &append)?, []);
+    assert_eq!(log.committed("group", &commit.partition), Some(commit.position));
+    Ok(())
+}
+
+/// If one part cannot be taken, no part is.
+pub fn an_atomic_append_with_one_bad_part_takes_nothing<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let commit = source(log, "group", 1)?;
+    let (target, _) = new_topic(log, &TopicConfig { record_max_bytes: 100, ..TopicConfig::default() })?;
+    let values = [vec!["x".repeat(101)], numbers(0..1)];
+    let good = || (TopicPartition::new(target.clone(), 0), records(&values[1]));
+    for (bad, records) in [
+        (TopicPartition::new(target.clone(), 1), records(&values[0])),
+        (TopicPartition::new(target.clone(), 4), records(&values[1])),
+        (TopicPartition::new(new_name()?, 0), records(&values[1])),
+    ] {
+        let append =
+            AtomicAppend { records: vec![good(), (bad.clone(), records), good()], positions: vec![commit.clone()] };
+        assert!(append_atomic(log, &append).is_err(), "{bad} is not refused");
+    }
+    for partition in 0..4 {
+        assert_eq!(read_partition(log, &target, partition)?, numbers(0..0));
+    }
+    assert_eq!(log.committed("group", &commit.partition), None);
+    Ok(())
+}
+
+/// A position belongs to one group and one partition.
+pub fn groups_have_positions_of_their_own<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let one = source(log, "one", 1)?;
+    let two = PositionCommit { group: "two".into(), ..source(log, "two", 2)? };
+    let append = AtomicAppend { records: Vec::new(), positions: vec![one.clone(), two.clone()] };
+    append_atomic(log, &append)?;
+    assert_eq!(log.committed("one", &one.partition), Some(one.position));
+    assert_eq!(log.committed("two", &two.partition), Some(two.position));
+    assert_eq!(log.committed("one", &two.partition), None);
+    assert_eq!(log.committed("three", &one.partition), None);
+    Ok(())
+}
+
+/// The last position that was committed is there after a restart.
+pub fn committed_positions_survive_a_restart<S: Subject>() -> Result<(), Error> {
+    let mut subject = S::start();
+    let first = source(&**subject.log(), "group", 1)?;
+    let last = PositionCommit { position: Position { offset: Offset(2), ..first.position }, ..first.clone() };
+    for commit in [&first, &last] {
+        let append = AtomicAppend { records: Vec::new(), positions: vec![commit.clone()] };
+        append_atomic(&**subject.log(), &append)?;
+    }
+    for _ in 0..3 {
+        subject.restart();
+        assert_eq!(subject.log().committed("group", &first.partition), Some(last.position));
+    }
+    Ok(())
+}
