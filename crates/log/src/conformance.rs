@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use millstream_types::{BatchLimits, Offset, Record, TenantId, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, Offset, Record, RecordView, TenantId, TopicName, TopicPartition};
 
 use crate::{AckLevel, Appended, Done, Error, Log, Partition, TopicConfig, UpTo};
 
@@ -117,6 +117,33 @@ pub struct Stored {
     pub key: Option<Vec<u8>>,
     /// Its payload.
     pub value: Option<Vec<u8>>,
+    /// Its headers, in order.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl From<RecordView<'_>> for Stored {
+    fn from(record: RecordView<'_>) -> Self {
+        Self {
+            offset: record.offset,
+            timestamp_ms: record.timestamp_ms,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect(),
+        }
+    }
+}
+
+impl Stored {
+    /// What an appended record must be read as at `offset`.
+    pub fn at(offset: Offset, record: &Record<'_>) -> Self {
+        Self {
+            offset,
+            timestamp_ms: record.timestamp_ms,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect(),
+        }
+    }
 }
 
 /// Appends and waits until the records have `level`.
@@ -146,12 +173,7 @@ pub fn read_all(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<
             for record in batch.records() {
                 let record = record.map_err(undecodable)?;
                 if record.offset >= from {
-                    found.push(Stored {
-                        offset: record.offset,
-                        timestamp_ms: record.timestamp_ms,
-                        key: record.key.map(<[u8]>::to_vec),
-                        value: record.value.map(<[u8]>::to_vec),
-                    });
+                    found.push(Stored::from(record));
                 }
             }
         }

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use self::disk::{Disk, Operation};
 pub use self::rng::Rng;
-use crate::{File, Files};
+use crate::{File, Files, Lock};
 
 /// What a crash of the machine does to changes that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,6 +173,26 @@ impl Files for SimFiles {
             Operation::Whole => disk.sync_dir(dir),
             Operation::Last => Err(disk::power_is_off()),
         }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        let taken = self.change(|disk| disk.lock(path))?;
+        Ok(match taken {
+            Some(node) => Lock::Held(Box::new(SimLock { files: self.clone(), node })),
+            None => Lock::Taken { by: "simulated".to_owned() },
+        })
+    }
+}
+
+/// Gives its lock free when dropped.
+struct SimLock {
+    files: SimFiles,
+    node: usize,
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.files.disk.lock().unlock(self.node);
     }
 }
 

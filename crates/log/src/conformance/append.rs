@@ -21,15 +21,8 @@ pub fn records_are_read_as_they_were_appended<S: Subject>() -> Result<(), Error>
         Record { timestamp_ms: 3, key: Some(b"k"), value: None, headers: &headers[..1] },
     ];
     let appended = append_and_wait(&*partition, &given, AckLevel::Synced)?;
-    let expected: Vec<Stored> = (appended.first.0..)
-        .zip(&given)
-        .map(|(offset, record)| Stored {
-            offset: Offset(offset),
-            timestamp_ms: record.timestamp_ms,
-            key: record.key.map(<[u8]>::to_vec),
-            value: record.value.map(<[u8]>::to_vec),
-        })
-        .collect();
+    let expected: Vec<Stored> =
+        (appended.first.0..).zip(&given).map(|(offset, record)| Stored::at(Offset(offset), record)).collect();
     assert_eq!(read_all(&*partition, appended.first, UpTo::Stable)?, expected);
     Ok(())
 }

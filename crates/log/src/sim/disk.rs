@@ -1,6 +1,6 @@
 //! The state behind a [`SimFiles`](super::SimFiles): a tree of names and files, and what is to go wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -26,6 +26,8 @@ pub(super) enum Operation {
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
     nodes: Vec<Node>,
+    /// Files that somebody has locked; a crash gives them free.
+    locked: HashSet<NodeId>,
     off: bool,
     /// The count of operations at which the power goes.
     off_at: Option<u64>,
@@ -48,6 +50,7 @@ impl Disk {
     fn with_nodes(nodes: Vec<Node>) -> Self {
         Self {
             nodes,
+            locked: HashSet::new(),
             off: false,
             off_at: None,
             fail_next_sync: false,
@@ -224,6 +227,19 @@ impl Disk {
         let node = self.node(dir)?;
         self.directory_mut(node)?.sync();
         Ok(())
+    }
+
+    /// The lock file, created if need be; `None` if it is locked.
+    pub(super) fn lock(&mut self, path: &Path) -> io::Result<Option<NodeId>> {
+        let node = match self.file_node(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.create(path)?,
+            found => found?,
+        };
+        Ok(self.locked.insert(node).then_some(node))
+    }
+
+    pub(super) fn unlock(&mut self, node: NodeId) {
+        self.locked.remove(&node);
     }
 
     pub(super) fn write(&mut self, node: NodeId, at: u64, mut bytes: Vec<u8>) -> io::Result<()> {

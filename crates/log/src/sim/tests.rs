@@ -150,3 +150,14 @@ fn reads_are_counted_and_bits_flip() {
     assert_eq!((byte[0], files.bytes_read()), (2, 1));
     assert_eq!(contents(&files.crash(0, PowerLoss::DropAll), "a").unwrap()[2], 2);
 }
+
+#[test]
+fn a_lock_has_one_holder_until_it_is_dropped_or_the_process_dies() {
+    let files = disk();
+    let lock = |files: &SimFiles| files.lock(&path("LOCK")).unwrap();
+    let first = lock(&files);
+    assert!(matches!((&first, lock(&files)), (Lock::Held(_), Lock::Taken { .. })));
+    drop(first);
+    let second = lock(&files);
+    assert!(matches!((&second, lock(&files.kill())), (Lock::Held(_), Lock::Held(_))));
+}
