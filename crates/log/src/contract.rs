@@ -123,6 +123,9 @@ pub trait Log: Send + Sync + 'static {
     /// All topics, by name.
     fn topics(&self) -> Vec<Arc<Topic>>;
 
+    /// Rings `bell` whenever a topic is created, altered or deleted, for as long as the bell lives.
+    fn watch_topics(&self, bell: &Arc<Bell>);
+
     /// The handle through which one partition is appended to and read. Resolve it once, keep it.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_types::{MonotonicClock, Position, TopicName, TopicPartition, WallClock};
 
 use crate::{
-    AckLevel, Appended, AtomicAppend, Capabilities, Done, Error, Files, Log, LogConfig, Owner, Partition, Topic,
+    AckLevel, Appended, AtomicAppend, Bell, Capabilities, Done, Error, Files, Log, LogConfig, Owner, Partition, Topic,
     TopicConfig,
 };
 
@@ -75,6 +75,8 @@ impl Log for Embedded {
     fn topics(&self) -> Vec<Arc<Topic>> {
         Vec::new()
     }
+
+    fn watch_topics(&self, _bell: &Arc<Bell>) {}
 
     fn partition(&self, _partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error> {
         Err(Error::Stopped)

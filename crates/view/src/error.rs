@@ -1,0 +1,115 @@
+//! What can go wrong between a command and its answer.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_types::{ErrorCode, Offset, TopicName, TopicPartition};
+
+/// A state record that the view does not understand.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{what}")]
+pub struct DecodeError {
+    /// What does not fit, with the value.
+    pub what: String,
+}
+
+impl DecodeError {
+    /// A record that does not fit because of `what`.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into() }
+    }
+}
+
+/// Why a command was not answered, or a view could not be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Too many commands wait for this partition.
+    #[error("{waiting} commands wait for {partition}, view.inbox_max_commands = {limit}; slow down and try again")]
+    Overloaded {
+        /// The partition of the state topic.
+        partition: TopicPartition,
+        /// How many wait.
+        waiting: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The partition's owner has ended: an append failed, and what was in flight is of unknown fate.
+    #[error("the owner of {partition} has ended; restart to recover what is durable")]
+    OwnerEnded {
+        /// The partition of the state topic.
+        partition: TopicPartition,
+        /// The append's failure.
+        source: Arc<millstream_log::Error>,
+    },
+    /// The log refused.
+    #[error(transparent)]
+    Log(Arc<millstream_log::Error>),
+    /// A record of the state topic that this version cannot read.
+    #[error("offset {offset} of {partition} is no state record of this version; use a newer millstream")]
+    StateRecord {
+        /// The partition of the state topic.
+        partition: TopicPartition,
+        /// The record.
+        offset: Offset,
+        /// What does not fit.
+        source: DecodeError,
+    },
+    /// The state topic has another shape than the view was opened with.
+    #[error(
+        "state topic '{topic}' has {found} partitions and not {wanted}; their number is fixed when the data directory is made"
+    )]
+    Partitions {
+        /// The state topic.
+        topic: TopicName,
+        /// What it has.
+        found: u32,
+        /// What was asked for.
+        wanted: u32,
+    },
+    /// The checkpoint store cannot be used.
+    #[error("cannot use the checkpoint store {}; it may be deleted, it is rebuilt from the log", .path.display())]
+    Checkpoint {
+        /// The directory.
+        path: PathBuf,
+        /// What the store says.
+        source: Arc<fjall::Error>,
+    },
+    /// The view is shutting down.
+    #[error("the view has stopped")]
+    Stopped,
+}
+
+impl From<millstream_log::Error> for Error {
+    fn from(source: millstream_log::Error) -> Self {
+        Self::Log(Arc::new(source))
+    }
+}
+
+impl Error {
+    /// The kind of failure, from which every door takes its own code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Overloaded { .. } => ErrorCode::Overloaded,
+            Self::Log(source) => source.code(),
+            Self::OwnerEnded { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
+            Self::StateRecord { .. } => ErrorCode::Corrupt,
+            Self::Partitions { .. } => ErrorCode::Invalid,
+            Self::Stopped => ErrorCode::Unavailable,
+        }
+    }
+
+    /// Whether the same command may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.code().is_retryable()
+    }
+
+    /// Whether the command may have taken effect although it failed.
+    pub fn may_have_applied(&self) -> bool {
+        match self {
+            Self::Log(source) | Self::OwnerEnded { source, .. } => source.may_have_applied(),
+            Self::Stopped => true,
+            _ => false,
+        }
+    }
+}

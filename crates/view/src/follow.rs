@@ -1,0 +1,325 @@
+//! Changes that follow from the records of other topics.
+//!
+//! A follower reads its sources up to their *stable* offset, turns records into commands and hands them to the owners.
+//! It stores no position of its own: every command says which records of which source it covers, the owner refuses
+//! what it has already applied and keeps the position in its state. A restart goes on from the least of the owners'
+//! positions, so owners that a source does not concern are told of its progress now and then.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_log::{Bell, Log, Partition, Topic, UpTo};
+use millstream_types::{BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
+use parking_lot::Mutex;
+
+use crate::{Error, Source, View, Views};
+
+/// Which records become which commands.
+pub trait Follow<V: View>: Send + Sync + 'static {
+    /// What one record asks of an owner.
+    type Item: Send;
+
+    /// Whether the records of `topic` matter.
+    fn follows(&self, topic: &Topic) -> bool;
+
+    /// The owner that a record concerns and what it asks of it; `None` if it asks nothing.
+    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Self::Item)>;
+
+    /// The command that applies `items` (with their offsets in `source`, ascending) and then notes that everything
+    /// before `next` has been applied: see [`crate::Draft::applied`] and [`crate::Draft::advance`].
+    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> V::Command;
+}
+
+/// Limits of a follower.
+#[derive(Debug, Clone)]
+pub struct FollowerConfig {
+    /// Threads; sources are divided among them. Default 2.
+    pub threads: usize,
+    /// Bytes of records per read. Default 256 KiB.
+    pub read_max_bytes: usize,
+    /// Commands that may be on their way to owners, per thread. Default 64.
+    pub flights_max: usize,
+    /// Records of a source after which owners that it did not concern are told of its progress. Default 10,000.
+    pub progress_records: u64,
+    /// How long a source must be quiet before all owners are told how far it was read. Default 2 s.
+    pub quiet: Duration,
+}
+
+impl Default for FollowerConfig {
+    fn default() -> Self {
+        Self {
+            threads: 2,
+            read_max_bytes: 256 << 10,
+            flights_max: 64,
+            progress_records: 10_000,
+            quiet: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Running threads that follow; stops them when dropped.
+pub struct Follower {
+    bells: Vec<Arc<Bell>>,
+    stopped: Arc<AtomicBool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Follower({} threads)", self.bells.len())
+    }
+}
+
+impl Follower {
+    /// Starts to follow every topic that `follow` names, those created later included.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the system refuses a thread.
+    pub fn start<V: View, F: Follow<V>>(
+        follow: Arc<F>,
+        views: &Arc<Views<V>>,
+        log: &Arc<dyn Log>,
+        config: &FollowerConfig,
+    ) -> Result<Self, Error> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let mut follower = Self { bells: Vec::new(), stopped: Arc::clone(&stopped), threads: Mutex::new(Vec::new()) };
+        for number in 0..config.threads.max(1) {
+            let bell = Arc::new(Bell::default());
+            log.watch_topics(&bell);
+            follower.bells.push(Arc::clone(&bell));
+            let thread = Thread {
+                number: number as u128,
+                follow: Arc::clone(&follow),
+                views: Arc::clone(views),
+                log: Arc::clone(log),
+                config: config.clone(),
+                bell,
+                stopped: Arc::clone(&stopped),
+                cursors: HashMap::new(),
+                flights: VecDeque::new(),
+            };
+            let spawned = std::thread::Builder::new()
+                .name(format!("follow-{}-{number}", V::NAME))
+                .spawn(move || thread.run())
+                .map_err(|_| Error::Stopped)?;
+            follower.threads.lock().push(spawned);
+        }
+        Ok(follower)
+    }
+
+    /// Stops reading and waits until what was handed over is answered.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        for bell in &self.bells {
+            bell.ring();
+        }
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a follower thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How far one source has been read.
+struct Cursor {
+    topic: Arc<Topic>,
+    partition: Arc<dyn Partition>,
+    next: Offset,
+    /// Per owner: how far it knows.
+    told: Vec<Offset>,
+    /// Set once the source cannot be read any more; it is left alone then.
+    failed: bool,
+}
+
+struct Thread<V: View, F: Follow<V>> {
+    number: u128,
+    follow: Arc<F>,
+    views: Arc<Views<V>>,
+    log: Arc<dyn Log>,
+    config: FollowerConfig,
+    bell: Arc<Bell>,
+    stopped: Arc<AtomicBool>,
+    cursors: HashMap<Source, Cursor>,
+    flights: VecDeque<crate::Answer<V>>,
+}
+
+impl<V: View, F: Follow<V>> Thread<V, F> {
+    fn run(mut self) {
+        let ended = self.follow_until_stopped();
+        while let Some(flight) = self.flights.pop_front() {
+            let _ = flight.blocking_recv();
+        }
+        if let Err(why) = ended {
+            tracing::error!(view = V::NAME, error = %why, "following has ended");
+        }
+    }
+
+    fn follow_until_stopped(&mut self) -> Result<(), Error> {
+        while !self.stopped.load(Ordering::Acquire) {
+            self.discover();
+            let mut moved = false;
+            let sources: Vec<Source> = self.cursors.keys().copied().collect();
+            for source in sources {
+                moved |= self.advance(source)?;
+            }
+            if !moved && !self.bell.wait(self.config.quiet) {
+                self.tell_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up sources that are new, lets go those that are gone.
+    fn discover(&mut self) {
+        let topics = self.log.topics();
+        self.cursors.retain(|source, _| topics.iter().any(|topic| topic.id == source.topic));
+        let follow = Arc::clone(&self.follow);
+        for topic in topics.iter().filter(|topic| follow.follows(topic)) {
+            for number in 0..topic.config.partitions {
+                let source = Source { topic: topic.id, partition: PartitionId(number) };
+                let mine = (topic.id.0 + u128::from(number)) % self.config.threads.max(1) as u128 == self.number;
+                if mine && !self.cursors.contains_key(&source) {
+                    self.take_up(source, topic);
+                }
+            }
+        }
+    }
+
+    fn take_up(&mut self, source: Source, topic: &Arc<Topic>) {
+        let Ok(partition) = self.log.partition(&TopicPartition::new(topic.name.clone(), source.partition.0)) else {
+            return;
+        };
+        partition.watch(&self.bell);
+        let applied = |snapshot: &crate::Snapshot<V>| snapshot.sources.get(&source).copied().unwrap_or_default();
+        let told: Vec<Offset> = self.views.snapshots().iter().map(|snapshot| applied(snapshot)).collect();
+        let least = told.iter().min().copied().unwrap_or_default();
+        let next = least.max(partition.offsets().first);
+        self.cursors.insert(source, Cursor { topic: Arc::clone(topic), partition, next, told, failed: false });
+    }
+
+    /// Reads on in one source. Whether there was anything.
+    fn advance(&mut self, source: Source) -> Result<bool, Error> {
+        let Some(cursor) = self.cursors.get_mut(&source).filter(|cursor| !cursor.failed) else { return Ok(false) };
+        let batches = match cursor.partition.read(cursor.next, self.config.read_max_bytes, UpTo::Stable) {
+            Ok(batches) => batches,
+            Err(millstream_log::Error::Trimmed { oldest, .. }) => {
+                tracing::warn!(partition = %cursor.partition.id(), from = %cursor.next, to = %oldest, "records were trimmed before they were applied");
+                cursor.next = oldest;
+                return Ok(true);
+            }
+            Err(millstream_log::Error::UnknownTopic { .. }) => {
+                self.cursors.remove(&source);
+                return Ok(false);
+            }
+            Err(damage) => {
+                tracing::error!(partition = %cursor.partition.id(), error = %damage, "cannot follow any further");
+                cursor.failed = true;
+                return Ok(false);
+            }
+        };
+        let Some(last) = batches.last() else { return Ok(false) };
+        let next = last.last_offset().next();
+        let mut items: HashMap<PartitionId, Vec<(Offset, F::Item)>> = HashMap::new();
+        for batch in &batches {
+            collect(&*self.follow, cursor, batch, &mut items);
+        }
+        cursor.next = next;
+        for (owner, items) in items {
+            self.hand_over(source, owner, next, items)?;
+        }
+        self.tell_those_behind(source, self.config.progress_records)?;
+        Ok(true)
+    }
+
+    fn hand_over(
+        &mut self,
+        source: Source,
+        owner: PartitionId,
+        next: Offset,
+        items: Vec<(Offset, F::Item)>,
+    ) -> Result<(), Error> {
+        let mut command = self.follow.command(source, next, items);
+        while self.flights.len() >= self.config.flights_max {
+            self.land_oldest()?;
+        }
+        let flight = loop {
+            match self.views.offer(owner, command) {
+                Ok(flight) => break flight,
+                Err((Error::Overloaded { .. }, returned)) => {
+                    command = returned;
+                    if self.flights.is_empty() {
+                        std::thread::yield_now();
+                    } else {
+                        self.land_oldest()?;
+                    }
+                }
+                Err((refusal, _)) => return Err(refusal),
+            }
+        };
+        self.flights.push_back(flight);
+        if let Some(cursor) = self.cursors.get_mut(&source) {
+            cursor.told[owner.0 as usize] = next;
+        }
+        Ok(())
+    }
+
+    fn land_oldest(&mut self) -> Result<(), Error> {
+        match self.flights.pop_front() {
+            Some(flight) => flight.blocking_recv().unwrap_or(Err(Error::Stopped)).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn tell_those_behind(&mut self, source: Source, records: u64) -> Result<(), Error> {
+        let Some(cursor) = self.cursors.get(&source) else { return Ok(()) };
+        let next = cursor.next;
+        let behind: Vec<u32> = (0..self.views.partitions())
+            .filter(|owner| next.0.saturating_sub(cursor.told[*owner as usize].0) >= records)
+            .collect();
+        for owner in behind {
+            self.hand_over(source, PartitionId(owner), next, Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn tell_all(&mut self) -> Result<(), Error> {
+        let sources: Vec<Source> = self.cursors.keys().copied().collect();
+        sources.into_iter().try_for_each(|source| self.tell_those_behind(source, 1))
+    }
+}
+
+fn collect<V: View, F: Follow<V>>(
+    follow: &F,
+    cursor: &Cursor,
+    batch: &RecordBatch,
+    items: &mut HashMap<PartitionId, Vec<(Offset, F::Item)>>,
+) {
+    let unreadable = |e: &dyn std::fmt::Display| {
+        tracing::warn!(partition = %cursor.partition.id(), offset = %batch.base_offset(), error = %e, "a batch is unreadable and was passed over");
+    };
+    let batch = match batch.inflated(&BatchLimits::default()) {
+        Ok(batch) => batch,
+        Err(e) => return unreadable(&e),
+    };
+    for record in batch.records() {
+        match record {
+            Ok(record) if record.offset < cursor.next => {}
+            Ok(record) => {
+                if let Some((owner, item)) = follow.item(&cursor.topic, &record) {
+                    items.entry(owner).or_default().push((record.offset, item));
+                }
+            }
+            Err(e) => return unreadable(&e),
+        }
+    }
+}

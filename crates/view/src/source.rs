@@ -1,0 +1,68 @@
+//! Which records of other topics a partition's state already reflects.
+
+use millstream_types::{Epoch, Offset, PartitionId, TopicId};
+
+use crate::DecodeError;
+
+/// A partition whose records change this view's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source {
+    /// The topic's unique id: a topic created again under its old name is another source.
+    pub topic: TopicId,
+    /// The partition.
+    pub partition: PartitionId,
+}
+
+/// For each source the first offset that is *not* yet reflected. Kept in the state topic itself, one record per source,
+/// written in the same atomic append as what it led to: compaction keeps it as long as anybody could need it.
+pub type Sources = imbl::OrdMap<Source, Offset>;
+
+const VERSION: u8 = 1;
+pub(crate) const KEY_BYTES: usize = 20;
+
+impl Source {
+    pub(crate) fn encode_key(self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.topic.0.to_be_bytes());
+        into.extend_from_slice(&self.partition.0.to_be_bytes());
+    }
+
+    pub(crate) fn decode_key(key: &[u8]) -> Result<Self, DecodeError> {
+        let wrong = || DecodeError::new(format!("a source's key has {KEY_BYTES} bytes and not {}", key.len()));
+        let (topic, partition) = key.split_first_chunk::<16>().ok_or_else(wrong)?;
+        let partition: [u8; 4] = partition.try_into().map_err(|_| wrong())?;
+        Ok(Self { topic: TopicId(u128::from_be_bytes(*topic)), partition: PartitionId(u32::from_be_bytes(partition)) })
+    }
+}
+
+pub(crate) fn encode_offset(next: Offset, into: &mut Vec<u8>) {
+    into.push(VERSION);
+    into.extend_from_slice(&next.0.to_be_bytes());
+}
+
+pub(crate) fn decode_offset(value: &[u8]) -> Result<Offset, DecodeError> {
+    match value.split_first() {
+        Some((&VERSION, rest)) => rest
+            .try_into()
+            .map(|bytes| Offset(u64::from_be_bytes(bytes)))
+            .map_err(|_| DecodeError::new(format!("a source's offset has 8 bytes and not {}", rest.len()))),
+        Some((version, _)) => Err(DecodeError::new(format!("source record of version {version}"))),
+        None => Err(DecodeError::new("an empty source record")),
+    }
+}
+
+/// A checkpoint's position: what the state reflects of its own state topic.
+pub(crate) fn encode_position(epoch: Epoch, next: Offset, topic: TopicId) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    bytes.extend_from_slice(&topic.0.to_be_bytes());
+    bytes.extend_from_slice(&epoch.0.to_be_bytes());
+    bytes.extend_from_slice(&next.0.to_be_bytes());
+    bytes
+}
+
+pub(crate) fn decode_position(bytes: &[u8]) -> Option<(TopicId, Epoch, Offset)> {
+    let rest = bytes.strip_prefix(&[VERSION])?;
+    let (topic, rest) = rest.split_first_chunk::<16>()?;
+    let (epoch, rest) = rest.split_first_chunk::<4>()?;
+    let offset: [u8; 8] = rest.try_into().ok()?;
+    Some((TopicId(u128::from_be_bytes(*topic)), Epoch(u32::from_be_bytes(*epoch)), Offset(u64::from_be_bytes(offset))))
+}

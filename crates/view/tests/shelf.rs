@@ -1,0 +1,282 @@
+//! What a view promises, shown by a small one over four partitions.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Answer, Command, Deliveries, Shelf, World, pieces, telemetry};
+use millstream_log::{AckLevel, Cleanup, Done, Log, TopicConfig, UpTo};
+use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
+use millstream_view::{Error, Follower, FollowerConfig, Shards, Views, ViewsConfig};
+
+fn ask(views: &Views<Shelf>, command: Command) -> Result<Answer, Error> {
+    let name = match &command {
+        Command::Add { name, .. } | Command::Swap { name, .. } | Command::Remove { name } => name.clone(),
+        Command::Derived { .. } => String::new(),
+    };
+    views.submit(views.partition_of(name.as_bytes()), command)?.blocking_recv().expect("every command is answered")
+}
+
+fn add(views: &Views<Shelf>, name: &str, pieces: i64) -> Answer {
+    ask(views, Command::Add { name: name.into(), pieces }).unwrap()
+}
+
+#[test]
+fn a_read_after_the_answer_sees_the_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    for round in 1..=50 {
+        for name in ["bolt", "nut", "screw", "washer", "rivet"] {
+            assert_eq!(add(&views, name, 1), Answer::Now(round));
+            assert_eq!(pieces(&views, name), Some(round));
+        }
+    }
+    assert_eq!(ask(&views, Command::Remove { name: "nut".into() }).unwrap(), Answer::Gone);
+    assert_eq!(pieces(&views, "nut"), None);
+    views.stop();
+    world.close();
+}
+
+#[test]
+fn of_many_swaps_in_flight_exactly_one_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    for name in (0..20).map(|n| format!("part-{n}")) {
+        let partition = views.partition_of(name.as_bytes());
+        let answers: Vec<_> = (1..=16)
+            .map(|pieces| views.submit(partition, Command::Swap { name: name.clone(), expected: 0, pieces }).unwrap())
+            .collect();
+        let answers: Vec<_> = answers.into_iter().map(|answer| answer.blocking_recv().unwrap().unwrap()).collect();
+        assert_eq!(answers[0], Answer::Now(1));
+        assert!(answers[1..].iter().all(|answer| *answer == Answer::Refused { actual: 1 }), "{answers:?}");
+    }
+    views.stop();
+    world.close();
+}
+
+#[test]
+fn commands_from_many_threads_are_all_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                let answers: Vec<_> = (0..500)
+                    .map(|n| {
+                        let name = format!("part-{}", n % 10);
+                        views.submit(views.partition_of(name.as_bytes()), Command::Add { name, pieces: 1 }).unwrap()
+                    })
+                    .collect();
+                for answer in answers {
+                    assert!(matches!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(_)));
+                }
+            });
+        }
+    });
+    for n in 0..10 {
+        assert_eq!(pieces(&views, &format!("part-{n}")), Some(400));
+    }
+    views.stop();
+    world.close();
+}
+
+#[test]
+fn an_inbox_that_is_full_says_so_and_takes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let config = ViewsConfig { partitions: 4, inbox_max_commands: 0, ..ViewsConfig::default() };
+    let views = Views::open(Shelf { moves: None }, &TopicName::internal("_shelf"), &config, &world.ground).unwrap();
+    let refusal = ask(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap_err();
+    assert!(matches!(refusal, Error::Overloaded { limit: 0, .. }));
+    assert!(refusal.is_retryable() && !refusal.may_have_applied());
+    assert!(refusal.to_string().contains("view.inbox_max_commands = 0"), "{refusal}");
+    views.stop();
+    assert!(matches!(ask(&views, Command::Remove { name: "bolt".into() }), Err(Error::Stopped)));
+    world.close();
+}
+
+/// The state of all partitions as one sorted list.
+fn whole(views: &Views<Shelf>) -> Vec<(String, i64)> {
+    let mut all: Vec<_> = views
+        .snapshots()
+        .iter()
+        .flat_map(|snapshot| snapshot.state.iter().map(|(name, pieces)| (name.clone(), *pieces)).collect::<Vec<_>>())
+        .collect();
+    all.sort();
+    all
+}
+
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_state_is_the_same_with_the_newest_an_older_a_torn_and_no_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let checkpoints = dir.path().join("views");
+    let (older, newest) = (dir.path().join("older"), dir.path().join("newest"));
+    let work = |round: i64| {
+        let world = World::open(dir.path());
+        let views = world.shelf();
+        for n in 0..200 {
+            add(&views, &format!("part-{n}"), round * n);
+        }
+        ask(&views, Command::Remove { name: format!("part-{round}") }).unwrap();
+        let state = whole(&views);
+        views.stop();
+        drop(views);
+        world.close();
+        state
+    };
+    work(1);
+    copy_dir(&checkpoints, &older);
+    let expected = work(2);
+    copy_dir(&checkpoints, &newest);
+    let reopened = || {
+        let world = World::open(dir.path());
+        let views = world.shelf();
+        let state = whole(&views);
+        views.stop();
+        drop(views);
+        world.close();
+        state
+    };
+    assert_eq!(reopened(), expected, "newest");
+    for copy in [&older, &newest] {
+        std::fs::remove_dir_all(&checkpoints).unwrap();
+        copy_dir(copy, &checkpoints);
+        assert_eq!(reopened(), expected, "{}", copy.display());
+    }
+    std::fs::remove_dir_all(&checkpoints).unwrap();
+    assert_eq!(reopened(), expected, "none");
+    for cut in [0.0, 0.3, 0.9] {
+        std::fs::remove_dir_all(&checkpoints).unwrap();
+        copy_dir(&newest, &checkpoints);
+        tear(&checkpoints, cut);
+        assert_eq!(reopened(), expected, "torn at {cut}");
+    }
+}
+
+/// Cuts every file below `dir` to a share of its length.
+fn tear(dir: &std::path::Path, share: f64) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tear(&path, share);
+        } else {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            let length = file.metadata().unwrap().len();
+            file.set_len((length as f64 * share) as u64).unwrap();
+        }
+    }
+}
+
+#[test]
+fn changes_and_what_tells_of_them_are_one_append() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let moves = TopicName::user("moves", &Default::default()).unwrap();
+    world.log.create_topic(&moves, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let views = Views::open(
+        Shelf { moves: Some(moves.clone()) },
+        &TopicName::internal("_shelf"),
+        &ViewsConfig { partitions: 4, ..ViewsConfig::default() },
+        &world.ground,
+    )
+    .unwrap();
+    assert_eq!(world.log.topic(&TopicName::internal("_shelf")).unwrap().config.cleanup, Cleanup::Compact);
+    for n in 1..=20 {
+        add(&views, "bolt", n);
+    }
+    let partition = world.log.partition(&TopicPartition::new(moves, 0)).unwrap();
+    let told: Vec<String> = partition
+        .read(partition.offsets().first, usize::MAX, UpTo::Stable)
+        .unwrap()
+        .iter()
+        .map(|batch| batch.inflated(&BatchLimits::default()).unwrap())
+        .flat_map(|batch| {
+            batch
+                .records()
+                .map(|record| String::from_utf8(record.unwrap().value.unwrap().to_vec()).unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let expected: Vec<String> = (1..=20).map(|n: i64| (n * (n + 1) / 2).to_string()).collect();
+    assert_eq!(told, expected);
+    views.stop();
+    world.close();
+}
+
+#[test]
+fn a_followed_record_changes_the_state_once_however_often_the_follower_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["bolt", "nut", "screw", "washer"];
+    let mut sent = [0_i64; 4];
+    for life in 0..6_u64 {
+        let world = World::open(dir.path());
+        if life == 0 {
+            let config = TopicConfig { level: AckLevel::Written, ..TopicConfig::default() };
+            world.log.create_topic(&telemetry(), &config).unwrap();
+        }
+        let views = world.shelf();
+        let log: Arc<dyn Log> = world.log.clone();
+        let config = FollowerConfig { quiet: Duration::from_millis(20), ..FollowerConfig::default() };
+        let follow = || {
+            let deliveries = Arc::new(Deliveries { views: Arc::clone(&views) });
+            Follower::start(deliveries, &views, &log, &config).unwrap()
+        };
+        let mut follower = follow();
+        for n in 0..400_usize {
+            let which = n % names.len();
+            let pieces = vec![b'x'; 1 + n % 7];
+            let record = Record { key: Some(names[which].as_bytes()), value: Some(&pieces), ..Record::default() };
+            let partition = TopicPartition::new(telemetry(), (n % 3) as u32);
+            log.partition(&partition).unwrap().append(&[record], AckLevel::Written, Done::ignore()).unwrap();
+            sent[which] += pieces.len() as i64;
+            if n % 150 == 149 {
+                follower.stop();
+                follower = follow();
+            }
+        }
+        let arrived = || names.iter().zip(sent).all(|(name, sent)| pieces(&views, name) == Some(sent));
+        let patience = std::time::Instant::now();
+        while !arrived() && patience.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+        for (name, sent) in names.iter().zip(sent) {
+            assert_eq!(pieces(&views, name), Some(sent), "{name} in life {life}");
+        }
+        follower.stop();
+        drop(follower);
+        views.stop();
+        drop(views);
+        world.close();
+    }
+}
+
+#[test]
+fn shards_end_when_their_views_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    add(&views, "bolt", 1);
+    views.stop();
+    drop(views);
+    let shards: Arc<Shards> = Arc::clone(&world.ground.shards);
+    world.close();
+    shards.join();
+}
