@@ -1,0 +1,163 @@
+//! One keep-alive HTTP/1.1 connection of a client that sends one request at a time, as a device does.
+//!
+//! Always true
+//! - A request whose fate is unknown is never sent again from here: the caller is told ([`Failure::may_have_applied`]).
+//! - A request that never left (the server had closed the idle connection) is sent once more over a new connection.
+//! - The connection's driving task ends with the connection.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::{Error, Failure};
+
+/// Longest answer that is read; a longer one counts as a lost connection.
+const ANSWER_MAX_BYTES: usize = 1 << 20;
+
+/// How long opening a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Tells the quality of service of telemetry.
+pub(crate) const QOS_LEVEL: HeaderName = HeaderName::from_static("qos-level");
+
+/// Where requests go, and how long they may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// Host and port.
+    pub(crate) address: String,
+    host: HeaderValue,
+    /// How long a request may take until its answer is complete.
+    pub(crate) request_timeout: Duration,
+}
+
+impl Target {
+    /// The server behind an `http://host:port` URL that was given with `option`.
+    pub(crate) fn parse(option: &'static str, url: &str, request_timeout: Duration) -> Result<Self, Error> {
+        let refuse = |rule: &str| Error::Option { option, value: url.to_owned(), rule: rule.to_owned() };
+        let uri: Uri = url.parse().map_err(|_| refuse("expected a URL such as http://127.0.0.1:8080"))?;
+        let host = uri.host().ok_or_else(|| refuse("the URL names no host; expected http://HOST:PORT"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(refuse("only http:// is spoken here"));
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(refuse("a path has no place here; give http://HOST:PORT only"));
+        }
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        let host = HeaderValue::from_str(&address).map_err(|_| refuse("the host is not legal in a header"))?;
+        Ok(Self { address, host, request_timeout })
+    }
+
+    /// The `Host` header.
+    pub(crate) fn host(&self) -> HeaderValue {
+        self.host.clone()
+    }
+}
+
+/// What the server said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The `Retry-After` header, where it counts seconds.
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// The beginning of the body, as text for an error message.
+    pub(crate) fn excerpt(&self) -> String {
+        String::from_utf8_lossy(&self.body).chars().take(500).collect()
+    }
+}
+
+/// A connection that is opened when it is first needed, and again after it was lost.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    target: Target,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    sender: SendRequest<Full<Bytes>>,
+    driver: AbortHandle,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    pub(crate) fn to(target: Target) -> Self {
+        Self { target, open: None }
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Sends `request` and waits for the whole answer. After a failure the next call opens a new connection.
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let limit = self.target.request_timeout;
+        let outcome = match timeout(limit, self.exchange(request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Failure::Timeout(limit)),
+        };
+        if outcome.is_err() {
+            self.open = None;
+        }
+        outcome
+    }
+
+    async fn exchange(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        // An idle connection may have been closed by the server meanwhile; a fresh one gets no second chance.
+        if let Some(open) = &mut self.open
+            && open.sender.ready().await.is_ok()
+        {
+            match open.sender.try_send_request(request).await {
+                Ok(response) => return read_answer(response).await,
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(Failure::Lost(Box::new(error.into_error()))),
+                },
+            }
+        }
+        self.open = None;
+        let open = self.open.insert(open(&self.target).await?);
+        let response = open.sender.send_request(request).await.map_err(|error| Failure::Lost(Box::new(error)))?;
+        read_answer(response).await
+    }
+}
+
+async fn open(target: &Target) -> Result<Open, Failure> {
+    let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&target.address)).await;
+    let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Failure::Connect)?;
+    stream.set_nodelay(true).map_err(Failure::Connect)?;
+    let (sender, driver) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| Failure::Connect(io::Error::other(error)))?;
+    // What ends the connection is told to the request that was under way; here it would only be told twice.
+    let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
+    Ok(Open { sender, driver })
+}
+
+async fn read_answer(response: Response<Incoming>) -> Result<Answer, Failure> {
+    let status = response.status();
+    let seconds = |value: &HeaderValue| value.to_str().ok()?.parse().ok().map(Duration::from_secs);
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(seconds);
+    if response.body().is_end_stream() {
+        return Ok(Answer { status, retry_after, body: Bytes::new() });
+    }
+    let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await.map_err(Failure::Lost)?.to_bytes();
+    Ok(Answer { status, retry_after, body })
+}

@@ -1,0 +1,135 @@
+//! What has to be registered before devices may send: a tenant, its devices, their credentials.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Request, StatusCode};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+
+use crate::Error;
+use crate::client::{Answer, Connection, Target};
+
+/// How a device's password is handed to the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[non_exhaustive]
+pub enum SecretForm {
+    /// As `hash-function: sha-512` with four random bytes of salt: cheap for both sides, fit for load tests.
+    #[value(name = "sha-512")]
+    Sha512,
+    /// As `pwd-plain`: the registry hashes it in its own, slower way.
+    Plain,
+}
+
+/// A client of the registry's management API over one connection.
+pub(crate) struct Registry {
+    connection: Connection,
+    token: Option<String>,
+}
+
+impl Registry {
+    pub(crate) fn new(target: Target, token: Option<String>) -> Self {
+        Self { connection: Connection::to(target), token }
+    }
+
+    /// Creates the tenant, unless it exists.
+    pub(crate) async fn tenant(&mut self, tenant: &str) -> Result<(), Error> {
+        self.create(format!("/v1/tenants/{tenant}"), json!({})).await
+    }
+
+    /// Creates the device with the given body, unless it exists.
+    pub(crate) async fn device(&mut self, tenant: &str, device: &str, body: Value) -> Result<(), Error> {
+        self.create(format!("/v1/devices/{tenant}/{device}"), body).await
+    }
+
+    /// Makes `password` the device's only credential, under its device id as `auth-id`.
+    pub(crate) async fn password(
+        &mut self,
+        tenant: &str,
+        device: &str,
+        password: &str,
+        form: SecretForm,
+    ) -> Result<(), Error> {
+        let secret = match form {
+            SecretForm::Sha512 => sha512_secret(fastrand::u32(..).to_le_bytes(), password),
+            SecretForm::Plain => json!({ "pwd-plain": password }),
+        };
+        let body = json!([{ "type": "hashed-password", "auth-id": device, "secrets": [secret] }]);
+        let path = format!("/v1/credentials/{tenant}/{device}");
+        let answer = self.call("PUT", &path, body).await?;
+        if answer.status == StatusCode::NO_CONTENT { Ok(()) } else { Err(refused("PUT", path, &answer)) }
+    }
+
+    async fn create(&mut self, path: String, body: Value) -> Result<(), Error> {
+        let answer = self.call("POST", &path, body).await?;
+        match answer.status {
+            StatusCode::CREATED | StatusCode::CONFLICT => Ok(()),
+            _ => Err(refused("POST", path, &answer)),
+        }
+    }
+
+    async fn call(&mut self, method: &'static str, path: &str, body: Value) -> Result<Answer, Error> {
+        let address = self.connection.target().address.clone();
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.connection.target().host())
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| Error::Option {
+            option: "registry-token",
+            value: path.to_owned(),
+            rule: error.to_string(),
+        })?;
+        let answer = self.connection.send(request).await;
+        answer.map_err(|source| Error::NoAnswer { address, method, path: path.to_owned(), source })
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}
+
+fn refused(method: &'static str, path: String, answer: &Answer) -> Error {
+    Error::Registry { method, path, status: answer.status.as_u16(), body: answer.excerpt() }
+}
+
+/// The hash covers the salt's bytes, then the password's.
+fn sha512_secret(salt: [u8; 4], password: &str) -> Value {
+    let mut hash = Sha512::new();
+    hash.update(salt);
+    hash.update(password.as_bytes());
+    json!({ "hash-function": "sha-512", "salt": BASE64.encode(salt), "pwd-hash": BASE64.encode(hash.finalize()) })
+}
+
+/// The `Authorization` header of `auth-id@tenant` with a password.
+pub(crate) fn authorization(auth_id: &str, tenant: &str, password: &str) -> HeaderValue {
+    let text = format!("Basic {}", BASE64.encode(format!("{auth_id}@{tenant}:{password}")));
+    HeaderValue::from_str(&text).expect("base64 is legal in a header")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_salted_sha512_secret_is_what_other_tools_compute() {
+        // printf '\x01\x02\x03\x04secret' | openssl dgst -sha512 -binary | base64 -w0
+        let hash = "+FMfYvkcZgHUtY6uf5im+5CZU5coaqCy6IlEhlMgtGgS9uVImj9YCzKbchlN+5ohorkpHajkrAV9O/oqzF8wgQ==";
+        let expected = json!({ "hash-function": "sha-512", "salt": "AQIDBA==", "pwd-hash": hash });
+        assert_eq!(sha512_secret([1, 2, 3, 4], "secret"), expected);
+    }
+
+    #[test]
+    fn the_header_joins_auth_id_tenant_and_password() {
+        assert_eq!(authorization("d1", "acme", "pw"), "Basic ZDFAYWNtZTpwdw==");
+    }
+}

@@ -1,0 +1,164 @@
+//! The form in which every bench reports, as JSON and as a table.
+//!
+//! ```
+//! use millstream_load::report::{BenchCase, table};
+//! let json = r#"{"suite":"log","case":"append 1 KiB, synced","conditions":{"cores":2},"rate_per_s":1000.0,
+//!     "per_core_per_s":500.0,"latency_ms":null,"errors":0,"rss_mib":null,"cpu_s_per_million":null,
+//!     "peer":{"name":"bare loop","rate_per_s":1250.0},"ratio":0.8,"generator_bottleneck":false}"#;
+//! let case: BenchCase = serde_json::from_str(json)?;
+//! assert!(table(&[case]).contains("bare loop"));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::table::{grouped, measured};
+use crate::{Error, LatencyMs, Table};
+
+/// One measured case. What was not measured is `null`, never zero.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BenchCase {
+    /// The suite, such as `log`.
+    pub suite: String,
+    /// What was measured, in a few words.
+    pub case: String,
+    /// Everything the result depends on: sizes, counts, levels, cores, machine.
+    pub conditions: Map<String, Value>,
+    /// Successes per second.
+    pub rate_per_s: f64,
+    /// Successes per second and busy core of the server.
+    pub per_core_per_s: Option<f64>,
+    /// How long a success took.
+    pub latency_ms: Option<LatencyMs>,
+    /// How many attempts failed.
+    pub errors: u64,
+    /// Resident memory of the server at the end, in MiB.
+    pub rss_mib: Option<f64>,
+    /// Seconds of the server's CPU time per million successes.
+    pub cpu_s_per_million: Option<f64>,
+    /// What it is compared with, measured in the same run.
+    pub peer: Option<Peer>,
+    /// Our rate divided by the peer's.
+    pub ratio: Option<f64>,
+    /// Whether the load generator, not the server, set the pace: a generator's core was more than 90 % busy.
+    pub generator_bottleneck: bool,
+}
+
+/// Something else that did the same work in the same run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// What it is, with its version.
+    pub name: String,
+    /// Its successes per second.
+    pub rate_per_s: f64,
+    /// How long its successes took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<LatencyMs>,
+}
+
+/// The cases as a table for a terminal, followed by a sentence for each case that needs one.
+pub fn table(cases: &[BenchCase]) -> String {
+    let mut table = Table::with_head([
+        "suite",
+        "case",
+        "rate/s",
+        "per core/s",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "errors",
+        "RSS MiB",
+        "CPU s/M",
+        "peer",
+        "peer/s",
+        "ratio",
+    ]);
+    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), measured);
+    for case in cases {
+        table.row([
+            case.suite.clone(),
+            case.case.clone(),
+            measured(case.rate_per_s),
+            or_dash(case.per_core_per_s),
+            or_dash(case.latency_ms.map(|latency| latency.p50)),
+            or_dash(case.latency_ms.map(|latency| latency.p99)),
+            or_dash(case.latency_ms.map(|latency| latency.max)),
+            grouped(case.errors),
+            or_dash(case.rss_mib),
+            or_dash(case.cpu_s_per_million),
+            case.peer.as_ref().map_or_else(|| "–".to_owned(), |peer| peer.name.clone()),
+            or_dash(case.peer.as_ref().map(|peer| peer.rate_per_s)),
+            or_dash(case.ratio),
+        ]);
+    }
+    let mut text = table.to_string();
+    for case in cases.iter().filter(|case| case.generator_bottleneck) {
+        text +=
+            &format!("{} {}: the load generator was the bottleneck; the server can do more.\n", case.suite, case.case);
+    }
+    text
+}
+
+/// Writes a result as JSON to `path`.
+///
+/// # Errors
+/// [`Error::Write`], naming the file.
+pub fn write_json(path: &Path, result: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(result).map_err(std::io::Error::from);
+    text.and_then(|text| fs::write(path, text + "\n")).map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cases() -> Vec<BenchCase> {
+        let measured = BenchCase {
+            suite: "connect".to_owned(),
+            case: "PUT telemetry QoS 0".to_owned(),
+            conditions: json!({ "devices": 2000, "connections": 500, "cores": 2 }).as_object().unwrap().clone(),
+            rate_per_s: 61_234.5,
+            per_core_per_s: Some(60_100.0),
+            latency_ms: Some(LatencyMs { p50: 0.42, p90: 1.5, p98: 2.0, p99: 3.25, p99_9: 11.0, max: 120.0 }),
+            errors: 0,
+            rss_mib: Some(48.2),
+            cpu_s_per_million: Some(16.6),
+            peer: Some(Peer { name: "nginx 1.26".to_owned(), rate_per_s: 119_000.0, latency_ms: None }),
+            ratio: Some(0.5146),
+            generator_bottleneck: true,
+        };
+        let bare = BenchCase {
+            case: "kernel".to_owned(),
+            per_core_per_s: None,
+            latency_ms: None,
+            rss_mib: None,
+            cpu_s_per_million: None,
+            peer: None,
+            ratio: None,
+            generator_bottleneck: false,
+            ..measured.clone()
+        };
+        vec![measured, bare]
+    }
+
+    #[test]
+    fn the_table_shows_every_case_and_says_when_the_generator_was_the_bottleneck() {
+        insta::assert_snapshot!(table(&cases()));
+    }
+
+    #[test]
+    fn json_has_every_member_and_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bench.json");
+        write_json(&path, &cases()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<BenchCase>>(&text).unwrap(), cases());
+        insta::assert_snapshot!(text);
+    }
+}

@@ -1,0 +1,221 @@
+//! Generator threads, each with a task per connection that sends for whatever device is due next.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::fleet::Fleet;
+use super::{Pacing, Progress, SimArgs, between};
+use crate::Error;
+use crate::client::{Answer, Connection, Target};
+use crate::{Failure, FailureKind};
+
+/// How long a connection rests after it could not be opened, so that an absent server is not called in a tight loop.
+const CONNECT_REST: Duration = Duration::from_millis(100);
+
+/// What all threads of a run know.
+#[derive(Debug)]
+pub(crate) struct Run {
+    target: Target,
+    pacing: Pacing,
+    period: Duration,
+    connections: usize,
+    threads: usize,
+    /// Messages that may still be begun.
+    tickets: AtomicU64,
+    count: Option<u64>,
+    pub(crate) start: Instant,
+    /// End of the warm-up.
+    pub(crate) measured_from: Instant,
+    /// `None`: only the count ends the run.
+    end: Option<Instant>,
+    stop: CancellationToken,
+    /// When a worker first found that the run is over.
+    over: OnceLock<Instant>,
+}
+
+/// How a thread fared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Finished {
+    /// When its last answer was in.
+    pub(crate) at: Instant,
+    /// CPU time that it used after the warm-up.
+    pub(crate) cpu: Duration,
+}
+
+/// Whether, and how, a message's time has come.
+enum Turn {
+    /// It had to wait for its time.
+    Waited,
+    /// Its time had come before a connection was free.
+    Late,
+    /// The run is over.
+    Over,
+}
+
+impl Run {
+    pub(crate) fn new(args: &SimArgs, stop: CancellationToken) -> Result<Self, Error> {
+        args.check()?;
+        let start = Instant::now();
+        let measured_from = start + args.warm_up;
+        Ok(Self {
+            target: args.target()?,
+            pacing: args.pacing,
+            period: args.period,
+            connections: args.connections(),
+            threads: args.threads(),
+            tickets: AtomicU64::new(args.count.unwrap_or(u64::MAX)),
+            count: args.count,
+            start,
+            measured_from,
+            end: measured_from.checked_add(args.duration()),
+            stop,
+            over: OnceLock::new(),
+        })
+    }
+
+    /// The figures so far.
+    pub(crate) fn progress(&self, fleets: &[Arc<Mutex<Fleet>>]) -> Progress {
+        let now = self.over.get().copied().unwrap_or_else(Instant::now);
+        let elapsed = between(self.start, self.end.map_or(now, |end| end.min(now)));
+        let mut progress = Progress { elapsed, sent: 0, accepted: 0, backlog: 0 };
+        let (mut due, mut started) = (0, 0);
+        for fleet in fleets {
+            let fleet = fleet.lock();
+            progress.sent += fleet.tally.sent();
+            progress.accepted += fleet.tally.accepted;
+            started += fleet.started;
+            due += fleet.messages_due(self.period, elapsed);
+        }
+        if self.pacing == Pacing::Open {
+            progress.backlog = self.count.map_or(due, |count| due.min(count)).saturating_sub(started);
+        }
+        progress
+    }
+
+    fn is_over(&self) -> bool {
+        let over = self.stop.is_cancelled() || self.end.is_some_and(|end| Instant::now() >= end);
+        if over {
+            self.over.get_or_init(Instant::now);
+        }
+        over
+    }
+
+    async fn wait_until(&self, due: Instant) -> Turn {
+        let waited = due > Instant::now();
+        if waited {
+            let wake = self.end.map_or(due, |end| due.min(end));
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = sleep_until(wake) => {}
+            }
+        }
+        match (self.is_over(), waited) {
+            (true, _) => Turn::Over,
+            (false, true) => Turn::Waited,
+            (false, false) => Turn::Late,
+        }
+    }
+
+    fn take_ticket(&self) -> bool {
+        if self.count.is_none() {
+            return true;
+        }
+        let taken = self.tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if taken.is_err() {
+            self.stop.cancel();
+        }
+        taken.is_ok()
+    }
+}
+
+/// Starts the thread with this index; what is received is its end.
+pub(crate) fn spawn(
+    index: usize,
+    run: Arc<Run>,
+    fleet: Arc<Mutex<Fleet>>,
+) -> Result<oneshot::Receiver<Finished>, Error> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|source| Error::Thread { source })?;
+    let (done, finished) = oneshot::channel();
+    let thread = std::thread::Builder::new().name(format!("sim-{index}"));
+    let connections = run.connections / run.threads + usize::from(index < run.connections % run.threads);
+    let body = move || {
+        // Nobody listens any more when the whole simulation was dropped.
+        let _ = done.send(runtime.block_on(send_all(&run, &fleet, connections)));
+    };
+    thread.spawn(body).map_err(|source| Error::Thread { source })?;
+    Ok(finished)
+}
+
+async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, connections: usize) -> Finished {
+    let mut workers = JoinSet::new();
+    for _ in 0..connections {
+        workers.spawn(work(run.clone(), fleet.clone()));
+    }
+    let warm_up = run.clone();
+    let cpu_before = tokio::spawn(async move {
+        sleep_until(warm_up.measured_from).await;
+        thread_cpu()
+    });
+    while workers.join_next().await.is_some() {}
+    let cpu = match cpu_before.is_finished() {
+        true => cpu_before.await.map_or(Duration::ZERO, |before| thread_cpu().saturating_sub(before)),
+        false => Duration::ZERO,
+    };
+    Finished { at: Instant::now(), cpu }
+}
+
+async fn work(run: Arc<Run>, fleet: Arc<Mutex<Fleet>>) {
+    let mut connection = Connection::to(run.target.clone());
+    loop {
+        let taken = fleet.lock().take();
+        let Some((due, device)) = taken else { return };
+        let waited = match run.wait_until(due).await {
+            Turn::Over => return,
+            Turn::Waited => true,
+            Turn::Late => false,
+        };
+        if !run.take_ticket() {
+            return;
+        }
+        let request = fleet.lock().request(device);
+        let started = Instant::now();
+        let answer = connection.send(request).await;
+        let completed = Instant::now();
+        let connect_failed = matches!(answer, Err(Failure::Connect(_)));
+        let from = run.pacing.counts_from(due, started, waited);
+        let next_due = run.pacing.next_due(run.period, due, started, completed);
+        {
+            let mut fleet = fleet.lock();
+            if from >= run.measured_from {
+                fleet.tally.count(judge(answer).map(|()| between(from, completed)));
+            }
+            fleet.give_back(next_due, device);
+        }
+        if connect_failed {
+            tokio::select! { () = run.stop.cancelled() => {}, () = sleep(CONNECT_REST) => {} }
+        }
+    }
+}
+
+fn judge(answer: Result<Answer, Failure>) -> Result<(), FailureKind> {
+    match answer {
+        Ok(answer) if answer.status.is_success() => Ok(()),
+        Ok(answer) => Err(FailureKind::Status(answer.status.as_u16())),
+        Err(failure) => Err(FailureKind::from(&failure)),
+    }
+}
+
+/// CPU time of the calling thread.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
