@@ -188,6 +188,10 @@ fn encode(buffer: &mut BytesMut, record: &Record<'_>, timestamp_delta: i64, offs
 
 #[inline]
 fn put_length(buffer: &mut BytesMut, length: i64) {
+    // Nearly all lengths take one byte, and a copy whose size is known costs a fraction of one whose size is not.
+    if (-64..64).contains(&length) {
+        return buffer.extend_from_slice(&[varint::zigzag(length) as u8]);
+    }
     let mut number = Prologue::new();
     number.varint(length);
     buffer.extend_from_slice(number.as_slice());

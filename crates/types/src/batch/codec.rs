@@ -9,7 +9,7 @@ use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInf
 use super::{BATCH_HEADER_BYTES, BatchError, BatchLimits, header};
 use crate::Compression;
 
-/// Zstandard's own default: three quarters of what higher levels save, at a third of their time.
+/// Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
 
 /// The smallest upper bound for a Zstandard window (2^23 = 8 MiB) that the format asks every decoder to support.

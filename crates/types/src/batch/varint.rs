@@ -7,8 +7,9 @@ pub(super) const I32_MAX_BYTES: usize = 5;
 /// Longest encoding of an `i64`.
 pub(super) const I64_MAX_BYTES: usize = 10;
 
+/// Small numbers of either sign as small numbers: 0, −1, 1, −2 … become 0, 1, 2, 3 …
 #[inline]
-const fn zigzag(value: i64) -> u64 {
+pub(super) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 

@@ -1,5 +1,11 @@
 //! The record batch, seen from outside.
 
+#![cfg(test)]
+
+mod errors;
+mod fixtures;
+mod hostile;
+mod kafka;
 mod properties;
-#[cfg(test)]
 mod support;
+mod take_apart;

@@ -80,3 +80,11 @@ pub(crate) fn records(
             .collect()
     })
 }
+
+/// Fits length and CRC to bytes that a test has changed.
+pub(crate) fn reseal(batch: &mut [u8]) {
+    let length = u32::try_from(batch.len() - 12).unwrap();
+    batch[8..12].copy_from_slice(&length.to_be_bytes());
+    let crc = crc32c::crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+}
