@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import { decodeEntity, entityKey, locationOf, measuredAt } from "./entities";
+
+const station = {
+  id: "urn:ngsi-ld:Device:EWR",
+  type: "WeatherStation",
+  temp: {
+    type: "Number",
+    value: 39.02,
+    metadata: { TimeInstant: { type: "DateTime", value: "2013-01-01T06:00:00Z" } },
+  },
+  humid: {
+    type: "Number",
+    value: null,
+    metadata: { TimeInstant: { type: "DateTime", value: "2013-01-01T07:00:00Z" } },
+  },
+  location: { type: "geo:json", value: { type: "Point", coordinates: [-74.17, 40.69] }, metadata: {} },
+};
+
+function withLocation(type: string, value: unknown): ReturnType<typeof decodeEntity> {
+  return decodeEntity({ ...station, location: { type, value, metadata: {} } }, "answer");
+}
+
+describe("an entity", () => {
+  it("has its attributes in the server's order", () => {
+    const entity = decodeEntity(station, "answer");
+    expect([...entity.attributes.keys()]).toEqual(["temp", "humid", "location"]);
+    expect(entity.attributes.get("humid")?.value).toBeNull();
+  });
+
+  it("without a value for an attribute is not an answer", () => {
+    expect(() => decodeEntity({ id: "a", type: "b", c: { type: "Number" } }, "answer")).toThrow("answer.c.value");
+  });
+
+  it("was measured when its latest attribute was", () => {
+    expect(measuredAt(decodeEntity(station, "answer"))).toBe(Date.parse("2013-01-01T07:00:00Z"));
+    expect(measuredAt(decodeEntity({ id: "a", type: "b" }, "answer"))).toBeNull();
+  });
+
+  it("is where its GeoJSON point is", () => {
+    expect(locationOf(decodeEntity(station, "answer"))).toEqual([-74.17, 40.69]);
+  });
+
+  it.each([
+    ["geo:json", { type: "Polygon", coordinates: [] }],
+    ["geo:json", { type: "Point", coordinates: ["1", "2"] }],
+    ["geo:json", { type: "Point", coordinates: [181, 0] }],
+    ["geo:json", { type: "Point", coordinates: [0] }],
+    ["geo:json", null],
+    ["StructuredValue", { type: "Point", coordinates: [1, 2] }],
+  ])("is nowhere with a location of %s %j", (type, value) => {
+    expect(locationOf(withLocation(type, value))).toBeNull();
+  });
+
+  it("is told from others by id and type together", () => {
+    expect(entityKey({ id: "a b", type: "c" })).not.toBe(entityKey({ id: "a", type: "b c" }));
+  });
+});

@@ -1,0 +1,108 @@
+/** NGSI-v2 entities, read in their normalized form. */
+import { array, type Decoder, dictionary, type Json, json, object, plainObject, string, withDefault } from "./decode";
+import { ask } from "./http";
+
+export interface Metadata {
+  type: string;
+  value: Json;
+}
+
+export interface Attribute {
+  type: string;
+  value: Json;
+  metadata: Map<string, Metadata>;
+}
+
+export interface Entity {
+  id: string;
+  type: string;
+  /** In the server's order. */
+  attributes: Map<string, Attribute>;
+}
+
+/** One page of entities, and how many there are on all pages. */
+export interface Page {
+  entities: Entity[];
+  total: number;
+}
+
+export interface Selection {
+  tenant: string;
+  /** Comma lists; empty means all. */
+  type: string;
+  id: string;
+  limit: number;
+  offset: number;
+}
+
+/** Longitude and latitude in degrees, in GeoJSON's order. */
+export type Point = readonly [longitude: number, latitude: number];
+
+const attribute: Decoder<Attribute> = object<Attribute>({
+  type: string,
+  value: json,
+  metadata: withDefault(dictionary(object<Metadata>({ type: withDefault(string, ""), value: json })), new Map()),
+});
+
+export const decodeEntity: Decoder<Entity> = (value, path) => {
+  const { id, type, ...rest } = plainObject(value, path);
+  return {
+    id: string(id, `${path}.id`),
+    type: string(type, `${path}.type`),
+    attributes: dictionary(attribute)(rest, path),
+  };
+};
+
+export async function fetchPage(selection: Selection): Promise<Page> {
+  const query = new URLSearchParams({
+    limit: String(selection.limit),
+    offset: String(selection.offset),
+    options: "count",
+  });
+  if (selection.type !== "") query.set("type", selection.type);
+  if (selection.id !== "") query.set("id", selection.id);
+  const call = { path: `/v2/entities?${query}`, tenant: selection.tenant };
+  const { value: entities, headers } = await ask(call, array(decodeEntity));
+  const total = Number(headers.get("Fiware-Total-Count") ?? Number.NaN);
+  return { entities, total: Number.isFinite(total) ? total : selection.offset + entities.length };
+}
+
+export async function fetchEntity(tenant: string, id: string, type: string): Promise<Entity> {
+  const query = type === "" ? "" : `?${new URLSearchParams({ type })}`;
+  return (await ask({ path: `/v2/entities/${encodeURIComponent(id)}${query}`, tenant }, decodeEntity)).value;
+}
+
+/** Id and type together name an entity of a tenant. */
+export function entityKey(entity: { id: string; type: string }): string {
+  return JSON.stringify([entity.id, entity.type]);
+}
+
+/** Where the entity is: its first attribute that holds a GeoJSON point. */
+export function locationOf(entity: Entity): Point | null {
+  for (const attribute of entity.attributes.values()) {
+    const point = pointOf(attribute);
+    if (point !== null) return point;
+  }
+  return null;
+}
+
+/** The GeoJSON point that an attribute holds, if it holds one that lies on Earth. */
+export function pointOf({ type, value }: Attribute): Point | null {
+  if (type !== "geo:json" || typeof value !== "object" || value === null || Array.isArray(value)) return null;
+  const { type: shape, coordinates } = value;
+  if (shape !== "Point" || !Array.isArray(coordinates)) return null;
+  const [longitude, latitude] = coordinates;
+  if (typeof longitude !== "number" || typeof latitude !== "number") return null;
+  return Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90 ? [longitude, latitude] : null;
+}
+
+/** When the entity was last measured: the latest `TimeInstant` of its attributes, in milliseconds since 1970. */
+export function measuredAt(entity: Entity): number | null {
+  let latest: number | null = null;
+  for (const { metadata } of entity.attributes.values()) {
+    const instant = metadata.get("TimeInstant")?.value;
+    const time = typeof instant === "string" ? Date.parse(instant) : Number.NaN;
+    if (!Number.isNaN(time) && (latest === null || time > latest)) latest = time;
+  }
+  return latest;
+}

@@ -1,0 +1,123 @@
+/**
+ * One request to the server this page came from: its answer decoded, or an error a person can read.
+ *
+ * The three ways to fail stay apart: no answer ({@link Unreachable}), a refusal ({@link Refused}), and an answer
+ * that is not what the API promises (`DecodeError`).
+ */
+import { array, type Decoder, nullable, number, object, string, withDefault } from "./decode";
+
+/** How long an ordinary request may take before the page says that the server is stalled. */
+const ANSWER_MAX_MS = 5_000;
+
+/** One thing the server found wrong, and where in the text that was sent. */
+export interface Finding {
+  message: string;
+  /** From 1. */
+  line: number;
+  /** From 1. */
+  column: number;
+  length: number;
+  suggestion: string | null;
+}
+
+export class Unreachable extends Error {
+  constructor(cause: unknown) {
+    super(
+      cause instanceof DOMException && cause.name === "TimeoutError"
+        ? `no answer within ${ANSWER_MAX_MS / 1000} s`
+        : "the server cannot be reached",
+      { cause },
+    );
+    this.name = "Unreachable";
+  }
+}
+
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly findings: readonly Finding[],
+  ) {
+    super(message);
+    this.name = "Refused";
+  }
+}
+
+/** Problem details (RFC 9457), or NGSI-v2's `error` and `description`. */
+const refusal = object({
+  title: nullable(string),
+  detail: nullable(string),
+  error: nullable(string),
+  description: nullable(string),
+  errors: withDefault(
+    array(
+      object<Finding>({
+        message: string,
+        line: withDefault(number, 1),
+        column: withDefault(number, 1),
+        length: withDefault(number, 1),
+        suggestion: nullable(string),
+      }),
+    ),
+    [],
+  ),
+});
+
+export interface Call {
+  path: string;
+  tenant: string;
+  method?: "GET" | "POST" | "DELETE";
+  body?: unknown;
+  accept?: string;
+  signal?: AbortSignal;
+}
+
+/** Sends `call`; a refusal is thrown, anything else is the caller's to read. The body has no time limit of its own. */
+export async function send(call: Call): Promise<Response> {
+  const headers = new Headers({ Accept: call.accept ?? "application/json" });
+  if (call.tenant !== "") headers.set("Fiware-Service", call.tenant);
+  const init: RequestInit = { method: call.method ?? "GET", headers };
+  if (call.signal) init.signal = call.signal;
+  if (call.body !== undefined) {
+    headers.set("Content-Type", "application/json");
+    init.body = JSON.stringify(call.body);
+  }
+  let answer: Response;
+  try {
+    answer = await fetch(call.path, init);
+  } catch (cause) {
+    throw new Unreachable(cause);
+  }
+  if (!answer.ok) throw await refused(answer);
+  return answer;
+}
+
+/** Sends `call` and decodes its JSON answer, all within {@link ANSWER_MAX_MS}. */
+export async function ask<T>(call: Call, decoder: Decoder<T>): Promise<{ value: T; headers: Headers }> {
+  const limit = AbortSignal.timeout(ANSWER_MAX_MS);
+  const signal = call.signal ? AbortSignal.any([call.signal, limit]) : limit;
+  const answer = await send({ ...call, signal });
+  const text = await answer.text().catch((cause: unknown) => {
+    throw new Unreachable(cause);
+  });
+  return { value: decoder(parse(text), "answer"), headers: answer.headers };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+async function refused(answer: Response): Promise<Refused> {
+  const plain = `the server answered ${answer.status} ${answer.statusText}`.trimEnd();
+  const body = parse(await answer.text().catch(() => ""));
+  try {
+    const { title, detail, error, description, errors } = refusal(body, "answer");
+    return new Refused(answer.status, detail ?? description ?? title ?? error ?? plain, errors);
+  } catch {
+    return new Refused(answer.status, plain, []);
+  }
+}

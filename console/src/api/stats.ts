@@ -1,0 +1,114 @@
+/** `GET /stats`: what the server does right now. Rates and latencies cover its last few seconds. */
+import { array, type Decoder, nullable, number, object, string } from "./decode";
+import { ask } from "./http";
+
+export interface Latency {
+  p50: number | null;
+  p99: number | null;
+  max: number | null;
+}
+
+export interface Partition {
+  partition: number;
+  /** The oldest readable offset. */
+  first: number;
+  /** Everything below has reached the topic's level of durability. */
+  stable: number;
+  /** The first unwritten offset. */
+  tail: number;
+  bytes: number;
+  segments: number;
+}
+
+export interface Topic {
+  name: string;
+  tenant: string;
+  kind: string;
+  partitions: Partition[];
+}
+
+export interface Stats {
+  version: string;
+  uptime_s: number;
+  started_at: string;
+  log: {
+    append_rate_per_s: number;
+    bytes_per_s: number;
+    sync_p50_ms: number | null;
+    sync_p99_ms: number | null;
+    topics: Topic[];
+  };
+  connect: {
+    accepted_total: number;
+    rejected_total: number;
+    accepted_rate_per_s: number;
+    latency_ms: Latency;
+  };
+  context: {
+    entities: number;
+    updates_total: number;
+    updates_rate_per_s: number;
+    latency_ms: Latency;
+  };
+  query: {
+    live: number;
+    records_seen_total: number;
+    matched_total: number;
+  };
+  memory: { used_bytes: number; budget_bytes: number };
+  rss_bytes: number;
+}
+
+const latency: Decoder<Latency> = object<Latency>({
+  p50: nullable(number),
+  p99: nullable(number),
+  max: nullable(number),
+});
+
+const topic: Decoder<Topic> = object<Topic>({
+  name: string,
+  tenant: string,
+  kind: string,
+  partitions: array(
+    object<Partition>({
+      partition: number,
+      first: number,
+      stable: number,
+      tail: number,
+      bytes: number,
+      segments: number,
+    }),
+  ),
+});
+
+export const decodeStats: Decoder<Stats> = object<Stats>({
+  version: string,
+  uptime_s: number,
+  started_at: string,
+  log: object<Stats["log"]>({
+    append_rate_per_s: number,
+    bytes_per_s: number,
+    sync_p50_ms: nullable(number),
+    sync_p99_ms: nullable(number),
+    topics: array(topic),
+  }),
+  connect: object<Stats["connect"]>({
+    accepted_total: number,
+    rejected_total: number,
+    accepted_rate_per_s: number,
+    latency_ms: latency,
+  }),
+  context: object<Stats["context"]>({
+    entities: number,
+    updates_total: number,
+    updates_rate_per_s: number,
+    latency_ms: latency,
+  }),
+  query: object<Stats["query"]>({ live: number, records_seen_total: number, matched_total: number }),
+  memory: object<Stats["memory"]>({ used_bytes: number, budget_bytes: number }),
+  rss_bytes: number,
+});
+
+export async function fetchStats(tenant: string): Promise<Stats> {
+  return (await ask({ path: "/stats", tenant }, decodeStats)).value;
+}

@@ -1,0 +1,35 @@
+/**
+ * Paint at most once per frame, however often something changes.
+ *
+ * A page that nobody sees gets no frames; `BACKGROUND_MS` later the change is handed on all the same, so that
+ * counters go on in a hidden tab.
+ */
+const BACKGROUND_MS = 1_000;
+
+export class FramePainter {
+  readonly #paint: () => void;
+  #frame = 0;
+  #timer = 0;
+
+  constructor(paint: () => void) {
+    this.#paint = paint;
+  }
+
+  /** Something changed. */
+  request(): void {
+    if (this.#frame !== 0) return;
+    this.#frame = requestAnimationFrame(this.#run);
+    this.#timer = window.setTimeout(this.#run, BACKGROUND_MS);
+  }
+
+  cancel(): void {
+    cancelAnimationFrame(this.#frame);
+    clearTimeout(this.#timer);
+    this.#frame = 0;
+  }
+
+  readonly #run = (): void => {
+    this.cancel();
+    this.#paint();
+  };
+}

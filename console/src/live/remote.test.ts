@@ -1,0 +1,21 @@
+import { describe, expect, it } from "vitest";
+import { Refused, Unreachable } from "../api/http";
+import { afterFailure, type Remote } from "./remote";
+
+const live: Remote<number> = { kind: "live", value: 7, at: 100 };
+
+describe("when asking fails", () => {
+  it("an unreachable server leaves on the screen what was known", () => {
+    const stalled = afterFailure(live, new Unreachable(null));
+    expect(stalled).toMatchObject({ kind: "stalled", value: 7, since: 100 });
+    expect(afterFailure(stalled, new Unreachable(null))).toMatchObject({ kind: "stalled", value: 7, since: 100 });
+  });
+
+  it("a refusal takes it away, because it is no longer an answer to what was asked", () => {
+    expect(afterFailure(live, new Refused(400, "no such type", []))).toEqual({ kind: "failed", reason: "no such type" });
+  });
+
+  it("nothing known stays nothing known", () => {
+    expect(afterFailure({ kind: "loading" }, new Unreachable(null)).kind).toBe("failed");
+  });
+});

@@ -1,0 +1,96 @@
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { Refused } from "../api/http";
+import type { QueryEvent } from "../api/queries";
+import { QuerySession, ROWS_MAX, type Server, type Snapshot } from "./session";
+
+const SUMMARY = { cause: "size", records_seen: 9, matched: 2, dropped: 0, evaluation_errors: 0, not_json: 0 };
+const META: QueryEvent = { kind: "meta", id: "q1", columns: [] };
+
+/** A server whose answer is `script`; after it, the stream stays open until it is aborted or `released`. */
+function answering(script: readonly (QueryEvent | Error)[], released?: Promise<QueryEvent>): Server {
+  return {
+    async *ask(_text, signal) {
+      for (const step of script) {
+        await Promise.resolve();
+        if (step instanceof Error) throw step;
+        yield step;
+      }
+      if (released === undefined) return;
+      const aborted = new Promise<never>((_resolve, reject) => {
+        signal.addEventListener("abort", () => { reject(new DOMException("aborted", "AbortError")); });
+      });
+      yield await Promise.race([released, aborted]);
+    },
+    kill: () => Promise.resolve(),
+  };
+}
+
+async function afterRun(server: Server): Promise<Snapshot> {
+  const session = new QuerySession(server, "SELECT *", () => undefined);
+  await session.run();
+  return session.snapshot();
+}
+
+describe("a live query", () => {
+  beforeEach(() => {
+    vi.stubGlobal("window", globalThis);
+    vi.stubGlobal("requestAnimationFrame", () => 1);
+    vi.stubGlobal("cancelAnimationFrame", () => undefined);
+    return () => { vi.unstubAllGlobals(); };
+  });
+
+  it("gathers its columns from its rows when it names none", async () => {
+    const rows: QueryEvent = { kind: "rows", records: [{ a: 1 }, { b: 2, a: 3 }] };
+    const snapshot = await afterRun(answering([META, rows, { kind: "end", summary: SUMMARY }]));
+    expect(snapshot).toMatchObject({ id: "q1", columns: ["a", "b"], received: 2, dropped: 0 });
+    expect(snapshot.state).toEqual({ kind: "ended", summary: SUMMARY });
+    expect(snapshot.rows.map((row) => row.number)).toEqual([1, 2]);
+  });
+
+  it("keeps to the columns it names", async () => {
+    const rows: QueryEvent = { kind: "rows", records: [{ a: 1, b: 2 }] };
+    expect((await afterRun(answering([{ ...META, columns: ["b"] }, rows]))).columns).toEqual(["b"]);
+  });
+
+  it("lets go of old rows and says how many", async () => {
+    const records = Array.from({ length: ROWS_MAX + 5 }, (_, index) => ({ index }));
+    const snapshot = await afterRun(answering([META, { kind: "rows", records }]));
+    expect(snapshot.rows).toHaveLength(ROWS_MAX);
+    expect(snapshot).toMatchObject({ received: ROWS_MAX + 5, dropped: 5 });
+  });
+
+  it("that the server refuses keeps the findings with the text they are about", async () => {
+    const findings = [{ message: "no", line: 1, column: 8, length: 1, suggestion: null }];
+    const snapshot = await afterRun(answering([new Refused(422, "1 error", findings)]));
+    expect(snapshot.state).toEqual({ kind: "refused", text: "SELECT *", reason: "1 error", findings });
+  });
+
+  it("whose stream closes without an end is broken, not ended", async () => {
+    expect((await afterRun(answering([META]))).state.kind).toBe("broken");
+  });
+
+  it("that is stopped waits for its summary", async () => {
+    let release: (event: QueryEvent) => void = () => undefined;
+    const released = new Promise<QueryEvent>((resolve) => { release = resolve; });
+    const server = { ...answering([META], released), kill: vi.fn(() => Promise.resolve()) };
+    const session = new QuerySession(server, "SELECT *", () => undefined);
+    const running = session.run();
+    await vi.waitUntil(() => session.snapshot().state.kind === "live");
+    session.stop();
+    expect(session.snapshot().state.kind).toBe("stopping");
+    expect(server.kill).toHaveBeenCalledWith("q1");
+    release({ kind: "end", summary: { ...SUMMARY, cause: "killed" } });
+    await running;
+    expect(session.snapshot().state).toMatchObject({ kind: "ended", summary: { cause: "killed" } });
+  });
+
+  it("that cannot be stopped on the server is left", async () => {
+    const server = { ...answering([META], new Promise<never>(() => undefined)), kill: () => Promise.reject(new Error("gone")) };
+    const session = new QuerySession(server, "SELECT *", () => undefined);
+    const running = session.run();
+    await vi.waitUntil(() => session.snapshot().state.kind === "live");
+    session.stop();
+    await running;
+    expect(session.snapshot().state).toEqual({ kind: "ended", summary: null });
+  });
+});

@@ -1,0 +1,8 @@
+import { render } from "preact";
+import { App } from "./app";
+import "./styles/base.css";
+import "./styles/parts.css";
+import "./styles/pages.css";
+
+const root = document.getElementById("app");
+if (root !== null) render(<App />, root);

@@ -1,0 +1,24 @@
+/** Questions to begin with. The first stands in the editor of a new visitor. */
+export interface Example {
+  title: string;
+  text: string;
+}
+
+export const EXAMPLES: readonly [Example, ...Example[]] = [
+  {
+    title: "Everything that arrives",
+    text: "SELECT *\nFROM STREAM(60000, TIME)\nLIMIT 500",
+  },
+  {
+    title: "Some columns",
+    text: "SELECT origin, time_hour, temp, humid, wind_speed\nFROM STREAM(120000, TIME)\nLIMIT 500",
+  },
+  {
+    title: "One station when it is warm",
+    text: "SELECT origin, time_hour, temp\nFROM STREAM(300000, TIME)\nWHERE origin = 'JFK' AND temp > 70",
+  },
+  {
+    title: "Storms",
+    text: "SELECT origin, time_hour, wind_gust, pressure, precip\nFROM STREAM(300000, TIME)\nWHERE wind_gust > 40 OR pressure < 1000",
+  },
+];

@@ -1,0 +1,116 @@
+/** What the server does right now: figures, their last five minutes, and the log's topics. */
+import type { ComponentChildren } from "preact";
+import type { Stats } from "../api/stats";
+import { bytes, counted, duration, latency, short, whole } from "../format";
+import { type ColumnName, type History, HISTORY_S } from "../live/history";
+import { latest, type Remote } from "../live/remote";
+import { Chart, type Series } from "../parts/chart";
+import { RemoteNotice } from "../parts/notice";
+import { Tile } from "../parts/tile";
+import { TopicsTable } from "../parts/topics";
+
+const CHART_HEIGHT_PX = 180;
+
+const RATES: readonly [string, ColumnName][] = [
+  ["accepted", "accepted"],
+  ["appended", "appended"],
+  ["entity updates", "updates"],
+];
+
+const LATENCIES: readonly [string, ColumnName][] = [
+  ["accept p99", "accept_p99"],
+  ["sync p99", "sync_p99"],
+  ["update p99", "update_p99"],
+];
+
+export function OverviewPage(props: {
+  stats: Remote<Stats>;
+  samples: History;
+  params: URLSearchParams;
+}): ComponentChildren {
+  const { stats, samples, params } = props;
+  const value = latest(stats);
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>Overview</h1>
+        {value !== null && (
+          <p class="facts">
+            Version {value.version} · up for {duration(value.uptime_s)} · {bytes(value.rss_bytes)} resident
+          </p>
+        )}
+      </div>
+      <RemoteNotice remote={stats} what="the server's figures" />
+      {value !== null && (
+        <>
+          <Tiles stats={value} />
+          <div class="charts">
+            <Chart
+              title="Records per second"
+              times_s={samples.times_s}
+              series={series(samples, RATES)}
+              format={short}
+              span_s={HISTORY_S}
+              fromZero
+              height={CHART_HEIGHT_PX}
+            />
+            <Chart
+              title="Latency"
+              times_s={samples.times_s}
+              series={series(samples, LATENCIES)}
+              format={latency}
+              span_s={HISTORY_S}
+              fromZero
+              height={CHART_HEIGHT_PX}
+            />
+          </div>
+          <TopicsTable topics={value.log.topics} params={params} />
+        </>
+      )}
+    </div>
+  );
+}
+
+function series(samples: History, lines: readonly [string, ColumnName][]): Series[] {
+  return lines.map(([label, name]) => ({ label, values: samples.column(name) }));
+}
+
+function Tiles({ stats }: { stats: Stats }): ComponentChildren {
+  const { log, connect, context, query, memory } = stats;
+  return (
+    <section class="tiles" aria-label="Figures of the last seconds">
+      <Tile label="Accepted" value={short(connect.accepted_rate_per_s)} unit="/s">
+        {counted(connect.accepted_total, "message")}, {whole(connect.rejected_total)} refused
+      </Tile>
+      <Tile label="Appended" value={bytes(log.bytes_per_s)} unit="/s">
+        {short(log.append_rate_per_s)} records/s
+      </Tile>
+      <Tile label="Entity updates" value={short(context.updates_rate_per_s)} unit="/s">
+        {counted(context.updates_total, "update")}
+      </Tile>
+      <Tile label="Entities" value={short(context.entities)}>
+        update p99 {orDash(context.latency_ms.p99)}
+      </Tile>
+      <Tile label="Live queries" value={whole(query.live)}>
+        {short(query.matched_total)} of {short(query.records_seen_total)} records matched
+      </Tile>
+      <Tile label="Accept p99" value={orDash(connect.latency_ms.p99)}>
+        p50 {orDash(connect.latency_ms.p50)}, max {orDash(connect.latency_ms.max)}
+      </Tile>
+      <Tile label="Sync p99" value={orDash(log.sync_p99_ms)}>
+        p50 {orDash(log.sync_p50_ms)}
+      </Tile>
+      <Tile
+        label="Memory budget"
+        value={`${memory.budget_bytes > 0 ? Math.round((100 * memory.used_bytes) / memory.budget_bytes) : 0} %`}
+        share={memory.budget_bytes > 0 ? memory.used_bytes / memory.budget_bytes : 0}
+      >
+        {bytes(memory.used_bytes)} of {bytes(memory.budget_bytes)}
+      </Tile>
+    </section>
+  );
+}
+
+function orDash(value_ms: number | null): string {
+  return value_ms === null ? "–" : latency(value_ms);
+}

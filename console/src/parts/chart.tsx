@@ -1,0 +1,161 @@
+/** A time series, drawn by uPlot in the page's colours. Its legend shows the values under the pointer, else the last. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import UPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { colourReader, useColoursVersion } from "../theme";
+
+export interface Series {
+  label: string;
+  values: readonly (number | null)[];
+}
+
+export interface ChartProps {
+  title: string;
+  /** Seconds since 1970, ascending. */
+  times_s: readonly number[];
+  series: readonly Series[];
+  format: (value: number) => string;
+  /** The most time the axis shows, up to the last sample; all there is if left out. */
+  span_s?: number;
+  /** Whether the axis of values begins at zero. */
+  fromZero: boolean;
+  /** Whether a line goes on over moments at which only other lines have a value. */
+  joinGaps?: boolean;
+  height: number;
+}
+
+/** As many series as the style sheet has colours (`--series-1` …). */
+export const SERIES_MAX = 8;
+
+export function seriesColour(index: number): string {
+  return `--series-${(index % SERIES_MAX) + 1}`;
+}
+
+export function Chart(props: ChartProps): ComponentChildren {
+  const { title, times_s, series, format, span_s, fromZero, joinGaps = false, height } = props;
+  const host = useRef<HTMLDivElement>(null);
+  const plot = useRef<UPlot | null>(null);
+  const latest = useRef(props);
+  const [pointed, setPointed] = useState<number | null>(null);
+  const colours = useColoursVersion();
+  const labels = series.map(({ label }) => label).join("\n");
+
+  useEffect(() => {
+    latest.current = props;
+    plot.current?.setData(columns(props));
+  });
+
+  // Another set of lines, or other colours, is another chart.
+  useEffect(() => {
+    const element = host.current;
+    if (element === null) return;
+    const colour = colourReader(element);
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
+    const font = "11px system-ui, sans-serif";
+    const created = new UPlot(
+      {
+        width: Math.max(element.clientWidth, 100),
+        height,
+        legend: { show: false },
+        cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
+        padding: [8, 8, 0, 0],
+        scales: {
+          x: { range: (_plot, min, max) => timeRange(min, max, span_s) },
+          y: { range: (_plot, min, max) => valueRange(min, max, fromZero) },
+        },
+        axes: [
+          { ...axis, font, size: 28, space: 72, values: (_plot, ticks, _axis, _space, step_s) => ticks.map((tick) => tickLabel(tick, step_s)) },
+          { ...axis, font, size: 58, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
+        ],
+        series: [
+          {},
+          ...labels.split("\n").map((label, index) => ({
+            label,
+            stroke: colour(seriesColour(index)),
+            width: 1.75,
+            points: { show: false },
+            spanGaps: joinGaps,
+          })),
+        ],
+        hooks: {
+          setCursor: [
+            (self: UPlot) => {
+              setPointed(self.cursor.idx ?? null);
+            },
+          ],
+        },
+      },
+      columns(latest.current),
+      element,
+    );
+    plot.current = created;
+    const resized = new ResizeObserver(() => {
+      created.setSize({ width: Math.max(element.clientWidth, 100), height });
+    });
+    resized.observe(element);
+    return () => {
+      resized.disconnect();
+      created.destroy();
+      plot.current = null;
+    };
+  }, [labels, colours, height, span_s, fromZero, joinGaps, format]);
+
+  const values = series.map(({ label, values: column }) => ({ label, value: valueAt(column, pointed) }));
+  const summary = values.map(({ label, value }) => `${label} ${value === null ? "unknown" : format(value)}`).join(", ");
+  return (
+    <figure class="chart">
+      <figcaption>
+        <h3>{title}</h3>
+        <ul class="legend">
+          {values.map(({ label, value }, index) => (
+            <li key={label}>
+              <i style={{ background: `var(${seriesColour(index)})` }} />
+              {label} <b>{value === null ? "–" : format(value)}</b>
+            </li>
+          ))}
+        </ul>
+      </figcaption>
+      <div ref={host} role="img" aria-label={`${title}: ${summary}`} style={{ height: `${height}px` }} />
+      {times_s.length === 0 && <p class="chart-empty">Waiting for the first sample</p>}
+    </figure>
+  );
+}
+
+function columns({ times_s, series }: ChartProps): UPlot.AlignedData {
+  return [times_s.slice(), ...series.map(({ values }) => values.slice())] as UPlot.AlignedData;
+}
+
+function valueAt(column: readonly (number | null)[], index: number | null): number | null {
+  return (index === null ? column.findLast((value) => value !== null) : column[index]) ?? null;
+}
+
+/** With so little to show, a line still has some length of axis around it. */
+const SPAN_MIN_S = 60;
+
+function timeRange(min: number | null, max: number | null, span_s: number | undefined): [number, number] {
+  if (min === null || max === null) return [0, 1];
+  if (span_s === undefined) return min < max ? [min, max] : [min - 1, max + 1];
+  return [max - Math.min(span_s, Math.max(SPAN_MIN_S, max - min)), max];
+}
+
+/** What a tick of the time axis says, as short as the distance between ticks allows. */
+export function tickLabel(moment_s: number, step_s: number): string {
+  const date = new Date(moment_s * 1000);
+  const two = (part: number): string => String(part).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  if (step_s >= 86_400) return day;
+  const minutes = `${two(date.getHours())}:${two(date.getMinutes())}`;
+  if (step_s >= 3_600) return `${day.slice(5)} ${minutes}`;
+  if (step_s >= 60) return minutes;
+  const seconds = `${minutes}:${two(date.getSeconds())}`;
+  return step_s >= 1 ? seconds : `${seconds}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** A range of values with a little air, never empty. uPlot gives null where there is nothing to show. */
+export function valueRange(min: number | null, max: number | null, fromZero: boolean): [number, number] {
+  if (min === null || max === null) return [0, 1];
+  const low = fromZero ? Math.min(0, min) : min;
+  const air = (max - low) * 0.08 || Math.abs(max) * 0.1 || 1;
+  return [fromZero ? low : low - air, max + air];
+}

@@ -1,0 +1,25 @@
+/** Whose data the page shows. Tenants cannot be listed by every caller, so a name can be typed as well as picked. */
+import type { ComponentChildren } from "preact";
+import { DraftInput } from "./draft-input";
+import { go, href, type Place } from "../route";
+
+export const TENANT_DEFAULT = "default";
+
+export function TenantPicker({ place, known }: { place: Place; known: readonly string[] }): ComponentChildren {
+  const tenant = place.params.get("tenant") ?? "";
+  const names = [...new Set([TENANT_DEFAULT, ...known.filter((name) => name !== "")])].sort();
+  const choose = (name: string): void => {
+    if (place.page === "unknown") return;
+    // Another tenant has other entities and queries: what was chosen on this page means nothing there.
+    go(href(place.page, { tenant: name === TENANT_DEFAULT ? "" : name }), "step");
+  };
+  return (
+    <label class="tenant">
+      <span>Tenant</span>
+      <DraftInput value={tenant} placeholder={TENANT_DEFAULT} list="tenants" onCommit={choose} />
+      <datalist id="tenants">
+        {names.map((name) => <option key={name} value={name} />)}
+      </datalist>
+    </label>
+  );
+}

@@ -1,0 +1,139 @@
+/** The log's topics; each opens to show its partitions. Which are open stands in the address bar. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { Partition, Topic } from "../api/stats";
+import { bytes, short, whole } from "../format";
+import { go, href } from "../route";
+import { Notice } from "./notice";
+
+const COLUMNS = 7;
+
+export function TopicsTable({ topics, params }: { topics: readonly Topic[]; params: URLSearchParams }): ComponentChildren {
+  const rates = useRates(topics);
+  const open = new Set((params.get("open") ?? "").split(",").filter((name) => name !== ""));
+  const toggle = (name: string): void => {
+    if (!open.delete(name)) open.add(name);
+    const chosen = { ...Object.fromEntries(params), open: [...open].join(",") };
+    go(href("overview", chosen), "amend");
+  };
+  // What devices and applications write comes first; the platform's own topics begin with an underscore.
+  const sorted = topics.toSorted((a, b) => Number(internal(a)) - Number(internal(b)) || a.name.localeCompare(b.name));
+  return (
+    <section class="card" aria-labelledby="topics">
+      <h2 id="topics">Topics</h2>
+      {sorted.length === 0 ? (
+        <Notice tone="quiet" title="The log has no topics yet">
+          The first message a device sends creates one.
+        </Notice>
+      ) : (
+        <div class="scroll">
+          <table class="topics">
+            <thead>
+              <tr>
+                <th scope="col">Topic</th>
+                <th scope="col">Tenant</th>
+                <th scope="col">Kind</th>
+                <th scope="col" class="number">Partitions</th>
+                <th scope="col" class="number" title="From the first offset kept to the tail, over all partitions">Offsets</th>
+                <th scope="col" class="number">Per second</th>
+                <th scope="col" class="number">Size</th>
+              </tr>
+            </thead>
+            {sorted.map((topic) => (
+              <TopicRows
+                key={topic.name}
+                topic={topic}
+                rate={rates.get(topic.name) ?? 0}
+                open={open.has(topic.name)}
+                onToggle={() => { toggle(topic.name); }}
+              />
+            ))}
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle: () => void }): ComponentChildren {
+  const { topic, rate, open, onToggle } = props;
+  const total = (count: (partition: Partition) => number): number =>
+    topic.partitions.reduce((sum, partition) => sum + count(partition), 0);
+  return (
+    <tbody class={internal(topic) ? "internal" : ""}>
+      <tr>
+        <th scope="row">
+          <button type="button" class="disclosure" aria-expanded={open} onClick={onToggle}>{topic.name}</button>
+        </th>
+        <td>{topic.tenant}</td>
+        <td>{topic.kind}</td>
+        <td class="number">{topic.partitions.length}</td>
+        <td class="number">{whole(total(({ first, tail }) => tail - first))}</td>
+        <td class="number">{rate > 0 ? short(rate) : "–"}</td>
+        <td class="number">{bytes(total((partition) => partition.bytes))}</td>
+      </tr>
+      {open && (
+        <tr class="partitions">
+          <td colSpan={COLUMNS}>
+            <table aria-label={`Partitions of ${topic.name}`}>
+              <thead>
+                <tr>
+                  {["Partition", "First", "Stable", "Tail", "Unstable", "Size", "Segments"].map((name) => (
+                    <th key={name} scope="col" class="number">{name}</th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {topic.partitions.map((partition) => (
+                  <tr key={partition.partition}>
+                    <th scope="row" class="number">{partition.partition}</th>
+                    <td class="number">{whole(partition.first)}</td>
+                    <td class="number">{whole(partition.stable)}</td>
+                    <td class="number">{whole(partition.tail)}</td>
+                    <td class="number">{whole(partition.tail - partition.stable)}</td>
+                    <td class="number">{bytes(partition.bytes)}</td>
+                    <td class="number">{whole(partition.segments)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </td>
+        </tr>
+      )}
+    </tbody>
+  );
+}
+
+function internal(topic: Topic): boolean {
+  return topic.name.startsWith("_");
+}
+
+interface Seen {
+  at_ms: number;
+  topics: readonly Topic[];
+  rates: ReadonlyMap<string, number>;
+}
+
+/** Records per second of each topic, from how far its tails moved between the last two answers. */
+function useRates(topics: readonly Topic[]): ReadonlyMap<string, number> {
+  const [seen, setSeen] = useState<Seen>({ at_ms: 0, topics: [], rates: new Map() });
+  useEffect(() => {
+    setSeen((before) => {
+      const at_ms = performance.now();
+      return { at_ms, topics, rates: ratesBetween(before.topics, topics, (at_ms - before.at_ms) / 1000) };
+    });
+  }, [topics]);
+  return seen.rates;
+}
+
+export function ratesBetween(before: readonly Topic[], after: readonly Topic[], elapsed_s: number): Map<string, number> {
+  const tails = (topics: readonly Topic[]): Map<string, number> =>
+    new Map(topics.map(({ name, partitions }) => [name, partitions.reduce((sum, { tail }) => sum + tail, 0)]));
+  const earlier = tails(before);
+  const rates = new Map<string, number>();
+  for (const [name, tail] of tails(after)) {
+    const from = earlier.get(name);
+    if (from !== undefined && elapsed_s > 0) rates.set(name, Math.max(0, tail - from) / elapsed_s);
+  }
+  return rates;
+}

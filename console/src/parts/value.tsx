@@ -1,0 +1,39 @@
+/** A JSON value in a cell or a line: short, with its whole text in the title. */
+import type { ComponentChildren } from "preact";
+import type { Json } from "../api/decode";
+
+const TEXT_MAX_CHARS = 120;
+
+export function textOf(value: Json | undefined): string {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+export function Value({ value }: { value: Json | undefined }): ComponentChildren {
+  if (value === undefined) return <span class="absent" aria-label="absent">–</span>;
+  if (value === null) return <span class="absent">null</span>;
+  const text = textOf(value);
+  if (text.length <= TEXT_MAX_CHARS) return <>{text}</>;
+  return <span title={text}>{text.slice(0, TEXT_MAX_CHARS)}…</span>;
+}
+
+/** Numbers stand right-aligned, under each other. */
+export function alignment(value: Json | undefined): string {
+  return typeof value === "number" ? "number" : "";
+}
+
+/** An id whose last part stands out: most begin alike. */
+export function Id({ id }: { id: string }): ComponentChildren {
+  const cut = id.lastIndexOf(":") + 1;
+  return (
+    <span class="id" title={id}>
+      {cut > 0 && <span class="id-start">{id.slice(0, cut)}</span>}
+      <span class="id-end">{id.slice(cut)}</span>
+    </span>
+  );
+}
+
+/** The part of an id that tells one thing from its neighbours. */
+export function shortId(id: string): string {
+  return id.slice(id.lastIndexOf(":") + 1) || id;
+}

@@ -1,0 +1,46 @@
+import { describe, expect, it } from "vitest";
+import type { Finding } from "./api/http";
+import { excerpt, rangeOf, tokens } from "./query-text";
+
+function finding(line: number, column: number, length: number): Finding {
+  return { message: "", line, column, length, suggestion: null };
+}
+
+describe("the words of a query", () => {
+  it("are coloured by their kind", () => {
+    const kinds = tokens("select \"a b\" from stream(1e3) where $key = 'it''s' and x2 > 1.5L", [])
+      .filter(({ text }) => text.trim() !== "")
+      .map(({ kind, text }) => `${kind} ${text.trim()}`);
+    expect(kinds).toEqual([
+      "keyword select", 'string "a b"', "keyword from", "keyword stream", "plain (", "number 1e3", "plain )",
+      "keyword where", "pseudo $key", "plain =", "string 'it''s'", "keyword and", "plain x2", "plain >", "number 1.5L",
+    ]);
+  });
+
+  it.each(["", "SELECT", "'open", "a\n\nb", "((((", "SELECT * FROM STREAM() WHERE é = 'ü' -- ?"])(
+    "are all of the text %j, with or without findings",
+    (text) => {
+      for (const findings of [[], [finding(1, 3, 4)], [finding(1, 1, 1), finding(9, 99, 99)]]) {
+        expect(tokens(text, findings).map((token) => token.text).join("")).toBe(text);
+      }
+    },
+  );
+
+  it("are cut where a finding begins and ends", () => {
+    const marked = tokens("SELECT abc", [finding(1, 5, 4)]).filter((token) => token.finding === 0);
+    expect(marked.map(({ text }) => text).join("")).toBe("CT a");
+  });
+});
+
+describe("a finding", () => {
+  it("points into its line", () => {
+    expect(rangeOf("ab\ncde", finding(2, 2, 2))).toEqual({ start: 4, end: 6 });
+    expect(excerpt("ab\ncde", finding(2, 2, 2))).toEqual({ line: "cde", marks: " ^^" });
+  });
+
+  it("beyond the end points at the last character", () => {
+    expect(rangeOf("ab", finding(1, 3, 0))).toEqual({ start: 1, end: 2 });
+    expect(excerpt("ab", finding(1, 3, 0))).toEqual({ line: "ab", marks: "  ^" });
+    expect(rangeOf("", finding(1, 1, 1))).toEqual({ start: 0, end: 0 });
+  });
+});

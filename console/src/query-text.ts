@@ -1,0 +1,82 @@
+/** The text of a query as the editor sees it: coloured words, and the places that the server's findings point at. */
+import type { Finding } from "./api/http";
+
+export type TokenKind = "keyword" | "string" | "number" | "pseudo" | "plain";
+
+export interface Token {
+  kind: TokenKind;
+  text: string;
+  /** Index into {@link placed}'s findings, if one points here. */
+  finding: number | null;
+}
+
+const KEYWORDS = new Set(
+  (
+    "SELECT DISTINCT FROM STREAM TIME RECORD MAX WHERE AND OR XOR NOT IN BETWEEN IS NULL TRUE FALSE RLIKE LIKE AS " +
+    "GROUP BY HAVING ORDER ASC DESC WINDOWING TUMBLING EVERY ALL FIRST LIMIT NOW ANY"
+  ).split(" "),
+);
+
+const TOKEN =
+  /(?<string>'(?:[^']|'')*'?|"(?:[^"]|"")*"?)|(?<pseudo>\$[A-Za-z_]\w*)|(?<number>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[LlFf]?\b)|(?<word>[A-Za-z_]\w*)/g;
+
+interface Range {
+  start: number;
+  end: number;
+}
+
+/** The text cut into tokens, and cut again where a finding begins or ends. */
+export function tokens(text: string, findings: readonly Finding[]): Token[] {
+  const ranges = findings.map((finding) => rangeOf(text, finding));
+  const result: Token[] = [];
+  const add = (start: number, end: number, kind: TokenKind): void => {
+    for (const piece of cut({ start, end }, ranges)) {
+      const finding = ranges.findIndex((range) => range.start <= piece.start && piece.end <= range.end);
+      result.push({ kind, text: text.slice(piece.start, piece.end), finding: finding < 0 ? null : finding });
+    }
+  };
+  let at = 0;
+  for (const match of text.matchAll(TOKEN)) {
+    if (match.index > at) add(at, match.index, "plain");
+    at = match.index + match[0].length;
+    add(match.index, at, kindOf(match));
+  }
+  if (at < text.length) add(at, text.length, "plain");
+  return result;
+}
+
+function kindOf(match: RegExpExecArray): TokenKind {
+  const { string, pseudo, number } = match.groups ?? {};
+  if (string !== undefined) return "string";
+  if (pseudo !== undefined) return "pseudo";
+  if (number !== undefined) return "number";
+  return KEYWORDS.has(match[0].toUpperCase()) ? "keyword" : "plain";
+}
+
+function cut(whole: Range, ranges: readonly Range[]): Range[] {
+  const edges = ranges
+    .flatMap(({ start, end }) => [start, end])
+    .filter((edge) => whole.start < edge && edge < whole.end)
+    .sort((a, b) => a - b);
+  const bounds = [whole.start, ...new Set(edges), whole.end];
+  return bounds.slice(1).map((end, index) => ({ start: bounds[index] ?? whole.start, end }));
+}
+
+/** Where a finding points, as indices into the text; at least one character wide where there is one. */
+export function rangeOf(text: string, finding: Finding): Range {
+  const lines = text.split("\n");
+  const line = Math.min(Math.max(finding.line, 1), lines.length);
+  const lineStart = lines.slice(0, line - 1).reduce((sum, before) => sum + before.length + 1, 0);
+  const start = Math.min(lineStart + Math.max(finding.column - 1, 0), text.length);
+  const end = Math.min(start + Math.max(finding.length, 1), text.length);
+  // What is missing at the very end is shown under the last character.
+  return start < end ? { start, end } : { start: Math.max(0, end - 1), end };
+}
+
+/** The line a finding points into, and the marks to print under it. */
+export function excerpt(text: string, finding: Finding): { line: string; marks: string } {
+  const line = text.split("\n")[finding.line - 1] ?? "";
+  const before = Math.min(Math.max(finding.column - 1, 0), line.length);
+  const width = Math.max(1, Math.min(finding.length, line.length - before));
+  return { line, marks: " ".repeat(before) + "^".repeat(width) };
+}

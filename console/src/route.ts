@@ -1,0 +1,66 @@
+/**
+ * The address bar is the state: which page, and everything the user chose on it.
+ *
+ * Three paths exist, and the server answers each with this same document, so that a reload or a shared link opens
+ * what was on the screen.
+ */
+import { useEffect, useState } from "preact/hooks";
+
+export const PAGES = { overview: "/", entities: "/entities", query: "/query" } as const;
+
+export type PageName = keyof typeof PAGES;
+
+export interface Place {
+  page: PageName | "unknown";
+  params: URLSearchParams;
+}
+
+export function placeOf(url: URL): Place {
+  const path = url.pathname.length > 1 ? url.pathname.replace(/\/+$/, "") : url.pathname;
+  const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name] === path);
+  return { page: page ?? "unknown", params: url.searchParams };
+}
+
+/** The address of a page; choices that are empty leave no trace in it. */
+export function href(page: PageName, params: Readonly<Record<string, string>>): string {
+  const chosen = Object.entries(params).filter(([, value]) => value !== "");
+  const query = new URLSearchParams(chosen).toString();
+  return query === "" ? PAGES[page] : `${PAGES[page]}?${query}`;
+}
+
+/** `step`: the back button returns to where we were. `amend`: the same place, described anew. */
+export type Move = "step" | "amend";
+
+const MOVED = "millstream:moved";
+
+export function go(address: string, move: Move): void {
+  if (move === "step") history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
+  window.dispatchEvent(new Event(MOVED));
+}
+
+/** The place the address bar names, now and after every move. */
+export function usePlace(): Place {
+  const [place, setPlace] = useState(() => placeOf(new URL(location.href)));
+  useEffect(() => {
+    const moved = (): void => {
+      setPlace(placeOf(new URL(location.href)));
+    };
+    window.addEventListener("popstate", moved);
+    window.addEventListener(MOVED, moved);
+    return () => {
+      window.removeEventListener("popstate", moved);
+      window.removeEventListener(MOVED, moved);
+    };
+  }, []);
+  return place;
+}
+
+/** For links: follow within the page, unless the user asked for a new tab or window. */
+export function follow(event: MouseEvent): void {
+  const link = event.currentTarget;
+  const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+  if (!plain || !(link instanceof HTMLAnchorElement)) return;
+  event.preventDefault();
+  go(link.href, "step");
+}

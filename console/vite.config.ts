@@ -1,0 +1,19 @@
+import { defineConfig } from "vitest/config";
+
+// The server that the development pages talk to; the built console always talks to its own origin.
+const server = process.env.MILLSTREAM_URL ?? "http://127.0.0.1:8000";
+
+export default defineConfig({
+  build: {
+    target: "es2022",
+    // Every asset stays a file of its own: the server sends no `data:` addresses past a strict content policy.
+    assetsInlineLimit: 0,
+  },
+  server: {
+    proxy: { "/stats": server, "/v2": server, "/api": server },
+  },
+  test: {
+    include: ["src/**/*.test.ts"],
+    reporters: ["default", "./tests/sum.ts"],
+  },
+});
