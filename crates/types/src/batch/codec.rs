@@ -1,10 +1,12 @@
 //! Compresses and inflates the records of a batch, with the codecs that Kafka's clients have.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 
 use bytes::{Bytes, BytesMut};
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+use zstd::zstd_safe;
 
 use super::{BATCH_HEADER_BYTES, BatchError, BatchLimits, header};
 use crate::Compression;
@@ -14,6 +16,11 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// The smallest upper bound for a Zstandard window (2^23 = 8 MiB) that the format asks every decoder to support.
 const ZSTD_WINDOW_LOG_MIN: u32 = 23;
+
+thread_local! {
+    /// A context takes longer to make than a small batch takes to inflate.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
 
 /// A builder's compressors, kept from batch to batch; each is made when it is first asked for.
 #[derive(Default)]
@@ -52,7 +59,7 @@ impl Compressors {
             none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
         };
         self.zstd_out.clear();
-        self.zstd_out.reserve(zstd::zstd_safe::compress_bound(records.len()));
+        self.zstd_out.reserve(zstd_safe::compress_bound(records.len()));
         compressor.compress_to_buffer(records, &mut self.zstd_out).ok()?;
         Some(&self.zstd_out)
     }
@@ -72,15 +79,50 @@ pub(super) fn inflate(batch: &[u8], codec: Compression, limits: &BatchLimits) ->
     match codec {
         Compression::None => inflated.extend_from_slice(records),
         Compression::Lz4 => read_bounded(FrameDecoder::new(records), &mut inflated, limits, failed)?,
-        Compression::Zstd => {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(records).map_err(failed)?;
-            decoder.window_log_max(window_log_max(limits)).map_err(failed)?;
-            read_bounded(decoder, &mut inflated, limits, failed)?;
-        }
+        Compression::Zstd => match stated_size(records) {
+            Some(size_bytes) => inflated = inflate_stated(records, size_bytes, inflated, limits, failed)?,
+            None => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(records).map_err(failed)?;
+                decoder.window_log_max(window_log_max(limits)).map_err(failed)?;
+                read_bounded(decoder, &mut inflated, limits, failed)?;
+            }
+        },
     }
     header::check_record_count(&inflated, inflated.len() - BATCH_HEADER_BYTES)?;
     header::mark_inflated(&mut inflated);
     Ok(Bytes::from(inflated))
+}
+
+/// The inflated size that a single Zstandard frame states: builders that compress in one go state it, as ours does;
+/// those that stream do not.
+fn stated_size(records: &[u8]) -> Option<u64> {
+    let is_single = zstd_safe::find_frame_compressed_size(records).is_ok_and(|bytes| bytes == records.len());
+    is_single.then(|| zstd_safe::get_frame_content_size(records).ok().flatten()).flatten()
+}
+
+/// As streaming does, without its window: a context of the thread writes straight into the result.
+fn inflate_stated(
+    records: &[u8],
+    size_bytes: u64,
+    mut inflated: Vec<u8>,
+    limits: &BatchLimits,
+    failed: impl Fn(std::io::Error) -> BatchError,
+) -> Result<Vec<u8>, BatchError> {
+    let limit_bytes = limits.inflated_max_bytes;
+    let room = limit_bytes.saturating_sub(inflated.len());
+    let size_bytes = usize::try_from(size_bytes).ok().filter(|&size_bytes| size_bytes <= room);
+    inflated.reserve_exact(size_bytes.ok_or(BatchError::InflatedTooLarge { limit_bytes })?);
+    let mut behind_header = Cursor::new(inflated);
+    behind_header.set_position(BATCH_HEADER_BYTES as u64);
+    ZSTD.with_borrow_mut(|decompressor| {
+        let decompressor = match decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(zstd::bulk::Decompressor::new()?),
+        };
+        decompressor.decompress_to_buffer(records, &mut behind_header)
+    })
+    .map_err(failed)?;
+    Ok(behind_header.into_inner())
 }
 
 /// Appends what `decoder` yields; the buffer grows with it, never ahead of it.

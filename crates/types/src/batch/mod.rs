@@ -185,7 +185,8 @@ impl RecordBatch {
     }
 
     /// The same records, not compressed; itself if it is not. While it runs, inflating takes besides the
-    /// result up to 13 MiB (LZ4: blocks) or the larger of 8 MiB and `inflated_max_bytes` (Zstandard: window).
+    /// result up to 13 MiB (LZ4: blocks) or the larger of 8 MiB and `inflated_max_bytes` (Zstandard: window of a
+    /// frame that does not state its size).
     ///
     /// # Errors
     /// [`BatchError::InflatedTooLarge`], [`BatchError::Inflate`], [`BatchError::RecordCount`].
