@@ -72,3 +72,29 @@ impl WallClock for ManualClock {
         self.wall_ms.load(Ordering::SeqCst)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_stands_still_until_it_is_moved() {
+        let clock = ManualClock::at(1_000);
+        assert_eq!((MonotonicClock::now(&clock), clock.now_ms()), (Duration::ZERO, 1_000));
+        clock.advance(Duration::from_millis(250));
+        assert_eq!((MonotonicClock::now(&clock), clock.now_ms()), (Duration::from_millis(250), 1_250));
+    }
+
+    #[test]
+    fn the_systems_monotonic_clock_never_goes_back() {
+        let clock = SystemClock::default();
+        let mut last = Duration::ZERO;
+        for _ in 0..1_000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+        // 2020-09-13, before this line was written.
+        assert!(clock.now_ms() > 1_600_000_000_000);
+    }
+}

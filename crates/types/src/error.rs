@@ -92,3 +92,35 @@ impl fmt::Display for ErrorCode {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorCode::*;
+
+    #[test]
+    fn each_code_says_its_name_its_status_and_what_the_caller_may_do() {
+        const RETRY: bool = true;
+        const MAYBE_APPLIED: bool = true;
+        for (code, name, status, retryable, may_have_applied) in [
+            (Invalid, "invalid", 400, !RETRY, !MAYBE_APPLIED),
+            (Unauthenticated, "unauthenticated", 401, !RETRY, !MAYBE_APPLIED),
+            (Forbidden, "forbidden", 403, !RETRY, !MAYBE_APPLIED),
+            (NotFound, "not-found", 404, !RETRY, !MAYBE_APPLIED),
+            (Conflict, "conflict", 409, !RETRY, !MAYBE_APPLIED),
+            (PreconditionFailed, "precondition-failed", 412, !RETRY, !MAYBE_APPLIED),
+            (TooLarge, "too-large", 413, !RETRY, !MAYBE_APPLIED),
+            (RateLimited, "rate-limited", 429, RETRY, !MAYBE_APPLIED),
+            (Overloaded, "overloaded", 503, RETRY, !MAYBE_APPLIED),
+            (Timeout, "timeout", 503, RETRY, MAYBE_APPLIED),
+            (Unavailable, "unavailable", 503, RETRY, !MAYBE_APPLIED),
+            (Corrupt, "corrupt", 500, !RETRY, !MAYBE_APPLIED),
+            (Unsupported, "unsupported", 501, !RETRY, !MAYBE_APPLIED),
+            (Internal, "internal", 500, !RETRY, MAYBE_APPLIED),
+        ] {
+            assert_eq!(code.to_string(), name);
+            assert_eq!(code.http_status(), status, "{name}");
+            assert_eq!(code.is_retryable(), retryable, "{name}");
+            assert_eq!(code.may_have_applied(), may_have_applied, "{name}");
+        }
+    }
+}

@@ -48,3 +48,19 @@ pub struct Principal {
     /// What the caller may do in `tenant`.
     pub roles: Roles,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_had_only_if_it_was_given() {
+        const ALL: [Role; 4] = [Role::Reader, Role::Writer, Role::Admin, Role::Device];
+        assert!(ALL.iter().all(|&role| !Roles::NONE.has(role)));
+        for given in ALL {
+            let roles = Roles::NONE.with(given);
+            assert!(ALL.iter().all(|&role| roles.has(role) == (role == given)));
+        }
+        assert!(ALL.iter().all(|&role| Roles::APPLICATION.has(role) == (role != Role::Device)));
+    }
+}
