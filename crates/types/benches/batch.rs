@@ -1,6 +1,15 @@
 //! Records a second on one core, into batches and out of them, CRC included: `cargo bench -p millstream-types`.
 //!
-//! The baseline is the encoder and decoder of the `kafka-protocol` crate on the same records.
+//! The baseline is the encoder and decoder of the `kafka-protocol` crate on the same records. One core of a shared 2-core
+//! Xeon, uncompressed batches of 1000, an 11-byte key, no headers, million records a second, median of one run:
+//!
+//! | | encode 100 B | encode 1 KiB | decode 100 B | decode 1 KiB |
+//! | --- | --- | --- | --- | --- |
+//! | millstream | 40.4 | 13.8 | 62.4 | 17.0 |
+//! | kafka-protocol 0.18 | 11.9 | 8.6 | 10.7 | 5.9 |
+//!
+//! Decoding here means checking the CRC and every length, and borrowing the parts; `kafka-protocol` makes a vector of
+//! records that share the buffer.
 
 use std::hint::black_box;
 
