@@ -1,0 +1,339 @@
+//! The routes of a listener, put together once at start: found by path, checked for completeness, documented.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, Method};
+
+use crate::metrics::{Counter, Histogram, Metrics};
+use crate::openapi::{Operation, document};
+use crate::route::{Endpoint, PATH_PARAMS_MAX, PathParams};
+use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Route, Routes};
+
+/// Upper bounds of the latency histogram, seconds.
+const LATENCY_BOUNDS_S: [f64; 14] =
+    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+/// What a listener answers.
+pub struct Api {
+    paths: matchit::Router<usize>,
+    entries: Vec<PathEntry>,
+    scopes: Vec<(&'static str, Arc<Group>)>,
+    rest: Arc<Group>,
+    pub(crate) unmatched: RouteMetrics,
+    document: Arc<str>,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Api({} paths)", self.entries.len())
+    }
+}
+
+/// What the rim knows of the routes of one [`Routes`].
+pub(crate) struct Group {
+    pub(crate) style: Option<ErrorStyle>,
+    pub(crate) cors: Option<Cors>,
+}
+
+/// All methods of one path.
+pub(crate) struct PathEntry {
+    pub(crate) group: Arc<Group>,
+    pub(crate) allow: HeaderValue,
+    params: Arc<[String]>,
+    methods: Vec<(Method, Arc<Served>)>,
+}
+
+/// A route that is being served.
+pub(crate) struct Served {
+    pub(crate) path: String,
+    pub(crate) access: Access,
+    pub(crate) limits: Limits,
+    pub(crate) tenant_param: Option<&'static str>,
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) metrics: RouteMetrics,
+}
+
+/// What a request's path and method lead to.
+pub(crate) enum Found<'a> {
+    Route(&'a Arc<Served>, PathParams),
+    OtherMethods(&'a PathEntry),
+    Nothing(&'a Arc<Group>),
+}
+
+impl Api {
+    /// Begins an API. `name` tells its metrics from those of others; title and version stand in its OpenAPI document.
+    pub fn builder(name: &'static str, title: &str, version: &str) -> ApiBuilder {
+        ApiBuilder { name, title: title.to_owned(), version: version.to_owned(), groups: Vec::new(), document_at: None }
+    }
+
+    /// The OpenAPI 3.1 document, JSON.
+    pub fn openapi(&self) -> &str {
+        &self.document
+    }
+
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
+        let Ok(found) = self.paths.at(path) else { return Found::Nothing(self.scope(path)) };
+        let entry = &self.entries[*found.value];
+        match entry.route(method) {
+            Some(route) => {
+                let values = found.params.iter().map(|(_, value)| value);
+                Found::Route(route, PathParams::new(&entry.params, path, values))
+            }
+            None => Found::OtherMethods(entry),
+        }
+    }
+
+    /// The group whose style answers an unknown path.
+    fn scope(&self, path: &str) -> &Arc<Group> {
+        let within = self.scopes.iter().filter(|(prefix, _)| path.starts_with(prefix));
+        within.max_by_key(|(prefix, _)| prefix.len()).map_or(&self.rest, |(_, group)| group)
+    }
+}
+
+impl PathEntry {
+    /// GET answers HEAD too; the body is left out on the wire.
+    fn route(&self, method: &Method) -> Option<&Arc<Served>> {
+        let of = |wanted: &Method| self.methods.iter().find(|(known, _)| known == wanted).map(|(_, route)| route);
+        of(method).or_else(|| if method == Method::HEAD { of(&Method::GET) } else { None })
+    }
+
+    fn render_allow(&mut self) {
+        let mut names: Vec<&str> = self.methods.iter().map(|(method, _)| method.as_str()).collect();
+        if names.contains(&"GET") && !names.contains(&"HEAD") {
+            names.push("HEAD");
+        }
+        if !names.contains(&"OPTIONS") {
+            names.push("OPTIONS");
+        }
+        names.sort_unstable();
+        self.allow = HeaderValue::try_from(names.join(", ")).expect("methods are ASCII");
+    }
+}
+
+/// Collects the routes of all planes that share a listener.
+#[derive(Debug)]
+#[must_use = "an API answers nothing until it is built"]
+pub struct ApiBuilder {
+    name: &'static str,
+    title: String,
+    version: String,
+    groups: Vec<Routes>,
+    document_at: Option<Limits>,
+}
+
+impl ApiBuilder {
+    /// Adds a plane's routes.
+    pub fn with(mut self, routes: Routes) -> Self {
+        self.groups.push(routes);
+        self
+    }
+
+    /// Serves the document at `/openapi.json`, to anybody.
+    pub fn with_openapi(mut self, limits: Limits) -> Self {
+        self.document_at = Some(limits);
+        self
+    }
+
+    /// Checks and completes it.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateRoute`], [`Error::InvalidPath`], [`Error::Undocumented`].
+    ///
+    /// # Panics
+    /// If an API of the same name counts into the same metrics.
+    pub fn build(mut self, metrics: &Metrics) -> Result<Api, Error> {
+        let text = Arc::new(std::sync::OnceLock::<Arc<str>>::new());
+        if let Some(limits) = self.document_at {
+            self.groups.push(Routes::new("documentation").route(document_route(limits, text.clone())));
+        }
+        let document: Arc<str> = self.render()?.into();
+        // The route was just made and nobody has set its text.
+        let _ = text.set(document.clone());
+        let mut api = Api {
+            paths: matchit::Router::new(),
+            entries: Vec::new(),
+            scopes: Vec::new(),
+            rest: Arc::new(Group { style: None, cors: None }),
+            unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
+            document,
+        };
+        for routes in self.groups {
+            api.add(routes, self.name, metrics)?;
+        }
+        api.entries.iter_mut().for_each(PathEntry::render_allow);
+        Ok(api)
+    }
+
+    fn render(&self) -> Result<String, Error> {
+        let mut operations = Vec::new();
+        for group in &self.groups {
+            for route in &group.routes {
+                check_documented(group.name, route)?;
+                operations.push(Operation {
+                    group: group.name,
+                    method: &route.method,
+                    path: &route.path,
+                    access: route.access,
+                    limits: &route.limits,
+                    docs: &route.docs,
+                });
+            }
+        }
+        Ok(document(&self.title, &self.version, &operations).to_string())
+    }
+}
+
+impl Api {
+    fn add(&mut self, routes: Routes, api: &'static str, metrics: &Metrics) -> Result<(), Error> {
+        let group = Arc::new(Group { style: routes.style, cors: routes.cors });
+        self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
+        for route in routes.routes {
+            self.add_route(route, routes.name, &group, |route| {
+                RouteMetrics::new(metrics, [("api", api), ("route", &route.path), ("method", route.method.as_str())])
+            })?;
+        }
+        Ok(())
+    }
+
+    fn add_route(
+        &mut self,
+        route: Route,
+        name: &'static str,
+        group: &Arc<Group>,
+        metrics: impl FnOnce(&Route) -> RouteMetrics,
+    ) -> Result<(), Error> {
+        let duplicate =
+            || Error::DuplicateRoute { method: route.method.clone(), path: route.path.clone(), group: name };
+        let params: Arc<[String]> = path_params(&route.path).into();
+        let known = self
+            .entries
+            .iter()
+            .position(|entry| entry.methods.first().is_some_and(|(_, first)| shape(&first.path) == shape(&route.path)));
+        let at = match known {
+            Some(at) if *self.entries[at].params != *params => {
+                let rule = "another route has the same path with other names of parameters; use the same".to_owned();
+                return Err(Error::InvalidPath { path: route.path, group: name, rule });
+            }
+            Some(at) => at,
+            None => {
+                if let Err(error) = self.paths.insert(route.path.as_str(), self.entries.len()) {
+                    return Err(match error {
+                        matchit::InsertError::Conflict { .. } => duplicate(),
+                        other => Error::InvalidPath { path: route.path, group: name, rule: other.to_string() },
+                    });
+                }
+                let allow = HeaderValue::from_static("");
+                self.entries.push(PathEntry { group: group.clone(), allow, params, methods: Vec::new() });
+                self.entries.len() - 1
+            }
+        };
+        if self.entries[at].methods.iter().any(|(method, _)| *method == route.method) {
+            return Err(duplicate());
+        }
+        let metrics = metrics(&route);
+        let Route { method, path, access, limits, tenant_param, endpoint, .. } = route;
+        let served = Served { path, access, limits, tenant_param, endpoint, group: group.clone(), metrics };
+        self.entries[at].methods.push((method, Arc::new(served)));
+        Ok(())
+    }
+}
+
+fn check_documented(group: &'static str, route: &Route) -> Result<(), Error> {
+    let params = path_params(&route.path);
+    let invalid = |rule: String| Err(Error::InvalidPath { path: route.path.clone(), group, rule });
+    if params.len() > PATH_PARAMS_MAX {
+        return invalid(format!("it has more than {PATH_PARAMS_MAX} parameters"));
+    }
+    if let Some(name) = route.tenant_param.filter(|name| !params.iter().any(|param| param == name)) {
+        return invalid(format!("its tenant is said to be in '{name}', which is none of its parameters"));
+    }
+    match route.docs.missing(&params) {
+        Some(missing) => {
+            Err(Error::Undocumented { method: route.method.clone(), path: route.path.clone(), group, missing })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Names of the parameters in `path`, in order.
+fn path_params(path: &str) -> Vec<String> {
+    let parts = path.split('{').skip(1).filter_map(|part| part.split_once('}'));
+    parts.map(|(name, _)| name.trim_start_matches('*').to_owned()).collect()
+}
+
+/// The path without the names of its parameters: two paths of one shape match the same requests.
+fn shape(path: &str) -> String {
+    let mut shape = String::with_capacity(path.len());
+    let mut in_name = false;
+    for c in path.chars() {
+        match c {
+            '}' => in_name = false,
+            '{' => {
+                in_name = true;
+                shape.push('{');
+            }
+            '*' if in_name => shape.push('*'),
+            c if !in_name => shape.push(c),
+            _ => {}
+        }
+    }
+    shape
+}
+
+fn document_route(limits: Limits, text: Arc<std::sync::OnceLock<Arc<str>>>) -> Route {
+    use axum::extract::State;
+    use axum::http::header::CONTENT_TYPE;
+    async fn show(State(text): State<Arc<std::sync::OnceLock<Arc<str>>>>) -> impl axum::response::IntoResponse {
+        let text: String = text.get().map(|text| text.to_string()).unwrap_or_default();
+        ([(CONTENT_TYPE, "application/json")], text)
+    }
+    Route::get("/openapi.json", Access::Public, limits, "This document")
+        .answers_with(200, "OpenAPI 3.1.", Content::json(serde_json::json!({"type": "object"})))
+        .to(show, text)
+}
+
+/// What is counted of one route.
+pub(crate) struct RouteMetrics {
+    classes: [Counter; 5],
+    latency: Histogram,
+    pub(crate) request_bytes: Counter,
+    pub(crate) response_bytes: Counter,
+    pub(crate) dropped: Counter,
+}
+
+impl RouteMetrics {
+    fn new(metrics: &Metrics, labels: [(&str, &str); 3]) -> Self {
+        let class = |class| {
+            let labels = [labels[0], labels[1], labels[2], ("class", class)];
+            metrics.counter("millstream_http_requests_total", "Requests answered.", &labels)
+        };
+        Self {
+            classes: [class("1xx"), class("2xx"), class("3xx"), class("4xx"), class("5xx")],
+            latency: metrics.histogram(
+                "millstream_http_request_seconds",
+                "Time from the head of a request to the head of its answer.",
+                &labels,
+                &LATENCY_BOUNDS_S,
+            ),
+            request_bytes: metrics.counter(
+                "millstream_http_request_bytes_total",
+                "Bytes of bodies whose length was announced.",
+                &labels,
+            ),
+            response_bytes: metrics.counter("millstream_http_response_bytes_total", "Bytes of bodies sent.", &labels),
+            dropped: metrics.counter(
+                "millstream_http_requests_dropped_total",
+                "Requests whose client left before the answer.",
+                &labels,
+            ),
+        }
+    }
+
+    pub(crate) fn answered(&self, status: u16, seconds: f64) {
+        if let Some(counter) = self.classes.get(usize::from(status / 100).wrapping_sub(1)) {
+            counter.inc();
+        }
+        self.latency.observe(seconds);
+    }
+}

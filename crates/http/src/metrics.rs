@@ -1,0 +1,105 @@
+//! Counters, gauges and histograms, as Prometheus reads them.
+//!
+//! A handle is made once, with its labels resolved, and kept by whoever counts; counting is an atomic addition.
+//! Several handles may share a name and differ in the values of the same labels.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+pub use prometheus::{Histogram, IntCounter as Counter, IntGauge as Gauge};
+use prometheus::{HistogramOpts, Opts, PullingGauge, Registry, TextEncoder};
+
+/// Label names and values of one handle.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// All metrics of a process. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Metrics(Arc<Registry>);
+
+impl Metrics {
+    /// Counts what only grows. By custom its name ends in `_total`.
+    ///
+    /// # Panics
+    /// If name or labels are illegal or were given out before: a mistake in the program. So with all of these.
+    pub fn counter(&self, name: &str, help: &str, labels: Labels<'_>) -> Counter {
+        let counter = Counter::with_opts(options(name, help, labels)).expect("name and labels of a counter are legal");
+        self.register(name, counter.clone());
+        counter
+    }
+
+    /// Shows what rises and falls.
+    pub fn gauge(&self, name: &str, help: &str, labels: Labels<'_>) -> Gauge {
+        let gauge = Gauge::with_opts(options(name, help, labels)).expect("name and labels of a gauge are legal");
+        self.register(name, gauge.clone());
+        gauge
+    }
+
+    /// Shows what `read` returns at the moment of asking.
+    pub fn gauge_fn(&self, name: &str, help: &str, read: impl Fn() -> f64 + Send + Sync + 'static) {
+        let gauge = PullingGauge::new(name, help, Box::new(read)).expect("name of a gauge is legal");
+        self.register(name, gauge);
+    }
+
+    /// Counts observations by size, in buckets with these upper bounds (ascending).
+    pub fn histogram(&self, name: &str, help: &str, labels: Labels<'_>, bounds: &[f64]) -> Histogram {
+        let options = HistogramOpts::from(options(name, help, labels)).buckets(bounds.to_vec());
+        let histogram = Histogram::with_opts(options).expect("name, labels and bounds of a histogram are legal");
+        self.register(name, histogram.clone());
+        histogram
+    }
+
+    /// The exposition text.
+    pub fn text(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.0.gather()).unwrap_or_default()
+    }
+
+    fn register(&self, name: &str, collector: impl prometheus::core::Collector + 'static) {
+        if let Err(error) = self.0.register(Box::new(collector)) {
+            panic!("metric {name} cannot be registered: {error}");
+        }
+    }
+}
+
+fn options(name: &str, help: &str, labels: Labels<'_>) -> Opts {
+    labels.iter().fold(Opts::new(name, help), |options, (label, value)| options.const_label(*label, *value))
+}
+
+impl IntoResponse for &Metrics {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], self.text()).into_response()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_of_one_name_differ_by_their_labels() {
+        let metrics = Metrics::default();
+        let (a, b) = ("a", "b");
+        metrics.counter("sent_total", "Records sent.", &[("to", a)]).inc_by(2);
+        metrics.counter("sent_total", "Records sent.", &[("to", b)]).inc();
+        metrics.gauge_fn("depth", "Records waiting.", || 7.0);
+        metrics.histogram("wait_seconds", "Time waited.", &[], &[0.1, 1.0]).observe(0.5);
+        let text = metrics.text();
+        for line in [
+            "sent_total{to=\"a\"} 2",
+            "sent_total{to=\"b\"} 1",
+            "depth 7",
+            "wait_seconds_bucket{le=\"0.1\"} 0",
+            "wait_seconds_bucket{le=\"1\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        assert_eq!(text.matches("# TYPE sent_total").count(), 1);
+    }
+}

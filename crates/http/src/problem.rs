@@ -1,0 +1,335 @@
+//! A refusal as the client reads it: problem details (RFC 9457), with the offending value, the rule and the remedy.
+//!
+//! A handler or an extractor returns a [`Problem`]; the rim renders it in the style of the route's group, so that
+//! NGSI clients and Hono clients each find the error body that they know, also for refusals that the rim itself makes.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use millstream_types::{ErrorCode, NameError};
+use serde_json::{Map, Value, json};
+
+/// Media type of problem details.
+pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Renders the problems of a group of routes. Gets every one of them, those of the rim included.
+pub type ErrorStyle = fn(Problem) -> Response;
+
+/// Which refusal it is. Errors of libraries arrive as their [`ErrorCode`]; the others are the rim's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// What a library's error says.
+    Code(ErrorCode),
+    /// No route has this path.
+    UnknownRoute,
+    /// The path is there, the method is not; `Allow` names those that are.
+    MethodNotAllowed,
+    /// The body is over the route's limit.
+    BodyTooLarge,
+    /// The header section is over the listener's limit.
+    HeadTooLarge,
+    /// The request target is over the listener's limit.
+    UriTooLong,
+    /// The route does not take a body of this type.
+    UnsupportedMediaType,
+    /// The body is not what its type says.
+    MalformedBody,
+    /// A path or query parameter, or a header, cannot be read.
+    MalformedParameter,
+    /// The body did not arrive before the request's deadline; nothing was done.
+    SlowBody,
+    /// The deadline passed while the request was worked on; it may or may not have taken effect.
+    DeadlinePassed,
+}
+
+impl Reason {
+    /// The status that says so.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Code(code) => StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            Self::UnknownRoute => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::MalformedBody | Self::MalformedParameter => StatusCode::BAD_REQUEST,
+            Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            Self::DeadlinePassed => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// A short stable name, the end of the problem's `type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Code(code) => code.as_str(),
+            Self::UnknownRoute => "unknown-route",
+            Self::MethodNotAllowed => "method-not-allowed",
+            Self::BodyTooLarge => "body-too-large",
+            Self::HeadTooLarge => "head-too-large",
+            Self::UriTooLong => "uri-too-long",
+            Self::UnsupportedMediaType => "unsupported-media-type",
+            Self::MalformedBody => "malformed-body",
+            Self::MalformedParameter => "malformed-parameter",
+            Self::SlowBody => "slow-body",
+            Self::DeadlinePassed => "deadline-passed",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Code(ErrorCode::Unauthenticated) => "Not logged in",
+            Self::Code(ErrorCode::Forbidden) => "Not allowed",
+            Self::Code(ErrorCode::NotFound) => "Not found",
+            Self::Code(ErrorCode::RateLimited) => "Too many requests",
+            Self::Code(ErrorCode::Overloaded) => "Overloaded",
+            Self::Code(ErrorCode::Internal | ErrorCode::Corrupt) => "Internal error",
+            Self::Code(_) => "Refused",
+            Self::UnknownRoute => "No such route",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::BodyTooLarge => "Body too large",
+            Self::HeadTooLarge => "Header section too large",
+            Self::UriTooLong => "Request target too long",
+            Self::UnsupportedMediaType => "Media type not taken here",
+            Self::MalformedBody => "Malformed body",
+            Self::MalformedParameter => "Malformed parameter",
+            Self::SlowBody => "Body did not arrive in time",
+            Self::DeadlinePassed => "No verdict in time",
+        }
+    }
+
+    const fn is_worth_a_retry(self) -> bool {
+        match self {
+            Self::Code(code) => code.is_retryable(),
+            reason => matches!(reason, Self::DeadlinePassed),
+        }
+    }
+}
+
+/// A refusal on its way to the client.
+#[derive(Clone)]
+pub struct Problem(Box<Parts>);
+
+#[derive(Clone)]
+struct Parts {
+    reason: Reason,
+    status: StatusCode,
+    detail: Cow<'static, str>,
+    value: Option<String>,
+    rule: Option<Cow<'static, str>>,
+    remedy: Option<Cow<'static, str>>,
+    members: Vec<(&'static str, Value)>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    retry_after: Option<Duration>,
+    cause: Option<String>,
+}
+
+impl Problem {
+    /// A refusal for `reason`; `detail` is one sentence for people.
+    pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Parts {
+            reason,
+            status: reason.status(),
+            detail: detail.into(),
+            value: None,
+            rule: None,
+            remedy: None,
+            members: Vec::new(),
+            headers: Vec::new(),
+            retry_after: reason.is_worth_a_retry().then_some(Duration::from_secs(1)),
+            cause: None,
+        }))
+    }
+
+    /// A library's error: its text becomes the detail, what it was caused by goes to the log.
+    pub fn from_error(code: ErrorCode, error: &(dyn StdError + 'static)) -> Self {
+        let problem = Self::new(Reason::Code(code), error.to_string());
+        match error.source() {
+            Some(source) => problem.caused_by(source),
+            None => problem,
+        }
+    }
+
+    /// A fault of ours. The client learns that much; `cause` goes to the log.
+    pub fn internal(cause: impl Into<String>) -> Self {
+        let mut problem =
+            Self::new(Reason::Code(ErrorCode::Internal), "the server failed on this request; its log says why");
+        problem.0.cause = Some(cause.into());
+        problem
+    }
+
+    /// The caller did not prove who it is; `challenge` (such as `Bearer realm="millstream"`) tells how to.
+    pub fn unauthenticated(challenge: HeaderValue, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Reason::Code(ErrorCode::Unauthenticated), detail).header(WWW_AUTHENTICATE, challenge)
+    }
+
+    /// The caller is known and may not do this.
+    pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Reason::Code(ErrorCode::Forbidden), detail)
+    }
+
+    /// The request contradicts a rule.
+    pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Reason::Code(ErrorCode::Invalid), detail)
+    }
+
+    /// What was given, as it was given.
+    #[must_use]
+    pub fn value(mut self, value: impl fmt::Display) -> Self {
+        self.0.value = Some(value.to_string());
+        self
+    }
+
+    /// The rule that the value breaks.
+    #[must_use]
+    pub fn rule(mut self, rule: impl Into<Cow<'static, str>>) -> Self {
+        self.0.rule = Some(rule.into());
+        self
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<Cow<'static, str>>) -> Self {
+        self.0.remedy = Some(remedy.into());
+        self
+    }
+
+    /// A further member of the body.
+    #[must_use]
+    pub fn member(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.0.members.push((name, value.into()));
+        self
+    }
+
+    /// A header of the answer.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.push((name, value));
+        self
+    }
+
+    /// When to try again; sent in whole seconds, rounded up. Retryable refusals say 1 s unless told otherwise.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.0.retry_after = Some(wait);
+        self
+    }
+
+    /// Another status than the reason's own: for protocols that have their own mind.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.status = status;
+        self
+    }
+
+    /// What lies behind it, for the log only.
+    #[must_use]
+    pub fn caused_by(mut self, cause: &dyn StdError) -> Self {
+        let mut text = cause.to_string();
+        let mut next = cause.source();
+        while let Some(source) = next {
+            text = format!("{text}: {source}");
+            next = source.source();
+        }
+        self.0.cause = Some(text);
+        self
+    }
+
+    /// Which refusal it is.
+    pub fn reason(&self) -> Reason {
+        self.0.reason
+    }
+
+    /// The status to be sent.
+    pub fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// The sentence for people.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Detail, value, rule and remedy in one text: for error bodies that have only one.
+    pub fn text(&self) -> String {
+        let parts = &*self.0;
+        let mut text = parts.detail.to_string();
+        if let Some(value) = parts.value.as_deref().filter(|value| !text.contains(value)) {
+            text = format!("{text} ('{value}')");
+        }
+        [&parts.rule, &parts.remedy].into_iter().flatten().fold(text, |text, part| text + "; " + part)
+    }
+
+    /// What lies behind it, if anything is known.
+    pub(crate) fn cause(&self) -> Option<&str> {
+        self.0.cause.as_deref()
+    }
+
+    /// Writes the headers that belong to the refusal (`Allow`, `WWW-Authenticate`, `Retry-After`), whatever the body's style.
+    pub(crate) fn write_headers(&self, response: &mut Response) {
+        let headers = response.headers_mut();
+        for (name, value) in &self.0.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        if let Some(wait) = self.0.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1000).max(1) as u64));
+        }
+    }
+
+    /// The body as text.
+    pub(crate) fn json(&self) -> String {
+        self.body().to_string()
+    }
+
+    fn body(&self) -> Value {
+        let parts = &*self.0;
+        let mut body = Map::new();
+        body.insert("type".into(), json!(format!("urn:millstream:problem:{}", parts.reason.as_str())));
+        body.insert("title".into(), json!(parts.reason.title()));
+        body.insert("status".into(), json!(parts.status.as_u16()));
+        body.insert("detail".into(), json!(parts.detail));
+        for (name, member) in [("rule", &parts.rule), ("remedy", &parts.remedy)] {
+            if let Some(text) = member {
+                body.insert(name.into(), json!(text));
+            }
+        }
+        if let Some(value) = &parts.value {
+            body.insert("value".into(), json!(value));
+        }
+        for (name, value) in &parts.members {
+            body.insert((*name).into(), value.clone());
+        }
+        // Clients of Hono read this one member.
+        body.insert("error".into(), json!(self.text()));
+        Value::Object(body)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.0.status, self.json()).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        self.write_headers(&mut response);
+        // The rim takes it out again, to log it and to render it in the group's own style.
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Self {
+        Self::from_error(ErrorCode::Invalid, &error)
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Problem({} {}: {})", self.0.status.as_u16(), self.0.reason.as_str(), self.text())
+    }
+}

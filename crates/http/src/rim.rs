@@ -1,0 +1,299 @@
+//! One request, from its head to the head of its answer: found, measured, judged, handed to its handler, dropped if late.
+//!
+//! The order matters: what needs no work is checked first (sizes, route), then who calls, then the handler runs; all of
+//! it within the deadline. Nothing is looked up by name here: routes, metrics and styles were resolved at start.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use axum::body::{Body, HttpBody};
+use axum::extract::DefaultBodyLimit;
+use axum::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, ORIGIN};
+use axum::http::request::Parts;
+use axum::http::{Method, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http_body_util::Limited;
+use hyper::body::Incoming;
+use millstream_types::{Role, Roles};
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::Answer;
+use crate::api::{Api, Found, Group, PathEntry, RouteMetrics, Served};
+use crate::authenticator::{Authenticator, Claim, Verdict};
+use crate::connection::Pulse;
+use crate::context::{Context, Deadline, Shutdown};
+use crate::extract::body_too_large;
+use crate::route::PathParams;
+use crate::{Access, Identity, Limits, ListenerLimits, Problem, Reach, Reason, TraceContext};
+
+/// From here on axum's own extractors would refuse a body that the route allows.
+const AXUM_BODY_LIMIT_BYTES: u64 = 2 * 1024 * 1024;
+
+/// What all connections of a listener share.
+pub(crate) struct Rim {
+    pub(crate) api: Arc<Api>,
+    pub(crate) authenticator: Arc<dyn Authenticator>,
+    pub(crate) limits: ListenerLimits,
+    pub(crate) shutdown: Shutdown,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy)]
+struct Origin {
+    peer: SocketAddr,
+    started: Instant,
+    trace: TraceContext,
+}
+
+impl Rim {
+    /// Answers one request of the connection that `pulse` belongs to.
+    pub(crate) async fn handle(
+        &self,
+        peer: SocketAddr,
+        pulse: &Arc<Pulse>,
+        request: Request<Incoming>,
+    ) -> axum::http::Response<Answer> {
+        let origin = Origin { peer, started: pulse.begin_request(), trace: TraceContext::of(request.headers()) };
+        match self.api.find(request.method(), request.uri().path()) {
+            Found::Route(route, params) => {
+                let watch = Unanswered(&route.metrics);
+                let method = request.method().clone();
+                let page = route.group.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
+                let response = self.answer(route, params, origin, request).await;
+                std::mem::forget(watch);
+                let mut response = finish(response, &route.group, &method, &route.path, origin);
+                if let Some(cors) = &route.group.cors {
+                    cors.write_answer(page.as_ref(), response.headers_mut());
+                }
+                count(&route.metrics, &response, origin);
+                response.map(|body| Answer::of_route(body, route.clone(), pulse.clone()))
+            }
+            found => {
+                let (response, group) = match found {
+                    Found::OtherMethods(path) => (other_method(path, &request), &path.group),
+                    Found::Nothing(group) => (unknown_route(&request).into_response(), group),
+                    Found::Route(..) => unreachable!("matched above"),
+                };
+                let response = finish(response, group, request.method(), request.uri().path(), origin);
+                count(&self.api.unmatched, &response, origin);
+                response.map(|body| Answer::plain(body, pulse.clone()))
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        route: &Arc<Served>,
+        params: PathParams,
+        origin: Origin,
+        request: Request<Incoming>,
+    ) -> Response {
+        let (parts, body) = request.into_parts();
+        let deadline = match self.check(route, &parts, &body, origin) {
+            Ok(deadline) => deadline,
+            Err(problem) => return problem.into_response(),
+        };
+        let context = Arc::new(Context {
+            identity: OnceLock::new(),
+            deadline,
+            trace: origin.trace,
+            params,
+            limits: route.limits,
+            peer: origin.peer,
+            shutdown: self.shutdown.clone(),
+            reading_body: AtomicBool::new(false),
+        });
+        let work = AssertUnwindSafe(self.work(route, &context, parts, body)).catch_unwind();
+        match timeout_at(deadline.instant(), work).await {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(problem))) => problem.into_response(),
+            Ok(Err(panic)) => Problem::internal(panic_text(&*panic)).into_response(),
+            Err(_) => too_late(&context, origin).into_response(),
+        }
+    }
+
+    /// What can be refused before anybody waits.
+    fn check(&self, route: &Served, parts: &Parts, body: &Incoming, origin: Origin) -> Result<Deadline, Problem> {
+        check_head(parts, &self.limits)?;
+        let announced = body.size_hint().exact();
+        if let Some(size) = announced.filter(|size| *size > route.limits.body_max_bytes) {
+            return Err(body_too_large(Some(size), &route.limits));
+        }
+        route.metrics.request_bytes.inc_by(announced.unwrap_or(0));
+        Deadline::new(origin.started, route.limits.timeout, &parts.headers)
+    }
+
+    async fn work(
+        &self,
+        route: &Served,
+        context: &Arc<Context>,
+        mut parts: Parts,
+        body: Incoming,
+    ) -> Result<Response, Problem> {
+        if let Some(role) = route.access.role() {
+            let identity = self.identify(route, context, &parts).await?;
+            authorize(route.access, role, &identity)?;
+            // The context is new, nobody else has set its identity.
+            let _ = context.identity.set(identity);
+        }
+        parts.extensions.insert(context.clone());
+        let mut request = Request::from_parts(parts, bounded(body, &route.limits));
+        if route.limits.body_max_bytes > AXUM_BODY_LIMIT_BYTES {
+            DefaultBodyLimit::disable().apply(&mut request);
+        }
+        Ok(route.endpoint.call(request).await)
+    }
+
+    async fn identify(&self, route: &Served, context: &Context, parts: &Parts) -> Result<Identity, Problem> {
+        let claim = Claim {
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            peer: context.peer,
+            params: &context.params,
+            tenant_param: route.tenant_param,
+        };
+        match self.authenticator.authenticate(claim) {
+            Verdict::Now(verdict) => verdict,
+            Verdict::Later(verdict) => verdict.await,
+        }
+    }
+}
+
+fn check_head(parts: &Parts, limits: &ListenerLimits) -> Result<(), Problem> {
+    let uri_bytes = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if uri_bytes > limits.uri_max_bytes {
+        return Err(Problem::new(Reason::UriTooLong, format!("a request target of {uri_bytes} bytes is too long"))
+            .value(uri_bytes)
+            .rule(format!("uri_max_bytes = {}", limits.uri_max_bytes))
+            .remedy("put what is long into the body, or raise the limit"));
+    }
+    let head_bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if head_bytes > limits.head_max_bytes {
+        return Err(Problem::new(Reason::HeadTooLarge, format!("headers of {head_bytes} bytes are too large"))
+            .value(head_bytes)
+            .rule(format!("head_max_bytes = {}", limits.head_max_bytes))
+            .remedy("send fewer or shorter headers, or raise the limit"));
+    }
+    Ok(())
+}
+
+fn authorize(access: Access, role: Role, identity: &Identity) -> Result<(), Problem> {
+    let principal = &identity.principal;
+    if !principal.roles.has(role) {
+        let wanted = format!("{role:?}").to_lowercase();
+        return Err(Problem::forbidden(format!("'{}' lacks a role in tenant '{}'", principal.name, principal.tenant))
+            .value(role_names(principal.roles))
+            .rule(format!("this route is for callers with role '{wanted}'"))
+            .remedy("use credentials that have it"));
+    }
+    if matches!(access, Access::Operator(_)) && identity.reach == Reach::OneTenant {
+        return Err(Problem::forbidden(format!("'{}' acts in tenant '{}' only", principal.name, principal.tenant))
+            .value(&principal.tenant)
+            .rule("this route concerns every tenant")
+            .remedy("use a token that is good for tenant '*'"));
+    }
+    Ok(())
+}
+
+fn role_names(roles: Roles) -> String {
+    let all = [Role::Reader, Role::Writer, Role::Admin, Role::Device];
+    let names: Vec<String> =
+        all.into_iter().filter(|role| roles.has(*role)).map(|role| format!("{role:?}").to_lowercase()).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// A body of announced length was already checked, and hyper reads no more than that; others are cut off at the limit.
+fn bounded(body: Incoming, limits: &Limits) -> Body {
+    if body.is_end_stream() {
+        return Body::empty();
+    }
+    if body.size_hint().exact().is_some() {
+        return Body::new(body);
+    }
+    Body::new(Limited::new(body, usize::try_from(limits.body_max_bytes).unwrap_or(usize::MAX)))
+}
+
+fn too_late(context: &Context, origin: Origin) -> Problem {
+    let waited_ms = context.deadline.instant().duration_since(origin.started).as_millis();
+    if context.reading_body.load(Ordering::Relaxed) {
+        return Problem::new(Reason::SlowBody, format!("the body was not complete after {waited_ms} ms"))
+            .value(format!("{waited_ms} ms"))
+            .rule("the body arrives before the request's deadline; nothing was done")
+            .remedy("send it faster, or in smaller parts");
+    }
+    Problem::new(Reason::DeadlinePassed, format!("no verdict in time: {waited_ms} ms have passed"))
+        .value(format!("{waited_ms} ms"))
+        .rule("the request may or may not have taken effect")
+        .remedy("look whether it has before sending it again, or allow more time")
+}
+
+/// `OPTIONS` is answered for every path; anything else that the path does not know is refused with what it knows.
+fn other_method(path: &PathEntry, request: &Request<Incoming>) -> Response {
+    if request.method() != Method::OPTIONS {
+        let allow = path.allow.to_str().unwrap_or_default().to_owned();
+        return Problem::new(Reason::MethodNotAllowed, "this path has no such method")
+            .value(request.method())
+            .rule(format!("it has {allow}"))
+            .remedy("use one of those")
+            .header(ALLOW, path.allow.clone())
+            .into_response();
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response.headers_mut().insert(ALLOW, path.allow.clone());
+    if let Some(cors) = &path.group.cors
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    {
+        cors.write_preflight(request.headers(), &path.allow, response.headers_mut());
+    }
+    response
+}
+
+fn unknown_route(request: &Request<Incoming>) -> Problem {
+    Problem::new(Reason::UnknownRoute, "nothing is served under this path")
+        .value(request.uri().path())
+        .rule("paths distinguish capitals and trailing slashes")
+        .remedy("see /openapi.json for the paths there are")
+}
+
+/// Renders a problem in the group's style, and writes the request's line to the log.
+fn finish(mut response: Response, group: &Group, method: &Method, route: &str, origin: Origin) -> Response {
+    let problem = response.extensions_mut().remove::<Problem>();
+    if let (Some(style), Some(problem)) = (group.style, &problem) {
+        response = style(problem.clone());
+        problem.write_headers(&mut response);
+    }
+    let status = response.status().as_u16();
+    tracing::debug!(%method, route, status, trace = %origin.trace, peer = %origin.peer, "request");
+    if status >= 500 {
+        let detail = problem.as_ref().map(Problem::text).unwrap_or_default();
+        let cause = problem.as_ref().and_then(Problem::cause).unwrap_or_default();
+        if status == 503 {
+            tracing::warn!(%method, route, status, trace = %origin.trace, detail, cause, "request not served");
+        } else {
+            tracing::error!(%method, route, status, trace = %origin.trace, detail, cause, "request failed");
+        }
+    }
+    response
+}
+
+fn count(metrics: &RouteMetrics, response: &Response, origin: Origin) {
+    metrics.answered(response.status().as_u16(), origin.started.elapsed().as_secs_f64());
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("the handler panicked: {}", text.unwrap_or("no text"))
+}
+
+/// Counts a request whose future is dropped before its answer: the client has left.
+struct Unanswered<'a>(&'a RouteMetrics);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.dropped.inc();
+    }
+}

@@ -1,0 +1,213 @@
+//! API tokens: bearer secrets from the configuration, each with a tenant and roles.
+//!
+//! Only SHA-256 hashes are kept. A presented token is hashed and compared with every entry in constant time, so that
+//! neither the time of the answer nor a memory dump tells a token.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::HeaderValue;
+use axum::http::header::AUTHORIZATION;
+use millstream_types::{Principal, Role, Roles, TenantId};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{Authenticator, Claim, Error, Identity, Problem, Reach, Verdict};
+
+/// Shortest secret that is taken: below it guessing becomes thinkable.
+pub const TOKEN_MIN_CHARS: usize = 16;
+/// What stands for all tenants in [`ApiToken::tenant`].
+pub const EVERY_TENANT: &str = "*";
+
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"millstream\"");
+
+/// One API token, as it is configured.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiToken {
+    /// The caller's name in logs.
+    pub name: String,
+    /// The secret that the caller sends as `Authorization: Bearer <token>`; at least 16 characters.
+    pub token: String,
+    /// The tenant it is good for, or `*` for all. Default `default`.
+    #[serde(default = "default_tenant")]
+    pub tenant: String,
+    /// What the caller may do there: `reader`, `writer`, `admin`.
+    pub roles: Vec<RoleName>,
+}
+
+fn default_tenant() -> String {
+    TenantId::DEFAULT.to_owned()
+}
+
+impl fmt::Debug for ApiToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiToken({} in {}, {:?})", self.name, self.tenant, self.roles)
+    }
+}
+
+/// A role that an application can have, as it is written in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleName {
+    /// [`Role::Reader`].
+    Reader,
+    /// [`Role::Writer`].
+    Writer,
+    /// [`Role::Admin`].
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Reader => Self::Reader,
+            RoleName::Writer => Self::Writer,
+            RoleName::Admin => Self::Admin,
+        }
+    }
+}
+
+/// Knows callers by their API tokens.
+#[derive(Debug)]
+pub struct ApiTokens {
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    hash: [u8; 32],
+    identity: Identity,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.identity.fmt(f)
+    }
+}
+
+impl ApiTokens {
+    /// Takes the configured tokens.
+    ///
+    /// # Errors
+    /// [`Error::InvalidToken`] for a secret that is too short or given twice, an illegal tenant, or no role.
+    pub fn new(tokens: &[ApiToken]) -> Result<Self, Error> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let entry = Entry::new(token)?;
+            if let Some(twin) = entries.iter().find(|other| other.hash == entry.hash) {
+                let rule = format!("has the same secret as '{}'; give each its own", twin.identity.principal.name);
+                return Err(Error::InvalidToken { name: token.name.clone(), rule });
+            }
+            entries.push(entry);
+        }
+        Ok(Self { entries })
+    }
+
+    fn identify(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
+        let Some(header) = claim.headers.get(AUTHORIZATION) else {
+            return Err(Problem::unauthenticated(CHALLENGE, "this listener wants an API token")
+                .rule("each request carries Authorization: Bearer <token>")
+                .remedy("send a configured token"));
+        };
+        let Some(secret) = bearer(header.as_bytes()) else {
+            return Err(Problem::unauthenticated(CHALLENGE, "the Authorization header is not a bearer token")
+                .rule("Authorization: Bearer <token>")
+                .remedy("send a configured token"));
+        };
+        let hash: [u8; 32] = Sha256::digest(secret).into();
+        // Every entry is looked at, also after a match.
+        let found =
+            self.entries.iter().fold(None, |found, entry| if same(&entry.hash, &hash) { Some(entry) } else { found });
+        let Some(entry) = found else {
+            let challenge = HeaderValue::from_static("Bearer realm=\"millstream\", error=\"invalid_token\"");
+            return Err(Problem::unauthenticated(challenge, "the API token is not known")
+                .rule("only configured tokens are taken")
+                .remedy("check the token, or add it to the configuration"));
+        };
+        entry.in_tenant(claim.tenant()?)
+    }
+}
+
+impl Entry {
+    fn new(token: &ApiToken) -> Result<Self, Error> {
+        let refuse = |rule: String| Err(Error::InvalidToken { name: token.name.clone(), rule });
+        if token.token.chars().count() < TOKEN_MIN_CHARS {
+            return refuse(format!("is shorter than {TOKEN_MIN_CHARS} characters; choose a longer one"));
+        }
+        if token.roles.is_empty() {
+            return refuse("has no role; give it one or more of reader, writer, admin".to_owned());
+        }
+        let (tenant, reach) = if token.tenant == EVERY_TENANT {
+            (TenantId::default(), Reach::EveryTenant)
+        } else {
+            match TenantId::new(&token.tenant) {
+                Ok(tenant) => (tenant, Reach::OneTenant),
+                Err(error) => return refuse(error.to_string()),
+            }
+        };
+        let roles = token.roles.iter().fold(Roles::NONE, |roles, role| roles.with((*role).into()));
+        let principal = Arc::new(Principal { tenant, name: token.name.clone(), roles });
+        Ok(Self { hash: Sha256::digest(token.token.as_bytes()).into(), identity: Identity { principal, reach } })
+    }
+
+    /// The caller in the tenant that the request names; without one, in the token's own.
+    fn in_tenant(&self, wanted: Option<TenantId>) -> Result<Identity, Problem> {
+        let own = &self.identity.principal;
+        let Some(tenant) = wanted.filter(|tenant| *tenant != own.tenant) else { return Ok(self.identity.clone()) };
+        match self.identity.reach {
+            Reach::EveryTenant => {
+                let principal = Principal { tenant, name: own.name.clone(), roles: own.roles };
+                Ok(Identity { principal: Arc::new(principal), reach: Reach::EveryTenant })
+            }
+            Reach::OneTenant => Err(Problem::forbidden(format!("token '{}' is not good for this tenant", own.name))
+                .value(&tenant)
+                .rule(format!("it is good for tenant '{}'", own.tenant))
+                .remedy("name that tenant, or use a token of the other one")),
+        }
+    }
+}
+
+impl Authenticator for ApiTokens {
+    fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
+        Verdict::Now(self.identify(&claim))
+    }
+
+    fn open_remedy(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, secret) = header.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| secret.trim_ascii()).filter(|secret| !secret.is_empty())
+}
+
+/// Equality whose time does not depend on where the difference lies.
+fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    std::hint::black_box(a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b))) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_cannot_work_are_refused_without_telling_the_secret() {
+        let good = ApiToken {
+            name: "grafana".into(),
+            token: "sixteen-chars-ok".into(),
+            tenant: "acme".into(),
+            roles: vec![RoleName::Reader],
+        };
+        assert!(ApiTokens::new(std::slice::from_ref(&good)).is_ok());
+        let check = |tokens: &[ApiToken], rule: &str| {
+            let refusal = ApiTokens::new(tokens).unwrap_err().to_string();
+            assert!(refusal.contains("grafana") && refusal.contains(rule) && !refusal.contains("sixteen"), "{refusal}");
+        };
+        check(&[ApiToken { token: "sixteen".into(), ..good.clone() }], "16 characters");
+        check(&[ApiToken { tenant: "a b".into(), ..good.clone() }], "not a tenant id");
+        check(&[ApiToken { roles: vec![], ..good.clone() }], "no role");
+        check(&[good.clone(), good.clone()], "same secret");
+        assert!(!format!("{good:?}").contains("sixteen"));
+    }
+}

@@ -1,0 +1,130 @@
+//! The W3C trace context of a request: taken from `traceparent`, or begun here.
+//!
+//! The text goes into the header of every record that the request causes, so that a measurement can be followed from
+//! its socket to the entity and the query that it reached.
+
+use std::cell::Cell;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+
+use axum::http::HeaderMap;
+
+/// Length of a rendered `traceparent`.
+pub const TRACEPARENT_BYTES: usize = 55;
+
+/// Which trace a request belongs to, and its own span in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceContext {
+    /// The trace; never zero.
+    pub trace_id: u128,
+    /// The span of this request within it; never zero.
+    pub span_id: u64,
+    /// Bit 0: somebody upstream records this trace.
+    pub flags: u8,
+}
+
+impl TraceContext {
+    /// The caller's trace with a new span, or a new trace if the header is missing or malformed.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let span_id = random();
+        match headers.get("traceparent").and_then(|value| parse(value.as_bytes())) {
+            Some((trace_id, flags)) => Self { trace_id, span_id, flags },
+            None => Self { trace_id: u128::from(random()) << 64 | u128::from(random()), span_id, flags: 0 },
+        }
+    }
+
+    /// The value of `traceparent` for whatever this request causes.
+    pub fn traceparent(&self) -> [u8; TRACEPARENT_BYTES] {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        write_hex(&mut text[3..35], self.trace_id);
+        write_hex(&mut text[36..52], u128::from(self.span_id));
+        write_hex(&mut text[53..55], u128::from(self.flags));
+        text
+    }
+}
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
+    }
+}
+
+/// Trace id and flags of a `traceparent` (W3C Trace Context, section 3.2). Later versions may append fields.
+fn parse(text: &[u8]) -> Option<(u128, u8)> {
+    let dashes = text.len() >= TRACEPARENT_BYTES && [2, 35, 52].iter().all(|at| text[*at] == b'-');
+    if !dashes {
+        return None;
+    }
+    let version = read_hex(&text[..2])?;
+    let rest_is_legal = match version {
+        0xff => false,
+        0 => text.len() == TRACEPARENT_BYTES,
+        _ => text.get(TRACEPARENT_BYTES).is_none_or(|next| *next == b'-'),
+    };
+    let trace_id = read_hex(&text[3..35])?;
+    let parent = read_hex(&text[36..52])?;
+    let flags = read_hex(&text[53..55])?;
+    (rest_is_legal && trace_id != 0 && parent != 0).then_some((trace_id, flags as u8))
+}
+
+fn read_hex(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0, |value, digit| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u128::from(digit))
+    })
+}
+
+fn write_hex(place: &mut [u8], mut value: u128) {
+    for digit in place.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(value & 15) as usize];
+        value >>= 4;
+    }
+}
+
+/// A number that is unlikely to come twice and never zero. Ids need no secrecy, so a fast generator per thread will do.
+fn random() -> u64 {
+    thread_local!(static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish()));
+    STATE.with(|state| {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        state.set(next);
+        let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).max(1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_trace_is_continued_and_a_malformed_one_replaced() {
+        let check = |given: &str, trace: Option<u128>| {
+            let mut headers = HeaderMap::new();
+            headers.insert("traceparent", given.parse().unwrap());
+            let context = TraceContext::of(&headers);
+            assert_ne!(context.span_id, 0xb7ad_6b71_6920_3331, "a span of its own");
+            assert_eq!(context.to_string().as_bytes(), context.traceparent());
+            match trace {
+                Some(id) => assert_eq!((context.trace_id, context.flags), (id, 1), "{given}"),
+                None => assert_ne!(context.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, "{given}"),
+            }
+        };
+        let known = Some(0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);
+        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", known);
+        check("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", known);
+        check("ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None);
+        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", None);
+        check("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", None);
+        check("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", None);
+        check("00-00000000000000000000000000000000-b7ad6b7169203331-01", None);
+        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331", None);
+        check("", None);
+    }
+}

@@ -1,0 +1,120 @@
+//! A listener on a free port, and a client that speaks bytes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_http::{
+    Access, Api, Authenticator, Limits, Listener, ListenerLimits, LoopbackApplications, Metrics, Routes, Serving,
+};
+use millstream_types::Role;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub(crate) const LIMITS: Limits =
+    Limits { body_max_bytes: 100, body_max_setting: "things.body_max_bytes", timeout: Duration::from_secs(20) };
+pub(crate) const WRITER: Access = Access::Role(Role::Writer);
+
+pub(crate) struct Server {
+    pub(crate) serving: Serving,
+    pub(crate) metrics: Metrics,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    pub(crate) async fn of(routes: Routes) -> Self {
+        Self::start(routes, Arc::new(LoopbackApplications::default()), ListenerLimits::default()).await
+    }
+
+    pub(crate) async fn start(routes: Routes, authenticator: Arc<dyn Authenticator>, limits: ListenerLimits) -> Self {
+        let metrics = Metrics::default();
+        let api = Api::builder("test", "Things", "1.2.3").with(routes).with_openapi(LIMITS).build(&metrics).unwrap();
+        let listener = Listener::bind("test", "127.0.0.1:0".parse().unwrap(), authenticator, limits).await.unwrap();
+        let address = listener.address();
+        Self { serving: listener.serve(Arc::new(api), &metrics), metrics, address }
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// One request on a connection of its own; `head` is the first line and headers, without the empty line.
+    pub(crate) async fn ask(&self, head: &str, body: &str) -> Answer {
+        let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+        let request = format!("{head}\r\nhost: test\r\nconnection: close\r\n{length}\r\n{body}");
+        let mut client = self.connect().await;
+        client.send(&request).await;
+        Answer::parse(&client.read_to_end().await)
+    }
+
+    pub(crate) async fn stop(self) {
+        assert_eq!(self.serving.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+    }
+}
+
+pub(crate) struct Client(TcpStream);
+
+impl Client {
+    pub(crate) async fn send(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Reads until `end` has come.
+    pub(crate) async fn read_until(&mut self, end: &str) -> String {
+        let mut text = Vec::new();
+        while !String::from_utf8_lossy(&text).contains(end) {
+            let read = self.0.read_buf(&mut text).await.unwrap();
+            assert!(read > 0, "closed before {end:?}: {}", String::from_utf8_lossy(&text));
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    pub(crate) async fn read_to_end(&mut self) -> String {
+        let mut text = Vec::new();
+        self.0.read_to_end(&mut text).await.unwrap();
+        String::from_utf8(text).unwrap()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.to_owned(), v.to_owned()));
+        Self { status, headers: headers.collect(), body: body.to_owned() }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    /// Checks a refusal: its status, and that its body names value, rule and remedy.
+    pub(crate) fn expect_problem(&self, status: u16, kind: &str, value: Option<&str>, rule: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let body = self.json();
+        assert_eq!(body["type"], format!("urn:millstream:problem:{kind}"));
+        assert_eq!(body["status"], status);
+        if let Some(value) = value {
+            assert_eq!(body["value"], value, "{body}");
+        }
+        let told = body["error"].as_str().unwrap();
+        assert!(told.contains(value.unwrap_or_default()), "{value:?} in {told:?}");
+        assert!(told.contains(rule), "{rule:?} in {told:?}");
+        assert!(told.contains(body["detail"].as_str().unwrap()));
+        assert!(body["remedy"].as_str().is_some_and(|remedy| told.contains(remedy)), "{body}");
+    }
+}
