@@ -54,6 +54,7 @@ macro_rules! conformance_suite {
             an_unknown_topic_or_partition_is_named,
             an_owner_hears_of_every_partition_with_its_epoch,
             topics_in_memory_are_a_capability,
+            a_bell_rings_when_topics_change,
         );
         $crate::conformance_suite!(@tests $subject; append:
             records_are_read_as_they_were_appended,

@@ -76,6 +76,12 @@ impl SimFiles {
         self.disk.lock().fail_next_sync();
     }
 
+    /// Lets `percent` of a hundred file syncs succeed and do nothing, as a medium without protection from power loss
+    /// does. No engine can live with it; a suite must notice it.
+    pub fn forget_syncs(&self, seed: u64, percent: u64) {
+        self.disk.lock().forget_syncs(seed, percent);
+    }
+
     /// Lets files grow by `bytes` more; the write that goes beyond is cut short and fails.
     pub fn disk_full_after(&self, bytes: u64) {
         self.disk.lock().set_free_bytes(bytes);

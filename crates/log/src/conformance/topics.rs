@@ -7,7 +7,7 @@ use millstream_types::{Epoch, PartitionId, TopicPartition};
 use parking_lot::Mutex;
 
 use super::{Subject, append_and_wait, new_name, new_topic, numbers, read_all, records};
-use crate::{AckLevel, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo};
+use crate::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo};
 
 /// `topic` finds what `create_topic` has returned.
 pub fn a_created_topic_is_found_by_its_name<S: Subject>() -> Result<(), Error> {
@@ -254,5 +254,23 @@ pub fn topics_in_memory_are_a_capability<S: Subject>() -> Result<(), Error> {
     let Offsets { first, tail, .. } = partition.offsets();
     assert!(first > appended.last, "an offset of the last life may be handed out again");
     assert_eq!(first, tail);
+    Ok(())
+}
+
+/// A bell that watches topics rings when one is created, altered or deleted.
+pub fn a_bell_rings_when_topics_change<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let (log, name) = (subject.log(), new_name()?);
+    let bell = Arc::new(Bell::default());
+    log.watch_topics(&bell);
+    let rings = |change: &str| {
+        assert!(bell.wait(super::ANSWER_TIMEOUT), "a topic was {change} and the bell did not ring");
+    };
+    log.create_topic(&name, &TopicConfig::default())?;
+    rings("created");
+    log.alter_topic(&name, &TopicConfig { retention: None, ..TopicConfig::default() })?;
+    rings("altered");
+    log.delete_topic(&name)?;
+    rings("deleted");
     Ok(())
 }

@@ -32,6 +32,8 @@ pub(super) struct Disk {
     /// The count of operations at which the power goes.
     off_at: Option<u64>,
     fail_next_sync: bool,
+    /// Decides which syncs are forgotten, and how many of a hundred are.
+    forgetful: Option<(Rng, u64)>,
     /// Bytes by which files may still grow.
     free_bytes: Option<u64>,
     operations: u64,
@@ -54,6 +56,7 @@ impl Disk {
             off: false,
             off_at: None,
             fail_next_sync: false,
+            forgetful: None,
             free_bytes: None,
             operations: 0,
             bytes_read: 0,
@@ -73,6 +76,10 @@ impl Disk {
 
     pub(super) fn fail_next_sync(&mut self) {
         self.fail_next_sync = true;
+    }
+
+    pub(super) fn forget_syncs(&mut self, seed: u64, percent: u64) {
+        self.forgetful = Some((Rng::new(seed), percent));
     }
 
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {
@@ -280,7 +287,10 @@ impl Disk {
             self.file_mut(node)?.forget(moment);
             return Err(io::Error::other("the medium reports a failed write"));
         }
-        self.file_mut(node)?.sync(moment);
+        let forgotten = self.forgetful.as_mut().is_some_and(|(rng, percent)| rng.chance(*percent));
+        if !forgotten {
+            self.file_mut(node)?.sync(moment);
+        }
         Ok(())
     }
 
