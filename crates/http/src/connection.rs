@@ -145,8 +145,9 @@ struct Watched {
 
 impl Watched {
     fn note_write(&self, polled: &Poll<io::Result<usize>>) {
-        self.pulse.write_blocked.store(polled.is_pending(), Ordering::Relaxed);
-        if polled.is_ready() {
+        let was_blocked = self.pulse.write_blocked.swap(polled.is_pending(), Ordering::Relaxed);
+        // A peer that has just begun to block has until the look after the next one.
+        if polled.is_ready() || !was_blocked {
             self.pulse.wrote.store(true, Ordering::Relaxed);
         }
     }
