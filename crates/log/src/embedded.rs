@@ -1,22 +1,54 @@
-//! The engine on one machine.
+//! The engine on one machine: opening, topics, closing.
+//!
+//! ```text
+//!   append ─► partition ─► appender ─► journal ─► sync thread ─► answers
+//!             (memory)     one write   pre-written  one sync for all
+//!                │                        └──────► writeback ─► segments, meta ─► journal file free again
+//!                └─► readers near the tail                └───► readers of older records
+//! ```
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 
-use millstream_types::{MonotonicClock, Position, TopicName, TopicPartition, WallClock};
+use millstream_types::{Epoch, MonotonicClock, PartitionId, Position, TopicId, TopicName, TopicPartition, WallClock};
+use parking_lot::Mutex;
 
+use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
+use crate::frame::Part;
+use crate::journal::Journal;
+use crate::layout::Layout;
+use crate::meta::{JournalPlace, Meta};
+use crate::round::{Answer, Control, Entry, Item, Waiter};
+use crate::shared::Shared;
+use crate::stats::{LogStats, PartitionStats};
+use crate::writeback::Writeback;
 use crate::{
-    AckLevel, Appended, AtomicAppend, Bell, Capabilities, Done, Error, Files, Log, LogConfig, Owner, Partition, Topic,
-    TopicConfig,
+    AckLevel, Appended, AtomicAppend, Bell, Capabilities, Done, Error, Files, Lock, Log, LogConfig, Owner, Partition,
+    Topic, TopicConfig, appender, recovery, syncer, writeback,
 };
 
 /// The log on one machine: a journal that all partitions share, and segments behind it.
-#[derive(Debug)]
 pub struct Embedded {
-    config: LogConfig,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) catalog: Arc<Catalog>,
+    /// One change of topics at a time.
+    changing: Mutex<()>,
+    threads: Mutex<Option<Threads>>,
+    closed: OnceLock<Result<(), Error>>,
+    lock: Mutex<Option<Lock>>,
+}
+
+struct Threads {
+    appender: JoinHandle<()>,
+    syncer: JoinHandle<()>,
+    writeback: JoinHandle<Result<(), Error>>,
 }
 
 impl Embedded {
     /// Opens the log in `config.dir`, recovering what an earlier process left there; creates it if there is none.
+    /// Whatever was recovered is durable and stable when this returns.
     ///
     /// # Errors
     /// [`Error::InvalidLimit`]; [`Error::InUse`] if another process owns the directory; [`Error::Corrupt`],
@@ -28,8 +60,42 @@ impl Embedded {
         wall: Arc<dyn WallClock>,
     ) -> Result<Arc<Self>, Error> {
         config.validate()?;
-        let _ = (files, monotonic, wall);
-        Ok(Arc::new(Self { config }))
+        let layout = Layout::new(&config.dir);
+        for dir in [layout.dir(), &layout.journal_dir(), &layout.topics_dir()] {
+            files.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+        }
+        files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))?;
+        let lock = lock(&*files, &layout)?;
+        let journal = Journal::new(files.clone(), layout.clone(), config.journal_file_bytes, config.journal_max_bytes);
+        let journal = Arc::new(journal);
+        let existing = journal.existing()?;
+        let meta = match Meta::read(&*files, &layout)? {
+            Some(meta) => meta,
+            None if existing.is_empty() => fresh_meta(),
+            None => return Err(Error::CorruptFile { path: layout.meta(), at: 0, what: "it is missing" }),
+        };
+        let frames = if meta.clean { Vec::new() } else { recovery::read_journal(&existing, &meta)? };
+        let sequence = frames.last().map_or(meta.journal.sequence, |frame| frame.stamp.sequence);
+        let epoch = Epoch(meta.epoch.0 + 1);
+        let shared = Shared::new(config, files, layout, monotonic, wall, epoch, meta.salt, journal);
+        let shared = Arc::new(shared);
+        shared.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
+        let catalog = Arc::new(Catalog::default());
+        recovery::restore(&shared, &catalog, meta, frames)?;
+        recovery::remove_strays(&shared, &catalog)?;
+        let mut writeback = Writeback::new(shared.clone(), catalog.clone());
+        writeback.start()?;
+        shared.journal.adopt(existing)?;
+        shared.journal.ensure_free()?;
+        let threads = start(&shared, &catalog, writeback, sequence + 1)?;
+        Ok(Arc::new(Self {
+            shared,
+            catalog,
+            changing: Mutex::new(()),
+            threads: Mutex::new(Some(threads)),
+            closed: OnceLock::new(),
+            lock: Mutex::new(Some(lock)),
+        }))
     }
 
     /// Writes and syncs whatever is accepted, brings it all to the segments, and applies retention.
@@ -37,7 +103,11 @@ impl Embedded {
     /// # Errors
     /// [`Error::WritingEnded`], [`Error::Stopped`].
     pub fn flush(&self) -> Result<(), Error> {
-        Err(Error::Stopped)
+        self.shared.check_open()?;
+        self.control(None, Vec::new())?;
+        let (sender, receiver) = sync_channel(1);
+        self.shared.flush.ask(sender);
+        receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
     /// Ends the log: refuses new appends, writes and syncs the accepted ones, brings all to the segments and marks the
@@ -46,8 +116,115 @@ impl Embedded {
     /// # Errors
     /// [`Error::WritingEnded`] if not all of it could be written; the next start recovers what is durable.
     pub fn close(&self) -> Result<(), Error> {
-        let _ = &self.config;
-        Ok(())
+        let Some(threads) = self.threads.lock().take() else {
+            return self.closed.get().cloned().unwrap_or(Ok(()));
+        };
+        self.shared.stop();
+        // Whoever was taking records when the log stopped has them in the queue once these locks are free again.
+        drop(self.shared.gate());
+        for topic in self.catalog.topics() {
+            topic.partitions.iter().for_each(|partition| drop(partition.lock()));
+        }
+        self.shared.work.stop();
+        let appended = threads.appender.join();
+        self.shared.sync.stop();
+        let synced = threads.syncer.join();
+        self.shared.flush.stop();
+        let flushed = threads.writeback.join();
+        let result = match (appended, synced, flushed) {
+            (Ok(()), Ok(()), Ok(result)) => result,
+            _ => Err(Error::Stopped),
+        };
+        drop(self.lock.lock().take());
+        self.closed.get_or_init(|| result).clone()
+    }
+
+    /// What it has done since it was opened, and what is there now.
+    pub fn stats(&self) -> LogStats {
+        let mut stats = self.shared.counters.stats();
+        stats.pending_bytes = self.shared.pending_bytes() as u64;
+        stats.journal_bytes = self.shared.journal.used_bytes();
+        for topic in self.catalog.topics() {
+            stats.partitions.extend(topic.partitions.iter().map(|partition| {
+                let accept = partition.lock();
+                PartitionStats {
+                    partition: partition.id.clone(),
+                    offsets: partition.offsets(),
+                    segment_bytes: accept.segments.iter().map(|segment| segment.size_bytes()).sum(),
+                    segments: accept.segments.len() as u64,
+                    memory_bytes: accept.recent.size_bytes() as u64,
+                }
+            }));
+        }
+        stats
+    }
+
+    /// Puts a part into the journal, and returns when it and everything before it is durable.
+    fn control(&self, part: Option<&Part>, effects: Vec<Effect>) -> Result<(), Error> {
+        let mut encoded = Vec::new();
+        part.iter().for_each(|part| part.put(&mut encoded));
+        let (sender, receiver) = sync_channel(1);
+        let item = Item::Parts { encoded, count: u32::from(part.is_some()) };
+        self.shared.work.push_control(Control {
+            entry: Entry { order: self.shared.next_order(), item },
+            effects,
+            waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
+            pending_bytes: 0,
+        });
+        receiver.recv().unwrap_or(Err(Error::Stopped))
+    }
+
+    fn known(&self, name: &TopicName) -> Result<Arc<TopicEntry>, Error> {
+        self.catalog.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.clone() })
+    }
+}
+
+fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
+    let path = layout.lock();
+    match files.lock(&path).map_err(|e| Error::io("lock", &path, e))? {
+        Lock::Taken { by } => Err(Error::InUse { path: layout.dir().to_owned(), pid: by }),
+        held => Ok(held),
+    }
+}
+
+fn fresh_meta() -> Meta {
+    Meta {
+        // Nobody outside can know it, so no record can pass for a frame.
+        salt: uuid::Uuid::new_v4().as_u64_pair().0,
+        epoch: Epoch(0),
+        clean: true,
+        journal: JournalPlace { sequence: 0, slot: 0, at: 0 },
+        topics: Vec::new(),
+        positions: Vec::new(),
+    }
+}
+
+fn start(
+    shared: &Arc<Shared>,
+    catalog: &Arc<Catalog>,
+    writeback: Writeback,
+    next_sequence: u64,
+) -> Result<Threads, Error> {
+    let refuse = |e| Error::io("start a thread for", shared.layout.dir(), e);
+    let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+    let (for_appender, for_syncer, topics) = (shared.clone(), shared.clone(), catalog.clone());
+    let appender = thread("log-appender").spawn(move || appender::run(&for_appender, next_sequence)).map_err(refuse)?;
+    let syncer = thread("log-sync").spawn(move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
+    let writeback = thread("log-writeback").spawn(move || writeback::run(writeback)).map_err(refuse)?;
+    Ok(Threads { appender, syncer, writeback })
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, "the log was not closed cleanly");
+        }
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Embedded({})", self.shared.layout.dir().display())
     }
 }
 
@@ -56,46 +233,90 @@ impl Log for Embedded {
         Capabilities { memory_topics: true, level_per_append: true, read_by_position: false }
     }
 
-    fn create_topic(&self, _name: &TopicName, _config: &TopicConfig) -> Result<Arc<Topic>, Error> {
-        Err(Error::Stopped)
+    fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        config.validate(name)?;
+        let _one_at_a_time = self.changing.lock();
+        self.shared.check_open()?;
+        if let Some(existing) = self.topic(name) {
+            return match config.difference(&existing.config) {
+                None => Ok(existing),
+                Some(differs) => Err(Error::TopicExists { topic: name.clone(), differs }),
+            };
+        }
+        let id = TopicId(uuid::Uuid::new_v4().as_u128());
+        let topic = Topic { id, name: name.clone(), config: config.clone() };
+        let entry = new_topic(&self.shared, topic.clone(), self.shared.epoch);
+        let current = entry.state.current();
+        self.control(Some(&Part::Created(topic)), vec![Effect::Created(entry)])?;
+        Ok(current)
     }
 
-    fn alter_topic(&self, _name: &TopicName, _config: &TopicConfig) -> Result<Arc<Topic>, Error> {
-        Err(Error::Stopped)
+    fn alter_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        config.validate(name)?;
+        let _one_at_a_time = self.changing.lock();
+        self.shared.check_open()?;
+        let entry = self.known(name)?;
+        let current = entry.state.current();
+        if let Some((setting, value)) = config.fixed_difference(&current.config) {
+            let rule = "it cannot be altered; create another topic";
+            return Err(Error::InvalidConfig { topic: name.clone(), setting, value, rule });
+        }
+        let topic = Topic { config: config.clone(), ..Topic::clone(&current) };
+        self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Altered(topic)])?;
+        // What was accepted under a weaker level before the change took effect is durable, too, when this returns.
+        self.control(None, Vec::new())?;
+        Ok(entry.state.current())
     }
 
-    fn delete_topic(&self, _name: &TopicName) -> Result<(), Error> {
-        Err(Error::Stopped)
+    fn delete_topic(&self, name: &TopicName) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock();
+        self.shared.check_open()?;
+        let entry = self.known(name)?;
+        entry.state.delete();
+        let current = entry.state.current();
+        for partition in &entry.partitions {
+            // Whatever was taken before must stand before the deletion in the journal.
+            partition.seal(&mut partition.lock(), &current);
+        }
+        self.control(Some(&Part::Deleted(entry.state.id)), vec![Effect::Deleted(entry.state.id)])
     }
 
-    fn topic(&self, _name: &TopicName) -> Option<Arc<Topic>> {
-        None
+    fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.catalog.topic(name).map(|topic| topic.state.current())
     }
 
     fn topics(&self) -> Vec<Arc<Topic>> {
-        Vec::new()
+        self.catalog.topics().iter().map(|topic| topic.state.current()).collect()
     }
 
-    fn watch_topics(&self, _bell: &Arc<Bell>) {}
+    fn watch_topics(&self, bell: &Arc<Bell>) {
+        self.catalog.watch(bell);
+    }
 
-    fn partition(&self, _partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error> {
-        Err(Error::Stopped)
+    fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error> {
+        Ok(self.catalog.partition(partition)?)
     }
 
     fn append_atomic(
         &self,
-        _append: &AtomicAppend<'_>,
-        _level: AckLevel,
-        _done: Done<Vec<Appended>>,
+        append: &AtomicAppend<'_>,
+        level: AckLevel,
+        done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
-        Err(Error::Stopped)
+        self.accept_atomic(append, level, done)
     }
 
-    fn committed(&self, _group: &str, _partition: &TopicPartition) -> Option<Position> {
-        None
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Option<Position> {
+        let topic = self.catalog.topic(&partition.topic)?;
+        self.catalog.committed(group, topic.state.id, partition.partition)
     }
 
-    fn assign(&self, _topic: &TopicName, _owner: Arc<dyn Owner>) -> Result<(), Error> {
-        Err(Error::Stopped)
+    fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error> {
+        let entry = self.known(topic)?;
+        for number in 0..entry.partitions.len() as u32 {
+            let partition = TopicPartition { topic: topic.clone(), partition: PartitionId(number) };
+            owner.assigned(&partition, self.shared.epoch);
+        }
+        Ok(())
     }
 }

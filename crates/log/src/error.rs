@@ -1,7 +1,7 @@
 //! Everything that can go wrong with the log.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_types::{BatchError, ErrorCode, NameError, Offset, Position, TopicName, TopicPartition};
@@ -113,6 +113,14 @@ pub enum Error {
         /// Where it was to go.
         partition: TopicPartition,
     },
+    /// Not a name for a consumer group.
+    #[error("'{group}' is no name for a consumer group: use 1 to {limit_bytes} bytes")]
+    InvalidGroup {
+        /// What was given.
+        group: String,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// A position to be committed that lies beyond what is stable.
     #[error("group '{group}' cannot commit offset {offset} of {partition}: only records below {stable} are stable")]
     PositionUnstable {
@@ -223,6 +231,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source: Arc::new(source) }
+    }
+
     /// The kind of failure, from which every door takes its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -233,6 +245,7 @@ impl Error {
             | Self::Name(_)
             | Self::Batch { .. }
             | Self::EmptyAppend { .. }
+            | Self::InvalidGroup { .. }
             | Self::PositionUnstable { .. }
             | Self::BeyondTail { .. } => ErrorCode::Invalid,
             Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } => ErrorCode::TooLarge,

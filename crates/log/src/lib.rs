@@ -6,16 +6,41 @@
 //!
 //! Not here: what a record means (the planes), state that follows from records (`view`), Kafka's wire protocol (`kafka`).
 
+mod accept;
+mod appender;
+mod atomic;
 mod bell;
+mod catalog;
 mod config;
 pub mod conformance;
 mod contract;
 mod done;
 mod embedded;
+mod epochs;
 mod error;
 mod files;
+mod frame;
+mod holds;
+mod index;
+mod journal;
+mod layout;
+mod meta;
+mod partition;
+mod read;
+mod recent;
+mod recovery;
+mod retention;
+mod round;
+mod segment;
+mod shared;
 pub mod sim;
+mod stats;
+mod syncer;
 mod topic;
+mod topic_record;
+mod watchers;
+mod wire;
+mod writeback;
 
 pub use bell::Bell;
 pub use config::LogConfig;
@@ -26,4 +51,5 @@ pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;
 pub use error::Error;
 pub use files::{File, Files, Lock, SystemFiles};
-pub use topic::{Cleanup, Storage, Topic, TopicConfig, Writers};
+pub use stats::{LogStats, PartitionStats, SYNC_BUCKETS_US};
+pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};

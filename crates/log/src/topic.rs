@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_types::{Compression, TopicId, TopicName};
 
-use crate::AckLevel;
+use crate::{AckLevel, Error};
 
 /// Where a topic's records live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +81,71 @@ impl Default for TopicConfig {
             record_max_bytes: 1 << 20,
             hold_max_bytes: 1 << 30,
         }
+    }
+}
+
+/// Most partitions of a topic.
+pub const PARTITIONS_MAX: u32 = 10_000;
+/// Smallest segment.
+const SEGMENT_MIN_BYTES: u64 = 1 << 10;
+/// Smallest ring of a memory topic.
+const RING_MIN_BYTES: usize = 1 << 10;
+
+impl TopicConfig {
+    /// Checks each setting by itself.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] names the setting, its value and the rule.
+    pub fn validate(&self, topic: &TopicName) -> Result<(), Error> {
+        let refuse = |setting, value, rule| Err(Error::InvalidConfig { topic: topic.clone(), setting, value, rule });
+        if self.partitions == 0 || self.partitions > PARTITIONS_MAX {
+            return refuse("partitions", self.partitions.to_string(), "use 1 to 10000");
+        }
+        if let Storage::Memory { max_bytes } = self.storage
+            && max_bytes < RING_MIN_BYTES
+        {
+            return refuse("storage.memory.max_bytes", max_bytes.to_string(), "use at least 1024");
+        }
+        if self.segment_bytes < SEGMENT_MIN_BYTES {
+            return refuse("segment_bytes", self.segment_bytes.to_string(), "use at least 1024");
+        }
+        if self.segment_age.is_zero() {
+            return refuse("segment_age", "0".to_owned(), "use at least a millisecond");
+        }
+        if self.record_max_bytes == 0 {
+            return refuse("record_max_bytes", "0".to_owned(), "use at least 1");
+        }
+        Ok(())
+    }
+
+    /// The first setting in which the two differ.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let settings = [
+            ("partitions", self.partitions == other.partitions),
+            ("storage", self.storage == other.storage),
+            ("level", self.level == other.level),
+            ("cleanup", self.cleanup == other.cleanup),
+            ("writers", self.writers == other.writers),
+            ("retention", self.retention == other.retention),
+            ("retention_bytes", self.retention_bytes == other.retention_bytes),
+            ("segment_bytes", self.segment_bytes == other.segment_bytes),
+            ("segment_age", self.segment_age == other.segment_age),
+            ("compression", self.compression == other.compression),
+            ("record_max_bytes", self.record_max_bytes == other.record_max_bytes),
+            ("hold_max_bytes", self.hold_max_bytes == other.hold_max_bytes),
+        ];
+        settings.iter().find(|(_, same)| !same).map(|(setting, _)| *setting)
+    }
+
+    /// The first setting that differs and cannot be altered, with its value here.
+    pub(crate) fn fixed_difference(&self, current: &Self) -> Option<(&'static str, String)> {
+        if self.partitions != current.partitions {
+            return Some(("partitions", self.partitions.to_string()));
+        }
+        if self.storage != current.storage {
+            return Some(("storage", format!("{:?}", self.storage)));
+        }
+        (self.cleanup != current.cleanup).then(|| ("cleanup", format!("{:?}", self.cleanup)))
     }
 }
 

@@ -1,0 +1,241 @@
+//! Taking records: offsets are handed out at once, the journal comes later.
+
+use std::sync::Arc;
+
+use millstream_types::{Offset, Record, RecordBatch};
+
+use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
+use crate::recent::Stored;
+use crate::round::{Answer, Entry, Item, Round, Waiter};
+use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
+
+/// What a record adds to its batch beyond its own bytes, at most: lengths, deltas, attributes.
+const RECORD_OVERHEAD_BYTES: usize = 36;
+/// The same for each of its headers.
+const HEADER_OVERHEAD_BYTES: usize = 10;
+/// What an append costs in memory beside its records: whoever waits for it, and the headers around its batch.
+pub(crate) const APPEND_OVERHEAD_BYTES: usize = 256;
+/// The appender is not left to gather more once so much is there for it.
+const URGENT_BYTES: usize = 256 << 10;
+/// A ring in memory consists of at least so many batches, so that making room drops only a part of it.
+const RING_BATCHES_MIN: usize = 8;
+const BATCH_MIN_BYTES: usize = 1 << 10;
+
+impl PartitionLog {
+    pub(crate) fn accept_records(
+        &self,
+        records: &[Record<'_>],
+        level: AckLevel,
+        done: Done<Appended>,
+    ) -> Result<(), Error> {
+        let topic = self.topic.current();
+        let size_bytes = self.check_records(records, &topic)? + APPEND_OVERHEAD_BYTES;
+        self.check_append_size(size_bytes)?;
+        let mut accept = self.lock();
+        self.admit(&accept, records.len() as u64, size_bytes)?;
+        let batch_max_bytes = self.batch_max_bytes(&topic);
+        let first = accept.next;
+        for record in records {
+            if accept.builder.size_bytes() + record_bytes(record) > batch_max_bytes {
+                self.seal(&mut accept, &topic);
+            }
+            accept.builder.push(record);
+            accept.next += 1;
+        }
+        self.accepted(accept, &topic, first, size_bytes, level, done);
+        Ok(())
+    }
+
+    pub(crate) fn accept_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
+        let topic = self.topic.current();
+        let records = batch.next_offset().0 - batch.base_offset().0;
+        let size_bytes = batch.size_bytes() + APPEND_OVERHEAD_BYTES;
+        self.check_append_size(size_bytes)?;
+        let mut accept = self.lock();
+        self.admit(&accept, records, size_bytes)?;
+        self.seal(&mut accept, &topic);
+        let first = accept.next;
+        accept.next += records;
+        let batch = batch.into_restamped(Offset(first), self.shared.epoch);
+        self.push_sealed(&mut accept, batch, self.shared.next_order());
+        accept.open_from = accept.next;
+        self.accepted(accept, &topic, first, size_bytes, level, done);
+        Ok(())
+    }
+
+    /// Sees to everything that follows from having taken records from `first` on.
+    fn accepted(
+        &self,
+        mut accept: parking_lot::MutexGuard<'_, Accept>,
+        topic: &Topic,
+        first: u64,
+        size_bytes: usize,
+        level: AckLevel,
+        done: Done<Appended>,
+    ) {
+        let appended = Appended { first: Offset(first), last: Offset(accept.next - 1), epoch: self.shared.epoch };
+        self.set_tail(accept.next);
+        self.shared.counters.appended(accept.next - first, size_bytes - APPEND_OVERHEAD_BYTES);
+        if let Storage::Memory { max_bytes } = topic.config.storage {
+            if accept.recent.trim(max_bytes) {
+                self.set_first(accept.recent.begins());
+            }
+            drop(accept);
+            self.watchers.ring();
+            done.finish(Ok(appended));
+            return;
+        }
+        accept.pending_bytes += size_bytes;
+        let waits = level > AckLevel::Memory && !done.is_ignored();
+        let urgent = waits || self.watchers.any() || accept.pending_bytes > URGENT_BYTES;
+        self.mark_dirty(&mut accept);
+        if waits {
+            accept.waiters.push(Waiter { level, answer: Answer::One(done, appended) });
+            drop(accept);
+        } else {
+            drop(accept);
+            done.finish(Ok(appended));
+        }
+        if urgent {
+            self.shared.work.urge();
+        }
+    }
+
+    /// One partition's part of an atomic append: a batch of its own, at the append's place in the order. Nothing is open
+    /// in the partition.
+    pub(crate) fn accept_part(&self, accept: &mut Accept, records: &[Record<'_>], order: u64) {
+        let topic = self.topic.current();
+        records.iter().for_each(|record| accept.builder.push(record));
+        accept.next += records.len() as u64;
+        self.seal_as(accept, &topic, order);
+        self.set_tail(accept.next);
+        self.shared.counters.appended(records.len() as u64, 0);
+        match topic.config.storage {
+            Storage::Memory { max_bytes } => {
+                if accept.recent.trim(max_bytes) {
+                    self.set_first(accept.recent.begins());
+                }
+            }
+            Storage::Disk => self.mark_dirty(accept),
+        }
+    }
+
+    /// Whether `records` more, of `size_bytes`, may be taken; counts the bytes as pending.
+    fn admit(&self, accept: &Accept, records: u64, size_bytes: usize) -> Result<(), Error> {
+        self.shared.check_open()?;
+        self.check_room(accept, records)?;
+        if self.topic.is_memory { Ok(()) } else { self.shared.reserve(size_bytes) }
+    }
+
+    /// Whether there is room for `records` more below the limit of what may be unsynced.
+    pub(crate) fn check_room(&self, accept: &Accept, records: u64) -> Result<(), Error> {
+        self.topic.check_exists()?;
+        let (durable, limit_records) = if self.topic.is_memory {
+            (accept.epochs.start(), MEMORY_MAX_RECORDS)
+        } else {
+            (self.synced(), UNSYNCED_MAX_RECORDS)
+        };
+        let waiting_records = accept.next + records - durable;
+        if waiting_records > limit_records {
+            self.shared.work.urge();
+            self.shared.sync.demand();
+            return Err(Error::TooManyUnsynced { partition: self.id.clone(), waiting_records, limit_records });
+        }
+        Ok(())
+    }
+
+    /// The most bytes that the records can take in a batch, each checked against the topic's limit.
+    pub(crate) fn check_records(&self, records: &[Record<'_>], topic: &Topic) -> Result<usize, Error> {
+        if records.is_empty() {
+            return Err(Error::EmptyAppend { partition: self.id.clone() });
+        }
+        let limit_bytes = topic.config.record_max_bytes;
+        let mut total = 0;
+        for record in records {
+            let size_bytes = payload_bytes(record);
+            if size_bytes > limit_bytes {
+                return Err(Error::RecordTooLarge { partition: self.id.clone(), size_bytes, limit_bytes });
+            }
+            total += size_bytes + overhead_bytes(record);
+        }
+        Ok(total)
+    }
+
+    fn check_append_size(&self, size_bytes: usize) -> Result<(), Error> {
+        let limit_bytes = self.shared.config.append_max_bytes;
+        if size_bytes > limit_bytes {
+            return Err(Error::AppendTooLarge { size_bytes, limit_bytes });
+        }
+        Ok(())
+    }
+
+    fn batch_max_bytes(&self, topic: &Topic) -> usize {
+        let batch_max_bytes = self.shared.config.batch_max_bytes;
+        match topic.config.storage {
+            Storage::Disk => batch_max_bytes,
+            Storage::Memory { max_bytes } => batch_max_bytes.min((max_bytes / RING_BATCHES_MIN).max(BATCH_MIN_BYTES)),
+        }
+    }
+
+    /// Tells the appender, once, that there is something to take.
+    pub(crate) fn mark_dirty(&self, accept: &mut Accept) {
+        if !accept.dirty {
+            accept.dirty = true;
+            if let Some(me) = self.shared_self() {
+                self.shared.work.push_dirty(me);
+            }
+        }
+    }
+
+    /// Seals the open records, if there are any, into a batch.
+    pub(crate) fn seal(&self, accept: &mut Accept, topic: &Topic) {
+        if !accept.builder.is_empty() {
+            self.seal_as(accept, topic, self.shared.next_order());
+        }
+    }
+
+    /// Seals the open records into a batch with a given place in the order.
+    pub(crate) fn seal_as(&self, accept: &mut Accept, topic: &Topic, order: u64) {
+        let records = u64::from(accept.builder.record_count());
+        let base = Offset(accept.open_from);
+        let batch = accept.builder.seal(base, self.shared.epoch, topic.config.compression);
+        accept.open_from += records;
+        self.push_sealed(accept, batch, order);
+    }
+
+    fn push_sealed(&self, accept: &mut Accept, batch: RecordBatch, order: u64) {
+        if !self.topic.is_memory {
+            accept.unwritten.push((order, batch.clone()));
+        }
+        accept.recent.push(Stored::new(batch, self.shared.wall.now_ms()));
+    }
+
+    /// Moves all that was accepted into `round`.
+    pub(crate) fn drain(self: &Arc<Self>, round: &mut Round) {
+        let topic = self.topic.current();
+        let mut accept = self.lock();
+        accept.dirty = false;
+        self.seal(&mut accept, &topic);
+        let partition = self.id.partition;
+        round.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
+            let item = Item::Batch { topic: topic.id, partition, batch: batch.bytes().clone() };
+            Entry { order, item }
+        }));
+        round.waiters.append(&mut accept.waiters);
+        round.pending_bytes += std::mem::take(&mut accept.pending_bytes);
+        round.ends.push((self.clone(), accept.next));
+    }
+}
+
+fn payload_bytes(record: &Record<'_>) -> usize {
+    let headers = record.headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len));
+    record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers.sum::<usize>()
+}
+
+fn overhead_bytes(record: &Record<'_>) -> usize {
+    RECORD_OVERHEAD_BYTES + record.headers.len() * HEADER_OVERHEAD_BYTES
+}
+
+fn record_bytes(record: &Record<'_>) -> usize {
+    payload_bytes(record) + overhead_bytes(record)
+}

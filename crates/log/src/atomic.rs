@@ -1,0 +1,165 @@
+//! Appending to several partitions and committing positions, all or nothing.
+//!
+//! All the partitions are locked at once (in the order of their ids), so that nothing is taken if one of them refuses.
+//! Their batches and the positions share one place in the order, and so one frame: a crash keeps all of it or none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_types::{Offset, PartitionId, TopicId};
+use parking_lot::MutexGuard;
+
+use crate::accept::APPEND_OVERHEAD_BYTES;
+use crate::catalog::Effect;
+use crate::frame::Part;
+use crate::meta::PositionRecord;
+use crate::partition::{Accept, PartitionLog};
+use crate::round::{Answer, Control, Entry, Item, Waiter};
+use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, Error, PositionCommit};
+
+/// Longest name of a consumer group.
+const GROUP_MAX_BYTES: usize = 1 << 10;
+
+type Partitions = BTreeMap<(TopicId, PartitionId), Arc<PartitionLog>>;
+
+impl Embedded {
+    pub(crate) fn accept_atomic(
+        &self,
+        append: &AtomicAppend<'_>,
+        level: AckLevel,
+        done: Done<Vec<Appended>>,
+    ) -> Result<(), Error> {
+        let targets = append.records.iter().map(|(partition, _)| self.catalog.partition(partition));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        let read = append.positions.iter().map(|commit| self.catalog.partition(&commit.partition));
+        let read = read.collect::<Result<Vec<_>, _>>()?;
+        let size_bytes = self.check_size(append, &targets)?;
+        let partitions: Partitions = targets.iter().chain(&read).map(|log| (key(log), log.clone())).collect();
+
+        let gate = self.shared.gate();
+        let mut locked: BTreeMap<_, _> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
+        self.check(append, &targets, &read, &mut locked)?;
+        self.shared.reserve(size_bytes)?;
+        let order = self.shared.next_order();
+        let appended = self.take(append, &targets, &mut locked, order);
+        drop(locked);
+        let (encoded, effects) = self.commit(append, &read);
+        let mut answer = Some(Answer::Many(done, appended));
+        let journals = !encoded.is_empty() || targets.iter().any(|log| !log.topic.is_memory);
+        let waits = level > AckLevel::Memory && journals;
+        let item = Item::Parts { encoded, count: append.positions.len() as u32 };
+        let waiter = waits.then(|| answer.take()).flatten().map(|answer| Waiter { level, answer });
+        let entry = Entry { order, item };
+        self.shared.work.push_control(Control { entry, effects, waiter, pending_bytes: size_bytes });
+        drop(gate);
+
+        if let Some(answer) = answer {
+            answer.finish(Ok(()));
+        }
+        for log in targets.iter().filter(|log| log.topic.is_memory) {
+            log.watchers.ring();
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, append: &AtomicAppend<'_>, targets: &[Arc<PartitionLog>]) -> Result<usize, Error> {
+        let mut size_bytes = APPEND_OVERHEAD_BYTES;
+        for ((_, records), log) in append.records.iter().zip(targets) {
+            size_bytes += log.check_records(records, &log.topic.current())? + APPEND_OVERHEAD_BYTES;
+        }
+        for commit in &append.positions {
+            if commit.group.is_empty() || commit.group.len() > GROUP_MAX_BYTES {
+                return Err(Error::InvalidGroup { group: commit.group.clone(), limit_bytes: GROUP_MAX_BYTES });
+            }
+            size_bytes += commit.group.len() + APPEND_OVERHEAD_BYTES;
+        }
+        let limit_bytes = self.shared.config.append_max_bytes;
+        if size_bytes > limit_bytes {
+            return Err(Error::AppendTooLarge { size_bytes, limit_bytes });
+        }
+        Ok(size_bytes)
+    }
+
+    /// Whether every partition takes its records and every position is one that may be kept.
+    fn check(
+        &self,
+        append: &AtomicAppend<'_>,
+        targets: &[Arc<PartitionLog>],
+        read: &[Arc<PartitionLog>],
+        locked: &mut BTreeMap<(TopicId, PartitionId), MutexGuard<'_, Accept>>,
+    ) -> Result<(), Error> {
+        self.shared.check_open()?;
+        let mut records = BTreeMap::new();
+        for ((_, added), log) in append.records.iter().zip(targets) {
+            *records.entry(key(log)).or_insert(0) += added.len() as u64;
+        }
+        for log in targets {
+            if let Some(accept) = locked.get_mut(&key(log)) {
+                log.check_room(accept, records[&key(log)])?;
+                // What was accepted before gets its place in the order before this append gets its own.
+                log.seal(accept, &log.topic.current());
+            }
+        }
+        for (commit, log) in append.positions.iter().zip(read) {
+            check_position(commit, log)?;
+            // A position may stand behind records that are accepted only: they must not come after it in the journal.
+            if let Some(accept) = locked.get_mut(&key(log)) {
+                log.seal(accept, &log.topic.current());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        append: &AtomicAppend<'_>,
+        targets: &[Arc<PartitionLog>],
+        locked: &mut BTreeMap<(TopicId, PartitionId), MutexGuard<'_, Accept>>,
+        order: u64,
+    ) -> Vec<Appended> {
+        let mut appended = Vec::with_capacity(targets.len());
+        for ((_, records), log) in append.records.iter().zip(targets) {
+            let Some(accept) = locked.get_mut(&key(log)) else { continue };
+            let first = accept.next;
+            log.accept_part(accept, records, order);
+            let last = Offset(accept.next - 1);
+            appended.push(Appended { first: Offset(first), last, epoch: self.shared.epoch });
+        }
+        appended
+    }
+
+    fn commit(&self, append: &AtomicAppend<'_>, read: &[Arc<PartitionLog>]) -> (Vec<u8>, Vec<Effect>) {
+        let mut encoded = Vec::new();
+        let mut effects = Vec::with_capacity(append.positions.len());
+        for (commit, log) in append.positions.iter().zip(read) {
+            let (group, partition, position) = (commit.group.clone(), log.id.partition, commit.position);
+            let record = PositionRecord { group: group.clone(), partition, position };
+            self.catalog.commit(&record);
+            effects.push(Effect::Committed(record));
+            Part::Committed { group, partition, position }.put(&mut encoded);
+        }
+        (encoded, effects)
+    }
+}
+
+fn key(log: &PartitionLog) -> (TopicId, PartitionId) {
+    (log.topic.id, log.id.partition)
+}
+
+fn check_position(commit: &PositionCommit, log: &PartitionLog) -> Result<(), Error> {
+    log.topic.check_exists()?;
+    if commit.position.topic != log.topic.id {
+        return Err(Error::PositionLost {
+            partition: log.id.clone(),
+            position: commit.position,
+            why: "it belongs to another topic of this name",
+            restart: Offset(log.first()),
+        });
+    }
+    let stable = Offset(log.stable());
+    if commit.position.offset > stable {
+        let (group, offset) = (commit.group.clone(), commit.position.offset);
+        return Err(Error::PositionUnstable { group, partition: log.id.clone(), offset, stable });
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! A frame of the journal: what one round of the appender wrote, whole or not at all.
+//!
+//! ```text
+//!  0 magic u32      8 length u32 (header and parts, without padding)   16 sequence u64    32 written at, ms i64
+//!  4 CRC32C u32    12 number of parts u32                              24 durable u64     40 epoch u32   44 zeros
+//! 48 parts: kind u8, version u8, zeros u16, length u32, then as much
+//! ```
+//!
+//! - The CRC covers the log's own secret salt and everything from byte 8 on, so that no record can pass for a frame.
+//! - Frames begin at multiples of 512 bytes: behind a damaged one the next can be found.
+//! - `sequence` ascends by one over all files; `durable` is the highest sequence known to be synced when the frame was
+//!   written; `epoch` is that of the start that wrote it, which is how the leftovers of earlier starts are told apart.
+
+use bytes::Bytes;
+use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
+
+use crate::Topic;
+use crate::topic_record::{put_topic, topic};
+use crate::wire::{Reader, Writer};
+
+/// Frames begin at multiples of this.
+pub(crate) const FRAME_ALIGN: u64 = 512;
+/// Length of a frame's own header.
+pub(crate) const FRAME_HEADER_BYTES: usize = 48;
+/// Length of the header of a part that holds a batch.
+pub(crate) const BATCH_PART_BYTES: usize = 28;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"MSFR");
+const PART_VERSION: u8 = 1;
+const PART_HEADER_BYTES: usize = 8;
+
+/// One thing that a frame says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A batch of a partition.
+    Batch { topic: TopicId, partition: PartitionId, batch: Bytes },
+    /// A topic was created; its partitions begin at offset 0 under the frame's epoch.
+    Created(Topic),
+    /// A topic's configuration was changed to this.
+    Altered(Topic),
+    /// A topic is no more.
+    Deleted(TopicId),
+    /// A group committed a position.
+    Committed { group: String, partition: PartitionId, position: Position },
+}
+
+impl Part {
+    const BATCH: u8 = 1;
+    const CREATED: u8 = 2;
+    const ALTERED: u8 = 3;
+    const DELETED: u8 = 4;
+    const COMMITTED: u8 = 5;
+
+    /// Appends the part to `out`.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Batch { topic, partition, batch } => put_batch(out, *topic, *partition, batch),
+            Self::Created(topic) => put_part(out, Self::CREATED, |out| put_topic(out, topic)),
+            Self::Altered(topic) => put_part(out, Self::ALTERED, |out| put_topic(out, topic)),
+            Self::Deleted(topic) => put_part(out, Self::DELETED, |out| out.put_u128(topic.0)),
+            Self::Committed { group, partition, position } => put_part(out, Self::COMMITTED, |out| {
+                out.put_text(group);
+                out.put_u128(position.topic.0);
+                out.put_u32(partition.0);
+                out.put_u32(position.epoch.0);
+                out.put_u64(position.offset.0);
+            }),
+        }
+    }
+
+    fn read(from: &mut Reader<'_>, frame: &Bytes) -> Option<Self> {
+        let (kind, version, _zeros, length) = (from.u8()?, from.u8()?, from.u16()?, from.u32()?);
+        if version != PART_VERSION {
+            return None;
+        }
+        let body = from.bytes(length as usize)?;
+        let mut reader = Reader::new(body);
+        let part = match kind {
+            Self::BATCH => {
+                let (topic, partition) = (TopicId(reader.u128()?), PartitionId(reader.u32()?));
+                return Some(Self::Batch { topic, partition, batch: frame.slice_ref(body.get(20..)?) });
+            }
+            Self::CREATED => Self::Created(topic(&mut reader)?),
+            Self::ALTERED => Self::Altered(topic(&mut reader)?),
+            Self::DELETED => Self::Deleted(TopicId(reader.u128()?)),
+            Self::COMMITTED => {
+                let group = reader.text()?.to_owned();
+                let (topic, partition) = (TopicId(reader.u128()?), PartitionId(reader.u32()?));
+                let position = Position { topic, epoch: Epoch(reader.u32()?), offset: Offset(reader.u64()?) };
+                Self::Committed { group, partition, position }
+            }
+            _ => return None,
+        };
+        reader.is_empty().then_some(part)
+    }
+}
+
+fn put_part(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    out.put(&[kind, PART_VERSION, 0, 0, 0, 0, 0, 0]);
+    let start = out.len();
+    body(out);
+    let length = u32::try_from(out.len() - start).expect("a part fits a frame, which fits a journal file");
+    out[start - 4..start].copy_from_slice(&length.to_le_bytes());
+}
+
+fn put_batch(out: &mut Vec<u8>, topic: TopicId, partition: PartitionId, batch: &[u8]) {
+    put_part(out, Part::BATCH, |out| {
+        out.put_u128(topic.0);
+        out.put_u32(partition.0);
+        out.put(batch);
+    });
+}
+
+/// What stands in a frame beside its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// One more than the frame before.
+    pub(crate) sequence: u64,
+    /// The highest sequence known to be synced.
+    pub(crate) durable: u64,
+    /// Civil time of writing: the append time of the batches.
+    pub(crate) written_ms: i64,
+    /// The start that wrote it.
+    pub(crate) epoch: Epoch,
+}
+
+/// Builds frames in one reused buffer.
+#[derive(Debug)]
+pub(crate) struct FrameBuilder {
+    bytes: Vec<u8>,
+    parts: u32,
+    salt: u64,
+}
+
+impl FrameBuilder {
+    pub(crate) fn new(salt: u64) -> Self {
+        Self { bytes: vec![0; FRAME_HEADER_BYTES], parts: 0, salt }
+    }
+
+    pub(crate) fn push_batch(&mut self, topic: TopicId, partition: PartitionId, batch: &[u8]) {
+        put_batch(&mut self.bytes, topic, partition, batch);
+        self.parts += 1;
+    }
+
+    /// Parts that [`Part::put`] has encoded.
+    pub(crate) fn push_encoded(&mut self, parts: &[u8], count: u32) {
+        self.bytes.extend_from_slice(parts);
+        self.parts += count;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts == 0
+    }
+
+    /// Bytes that the frame takes in its file, padding included.
+    pub(crate) fn padded_bytes(&self) -> u64 {
+        (self.bytes.len() as u64).next_multiple_of(FRAME_ALIGN)
+    }
+
+    /// The finished frame with its padding.
+    pub(crate) fn finish(&mut self, stamp: &Stamp) -> &[u8] {
+        let length = self.bytes.len();
+        let declared = u32::try_from(length).expect("a frame fits a journal file");
+        let header = &mut self.bytes[..FRAME_HEADER_BYTES];
+        header[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        header[8..12].copy_from_slice(&declared.to_le_bytes());
+        header[12..16].copy_from_slice(&self.parts.to_le_bytes());
+        header[16..24].copy_from_slice(&stamp.sequence.to_le_bytes());
+        header[24..32].copy_from_slice(&stamp.durable.to_le_bytes());
+        header[32..40].copy_from_slice(&stamp.written_ms.to_le_bytes());
+        header[40..44].copy_from_slice(&stamp.epoch.0.to_le_bytes());
+        header[44..48].fill(0);
+        let crc = checksum(&self.bytes, self.salt);
+        self.bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        self.bytes.resize(length.next_multiple_of(FRAME_ALIGN as usize), 0);
+        &self.bytes
+    }
+
+    /// Begins the next frame.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.truncate(FRAME_HEADER_BYTES);
+        self.parts = 0;
+    }
+}
+
+fn checksum(frame: &[u8], salt: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), &frame[8..])
+}
+
+/// The length that the bytes at the start of a frame declare, if they can be one: at least the header, at most `limit`.
+pub(crate) fn declared_length(start: &[u8], limit: u64) -> Option<usize> {
+    let mut reader = Reader::new(start);
+    let (magic, _crc, length) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let length = length as usize;
+    (magic == MAGIC && length >= FRAME_HEADER_BYTES && length as u64 <= limit).then_some(length)
+}
+
+/// A frame that was read back: its stamp and what it says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) stamp: Stamp,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Frame {
+    /// Reads a whole frame (without padding); `None` unless every byte is as it was written.
+    pub(crate) fn parse(frame: &Bytes, salt: u64) -> Option<Self> {
+        let mut reader = Reader::new(frame);
+        let (magic, crc, length, count) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+        if magic != MAGIC || length as usize != frame.len() || crc != checksum(frame, salt) {
+            return None;
+        }
+        let (sequence, durable, written_ms) = (reader.u64()?, reader.u64()?, reader.i64()?);
+        let (epoch, _zeros) = (Epoch(reader.u32()?), reader.u32()?);
+        let mut parts = Vec::with_capacity((count as usize).min(frame.len() / PART_HEADER_BYTES));
+        for _ in 0..count {
+            parts.push(Part::read(&mut reader, frame)?);
+        }
+        reader.is_empty().then_some(Self { stamp: Stamp { sequence, durable, written_ms, epoch }, parts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TopicConfig;
+    use millstream_types::{TenantId, TopicName};
+
+    fn example() -> (Stamp, Vec<Part>) {
+        let name = TopicName::user("orders", &TenantId::default()).unwrap();
+        let topic = Topic { id: TopicId(5), name, config: TopicConfig::default() };
+        let position = Position { topic: TopicId(5), epoch: Epoch(3), offset: Offset(9) };
+        let parts = vec![
+            Part::Created(topic.clone()),
+            Part::Batch { topic: TopicId(5), partition: PartitionId(2), batch: Bytes::from_static(b"a batch") },
+            Part::Altered(topic),
+            Part::Committed { group: "readers".to_owned(), partition: PartitionId(2), position },
+            Part::Deleted(TopicId(5)),
+        ];
+        (Stamp { sequence: 7, durable: 6, written_ms: -1, epoch: Epoch(3) }, parts)
+    }
+
+    fn encode(stamp: &Stamp, parts: &[Part], salt: u64) -> Bytes {
+        let mut builder = FrameBuilder::new(salt);
+        for part in parts {
+            let mut encoded = Vec::new();
+            part.put(&mut encoded);
+            builder.push_encoded(&encoded, 1);
+        }
+        let padded = Bytes::copy_from_slice(builder.finish(stamp));
+        assert_eq!(padded.len() % FRAME_ALIGN as usize, 0);
+        let length = declared_length(&padded, u64::MAX).unwrap();
+        padded.slice(..length)
+    }
+
+    #[test]
+    fn a_frame_reads_back_as_it_was_written() {
+        let (stamp, parts) = example();
+        assert_eq!(Frame::parse(&encode(&stamp, &parts, 11), 11), Some(Frame { stamp, parts }));
+    }
+
+    #[test]
+    fn a_frame_with_any_bit_changed_or_of_another_log_is_refused() {
+        let (stamp, parts) = example();
+        let frame = encode(&stamp, &parts, 11);
+        assert_eq!(Frame::parse(&frame, 12), None);
+        for bit in 0..frame.len() * 8 {
+            let mut damaged = frame.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Frame::parse(&Bytes::from(damaged), 11), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The journal: the files into which every partition's batches go first, so that one sync serves all of them.
+//!
+//! ```text
+//!   free ──take──► current (appender writes) ──full──► used ──all of it in segments──► free
+//! ```
+//!
+//! Files have their full length, written with zeros and synced, before they are used: overwriting them costs a sync a
+//! fraction of what growing a file costs. A file is used again only when its last frame has reached the segments.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameBuilder, Stamp};
+use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, journal_slot};
+use crate::meta::JournalPlace;
+use crate::wire::Reader;
+use crate::{Error, File, Files};
+
+/// Where the first frame of a file begins.
+pub(crate) const FIRST_FRAME_AT: u64 = FRAME_ALIGN;
+/// A round that is longer than this is written as several frames.
+const FRAME_BYTES: u64 = 4 << 20;
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// One file.
+pub(crate) struct JournalFile {
+    pub(crate) slot: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) size_bytes: u64,
+    /// Sequence of its last frame; `u64::MAX` while it is written.
+    last_sequence: AtomicU64,
+}
+
+/// The files, shared by the appender (takes), the writeback thread (frees) and whoever asks how full it is.
+pub(crate) struct Journal {
+    files: Arc<dyn Files>,
+    layout: Layout,
+    file_bytes: u64,
+    files_max: usize,
+    pool: Mutex<Pool>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Pool {
+    free: Vec<Arc<JournalFile>>,
+    used: VecDeque<Arc<JournalFile>>,
+    next_slot: u64,
+    /// Files that are being created.
+    coming: usize,
+}
+
+impl Pool {
+    fn count(&self) -> usize {
+        self.free.len() + self.used.len() + self.coming
+    }
+}
+
+impl Journal {
+    /// The journal in `layout`'s directory; no file is in use until [`Journal::adopt`] or [`Journal::take`].
+    pub(crate) fn new(files: Arc<dyn Files>, layout: Layout, file_bytes: u64, max_bytes: u64) -> Self {
+        let files_max = usize::try_from(max_bytes / file_bytes).unwrap_or(usize::MAX);
+        Self { files, layout, file_bytes, files_max, pool: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// The files that are there, each with its header checked; half-made ones are removed.
+    ///
+    /// # Errors
+    /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
+    pub(crate) fn existing(&self) -> Result<Vec<Arc<JournalFile>>, Error> {
+        let dir = self.layout.journal_dir();
+        let mut found = Vec::new();
+        for name in self.files.list(&dir).map_err(|e| Error::io("list", &dir, e))? {
+            let path = dir.join(&name);
+            let Some(slot) = journal_slot(&name) else {
+                self.files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                continue;
+            };
+            let file = self.files.open(&path).map_err(|e| Error::io("open", &path, e))?;
+            let own = FileKind::Journal.read_header(&*file, &path)?;
+            if Reader::new(&own).u64() != Some(slot) {
+                return Err(Error::CorruptFile { path, at: 0, what: "its header names another slot" });
+            }
+            let size_bytes = file.size().map_err(|e| Error::io("read the size of", &path, e))?;
+            found.push(Arc::new(JournalFile { slot, path, file, size_bytes, last_sequence: AtomicU64::new(0) }));
+        }
+        Ok(found)
+    }
+
+    /// Takes over files whose frames are no longer needed; those of another size than is configured are removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn adopt(&self, existing: Vec<Arc<JournalFile>>) -> Result<(), Error> {
+        let mut pool = self.pool.lock();
+        for file in existing {
+            pool.next_slot = pool.next_slot.max(file.slot);
+            if file.size_bytes == self.file_bytes && pool.count() < self.files_max {
+                pool.free.push(file);
+            } else {
+                self.files.remove(&file.path).map_err(|e| Error::io("remove", &file.path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file to write into; waits until one is free. `None` when `give_up` says so.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn take(&self, give_up: impl Fn() -> bool) -> Result<Option<Arc<JournalFile>>, Error> {
+        let mut pool = self.pool.lock();
+        loop {
+            if give_up() {
+                return Ok(None);
+            }
+            if let Some(file) = pool.free.pop() {
+                file.last_sequence.store(u64::MAX, Ordering::Release);
+                pool.used.push_back(file.clone());
+                return Ok(Some(file));
+            }
+            if pool.count() < self.files_max {
+                drop(pool);
+                self.ensure_free()?;
+                pool = self.pool.lock();
+            } else {
+                self.freed.wait(&mut pool);
+            }
+        }
+    }
+
+    /// Makes a file if none is free and there may be one more, so that the appender need not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn ensure_free(&self) -> Result<(), Error> {
+        let slot = {
+            let mut pool = self.pool.lock();
+            if !pool.free.is_empty() || pool.coming > 0 || pool.count() >= self.files_max {
+                return Ok(());
+            }
+            pool.coming += 1;
+            pool.next_slot += 1;
+            pool.next_slot
+        };
+        let created = self.create(slot);
+        let mut pool = self.pool.lock();
+        pool.coming -= 1;
+        pool.free.push(Arc::new(created?));
+        drop(pool);
+        self.freed.notify_all();
+        Ok(())
+    }
+
+    fn create(&self, slot: u64) -> Result<JournalFile, Error> {
+        let path = self.layout.journal(slot);
+        let new = path.with_extension("new");
+        let file = self.files.create(&new).map_err(|e| Error::io("create", &new, e))?;
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut at = 0;
+        while at < self.file_bytes {
+            let length = (self.file_bytes - at).min(ZEROS_BYTES as u64);
+            let part = IoSlice::new(&zeros[..length as usize]);
+            file.write_at(&[part], at).map_err(|e| Error::io("write", &new, e))?;
+            at += length;
+        }
+        let header = FileKind::Journal.header(&slot.to_le_bytes());
+        file.write_at(&[IoSlice::new(&header)], 0).map_err(|e| Error::io("write", &new, e))?;
+        file.sync().map_err(|e| Error::io("sync", &new, e))?;
+        self.files.rename(&new, &path).map_err(|e| Error::io("rename", &new, e))?;
+        let dir = self.layout.journal_dir();
+        self.files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))?;
+        Ok(JournalFile { slot, path, file, size_bytes: self.file_bytes, last_sequence: AtomicU64::new(0) })
+    }
+
+    /// Everything up to `sequence` has reached the segments: full files that end there may be used again.
+    pub(crate) fn free_up_to(&self, sequence: u64) {
+        let mut pool = self.pool.lock();
+        let done = |file: &Arc<JournalFile>| file.last_sequence.load(Ordering::Acquire) <= sequence;
+        while pool.used.front().is_some_and(done) {
+            let file = pool.used.pop_front();
+            pool.free.extend(file);
+        }
+        drop(pool);
+        self.freed.notify_all();
+    }
+
+    /// Wakes whoever waits for a file, to look at why he should give up.
+    pub(crate) fn wake(&self) {
+        let _pool = self.pool.lock();
+        self.freed.notify_all();
+    }
+
+    /// Bytes of the files in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.pool.lock().used.len() as u64 * self.file_bytes
+    }
+
+    /// Whether so much is in use that segments should catch up now.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.pool.lock().used.len() * 2 >= self.files_max
+    }
+}
+
+/// Writes frames. Owned by the appender.
+pub(crate) struct JournalWriter {
+    journal: Arc<Journal>,
+    current: Option<Arc<JournalFile>>,
+    at: u64,
+    frame: FrameBuilder,
+    /// Files written to since the last [`JournalWriter::take_touched`].
+    touched: Vec<Arc<JournalFile>>,
+}
+
+/// What came of making room.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// The next part goes into the frame that was begun, or into a new one.
+    Ready,
+    /// The log is ending; there will be no room.
+    GivenUp,
+}
+
+impl JournalWriter {
+    pub(crate) fn new(journal: Arc<Journal>, salt: u64) -> Self {
+        Self { journal, current: None, at: 0, frame: FrameBuilder::new(salt), touched: Vec::new() }
+    }
+
+    /// The frame under construction.
+    pub(crate) fn frame(&mut self) -> &mut FrameBuilder {
+        &mut self.frame
+    }
+
+    /// Whether `bytes` more still go into the frame under construction.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        let padded = (self.frame.padded_bytes() + bytes).next_multiple_of(FRAME_ALIGN);
+        self.frame.is_empty() || padded <= FRAME_BYTES.min(self.left())
+    }
+
+    /// Sees to it that a frame of `bytes` more has room in the current file, going on to the next if it has not. The
+    /// frame under construction must be empty.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn make_room(
+        &mut self,
+        bytes: u64,
+        next_sequence: u64,
+        give_up: impl Fn() -> bool,
+    ) -> Result<Room, Error> {
+        let needed = (FRAME_HEADER_BYTES as u64 + bytes).next_multiple_of(FRAME_ALIGN);
+        if needed <= self.left() {
+            return Ok(Room::Ready);
+        }
+        if let Some(full) = self.current.take() {
+            full.last_sequence.store(next_sequence - 1, Ordering::Release);
+        }
+        let Some(next) = self.journal.take(give_up)? else { return Ok(Room::GivenUp) };
+        assert!(FIRST_FRAME_AT + needed <= next.size_bytes, "an append fits a journal file");
+        self.at = FIRST_FRAME_AT;
+        self.current = Some(next);
+        Ok(Room::Ready)
+    }
+
+    /// Writes the frame under construction; returns where the next one begins.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn write(&mut self, stamp: &Stamp) -> Result<JournalPlace, Error> {
+        let current = self.current.as_ref().expect("room was made");
+        let bytes = self.frame.finish(stamp);
+        let part = IoSlice::new(bytes);
+        current.file.write_at(&[part], self.at).map_err(|e| Error::io("write", &current.path, e))?;
+        self.at += bytes.len() as u64;
+        if self.touched.last().is_none_or(|last| last.slot != current.slot) {
+            self.touched.push(current.clone());
+        }
+        self.frame.clear();
+        Ok(JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at })
+    }
+
+    /// The files that must be synced for what was written since the last call.
+    pub(crate) fn take_touched(&mut self) -> Vec<Arc<JournalFile>> {
+        std::mem::take(&mut self.touched)
+    }
+
+    fn left(&self) -> u64 {
+        self.current.as_ref().map_or(0, |file| file.size_bytes - self.at)
+    }
+}
+
+const _: () = assert!(FILE_HEADER_BYTES as u64 <= FIRST_FRAME_AT);

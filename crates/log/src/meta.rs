@@ -1,0 +1,199 @@
+//! `meta`: what the directory contained when the journal was last brought to the segments.
+//!
+//! Header: see `layout.rs`. Body: record version u8, log salt u64, epoch u32, clean u8, last sequence u64, journal slot
+//! u64 and position u64 behind it, then topics, each with its partitions and their epochs and segments, then positions.
+//! Every list has its count (u32) in front. What the journal holds beyond `sequence` comes on top of it.
+
+use std::io::IoSlice;
+
+use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
+
+use crate::epochs::{EpochEntry, Epochs};
+use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout};
+use crate::segment::SegmentRecord;
+use crate::topic_record::{put_topic, topic};
+use crate::wire::{Reader, Writer};
+use crate::{Error, Files, Topic};
+
+const RECORD_VERSION: u8 = 1;
+
+/// A place in the journal: behind the frame `sequence`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JournalPlace {
+    pub(crate) sequence: u64,
+    /// The file; 0 if the next frame begins a file.
+    pub(crate) slot: u64,
+    /// Where in it the next frame begins.
+    pub(crate) at: u64,
+}
+
+/// A position and who committed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PositionRecord {
+    pub(crate) group: String,
+    pub(crate) partition: PartitionId,
+    pub(crate) position: Position,
+}
+
+/// A partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartitionRecord {
+    /// Oldest readable offset.
+    pub(crate) first: u64,
+    /// First offset not handed out; what is handed out later is not in it, unless the log was closed cleanly.
+    pub(crate) tail: u64,
+    pub(crate) epochs: Epochs,
+    pub(crate) segments: Vec<SegmentRecord>,
+}
+
+/// The whole of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) salt: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) clean: bool,
+    pub(crate) journal: JournalPlace,
+    pub(crate) topics: Vec<(Topic, Vec<PartitionRecord>)>,
+    pub(crate) positions: Vec<PositionRecord>,
+}
+
+impl Meta {
+    /// Puts it durably in the place of the one before.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn write(&self, files: &dyn Files, layout: &Layout) -> Result<(), Error> {
+        let body = self.encode();
+        let mut own = Vec::new();
+        own.put_u64(body.len() as u64);
+        own.put_u32(crc32c::crc32c(&body));
+        let header = FileKind::Meta.header(&own);
+        let path = layout.new_meta();
+        let file = files.create(&path).map_err(|e| Error::io("create", &path, e))?;
+        file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0).map_err(|e| Error::io("write", &path, e))?;
+        file.sync().map_err(|e| Error::io("sync", &path, e))?;
+        files.rename(&path, &layout.meta()).map_err(|e| Error::io("rename", &path, e))?;
+        files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))
+    }
+
+    /// Reads it; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
+    pub(crate) fn read(files: &dyn Files, layout: &Layout) -> Result<Option<Self>, Error> {
+        let path = layout.meta();
+        let file = match files.open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open", &path, e)),
+        };
+        let corrupt = |what| Err(Error::CorruptFile { path: path.clone(), at: FILE_HEADER_BYTES as u64, what });
+        let own = FileKind::Meta.read_header(&*file, &path)?;
+        let mut reader = Reader::new(&own);
+        let (Some(size), Some(crc)) = (reader.u64(), reader.u32()) else { return corrupt("its header is cut short") };
+        let stored = file.size().map_err(|e| Error::io("read the size of", &path, e))?;
+        if Some(stored) != size.checked_add(FILE_HEADER_BYTES as u64) {
+            return corrupt("its size is not what its header says");
+        }
+        let mut body = vec![0; usize::try_from(size).unwrap_or(0)];
+        file.read_at(&mut body, FILE_HEADER_BYTES as u64).map_err(|e| Error::io("read", &path, e))?;
+        if crc32c::crc32c(&body) != crc {
+            return corrupt("its checksum does not match");
+        }
+        if body.first() != Some(&RECORD_VERSION) {
+            return corrupt("its record has a version that is not known");
+        }
+        let mut reader = Reader::new(&body[1..]);
+        match Self::decode(&mut reader) {
+            Some(meta) if reader.is_empty() => Ok(Some(meta)),
+            _ => corrupt("it does not read"),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u8(RECORD_VERSION);
+        out.put_u64(self.salt);
+        out.put_u32(self.epoch.0);
+        out.put_u8(u8::from(self.clean));
+        out.put_u64(self.journal.sequence);
+        out.put_u64(self.journal.slot);
+        out.put_u64(self.journal.at);
+        put_count(&mut out, self.topics.len());
+        for (topic, partitions) in &self.topics {
+            put_topic(&mut out, topic);
+            put_count(&mut out, partitions.len());
+            partitions.iter().for_each(|partition| put_partition(&mut out, partition));
+        }
+        put_count(&mut out, self.positions.len());
+        for record in &self.positions {
+            out.put_text(&record.group);
+            out.put_u128(record.position.topic.0);
+            out.put_u32(record.partition.0);
+            out.put_u32(record.position.epoch.0);
+            out.put_u64(record.position.offset.0);
+        }
+        out
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Option<Self> {
+        let (salt, epoch, clean) = (from.u64()?, Epoch(from.u32()?), from.u8()? == 1);
+        let journal = JournalPlace { sequence: from.u64()?, slot: from.u64()?, at: from.u64()? };
+        let topics = list(from, |from| Some((topic(from)?, list(from, partition)?)))?;
+        let positions = list(from, |from| {
+            let group = from.text()?.to_owned();
+            let (topic, partition) = (TopicId(from.u128()?), PartitionId(from.u32()?));
+            let position = Position { topic, epoch: Epoch(from.u32()?), offset: Offset(from.u64()?) };
+            Some(PositionRecord { group, partition, position })
+        })?;
+        Some(Self { salt, epoch, clean, journal, topics, positions })
+    }
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    out.put_u32(u32::try_from(count).expect("lists in meta are shorter than 2^32"));
+}
+
+fn list<T>(from: &mut Reader<'_>, mut item: impl FnMut(&mut Reader<'_>) -> Option<T>) -> Option<Vec<T>> {
+    let count = from.u32()?;
+    (0..count).map(|_| item(from)).collect()
+}
+
+fn put_partition(out: &mut Vec<u8>, partition: &PartitionRecord) {
+    out.put_u64(partition.first);
+    out.put_u64(partition.tail);
+    put_count(out, partition.epochs.entries().len());
+    for entry in partition.epochs.entries() {
+        out.put_u32(entry.epoch.0);
+        out.put_u64(entry.start);
+        out.put_u64(entry.end);
+    }
+    put_count(out, partition.segments.len());
+    for segment in &partition.segments {
+        out.put_u64(segment.base);
+        out.put_u64(segment.end);
+        out.put_u64(segment.size_bytes);
+        out.put_i64(segment.first_append_ms);
+        out.put_i64(segment.last_append_ms);
+        out.put_i64(segment.max_timestamp_ms);
+        out.put_u8(u8::from(segment.closed));
+    }
+}
+
+fn partition(from: &mut Reader<'_>) -> Option<PartitionRecord> {
+    let (first, tail) = (from.u64()?, from.u64()?);
+    let epochs =
+        list(from, |from| Some(EpochEntry { epoch: Epoch(from.u32()?), start: from.u64()?, end: from.u64()? }))?;
+    let segments = list(from, |from| {
+        Some(SegmentRecord {
+            base: from.u64()?,
+            end: from.u64()?,
+            size_bytes: from.u64()?,
+            first_append_ms: from.i64()?,
+            last_append_ms: from.i64()?,
+            max_timestamp_ms: from.i64()?,
+            closed: from.u8()? == 1,
+        })
+    })?;
+    Some(PartitionRecord { first, tail, epochs: Epochs::from_entries(epochs), segments })
+}

@@ -1,0 +1,307 @@
+//! One partition of the embedded engine: where records are accepted, kept near the tail, and read.
+//!
+//! One short lock per partition guards what is accepted and what is in memory. It is never held over a disk access.
+//! Invariants
+//! - `first <= stable <= tail`, and none of them moves back.
+//! - `written` and `synced` are ends of rounds: whatever lies below them is in the journal, or durable.
+//! - At most [`UNSYNCED_MAX_RECORDS`] offsets are handed out beyond `synced`; that is what a start after a crash skips.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use millstream_types::{BatchBuilder, Epoch, Offset, Position, Record, RecordBatch, TopicId, TopicPartition};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::epochs::Epochs;
+use crate::holds::Holds;
+use crate::meta::PartitionRecord;
+use crate::recent::{Recent, Stored};
+use crate::round::Waiter;
+use crate::segment::{Segment, SegmentPlace};
+use crate::shared::Shared;
+use crate::watchers::Watchers;
+use crate::{AckLevel, Appended, Bell, Done, Error, Hold, Offsets, Partition, Storage, Topic, UpTo};
+
+/// Most records of one partition that may be accepted and not yet synced. A start after a crash continues this far
+/// above what it recovered, and so above every offset that was ever handed out.
+pub(crate) const UNSYNCED_MAX_RECORDS: u64 = 1 << 20;
+/// The same for a memory topic, of which nothing is recovered: the most records of one partition in one life.
+pub(crate) const MEMORY_MAX_RECORDS: u64 = 1 << 40;
+
+/// What the partitions of a topic share.
+pub(crate) struct TopicState {
+    pub(crate) id: TopicId,
+    pub(crate) is_memory: bool,
+    current: RwLock<Arc<Topic>>,
+    deleted: AtomicBool,
+}
+
+impl TopicState {
+    pub(crate) fn new(topic: Topic) -> Self {
+        let is_memory = matches!(topic.config.storage, Storage::Memory { .. });
+        let (id, deleted) = (topic.id, AtomicBool::new(false));
+        Self { id, is_memory, current: RwLock::new(Arc::new(topic)), deleted }
+    }
+
+    pub(crate) fn current(&self) -> Arc<Topic> {
+        self.current.read().clone()
+    }
+
+    pub(crate) fn replace(&self, topic: Topic) {
+        *self.current.write() = Arc::new(topic);
+    }
+
+    /// From now on appends and reads are refused.
+    pub(crate) fn delete(&self) {
+        self.deleted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn check_exists(&self) -> Result<(), Error> {
+        if self.deleted.load(Ordering::Acquire) {
+            return Err(Error::UnknownTopic { topic: self.current.read().name.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// See the module.
+pub(crate) struct PartitionLog {
+    me: Weak<Self>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) topic: Arc<TopicState>,
+    pub(crate) id: TopicPartition,
+    pub(crate) watchers: Watchers,
+    pub(crate) holds: Arc<Holds>,
+    accept: Mutex<Accept>,
+    first: AtomicU64,
+    tail: AtomicU64,
+    written: AtomicU64,
+    synced: AtomicU64,
+    /// What was stable under an earlier level of the topic.
+    stable_floor: AtomicU64,
+}
+
+/// What the lock guards.
+pub(crate) struct Accept {
+    /// First offset not handed out.
+    pub(crate) next: u64,
+    /// Records that are accepted and not sealed, from `open_from` on.
+    pub(crate) builder: BatchBuilder,
+    pub(crate) open_from: u64,
+    pub(crate) recent: Recent,
+    /// Sealed batches that the appender has not taken, with their places in the order.
+    pub(crate) unwritten: Vec<(u64, RecordBatch)>,
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) pending_bytes: usize,
+    /// Whether the appender knows that there is something to take.
+    pub(crate) dirty: bool,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) epochs: Epochs,
+}
+
+impl PartitionLog {
+    /// A partition as `record` describes it; `begin` it before anything is appended.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        topic: &Arc<TopicState>,
+        id: TopicPartition,
+        record: PartitionRecord,
+    ) -> Arc<Self> {
+        let place = SegmentPlace { files: &shared.files, layout: &shared.layout, topic: topic.id, partition: &id };
+        let segments: Vec<_> =
+            record.segments.iter().map(|segment| Arc::new(Segment::known(&place, segment))).collect();
+        let end = segments.last().map_or(record.first, |last| last.end()).max(record.tail).max(record.epochs.start());
+        let accept = Accept {
+            next: end,
+            builder: BatchBuilder::default(),
+            open_from: end,
+            recent: Recent::new(segments.last().map_or(record.first, |last| last.end())),
+            unwritten: Vec::new(),
+            waiters: Vec::new(),
+            pending_bytes: 0,
+            dirty: false,
+            segments,
+            epochs: record.epochs,
+        };
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            shared: shared.clone(),
+            topic: topic.clone(),
+            id,
+            watchers: Watchers::default(),
+            holds: Arc::default(),
+            accept: Mutex::new(accept),
+            first: AtomicU64::new(record.first),
+            tail: AtomicU64::new(end),
+            written: AtomicU64::new(end),
+            synced: AtomicU64::new(end),
+            stable_floor: AtomicU64::new(0),
+        })
+    }
+
+    /// Puts back a batch that the journal held; `false` if it is not above what is there.
+    pub(crate) fn replay(&self, batch: RecordBatch, appended_ms: i64) -> bool {
+        let mut accept = self.accept.lock();
+        let stored = Stored::new(batch, appended_ms);
+        if stored.end <= accept.recent.begins() {
+            return true;
+        }
+        if stored.first < accept.next {
+            return false;
+        }
+        accept.next = stored.end;
+        accept.recent.push(stored);
+        true
+    }
+
+    /// Begins this start's epoch at `start`, or right behind what is there. Nothing of it is handed out before `meta`
+    /// says so durably.
+    pub(crate) fn begin(&self, skip: u64) {
+        let mut accept = self.accept.lock();
+        let end = accept.next;
+        let start = end + skip;
+        let first = if self.topic.is_memory { start } else { self.first() };
+        accept.epochs.begin(self.shared.epoch, start, end, first);
+        accept.next = start;
+        accept.open_from = start;
+        if self.topic.is_memory {
+            accept.recent = Recent::new(start);
+        }
+        self.first.store(first, Ordering::Release);
+        for end in [&self.tail, &self.written, &self.synced] {
+            end.store(start, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Accept> {
+        self.accept.lock()
+    }
+
+    /// The partition itself, for the queues of the threads.
+    pub(crate) fn shared_self(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
+    }
+
+    pub(crate) fn place(&self) -> SegmentPlace<'_> {
+        SegmentPlace {
+            files: &self.shared.files,
+            layout: &self.shared.layout,
+            topic: self.topic.id,
+            partition: &self.id,
+        }
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first.load(Ordering::Acquire)
+    }
+
+    /// Records below `first` are gone.
+    pub(crate) fn set_first(&self, first: u64) {
+        self.first.fetch_max(first, Ordering::AcqRel);
+    }
+
+    pub(crate) fn set_tail(&self, tail: u64) {
+        self.tail.store(tail, Ordering::Release);
+    }
+
+    pub(crate) fn set_written(&self, end: u64) {
+        self.written.fetch_max(end, Ordering::AcqRel);
+    }
+
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_synced(&self, end: u64) {
+        self.synced.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// The first offset that the topic's level does not protect.
+    pub(crate) fn stable(&self) -> u64 {
+        let level = if self.topic.is_memory { AckLevel::Memory } else { self.level() };
+        let end = match level {
+            AckLevel::Memory => &self.tail,
+            AckLevel::Written => &self.written,
+            AckLevel::Synced => &self.synced,
+        };
+        end.load(Ordering::Acquire).max(self.stable_floor.load(Ordering::Acquire))
+    }
+
+    /// What is stable now stays so, whatever the topic's level becomes.
+    pub(crate) fn keep_stable(&self) {
+        self.stable_floor.fetch_max(self.stable(), Ordering::AcqRel);
+    }
+
+    pub(crate) fn level(&self) -> AckLevel {
+        self.topic.current.read().config.level
+    }
+}
+
+impl Partition for PartitionLog {
+    fn id(&self) -> &TopicPartition {
+        &self.id
+    }
+
+    fn topic(&self) -> Arc<Topic> {
+        self.topic.current()
+    }
+
+    fn append(&self, records: &[Record<'_>], level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
+        self.accept_records(records, level, done)
+    }
+
+    fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
+        self.accept_batch(batch, level, done)
+    }
+
+    fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
+        self.read_batches(from.0, max_bytes, up_to)
+    }
+
+    fn offsets(&self) -> Offsets {
+        // In this order: each only grows, so a later one read later cannot be below an earlier one.
+        let first = Offset(self.first());
+        let stable = Offset(self.stable());
+        let tail = Offset(self.tail.load(Ordering::Acquire));
+        Offsets { first, stable, tail, epoch: self.shared.epoch }
+    }
+
+    fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
+        self.find_time(timestamp_ms)
+    }
+
+    fn resume(&self, position: Position) -> Result<Offset, Error> {
+        self.topic.check_exists()?;
+        let first = Offset(self.first());
+        let lost = |why, restart| Err(Error::PositionLost { partition: self.id.clone(), position, why, restart });
+        if position.topic != self.topic.id {
+            return lost("it belongs to another topic of this name", first);
+        }
+        if position.offset < first {
+            return Err(Error::Trimmed { partition: self.id.clone(), wanted: position.offset, oldest: first });
+        }
+        let accept = self.accept.lock();
+        match accept.epochs.end_of(position.epoch, accept.next) {
+            None => lost("this log has not reached that epoch", Offset(accept.next)),
+            Some(end) if position.offset.0 > end => {
+                lost("its epoch ended below it: those records were lost", Offset(end).max(first))
+            }
+            Some(_) => Ok(position.offset),
+        }
+    }
+
+    fn watch(&self, bell: &Arc<Bell>) {
+        self.watchers.add(bell);
+    }
+
+    fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
+        self.holds.add(reader, from)
+    }
+}
+
+/// The epochs of a partition that is created under `epoch`.
+pub(crate) fn new_partition_record(epoch: Epoch) -> PartitionRecord {
+    let mut epochs = Epochs::default();
+    epochs.begin(epoch, 0, 0, 0);
+    PartitionRecord { first: 0, tail: 0, epochs, segments: Vec::new() }
+}

@@ -1,0 +1,250 @@
+//! Opening a directory: what `meta` vouches for, and what the journal holds on top of it.
+//!
+//! The journal is read up to the first frame that is missing or damaged. That is where the last crash cut it, unless a
+//! later frame says that the missing one had been synced: then stored bytes have changed, and nothing is opened.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use millstream_types::{Epoch, Offset, RecordBatch, TopicId};
+
+use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
+use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, Part, declared_length};
+use crate::journal::{FIRST_FRAME_AT, JournalFile};
+use crate::meta::{Meta, PositionRecord};
+use crate::shared::Shared;
+use crate::{Error, Files};
+
+const LOOK_AHEAD_BYTES: usize = 256 << 10;
+
+/// The frames that the journal holds on top of `meta`.
+///
+/// # Errors
+/// [`Error::CorruptFile`] if a frame that had been synced does not read; [`Error::Io`].
+pub(crate) fn read_journal(files: &[Arc<JournalFile>], meta: &Meta) -> Result<Vec<Frame>, Error> {
+    let scan = Scan { files, salt: meta.salt, epoch: meta.epoch };
+    let begins = scan.first_frames()?;
+    let mut frames = Vec::new();
+    let mut expected = meta.journal.sequence + 1;
+    let mut cursor = files.iter().find(|file| file.slot == meta.journal.slot).map(|file| (file, meta.journal.at));
+    loop {
+        if let Some((file, at)) = cursor
+            && let Some((frame, end)) = scan.frame(file, at)?
+            && frame.stamp.sequence == expected
+        {
+            frames.push(frame);
+            expected += 1;
+            cursor = Some((file, end));
+            continue;
+        }
+        // The appender goes on to another file when a frame does not fit.
+        match begins.iter().find(|(sequence, _)| *sequence == expected) {
+            Some(&(_, file)) if cursor.is_none_or(|(last, at)| last.slot != file.slot || at != FIRST_FRAME_AT) => {
+                cursor = Some((file, FIRST_FRAME_AT));
+            }
+            _ => break,
+        }
+    }
+    scan.check_nothing_durable_is_missing(expected, cursor)?;
+    Ok(frames)
+}
+
+struct Scan<'a> {
+    files: &'a [Arc<JournalFile>],
+    salt: u64,
+    epoch: Epoch,
+}
+
+impl<'a> Scan<'a> {
+    /// The sequences with which files begin.
+    fn first_frames(&self) -> Result<Vec<(u64, &'a Arc<JournalFile>)>, Error> {
+        let mut begins = Vec::new();
+        for file in self.files {
+            if let Some((frame, _)) = self.frame(file, FIRST_FRAME_AT)? {
+                begins.push((frame.stamp.sequence, file));
+            }
+        }
+        Ok(begins)
+    }
+
+    /// The frame of the last start that begins at `at`, and where the next may begin.
+    fn frame(&self, file: &JournalFile, at: u64) -> Result<Option<(Frame, u64)>, Error> {
+        let mut start = [0; FRAME_HEADER_BYTES];
+        let left = file.size_bytes.saturating_sub(at);
+        if left < FRAME_HEADER_BYTES as u64 || read(file, &mut start, at)? < start.len() {
+            return Ok(None);
+        }
+        let Some(length) = declared_length(&start, left) else { return Ok(None) };
+        let mut bytes = BytesMut::zeroed(length);
+        if read(file, &mut bytes, at)? < length {
+            return Ok(None);
+        }
+        let frame = Frame::parse(&bytes.freeze(), self.salt).filter(|frame| frame.stamp.epoch == self.epoch);
+        Ok(frame.map(|frame| (frame, at + (length as u64).next_multiple_of(FRAME_ALIGN))))
+    }
+
+    fn check_nothing_durable_is_missing(
+        &self,
+        expected: u64,
+        cursor: Option<(&Arc<JournalFile>, u64)>,
+    ) -> Result<(), Error> {
+        for file in self.files {
+            for at in frame_starts(file)? {
+                let Some((frame, _)) = self.frame(file, at)? else { continue };
+                if frame.stamp.sequence > expected && frame.stamp.durable >= expected {
+                    let (path, at) = cursor.map_or((&file.path, at), |(cut, at)| (&cut.path, at));
+                    let what = "a frame that had been synced does not read";
+                    tracing::error!(file = %path.display(), at, sequence = expected, "{what}");
+                    return Err(Error::CorruptFile { path: path.clone(), at, what });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where in the file something stands that looks like the beginning of a frame.
+fn frame_starts(file: &JournalFile) -> Result<Vec<u64>, Error> {
+    let mut found = Vec::new();
+    let mut chunk = vec![0; LOOK_AHEAD_BYTES];
+    let mut at = FIRST_FRAME_AT;
+    while at < file.size_bytes {
+        let filled = read(file, &mut chunk, at)?;
+        for (place, start) in (at..).step_by(FRAME_ALIGN as usize).zip(chunk[..filled].chunks(FRAME_ALIGN as usize)) {
+            if declared_length(start, file.size_bytes - place).is_some() {
+                found.push(place);
+            }
+        }
+        at += LOOK_AHEAD_BYTES as u64;
+    }
+    Ok(found)
+}
+
+fn read(file: &JournalFile, buf: &mut [u8], at: u64) -> Result<usize, Error> {
+    file.file.read_at(buf, at).map_err(|e| Error::io("read", &file.path, e))
+}
+
+/// Builds the catalog from `meta` and the frames on top of it, and begins this start's epoch in every partition.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::CorruptFile`], [`Error::Io`].
+pub(crate) fn restore(shared: &Arc<Shared>, catalog: &Catalog, meta: Meta, frames: Vec<Frame>) -> Result<(), Error> {
+    let skip = |is_memory| match (meta.clean, is_memory) {
+        (true, _) => 0,
+        (false, true) => crate::partition::MEMORY_MAX_RECORDS,
+        (false, false) => crate::partition::UNSYNCED_MAX_RECORDS,
+    };
+    for (topic, partitions) in meta.topics {
+        let topic = TopicEntry::new(shared, topic, partitions);
+        for partition in &topic.partitions {
+            if let Some(active) = partition.lock().segments.last().filter(|last| !last.is_closed()) {
+                active.cut_to_size()?;
+            }
+        }
+        catalog.apply(shared, Effect::Created(topic));
+    }
+    meta.positions.into_iter().for_each(|record| catalog.apply(shared, Effect::Committed(record)));
+    let mut replay = Replay { shared, catalog, orphans: BTreeSet::new() };
+    for frame in frames {
+        replay.frame(frame)?;
+    }
+    if !replay.orphans.is_empty() {
+        let path = shared.layout.journal_dir();
+        return Err(Error::CorruptFile { path, at: 0, what: "it holds batches of a topic that it does not know" });
+    }
+    for topic in catalog.topics() {
+        let skip = skip(topic.state.is_memory);
+        topic.partitions.iter().for_each(|partition| partition.begin(skip));
+    }
+    Ok(())
+}
+
+struct Replay<'a> {
+    shared: &'a Arc<Shared>,
+    catalog: &'a Catalog,
+    /// Topics that have batches and are not known: their deletion must still come.
+    orphans: BTreeSet<TopicId>,
+}
+
+impl Replay<'_> {
+    fn frame(&mut self, frame: Frame) -> Result<(), Error> {
+        let stamp = frame.stamp;
+        for part in frame.parts {
+            match part {
+                Part::Batch { topic, partition, batch } => {
+                    self.batch(topic, partition.0, batch, stamp.written_ms)?;
+                }
+                Part::Created(topic) if self.catalog.topic_by_id(topic.id).is_some() => {}
+                Part::Created(topic) => {
+                    let topic = new_topic(self.shared, topic, stamp.epoch);
+                    self.catalog.apply(self.shared, Effect::Created(topic));
+                }
+                Part::Altered(topic) => self.catalog.apply(self.shared, Effect::Altered(topic)),
+                Part::Deleted(topic) => {
+                    self.orphans.remove(&topic);
+                    self.catalog.apply(self.shared, Effect::Deleted(topic));
+                }
+                Part::Committed { group, partition, position } => {
+                    let record = PositionRecord { group, partition, position };
+                    self.catalog.commit(&record);
+                    self.catalog.apply(self.shared, Effect::Committed(record));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, topic: TopicId, partition: u32, bytes: Bytes, appended_ms: i64) -> Result<(), Error> {
+        let known = self.catalog.topic_by_id(topic);
+        let Some(known) = known.and_then(|topic| topic.partitions.get(partition as usize).cloned()) else {
+            self.orphans.insert(topic);
+            return Ok(());
+        };
+        let path = self.shared.layout.journal_dir();
+        let corrupt = |offset, what| {
+            Err(Error::Corrupt { partition: known.id.clone(), offset: Offset(offset), path: path.clone(), at: 0, what })
+        };
+        match RecordBatch::parse(bytes, &self.shared.limits) {
+            Ok(batch) if known.replay(batch.clone(), appended_ms) => Ok(()),
+            Ok(batch) => corrupt(batch.base_offset().0, "the journal holds a batch that lies below the one before it"),
+            Err(_) => corrupt(known.lock().next, "the journal holds a batch that does not read"),
+        }
+    }
+}
+
+/// Removes what `meta` does not name: segments and topics that a crash left half made or half removed.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn remove_strays(shared: &Shared, catalog: &Catalog) -> Result<(), Error> {
+    let files = &*shared.files;
+    let topics_dir = shared.layout.topics_dir();
+    let known = catalog.topics();
+    for name in list(files, &topics_dir)? {
+        let Some(topic) = known.iter().find(|topic| topic.state.id.to_string() == name) else {
+            let dir = topics_dir.join(&name);
+            files.remove_dir_all(&dir).map_err(|e| Error::io("remove", &dir, e))?;
+            continue;
+        };
+        for number in list(files, &topics_dir.join(&name))? {
+            let partition = number.parse().ok().and_then(|number: usize| topic.partitions.get(number));
+            let Some(partition) = partition else { continue };
+            let segments = partition.lock().segments.clone();
+            let dir = shared.layout.partition_dir(topic.state.id, partition.id.partition.0);
+            for name in list(files, &dir)? {
+                let path: PathBuf = dir.join(&name);
+                let is_known = segments.iter().any(|segment| segment.path() == path || segment.index_path() == path);
+                if !is_known {
+                    files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>, Error> {
+    files.list(dir).map_err(|e| Error::io("list", dir, e))
+}

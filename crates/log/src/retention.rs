@@ -1,0 +1,84 @@
+//! Which records may go: whole closed segments, by append time and by size, unless a registered reader holds them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::partition::PartitionLog;
+use crate::segment::Segment;
+use crate::{Cleanup, Error, TopicConfig};
+
+/// Closes the segment that is written to once it is as old as `segment_age`, or as retention.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Corrupt`].
+pub(crate) fn close_aged(partition: &PartitionLog, config: &TopicConfig, now_ms: i64) -> Result<(), Error> {
+    let active = partition.lock().segments.last().filter(|last| !last.is_closed()).cloned();
+    let Some(active) = active else { return Ok(()) };
+    let record = active.record();
+    let age = config.retention.unwrap_or(Duration::MAX).min(config.segment_age);
+    if record.end > record.base && is_older(record.first_append_ms, age, now_ms) {
+        active.close()?;
+    }
+    Ok(())
+}
+
+/// Takes the segments that have expired out of the partition. Their files are the caller's to remove, once `meta` no
+/// longer names them.
+pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64) -> Vec<Arc<Segment>> {
+    if config.cleanup == Cleanup::Compact {
+        return Vec::new();
+    }
+    let mut accept = partition.lock();
+    let count = expired_count(&accept.segments, config, now_ms);
+    let count = count - held_count(partition, &accept.segments[..count], config.hold_max_bytes);
+    let expired: Vec<_> = accept.segments.drain(..count).collect();
+    if let Some(last) = expired.last() {
+        partition.set_first(last.end());
+    }
+    expired
+}
+
+/// How many of the oldest segments retention gives free.
+fn expired_count(segments: &[Arc<Segment>], config: &TopicConfig, now_ms: i64) -> usize {
+    let mut total: u64 = segments.iter().map(|segment| segment.size_bytes()).sum();
+    let mut count = 0;
+    for segment in segments.iter().take_while(|segment| segment.is_closed()) {
+        let is_old = config.retention.is_some_and(|age| is_older(segment.record().last_append_ms, age, now_ms));
+        let is_over = config.retention_bytes.is_some_and(|max_bytes| total > max_bytes);
+        if !is_old && !is_over {
+            break;
+        }
+        total -= segment.size_bytes();
+        count += 1;
+    }
+    count
+}
+
+/// How many of the expired segments, from the newest back, stay because a reader holds them: no more than
+/// `hold_max_bytes`.
+fn held_count(partition: &PartitionLog, expired: &[Arc<Segment>], hold_max_bytes: u64) -> usize {
+    let Some((lowest, reader)) = partition.holds.lowest() else { return 0 };
+    let needed = expired.iter().rev().take_while(|segment| segment.end() > lowest).count();
+    let mut held_bytes = 0;
+    let fitting = expired.iter().rev().take(needed).take_while(|segment| {
+        held_bytes += segment.size_bytes();
+        held_bytes <= hold_max_bytes
+    });
+    let held = fitting.count();
+    if held < needed {
+        tracing::warn!(
+            topic = %partition.id.topic,
+            partition = %partition.id.partition,
+            reader,
+            offset = lowest,
+            hold_max_bytes,
+            "a reader is further behind than it may hold back; its records are removed"
+        );
+    }
+    held
+}
+
+fn is_older(then_ms: i64, age: Duration, now_ms: i64) -> bool {
+    let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    now_ms.saturating_sub(then_ms) > age_ms
+}

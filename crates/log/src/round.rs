@@ -1,0 +1,109 @@
+//! What travels from the partitions over the appender to the sync thread: parts, and who waits for them.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use bytes::Bytes;
+use millstream_types::{PartitionId, TopicId};
+
+use crate::catalog::Effect;
+use crate::frame::{BATCH_PART_BYTES, FrameBuilder};
+use crate::journal::JournalFile;
+use crate::meta::JournalPlace;
+use crate::partition::PartitionLog;
+use crate::{AckLevel, Appended, Done, Error};
+
+/// Something to be written to the journal.
+pub(crate) enum Item {
+    /// A batch.
+    Batch { topic: TopicId, partition: PartitionId, batch: Bytes },
+    /// Encoded parts and their number, perhaps 0.
+    Parts { encoded: Vec<u8>, count: u32 },
+}
+
+impl Item {
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        match self {
+            Self::Batch { batch, .. } => (BATCH_PART_BYTES + batch.len()) as u64,
+            Self::Parts { encoded, .. } => encoded.len() as u64,
+        }
+    }
+
+    pub(crate) fn push_to(&self, frame: &mut FrameBuilder) {
+        match self {
+            Self::Batch { topic, partition, batch } => frame.push_batch(*topic, *partition, batch),
+            Self::Parts { encoded, count } => frame.push_encoded(encoded, *count),
+        }
+    }
+}
+
+/// An item and its place in the order of all. Items of an atomic append share one place, and one frame.
+pub(crate) struct Entry {
+    pub(crate) order: u64,
+    pub(crate) item: Item,
+}
+
+/// Somebody who is told how it ended.
+pub(crate) enum Answer {
+    One(Done<Appended>, Appended),
+    Many(Done<Vec<Appended>>, Vec<Appended>),
+    Thread(SyncSender<Result<(), Error>>),
+}
+
+impl Answer {
+    pub(crate) fn finish(self, result: Result<(), Error>) {
+        match self {
+            Self::One(done, appended) => done.finish(result.map(|()| appended)),
+            Self::Many(done, appended) => done.finish(result.map(|()| appended)),
+            // Whoever no longer listens does not mind.
+            Self::Thread(sender) => drop(sender.try_send(result)),
+        }
+    }
+}
+
+/// An answer that is owed once its records have `level`.
+pub(crate) struct Waiter {
+    pub(crate) level: AckLevel,
+    pub(crate) answer: Answer,
+}
+
+/// Something for the journal that is no partition's own: a change of topics, or the positions of an atomic append.
+pub(crate) struct Control {
+    pub(crate) entry: Entry,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) waiter: Option<Waiter>,
+    /// Bytes that stop being pending when it is written.
+    pub(crate) pending_bytes: usize,
+}
+
+/// What one turn of the appender takes, writes, and hands to the sync thread.
+#[derive(Default)]
+pub(crate) struct Round {
+    pub(crate) entries: Vec<Entry>,
+    /// How far each partition gets by this round.
+    pub(crate) ends: Vec<(Arc<PartitionLog>, u64)>,
+    pub(crate) waiters: Vec<Waiter>,
+    /// What becomes true when the round is synced.
+    pub(crate) effects: Vec<Effect>,
+    /// Bytes that stop being pending when it is written.
+    pub(crate) pending_bytes: usize,
+    pub(crate) touched: Vec<Arc<JournalFile>>,
+    /// Where the journal stands behind it; `None` if it wrote nothing.
+    pub(crate) place: Option<JournalPlace>,
+}
+
+impl Round {
+    /// Answers those who wait for `level` or less.
+    pub(crate) fn answer(&mut self, level: AckLevel) {
+        for waiter in self.waiters.extract_if(.., |waiter| waiter.level <= level) {
+            waiter.answer.finish(Ok(()));
+        }
+    }
+
+    /// Answers everybody with the failure.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        for waiter in self.waiters.drain(..) {
+            waiter.answer.finish(Err(error.clone()));
+        }
+    }
+}

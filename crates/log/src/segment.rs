@@ -1,0 +1,493 @@
+//! A segment: a run of batches of one partition, in blocks that each carry their own checksums.
+//!
+//! ```text
+//! file header (64) | block | block | …            block = header (64) + whole batches as they lie
+//!
+//!  0 magic u32              8 first offset u64     24 largest event time, ms i64   40 CRC32C of the payload u32
+//!  4 payload bytes u32     16 end offset u64       32 append time, ms i64          44 batches u32   48 zeros
+//! 60 CRC32C of the 60 bytes before u32
+//! ```
+//!
+//! Owner: the writeback thread is the only one that appends, closes and removes; anybody reads.
+//! Invariants
+//! - `end` and `size_bytes` only grow, and only after the bytes that they cover are in the file.
+//! - Nothing is served from a block whose checksums do not match; the batch's own CRC would not cover its offsets.
+//! - A closed segment never changes.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use millstream_types::{BatchLimits, Offset, RecordBatch, TopicId, TopicPartition};
+use parking_lot::Mutex;
+
+use crate::index::{self, BlockEntry};
+use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, index_name, segment_name};
+use crate::recent::Stored;
+use crate::wire::{Reader, Writer};
+use crate::{Error, File, Files};
+
+const BLOCK_HEADER_BYTES: usize = 64;
+const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"MSBL");
+/// Batches are gathered into blocks up to this size; a larger batch is a block of its own.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// What `meta` keeps of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentRecord {
+    pub(crate) base: u64,
+    pub(crate) end: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) first_append_ms: i64,
+    pub(crate) last_append_ms: i64,
+    pub(crate) max_timestamp_ms: i64,
+    pub(crate) closed: bool,
+}
+
+/// One segment.
+pub(crate) struct Segment {
+    files: Arc<dyn Files>,
+    partition: TopicPartition,
+    own: Vec<u8>,
+    path: PathBuf,
+    index_path: PathBuf,
+    base: u64,
+    end: AtomicU64,
+    size_bytes: AtomicU64,
+    first_append_ms: AtomicI64,
+    last_append_ms: AtomicI64,
+    max_timestamp_ms: AtomicI64,
+    closed: AtomicBool,
+    blocks: Mutex<Option<Vec<BlockEntry>>>,
+    reported: AtomicBool,
+}
+
+impl Segment {
+    /// A new segment on disk, with nothing but its header. Neither it nor its name is synced yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn create(place: &SegmentPlace<'_>, base: u64) -> Result<Self, Error> {
+        let record = SegmentRecord {
+            base,
+            end: base,
+            size_bytes: FILE_HEADER_BYTES as u64,
+            first_append_ms: i64::MAX,
+            last_append_ms: i64::MIN,
+            max_timestamp_ms: i64::MIN,
+            closed: false,
+        };
+        let segment = Self::known(place, &record);
+        let file = segment.files.create(&segment.path).map_err(|e| Error::io("create", &segment.path, e))?;
+        let header = FileKind::Segment.header(&segment.own);
+        file.write_at(&[IoSlice::new(&header)], 0).map_err(|e| Error::io("write", &segment.path, e))?;
+        *segment.blocks.lock() = Some(Vec::new());
+        Ok(segment)
+    }
+
+    /// A segment that `meta` knows; its file is not touched before somebody reads.
+    pub(crate) fn known(place: &SegmentPlace<'_>, record: &SegmentRecord) -> Self {
+        let dir = place.layout.partition_dir(place.topic, place.partition.partition.0);
+        let mut own = Vec::with_capacity(28);
+        own.put_u128(place.topic.0);
+        own.put_u32(place.partition.partition.0);
+        own.put_u64(record.base);
+        Self {
+            files: place.files.clone(),
+            partition: place.partition.clone(),
+            own,
+            path: dir.join(segment_name(record.base)),
+            index_path: dir.join(index_name(record.base)),
+            base: record.base,
+            end: AtomicU64::new(record.end),
+            size_bytes: AtomicU64::new(record.size_bytes),
+            first_append_ms: AtomicI64::new(record.first_append_ms),
+            last_append_ms: AtomicI64::new(record.last_append_ms),
+            max_timestamp_ms: AtomicI64::new(record.max_timestamp_ms),
+            closed: AtomicBool::new(record.closed),
+            blocks: Mutex::new(None),
+            reported: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn record(&self) -> SegmentRecord {
+        SegmentRecord {
+            base: self.base,
+            end: self.end(),
+            size_bytes: self.size_bytes(),
+            first_append_ms: self.first_append_ms.load(Ordering::Acquire),
+            last_append_ms: self.last_append_ms.load(Ordering::Acquire),
+            max_timestamp_ms: self.max_timestamp_ms.load(Ordering::Acquire),
+            closed: self.is_closed(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn max_timestamp_ms(&self) -> i64 {
+        self.max_timestamp_ms.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn index_path(&self) -> &Path {
+        &self.index_path
+    }
+
+    /// Cuts off what an earlier process wrote behind what `meta` vouches for.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the file is shorter than `meta` says; [`Error::Io`].
+    pub(crate) fn cut_to_size(&self) -> Result<(), Error> {
+        let file = self.files.open(&self.path).map_err(|e| self.unopened(self.base, e))?;
+        let size = file.size().map_err(|e| Error::io("read the size of", &self.path, e))?;
+        if size < self.size_bytes() {
+            return Err(self.corrupt(self.base, size, "it is shorter than was synced"));
+        }
+        if size > self.size_bytes() {
+            file.set_size(self.size_bytes()).map_err(|e| Error::io("cut", &self.path, e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes `batches` in blocks. Not synced: [`Segment::sync`].
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn append(&self, batches: &[Stored]) -> Result<(), Error> {
+        let file = self.files.open(&self.path).map_err(|e| self.unopened(self.end(), e))?;
+        let mut rest = batches;
+        while !rest.is_empty() {
+            let mut payload_bytes = 0;
+            let fitting = rest.iter().take_while(|stored| {
+                payload_bytes += stored.batch.bytes().len();
+                payload_bytes <= BLOCK_BYTES
+            });
+            let (block, later) = rest.split_at(fitting.count().max(1));
+            self.append_block(&*file, block)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn append_block(&self, file: &dyn File, batches: &[Stored]) -> Result<(), Error> {
+        let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(()) };
+        assert!(first.first >= self.end(), "offsets ascend within a segment");
+        let mut payload_crc = 0;
+        let mut payload_bytes = 0;
+        for stored in batches {
+            payload_crc = crc32c::crc32c_append(payload_crc, stored.batch.bytes());
+            payload_bytes += stored.batch.bytes().len();
+        }
+        let entry = BlockEntry {
+            first: first.first,
+            end: last.end,
+            max_timestamp_ms: batches.iter().map(|stored| stored.batch.max_timestamp_ms()).max().unwrap_or(i64::MIN),
+            at: self.size_bytes(),
+            payload_bytes: u32::try_from(payload_bytes).expect("a batch fits a journal file"),
+        };
+        let header = block_header(&entry, last.appended_ms, payload_crc, batches.len());
+        let mut parts = Vec::with_capacity(batches.len() + 1);
+        parts.push(IoSlice::new(&header));
+        parts.extend(batches.iter().map(|stored| IoSlice::new(stored.batch.bytes())));
+        file.write_at(&parts, entry.at).map_err(|e| Error::io("write", &self.path, e))?;
+        if let Some(blocks) = self.blocks.lock().as_mut() {
+            blocks.push(entry);
+        }
+        self.first_append_ms.fetch_min(first.appended_ms, Ordering::AcqRel);
+        self.last_append_ms.fetch_max(last.appended_ms, Ordering::AcqRel);
+        self.max_timestamp_ms.fetch_max(entry.max_timestamp_ms, Ordering::AcqRel);
+        self.size_bytes.fetch_add((BLOCK_HEADER_BYTES + payload_bytes) as u64, Ordering::AcqRel);
+        self.end.store(entry.end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes what was appended durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        let file = self.files.open(&self.path).map_err(|e| self.unopened(self.base, e))?;
+        file.sync().map_err(|e| Error::io("sync", &self.path, e))
+    }
+
+    /// Writes the index; from now on nothing is appended.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] if the index had to be built from the file first and could not.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        let blocks = self.with_blocks(<[BlockEntry]>::to_vec)?;
+        index::write(&*self.files, &self.index_path, &self.own, &blocks)?;
+        if let Some(dir) = self.index_path.parent() {
+            self.files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        }
+        self.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Batches from the one that holds `from` on: at least one if there is any, further ones while they fit `max_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn read(&self, from: u64, max_bytes: usize, limits: &BatchLimits) -> Result<Vec<RecordBatch>, Error> {
+        let blocks = self.with_blocks(|blocks| {
+            let begin = blocks.partition_point(|block| block.end <= from);
+            let mut payload_bytes = 0;
+            let fitting = blocks[begin..].iter().take_while(|block| {
+                payload_bytes += block.payload_bytes as usize;
+                payload_bytes <= max_bytes
+            });
+            let count = fitting.count().max(1).min(blocks.len() - begin);
+            blocks[begin..begin + count].to_vec()
+        })?;
+        if blocks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let file = self.open_checked()?;
+        let mut found: Vec<RecordBatch> = Vec::new();
+        let mut found_bytes = 0;
+        for block in blocks {
+            for batch in self.read_block(&*file, &block, from, limits)? {
+                if batch.last_offset().0 < from {
+                    continue;
+                }
+                found_bytes += batch.bytes().len();
+                if !found.is_empty() && found_bytes > max_bytes {
+                    return Ok(found);
+                }
+                found.push(batch);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first batch that has a record at or after `timestamp_ms`, and is not wholly below `from`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn batch_at_time(
+        &self,
+        from: u64,
+        timestamp_ms: i64,
+        limits: &BatchLimits,
+    ) -> Result<Option<RecordBatch>, Error> {
+        if self.max_timestamp_ms() < timestamp_ms {
+            return Ok(None);
+        }
+        let block = self.with_blocks(|blocks| {
+            blocks.iter().find(|block| block.end > from && block.max_timestamp_ms >= timestamp_ms).copied()
+        })?;
+        let Some(block) = block else { return Ok(None) };
+        let file = self.open_checked()?;
+        let batches = self.read_block(&*file, &block, from, limits)?;
+        Ok(batches.into_iter().find(|batch| batch.last_offset().0 >= from && batch.max_timestamp_ms() >= timestamp_ms))
+    }
+
+    fn open_checked(&self) -> Result<Arc<dyn File>, Error> {
+        let file = self.files.open(&self.path).map_err(|e| self.unopened(self.base, e))?;
+        self.check_header(&*file)?;
+        Ok(file)
+    }
+
+    fn check_header(&self, file: &dyn File) -> Result<(), Error> {
+        match FileKind::Segment.read_header(file, &self.path) {
+            Ok(own) if own[..self.own.len()] == self.own => Ok(()),
+            Ok(_) => Err(self.corrupt(self.base, 0, "it belongs to another partition")),
+            Err(Error::CorruptFile { what, .. }) => Err(self.corrupt(self.base, 0, what)),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_block(
+        &self,
+        file: &dyn File,
+        block: &BlockEntry,
+        from: u64,
+        limits: &BatchLimits,
+    ) -> Result<Vec<RecordBatch>, Error> {
+        let refuse = |what| Err(self.corrupt(from.max(block.first), block.at, what));
+        let mut bytes = BytesMut::zeroed(BLOCK_HEADER_BYTES + block.payload_bytes as usize);
+        let read = file.read_at(&mut bytes, block.at).map_err(|e| Error::io("read", &self.path, e))?;
+        if read < bytes.len() {
+            return refuse("it ends within a block");
+        }
+        let bytes = bytes.freeze();
+        match parse_block_header(&bytes, block.at) {
+            Some((entry, _)) if entry != *block => refuse("a block is not the one that its index names"),
+            None => refuse("a block's header does not read"),
+            Some((_, payload_crc)) if crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..]) != payload_crc => {
+                refuse("a block's checksum does not match")
+            }
+            Some(_) => {
+                let batches = split_batches(bytes.slice(BLOCK_HEADER_BYTES..), limits);
+                batches.map_or_else(|| refuse("a block does not consist of batches"), Ok)
+            }
+        }
+    }
+
+    /// Looks at the entries, reading or rebuilding the index first if it is not in memory.
+    fn with_blocks<T>(&self, look: impl FnOnce(&[BlockEntry]) -> T) -> Result<T, Error> {
+        if let Some(blocks) = self.blocks.lock().as_ref() {
+            return Ok(look(blocks));
+        }
+        let mut loaded = self.load_index()?;
+        let mut blocks = self.blocks.lock();
+        // While it was read without the lock, the writeback thread may have appended.
+        if blocks.is_none() && loaded.last().map_or(self.base, |block| block.end) < self.end() {
+            let file = self.files.open(&self.path).map_err(|e| self.unopened(self.base, e))?;
+            self.scan(&*file, &mut loaded)?;
+        }
+        Ok(look(blocks.get_or_insert(loaded)))
+    }
+
+    fn load_index(&self) -> Result<Vec<BlockEntry>, Error> {
+        if self.is_closed() {
+            match index::read(&*self.files, &self.index_path, &self.own) {
+                Ok(entries) if self.covers_all(&entries) => return Ok(entries),
+                Ok(_) => self.report_index("it does not cover its segment"),
+                Err(why) => self.report_index(&why),
+            }
+        }
+        let file = self.open_checked()?;
+        let mut entries = Vec::new();
+        self.scan(&*file, &mut entries)?;
+        if self.is_closed() {
+            index::write(&*self.files, &self.index_path, &self.own, &entries)?;
+        }
+        Ok(entries)
+    }
+
+    fn covers_all(&self, entries: &[BlockEntry]) -> bool {
+        let Some(last) = entries.last() else { return self.size_bytes() == FILE_HEADER_BYTES as u64 };
+        last.end == self.end() && block_end(last) == self.size_bytes()
+    }
+
+    fn report_index(&self, why: &str) {
+        tracing::warn!(
+            topic = %self.partition.topic,
+            partition = %self.partition.partition,
+            offset = self.base,
+            file = %self.index_path.display(),
+            why,
+            "rebuilding the index of a segment"
+        );
+    }
+
+    /// Continues `entries` by the block headers up to the segment's size.
+    fn scan(&self, file: &dyn File, entries: &mut Vec<BlockEntry>) -> Result<(), Error> {
+        let size = self.size_bytes();
+        let (mut at, mut end) =
+            entries.last().map_or((FILE_HEADER_BYTES as u64, self.base), |last| (block_end(last), last.end));
+        while at < size {
+            let mut header = [0; BLOCK_HEADER_BYTES];
+            let read = file.read_at(&mut header, at).map_err(|e| Error::io("read", &self.path, e))?;
+            let entry = parse_block_header(&header[..read], at).map(|(entry, _)| entry);
+            match entry.filter(|entry| entry.first >= end && block_end(entry) <= size) {
+                Some(entry) => {
+                    (at, end) = (block_end(&entry), entry.end);
+                    entries.push(entry);
+                }
+                None => return Err(self.corrupt(end, at, "a block's header does not read")),
+            }
+        }
+        Ok(())
+    }
+
+    fn unopened(&self, offset: u64, e: std::io::Error) -> Error {
+        match e.kind() {
+            std::io::ErrorKind::NotFound => self.corrupt(offset, 0, "it is missing"),
+            _ => Error::io("open", &self.path, e),
+        }
+    }
+
+    fn corrupt(&self, offset: u64, at: u64, what: &'static str) -> Error {
+        let error = Error::Corrupt {
+            partition: self.partition.clone(),
+            offset: Offset(offset),
+            path: self.path.clone(),
+            at,
+            what,
+        };
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                topic = %self.partition.topic,
+                partition = %self.partition.partition,
+                offset,
+                file = %self.path.display(),
+                at,
+                "{error}"
+            );
+        }
+        error
+    }
+}
+
+/// Where the segments of a partition are.
+#[derive(Clone, Copy)]
+pub(crate) struct SegmentPlace<'a> {
+    pub(crate) files: &'a Arc<dyn Files>,
+    pub(crate) layout: &'a Layout,
+    pub(crate) topic: TopicId,
+    pub(crate) partition: &'a TopicPartition,
+}
+
+fn block_end(block: &BlockEntry) -> u64 {
+    block.at + BLOCK_HEADER_BYTES as u64 + u64::from(block.payload_bytes)
+}
+
+fn block_header(entry: &BlockEntry, appended_ms: i64, payload_crc: u32, batches: usize) -> [u8; BLOCK_HEADER_BYTES] {
+    let mut bytes = Vec::with_capacity(BLOCK_HEADER_BYTES);
+    bytes.put_u32(BLOCK_MAGIC);
+    bytes.put_u32(entry.payload_bytes);
+    bytes.put_u64(entry.first);
+    bytes.put_u64(entry.end);
+    bytes.put_i64(entry.max_timestamp_ms);
+    bytes.put_i64(appended_ms);
+    bytes.put_u32(payload_crc);
+    bytes.put_u32(u32::try_from(batches).unwrap_or(u32::MAX));
+    bytes.resize(60, 0);
+    let crc = crc32c::crc32c(&bytes);
+    bytes.put_u32(crc);
+    let mut header = [0; BLOCK_HEADER_BYTES];
+    header.copy_from_slice(&bytes);
+    header
+}
+
+/// The entry that a block's header describes, and the CRC of its payload; `None` unless the header is as it was written.
+fn parse_block_header(bytes: &[u8], at: u64) -> Option<(BlockEntry, u32)> {
+    let header = bytes.get(..BLOCK_HEADER_BYTES)?;
+    if crc32c::crc32c(&header[..60]).to_le_bytes() != header[60..] {
+        return None;
+    }
+    let mut reader = Reader::new(header);
+    let (magic, payload_bytes) = (reader.u32()?, reader.u32()?);
+    let (first, end, max_timestamp_ms, _append_time) = (reader.u64()?, reader.u64()?, reader.i64()?, reader.i64()?);
+    let payload_crc = reader.u32()?;
+    (magic == BLOCK_MAGIC).then_some((BlockEntry { first, end, max_timestamp_ms, at, payload_bytes }, payload_crc))
+}
+
+/// The batches of a payload whose checksum has been verified.
+fn split_batches(payload: Bytes, limits: &BatchLimits) -> Option<Vec<RecordBatch>> {
+    let mut rest = payload;
+    let mut batches = Vec::new();
+    while !rest.is_empty() {
+        let batch = RecordBatch::parse_trusted(rest.clone(), limits).ok()?;
+        rest = rest.slice(batch.size_bytes()..);
+        batches.push(batch);
+    }
+    Some(batches)
+}

@@ -1,0 +1,217 @@
+//! What the engine's threads and its partitions share: limits, clocks, files, the work to be done, and how it ended.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use millstream_types::{BatchLimits, Epoch, MonotonicClock, WallClock};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::journal::Journal;
+use crate::layout::Layout;
+use crate::partition::PartitionLog;
+use crate::round::Control;
+use crate::stats::Counters;
+use crate::syncer::SyncQueue;
+use crate::writeback::FlushQueue;
+use crate::{Error, Files, LogConfig};
+
+/// How long the appender gathers records that nobody waits for.
+const LINGER: Duration = Duration::from_millis(1);
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) config: LogConfig,
+    pub(crate) limits: BatchLimits,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) layout: Layout,
+    pub(crate) monotonic: Arc<dyn MonotonicClock>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) epoch: Epoch,
+    pub(crate) salt: u64,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) work: WorkQueue,
+    pub(crate) sync: SyncQueue,
+    pub(crate) flush: FlushQueue,
+    pub(crate) counters: Counters,
+    /// Held while an atomic append enters its partitions and while the appender takes from all of them, so that a round
+    /// has the whole of an atomic append or nothing of it. Taken before any partition's lock.
+    gate: Mutex<()>,
+    order: AtomicU64,
+    pending_bytes: AtomicUsize,
+    closed: AtomicBool,
+    ended: OnceLock<Error>,
+}
+
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "called once, by open, which has just gathered these")]
+    pub(crate) fn new(
+        config: LogConfig,
+        files: Arc<dyn Files>,
+        layout: Layout,
+        monotonic: Arc<dyn MonotonicClock>,
+        wall: Arc<dyn WallClock>,
+        epoch: Epoch,
+        salt: u64,
+        journal: Arc<Journal>,
+    ) -> Self {
+        let limits = BatchLimits { batch_max_bytes: 1 << 30, ..BatchLimits::default() };
+        Self {
+            config,
+            limits,
+            files,
+            layout,
+            monotonic,
+            wall,
+            epoch,
+            salt,
+            journal,
+            work: WorkQueue::default(),
+            sync: SyncQueue::default(),
+            flush: FlushQueue::default(),
+            counters: Counters::default(),
+            gate: Mutex::new(()),
+            order: AtomicU64::new(0),
+            pending_bytes: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            ended: OnceLock::new(),
+        }
+    }
+
+    /// Whether appends are taken.
+    ///
+    /// # Errors
+    /// [`Error::WritingEnded`], [`Error::Stopped`].
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if !self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.ended.get().cloned().unwrap_or(Error::Stopped))
+    }
+
+    /// No append is taken from now on, except by those who hold a partition's lock already.
+    pub(crate) fn stop(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// A write or a sync failed: nothing is written from now on, and nothing retried.
+    pub(crate) fn end(&self, cause: &Error) -> Error {
+        let source = match cause {
+            Error::Io { source, .. } | Error::WritingEnded { source, .. } => source.clone(),
+            other => Arc::new(std::io::Error::other(other.to_string())),
+        };
+        let error = Error::WritingEnded { path: self.layout.dir().to_owned(), source };
+        if self.ended.set(error.clone()).is_ok() {
+            tracing::error!(dir = %self.layout.dir().display(), error = %cause, "writing to the log has ended");
+        }
+        self.closed.store(true, Ordering::Release);
+        self.journal.wake();
+        self.ended.get().cloned().unwrap_or(error)
+    }
+
+    /// Why nothing is written any more, if that is so.
+    pub(crate) fn ended(&self) -> Option<Error> {
+        self.ended.get().cloned()
+    }
+
+    pub(crate) fn gate(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock()
+    }
+
+    /// The next place in the order of all that goes to the journal. Ask while holding the partition's lock.
+    pub(crate) fn next_order(&self) -> u64 {
+        self.order.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` as waiting to be written.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`]; then they are not counted.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Error> {
+        let limit_bytes = self.config.pending_max_bytes;
+        let before = self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes <= limit_bytes {
+            return Ok(());
+        }
+        self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        Err(Error::Overloaded { waiting_bytes: before, limit_bytes })
+    }
+
+    pub(crate) fn release(&self, bytes: usize) {
+        self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending_bytes.load(Ordering::Acquire)
+    }
+}
+
+/// What the appender has to do.
+#[derive(Default)]
+pub(crate) struct WorkQueue {
+    work: Mutex<Work>,
+    arrived: Condvar,
+    urgent: AtomicBool,
+}
+
+#[derive(Default)]
+struct Work {
+    dirty: Vec<Arc<PartitionLog>>,
+    controls: Vec<Control>,
+    stop: bool,
+}
+
+impl WorkQueue {
+    /// `partition` has something to be written; called once until it has been taken.
+    pub(crate) fn push_dirty(&self, partition: Arc<PartitionLog>) {
+        let mut work = self.work.lock();
+        let first = work.dirty.is_empty();
+        work.dirty.push(partition);
+        if first {
+            self.arrived.notify_one();
+        }
+    }
+
+    pub(crate) fn push_control(&self, control: Control) {
+        let mut work = self.work.lock();
+        work.controls.push(control);
+        self.urgent.store(true, Ordering::Release);
+        self.arrived.notify_one();
+    }
+
+    /// Somebody waits: do not linger.
+    pub(crate) fn urge(&self) {
+        if !self.urgent.swap(true, Ordering::AcqRel) {
+            let _work = self.work.lock();
+            self.arrived.notify_one();
+        }
+    }
+
+    /// The appender takes what is there and ends.
+    pub(crate) fn stop(&self) {
+        self.work.lock().stop = true;
+        self.arrived.notify_one();
+    }
+
+    /// Waits for something to do. `false` when there is nothing left and no more to come.
+    pub(crate) fn wait(&self) -> bool {
+        let mut work = self.work.lock();
+        while work.dirty.is_empty() && work.controls.is_empty() {
+            if work.stop {
+                return false;
+            }
+            self.arrived.wait(&mut work);
+        }
+        if !self.urgent.load(Ordering::Acquire) && !work.stop {
+            self.arrived.wait_for(&mut work, LINGER);
+        }
+        true
+    }
+
+    /// Takes all of it. Call with the gate held.
+    pub(crate) fn take(&self) -> (Vec<Arc<PartitionLog>>, Vec<Control>) {
+        let mut work = self.work.lock();
+        self.urgent.store(false, Ordering::Release);
+        (std::mem::take(&mut work.dirty), std::mem::take(&mut work.controls))
+    }
+}
