@@ -12,12 +12,12 @@ use millstream_view::{
 };
 
 /// Counts pieces per name; every change is told to the topic `moves`.
-pub struct Shelf {
-    pub moves: Option<TopicName>,
+pub(crate) struct Shelf {
+    pub(crate) moves: Option<TopicName>,
 }
 
 #[derive(Debug)]
-pub enum Command {
+pub(crate) enum Command {
     Add {
         name: String,
         pieces: i64,
@@ -40,13 +40,13 @@ pub enum Command {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     Now(i64),
     Refused { actual: i64 },
     Gone,
 }
 
-pub struct Change {
+pub(crate) struct Change {
     name: String,
     pieces: Option<i64>,
 }
@@ -127,8 +127,8 @@ impl Shelf {
 }
 
 /// Reads `name` as the record's key and the pieces as its value's length.
-pub struct Deliveries {
-    pub views: Arc<Views<Shelf>>,
+pub(crate) struct Deliveries {
+    pub(crate) views: Arc<Views<Shelf>>,
 }
 
 impl Follow<Shelf> for Deliveries {
@@ -150,13 +150,13 @@ impl Follow<Shelf> for Deliveries {
 }
 
 /// A process's worth of engine: opened, used, closed or dropped as in a crash.
-pub struct World {
-    pub log: Arc<Embedded>,
-    pub ground: Ground,
+pub(crate) struct World {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) ground: Ground,
 }
 
 impl World {
-    pub fn open(dir: &Path) -> Self {
+    pub(crate) fn open(dir: &Path) -> Self {
         let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
@@ -169,21 +169,21 @@ impl World {
         Self { log, ground }
     }
 
-    pub fn shelf(&self) -> Arc<Views<Shelf>> {
+    pub(crate) fn shelf(&self) -> Arc<Views<Shelf>> {
         let config = ViewsConfig { partitions: 4, ..ViewsConfig::default() };
         Views::open(Shelf { moves: None }, &TopicName::internal("_shelf"), &config, &self.ground).unwrap()
     }
 
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         self.log.close().unwrap();
     }
 }
 
-pub fn telemetry() -> TopicName {
+pub(crate) fn telemetry() -> TopicName {
     TopicName::reserved(Kind::Telemetry, &TenantId::default())
 }
 
 /// Pieces of `name` in the published state.
-pub fn pieces(views: &Views<Shelf>, name: &str) -> Option<i64> {
+pub(crate) fn pieces(views: &Views<Shelf>, name: &str) -> Option<i64> {
     views.snapshot(views.partition_of(name.as_bytes())).state.get(name).copied()
 }
