@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Finding } from "./api/http";
-import { excerpt, rangeOf, tokens } from "./query-text";
+import { excerpt, rangeOf, tokens, withSuggestion } from "./query-text";
 
 function finding(line: number, column: number, length: number): Finding {
   return { message: "", line, column, length, suggestion: null };
@@ -36,6 +36,15 @@ describe("a finding", () => {
   it("points into its line", () => {
     expect(rangeOf("ab\ncde", finding(2, 2, 2))).toEqual({ start: 4, end: 6 });
     expect(excerpt("ab\ncde", finding(2, 2, 2))).toEqual({ line: "cde", marks: " ^^" });
+  });
+
+  it("counts characters, not halves of them", () => {
+    expect(rangeOf("'🌡' = x", finding(1, 7, 1))).toEqual({ start: 7, end: 8 });
+    expect(excerpt("'🌡' = x", finding(1, 7, 1)).marks).toBe("      ^");
+  });
+
+  it("puts its suggestion where it points", () => {
+    expect(withSuggestion("SELECT a FORM x", { ...finding(1, 10, 4), suggestion: "FROM" })).toBe("SELECT a FROM x");
   });
 
   it("beyond the end points at the last character", () => {

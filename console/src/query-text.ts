@@ -67,16 +67,32 @@ export function rangeOf(text: string, finding: Finding): Range {
   const lines = text.split("\n");
   const line = Math.min(Math.max(finding.line, 1), lines.length);
   const lineStart = lines.slice(0, line - 1).reduce((sum, before) => sum + before.length + 1, 0);
-  const start = Math.min(lineStart + Math.max(finding.column - 1, 0), text.length);
-  const end = Math.min(start + Math.max(finding.length, 1), text.length);
+  const start = skip(text, lineStart, finding.column - 1);
+  const end = skip(text, start, Math.max(finding.length, 1));
   // What is missing at the very end is shown under the last character.
   return start < end ? { start, end } : { start: Math.max(0, end - 1), end };
+}
+
+/** The index `characters` after `from`. The server counts whole characters, a string here counts halves of some. */
+function skip(text: string, from: number, characters: number): number {
+  let at = from;
+  for (let left = characters; left > 0 && at < text.length; left -= 1) {
+    at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
+  }
+  return at;
+}
+
+/** The text with the server's suggestion in the place that the finding points at. */
+export function withSuggestion(text: string, finding: Finding): string {
+  const { start, end } = rangeOf(text, finding);
+  return text.slice(0, start) + (finding.suggestion ?? text.slice(start, end)) + text.slice(end);
 }
 
 /** The line a finding points into, and the marks to print under it. */
 export function excerpt(text: string, finding: Finding): { line: string; marks: string } {
   const line = text.split("\n")[finding.line - 1] ?? "";
-  const before = Math.min(Math.max(finding.column - 1, 0), line.length);
-  const width = Math.max(1, Math.min(finding.length, line.length - before));
+  const characters = Array.from(line).length;
+  const before = Math.min(Math.max(finding.column - 1, 0), characters);
+  const width = Math.max(1, Math.min(finding.length, characters - before));
   return { line, marks: " ".repeat(before) + "^".repeat(width) };
 }

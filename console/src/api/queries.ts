@@ -1,11 +1,11 @@
 /** Live queries: asked by POST, answered by a stream of events until the query ends. */
-import { array, type Decoder, type Json, type JsonObject, number, object, plainObject, string, withDefault } from "./decode";
+import { array, type Decoder, type Json, json, number, object, string, withDefault } from "./decode";
 import { readEvents } from "./events";
 import { ask, send, Unreachable } from "./http";
 
 export type QueryEvent =
   | { kind: "meta"; id: string; columns: string[] }
-  | { kind: "rows"; records: JsonObject[] }
+  | { kind: "rows"; records: Json[] }
   | { kind: "end"; summary: Summary };
 
 /** What the server says of a query that has ended. */
@@ -27,9 +27,7 @@ export interface Running {
 
 const meta = object({ id: string, columns: withDefault(array(string), []) });
 
-const record: Decoder<JsonObject> = (value, path) => plainObject(value, path) as Record<string, Json>;
-
-const rows = object({ records: array(record) });
+const rows = object({ records: array(json) });
 
 const summary: Decoder<Summary> = object<Summary>({
   cause: string,

@@ -24,20 +24,22 @@ export function latest<T>(remote: Remote<T>): T | null {
 }
 
 /**
- * Asks `fetcher` now and `period_ms` after each answer. Another `fetcher` starts again; what the old one said stays
- * on the screen until the new one has answered.
+ * Asks `fetcher` now and `period_ms` after each answer. Another `fetcher` is another question: what the old one said
+ * stays on the screen until the new one has answered or failed, and is never shown as its last answer.
  */
 export function usePolled<T>(fetcher: () => Promise<T>, period_ms: number): Remote<T> {
   const [remote, setRemote] = useState<Remote<T>>({ kind: "loading" });
   useEffect(() => {
     let stopped = false;
+    let answered = false;
     let timer = 0;
     const poll = async (): Promise<void> => {
       try {
         const value = await fetcher();
+        answered = true;
         if (!stopped) setRemote({ kind: "live", value, at: Date.now() });
       } catch (cause) {
-        if (!stopped) setRemote((before) => afterFailure(before, cause));
+        if (!stopped) setRemote((before) => afterFailure(answered ? before : { kind: "loading" }, cause));
       }
       if (!stopped) timer = window.setTimeout(() => void poll(), period_ms);
     };

@@ -10,13 +10,13 @@ function rows(...records: JsonObject[]): Row[] {
 describe("columns that can be drawn", () => {
   it("are told by their values, missing ones aside", () => {
     const some = rows(
-      { temp: 1, at: "2013-01-01T06:00:00Z", station: "EWR", mixed: 1, same: "x" },
+      { $timestamp: 7, temp: 1, at: "2013-01-01T06:00:00Z", station: "EWR", mixed: 1, same: "x" },
       { temp: null, at: "2013-01-01T07:00:00Z", station: "JFK", mixed: "1", same: "x" },
       { temp: 2.5, station: "EWR" },
     );
-    expect(chartColumns(["temp", "at", "station", "mixed", "same", "absent"], some)).toEqual({
+    expect(chartColumns(["$timestamp", "temp", "at", "station", "mixed", "same", "absent"], some)).toEqual({
       numeric: ["temp"],
-      temporal: ["at"],
+      temporal: ["$timestamp", "at"],
       categorical: ["station"],
     });
   });

@@ -8,7 +8,7 @@ export const LINES_MAX = 8;
 export interface ChartColumns {
   /** Columns that hold numbers. */
   numeric: string[];
-  /** Columns that hold moments, as ISO 8601 text. */
+  /** Columns that hold moments: ISO 8601 text, or the record's own time. */
   temporal: string[];
   /** Text columns with few enough different values to be a line each. */
   categorical: string[];
@@ -16,12 +16,16 @@ export interface ChartColumns {
 
 const ISO_TIME = /^\d{4}-\d\d-\d\d[T ]\d\d/;
 
+/** The server's name for a record's own time, in milliseconds since 1970. */
+const RECORD_TIME = "$timestamp";
+
 export function chartColumns(columns: readonly string[], rows: readonly Row[]): ChartColumns {
   const result: ChartColumns = { numeric: [], temporal: [], categorical: [] };
   for (const name of columns) {
     const values = rows.map((row) => row.record[name]).filter((value) => value !== undefined && value !== null);
     if (values.length === 0) continue;
-    if (values.every((value) => typeof value === "number")) result.numeric.push(name);
+    if (name === RECORD_TIME) result.temporal.push(name);
+    else if (values.every((value) => typeof value === "number")) result.numeric.push(name);
     else if (values.every((value) => typeof value === "string" && ISO_TIME.test(value))) result.temporal.push(name);
     else if (values.every((value) => typeof value === "string")) {
       const different = new Set(values).size;
@@ -66,7 +70,7 @@ export function linesOf(rows: readonly Row[], column: string, time: string | nul
 }
 
 function momentOf(value: Json | undefined): number | null {
-  const moment = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  const moment = typeof value === "number" ? value : typeof value === "string" ? Date.parse(value) : Number.NaN;
   return Number.isNaN(moment) ? null : moment;
 }
 

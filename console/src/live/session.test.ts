@@ -47,6 +47,12 @@ describe("a live query", () => {
     expect(snapshot.rows.map((row) => row.number)).toEqual([1, 2]);
   });
 
+  it("shows a record that is no object whole", async () => {
+    const snapshot = await afterRun(answering([META, { kind: "rows", records: ["on", [1]] }]));
+    expect(snapshot.columns).toEqual(["record"]);
+    expect(snapshot.rows.map((row) => row.record)).toEqual([{ record: "on" }, { record: [1] }]);
+  });
+
   it("keeps to the columns it names", async () => {
     const rows: QueryEvent = { kind: "rows", records: [{ a: 1, b: 2 }] };
     expect((await afterRun(answering([{ ...META, columns: ["b"] }, rows]))).columns).toEqual(["b"]);

@@ -4,7 +4,7 @@
  * Owner: the query page; a page has at most one. Rows go into a bounded ring; whoever watches is told at most once
  * per frame and takes a snapshot.
  */
-import type { JsonObject } from "../api/decode";
+import type { Json, JsonObject } from "../api/decode";
 import { type Finding, Refused } from "../api/http";
 import { askLive, kill, type QueryEvent, type Summary } from "../api/queries";
 import { FramePainter } from "./frame";
@@ -22,8 +22,11 @@ export interface Row {
   number: number;
   /** When this page received it, in milliseconds since 1970. */
   at_ms: number;
+  /** Its columns. A record that is no JSON object has a single one, {@link WHOLE_RECORD}. */
   record: JsonObject;
 }
+
+export const WHOLE_RECORD = "record";
 
 export type QueryState =
   | { kind: "idle" }
@@ -140,7 +143,9 @@ export class QuerySession {
     }
   }
 
-  #keep(record: JsonObject): void {
+  #keep(json: Json): void {
+    const isObject = typeof json === "object" && json !== null && !Array.isArray(json);
+    const record = isObject ? json : { [WHOLE_RECORD]: json };
     this.#rows.push({ number: this.#rows.pushed + 1, at_ms: Date.now(), record });
     if (this.#columnsAreFixed) return;
     for (const name of Object.keys(record)) {

@@ -98,9 +98,9 @@ export function WorldMap(props: MapProps): ComponentChildren {
       <canvas
         ref={canvas}
         tabIndex={0}
-        role="img"
+        role="application"
         aria-label={`Map of ${counted(items.length, "entity", "entities")}`}
-        aria-roledescription="map; arrow keys move it, plus and minus zoom, zero shows all"
+        aria-description="Arrow keys move the map, plus and minus zoom, zero shows all entities"
         onKeyDown={keyed}
         class={hovered === null ? "" : "pointing"}
         {...pointers}

@@ -53,12 +53,12 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
           onMap={(map) => { move({ map }, "amend"); }}
         />
       </div>
-      <RemoteNotice remote={remote} what="entities" />
+      {remote.kind === "stalled" && <RemoteNotice remote={remote} what="entities" />}
       <div class={place.map === "hidden" && place.selected === null ? "entities-body wide" : "entities-body"}>
         <section class="card entities-list" aria-label="Entities">
-          {remote.kind === "live" && remote.value.entities.length === 0 ? (
-            <Nothing place={place} />
-          ) : (
+          {remote.kind !== "stalled" && <RemoteNotice remote={remote} what="entities" />}
+          {remote.kind === "live" && entities.length === 0 && <Nothing place={place} />}
+          {entities.length > 0 && (
             <EntityTable
               entities={entities}
               changes={changes}

@@ -11,14 +11,14 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
   },
   {
     title: "Some columns",
-    text: "SELECT origin, time_hour, temp, humid, wind_speed\nFROM STREAM(120000, TIME)\nLIMIT 500",
+    text: "SELECT origin, time, temp, humid, wind_speed\nFROM STREAM(120000, TIME)\nLIMIT 500",
   },
   {
     title: "One station when it is warm",
-    text: "SELECT origin, time_hour, temp\nFROM STREAM(300000, TIME)\nWHERE origin = 'JFK' AND temp > 70",
+    text: "SELECT origin, time, temp\nFROM STREAM(300000, TIME)\nWHERE origin = 'JFK' AND temp > 70",
   },
   {
     title: "Storms",
-    text: "SELECT origin, time_hour, wind_gust, pressure, precip\nFROM STREAM(300000, TIME)\nWHERE wind_gust > 40 OR pressure < 1000",
+    text: "SELECT origin, time, wind_gust, pressure, precip\nFROM STREAM(300000, TIME)\nWHERE wind_gust > 40 OR pressure < 1000",
   },
 ];

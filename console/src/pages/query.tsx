@@ -84,7 +84,7 @@ function Answer(props: {
       )}
       <div class="answer">
         <section class="card answer-rows" aria-label="Answer">
-          <RowsTable columns={columns} rows={rows} received={received} />
+          <RowsTable key={snapshot.id} columns={columns} rows={rows} received={received} />
         </section>
         <section class="card answer-chart" aria-label="Chart">
           <RowsChart columns={columns} rows={rows} params={params} onChoose={onChoose} />

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import type { Finding } from "../api/http";
-import { excerpt, rangeOf, tokens } from "../query-text";
+import { excerpt, rangeOf, tokens, withSuggestion } from "../query-text";
 
 export function Editor(props: {
   text: string;
@@ -47,7 +47,16 @@ export function Editor(props: {
       {findings.length > 0 && (
         <ul class="findings" id="findings">
           {findings.map((finding, index) => (
-            <FindingLine key={index} text={text} finding={finding} onGo={() => { goTo(finding); }} />
+            <FindingLine
+              key={index}
+              text={text}
+              finding={finding}
+              onGo={() => { goTo(finding); }}
+              onTake={() => {
+                onText(withSuggestion(text, finding));
+                field.current?.focus();
+              }}
+            />
           ))}
         </ul>
       )}
@@ -55,7 +64,13 @@ export function Editor(props: {
   );
 }
 
-function FindingLine({ text, finding, onGo }: { text: string; finding: Finding; onGo: () => void }): ComponentChildren {
+function FindingLine(props: {
+  text: string;
+  finding: Finding;
+  onGo: () => void;
+  onTake: () => void;
+}): ComponentChildren {
+  const { text, finding, onGo, onTake } = props;
   const { line, marks } = excerpt(text, finding);
   return (
     <li>
@@ -65,11 +80,16 @@ function FindingLine({ text, finding, onGo }: { text: string; finding: Finding; 
         <span class="marks">{marks}</span>
       </pre>
       <p>
-        {finding.message}
-        {finding.suggestion !== null && <em> {finding.suggestion}</em>}{" "}
         <button type="button" class="link" onClick={onGo}>
-          line {finding.line}, column {finding.column}
+          Line {finding.line}, column {finding.column}
         </button>
+        : {finding.message}
+        {finding.suggestion !== null && (
+          <>
+            {" – did you mean "}
+            <button type="button" class="link" onClick={onTake}>{finding.suggestion}</button>?
+          </>
+        )}
       </p>
     </li>
   );

@@ -44,7 +44,7 @@ export function EntityTable(props: EntityTableProps): ComponentChildren {
               <tr
                 key={key}
                 class={key === hovered ? "hovered" : ""}
-                aria-selected={key === selected}
+                aria-current={key === selected ? "true" : undefined}
                 onMouseEnter={() => { onHover(key); }}
                 onClick={() => { onSelect(key); }}
               >

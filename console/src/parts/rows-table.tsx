@@ -4,7 +4,7 @@
  * While the reader has scrolled down, the rows stand still and the table says how many newer ones wait above.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { clock, counted } from "../format";
 import type { Row } from "../live/session";
 import { alignment, Value } from "./value";
@@ -30,12 +30,6 @@ export function RowsTable(props: {
   const [held, setHeld] = useState<Held | null>(null);
   const shown = held?.rows ?? rows;
   const newer = held === null ? 0 : received - held.received;
-
-  // A new query starts at its top.
-  const first = rows[0]?.number === 1 ? rows[0] : null;
-  useEffect(() => {
-    if (received === 0) setHeld(null);
-  }, [received, first]);
 
   const scrolled = (): void => {
     const element = scroller.current;

@@ -1,0 +1,303 @@
+/** What a person does with the console, done in a real browser against a real server. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launchBrowser, withPage } from "./console";
+import { type Device, Server } from "./server";
+
+const NEWARK: Device = { id: "EWR", name: "Newark Liberty", longitude: -74.1687, latitude: 40.6925 };
+const KENNEDY: Device = { id: "JFK", name: "John F Kennedy", longitude: -73.7789, latitude: 40.6398 };
+const STATIONS = [NEWARK, KENNEDY];
+
+let server: Server;
+let browser: Browser;
+
+beforeAll(async () => {
+  server = await Server.start();
+  browser = await launchBrowser();
+  for (const station of STATIONS) {
+    await server.register(station);
+    await server.measure(station, { origin: station.id, temp: 39.02, humid: 59.37 });
+  }
+});
+
+afterAll(async () => {
+  await browser.close();
+  await server.stop();
+});
+
+/** Until `read` gives what is expected; the page's own time limit ends the wait. */
+async function eventually<T>(read: () => Promise<T>, expected: T): Promise<void> {
+  await expect.poll(read, { timeout: 15_000, interval: 100 }).toEqual(expected);
+}
+
+async function open(page: Page, path: string): Promise<void> {
+  await page.goto(server.url + path);
+  await page.getByRole("status", { name: "Server: Live" }).waitFor();
+}
+
+describe("the overview", () => {
+  it("counts what devices send while one watches", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/");
+      const accepted = page.getByRole("group", { name: "Accepted", exact: true });
+      const count = async (): Promise<number> => {
+        const [, digits = ""] = /([\d,]+) messages?/.exec((await accepted.textContent()) ?? "") ?? [];
+        return Number(digits.replaceAll(",", ""));
+      };
+      const before = await count();
+      expect(before).toBeGreaterThanOrEqual(STATIONS.length);
+      await server.measure(NEWARK, { origin: "EWR", temp: 40 });
+      await eventually(count, before + 1);
+      await page.getByRole("img", { name: /^Records per second: accepted / }).waitFor();
+      await page.getByRole("img", { name: /^Latency: accept p99 / }).waitFor();
+    });
+  });
+
+  it("opens a topic's partitions and still shows them after a reload", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/");
+      await page.getByRole("button", { name: "telemetry.default" }).click();
+      const partitions = page.getByRole("table", { name: "Partitions of telemetry.default" });
+      await partitions.waitFor();
+      expect(page.url()).toContain("open=telemetry.default");
+      await page.reload();
+      await partitions.waitFor();
+      const tails = await partitions.locator("tbody tr td:nth-of-type(3)").allTextContents();
+      const records = tails.reduce((sum, tail) => sum + Number(tail.replaceAll(",", "")), 0);
+      expect(records).toBeGreaterThanOrEqual(STATIONS.length);
+    });
+  });
+});
+
+describe("the entities page", () => {
+  it("shows a device's new value without being asked", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      await server.measure(KENNEDY, { origin: "JFK", temp: 71.6, humid: 40 });
+      const row = page.getByRole("row").filter({ hasText: "JFK" });
+      await row.getByRole("cell", { name: "71.6" }).waitFor();
+      expect(await page.getByRole("row").filter({ hasText: "EWR" }).count()).toBe(1);
+      await page.getByText(`of ${STATIONS.length} entities`).waitFor();
+    });
+  });
+
+  it("points out on the map what the pointer is on in the table, and the other way round", async () => {
+    await withPage(browser, {}, async (page) => {
+      // With Kennedy in the middle of the map.
+      await open(page, `/entities?at=${KENNEDY.latitude},${KENNEDY.longitude},10`);
+      const map = page.getByRole("application", { name: `Map of ${STATIONS.length} entities` });
+      await map.waitFor();
+      const row = page.getByRole("row").filter({ hasText: "JFK" });
+      await page.mouse.move(5, 5);
+      const before = await map.screenshot();
+      await row.hover();
+      await eventually(async () => (await map.screenshot()).equals(before), false);
+
+      const hovered = page.locator("tr.hovered");
+      await page.mouse.move(5, 5);
+      await eventually(() => hovered.count(), 0);
+      await map.hover();
+      await eventually(() => hovered.count(), 1);
+      expect(await hovered.textContent()).toContain("JFK");
+      await map.click();
+      await page.getByRole("complementary", { name: "JFK" }).waitFor();
+    });
+  });
+
+  it("filters, says when nothing matches, and keeps the filter in the address", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      await page.getByRole("combobox", { name: "Id" }).fill("urn:ngsi-ld:Device:EWR");
+      await page.getByText("1–1 of 1 entity").waitFor();
+      expect(new URL(page.url()).searchParams.get("id")).toBe("urn:ngsi-ld:Device:EWR");
+      await page.getByRole("combobox", { name: "Type" }).fill("Nonesuch");
+      await page.getByText("No entity matches").waitFor();
+      await page.reload();
+      await page.getByText("No entity matches").waitFor();
+    });
+  });
+
+  it("opens an entity from its row, keeps it up to date, and closes it with Escape", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      await page.getByRole("button", { name: "EWR" }).click();
+      const detail = page.getByRole("complementary", { name: "EWR" });
+      await detail.waitFor();
+      await server.measure(NEWARK, { origin: "EWR", temp: -12.5 });
+      await detail.getByText("-12.5").waitFor();
+      await detail.getByText("40.69250, -74.16870").waitFor();
+      await page.reload();
+      await detail.getByText("-12.5").waitFor();
+      await page.keyboard.press("Escape");
+      await detail.waitFor({ state: "detached" });
+      await page.goBack();
+      await detail.waitFor();
+    });
+  });
+
+  it("moves its map by keyboard and brings the view back after a reload", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      const map = page.getByRole("application", { name: /^Map of/ });
+      await map.focus();
+      await page.keyboard.press("-");
+      await page.keyboard.press("ArrowRight");
+      const view = (): string | null => new URL(page.url()).searchParams.get("at");
+      await eventually(() => Promise.resolve(view() !== null), true);
+      const chosen = view();
+      await page.reload();
+      await map.waitFor();
+      expect(view()).toBe(chosen);
+      await page.getByRole("button", { name: "Show all entities" }).click();
+      await eventually(() => Promise.resolve(view()), null);
+    });
+  });
+});
+
+describe("the query page", () => {
+  const run = async (page: Page, text: string): Promise<void> => {
+    await page.getByLabel("Query", { exact: true }).fill(text);
+    await page.getByRole("button", { name: "Run" }).click();
+  };
+
+  it("shows rows as they arrive, draws them, and stops when told", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      await run(page, "SELECT origin, temp FROM STREAM(60000, TIME) WHERE temp > 50");
+      await page.getByText("Waiting for the first record").waitFor();
+      await server.measure(NEWARK, { origin: "EWR", temp: 20 });
+      await server.measure(NEWARK, { origin: "EWR", temp: 64.25 });
+      await server.measure(KENNEDY, { origin: "JFK", temp: 51.5 });
+      const rows = page.getByRole("region", { name: "Rows" });
+      await rows.getByRole("cell", { name: "51.5" }).waitFor();
+      await rows.getByRole("cell", { name: "64.25" }).waitFor();
+      expect(await rows.getByRole("cell", { name: "20", exact: true }).count()).toBe(0);
+      await page.getByRole("img", { name: /^temp: EWR 64.3, JFK 51.5$/ }).waitFor();
+      await page.getByRole("button", { name: "Stop" }).click();
+      await page.getByText("because it was stopped").waitFor();
+    });
+  });
+
+  it("ends by itself when it has its rows, and says what it has seen", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      await run(page, "SELECT * FROM STREAM(60000, TIME) WHERE origin = 'EWR' LIMIT 2");
+      await page.getByText("Waiting for the first record").waitFor();
+      for (const temp of [1, 2]) await server.measure(NEWARK, { origin: "EWR", temp });
+      await page.getByText("because it had all the rows it asked for").waitFor();
+      await page.getByText("2 matched").waitFor();
+    });
+  });
+
+  it("shows an error under the place it points at", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      await run(page, "SELECT temp\nFORM STREAM(1000, TIME)");
+      await page.getByRole("button", { name: "Line 2, column 1" }).click();
+      const editor = page.getByLabel("Query", { exact: true });
+      expect(await editor.getAttribute("aria-invalid")).toBe("true");
+      const selected = await editor.evaluate((field: HTMLTextAreaElement) =>
+        field.value.slice(field.selectionStart, field.selectionEnd),
+      );
+      expect(selected).toBe("FORM");
+      await editor.fill("SELECT temp");
+      await page.getByRole("button", { name: "Line 2, column 1" }).waitFor({ state: "detached" });
+    });
+  });
+
+  it("keeps its text in the address, and runs an example by keyboard", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      await page.getByRole("button", { name: "Some columns" }).click();
+      const editor = page.getByLabel("Query", { exact: true });
+      const text = await editor.inputValue();
+      await eventually(() => Promise.resolve(new URL(page.url()).searchParams.get("q")), text);
+      await page.reload();
+      expect(await editor.inputValue()).toBe(text);
+      await editor.press("Control+Enter");
+      await page.getByText("Waiting for the first record").waitFor();
+      await page.getByRole("button", { name: "Stop" }).waitFor();
+    });
+  });
+
+  it("keeps the newest rows only, and says so", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      await run(page, "SELECT n FROM STREAM(60000, TIME) WHERE n >= 0");
+      await page.getByText("Waiting for the first record").waitFor();
+      const COUNT = 2_100;
+      const each = async (from: number): Promise<void> => {
+        for (let n = from; n < COUNT; n += 8) await server.measure(KENNEDY, { n });
+      };
+      await Promise.all(Array.from({ length: 8 }, (_, from) => each(from)));
+      await page.getByText("Showing the newest 2,000 of 2,100 rows; 100 older ones were let go.").waitFor();
+      await page.getByRole("cell", { name: "2100", exact: true }).waitFor();
+    });
+  });
+});
+
+describe("everywhere", () => {
+  it("says that the server has stopped answering, and recovers when it is back", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      await page.getByRole("button", { name: "EWR" }).waitFor();
+      await server.kill();
+      await page.getByRole("status", { name: "Server: Stalled" }).waitFor();
+      await page.getByRole("alert").filter({ hasText: "The server does not answer" }).waitFor();
+      await page.getByRole("button", { name: "EWR" }).waitFor();
+      await server.restart();
+      await page.getByRole("status", { name: "Server: Live" }).waitFor();
+      await eventually(() => page.getByRole("alert").count(), 0);
+    });
+  });
+
+  it("follows the system's colours, or the user's choice from then on", async () => {
+    await withPage(browser, { scheme: "dark" }, async (page) => {
+      await open(page, "/");
+      const ground = (): Promise<string> => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      const dark = await ground();
+      await page.getByRole("combobox", { name: "Colours" }).selectOption("Light");
+      await eventually(async () => (await ground()) === dark, false);
+      const light = await ground();
+      await page.reload();
+      expect(await ground()).toBe(light);
+    });
+  });
+
+  it("fits a phone without scrolling sideways", async () => {
+    await withPage(browser, { width: 390, height: 844 }, async (page) => {
+      for (const path of ["/", "/entities", "/query"]) {
+        await open(page, path);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+        expect([path, overflow]).toEqual([path, 0]);
+      }
+    });
+  });
+
+  it("goes from page to page and back", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/");
+      const pages = page.getByRole("navigation", { name: "Pages" });
+      await pages.getByRole("link", { name: "Entities" }).click();
+      await page.getByRole("heading", { name: "Entities", level: 1 }).waitFor();
+      await pages.getByRole("link", { name: "Query" }).click();
+      await page.getByRole("heading", { name: "Query", level: 1 }).waitFor();
+      await page.goBack();
+      await page.getByRole("heading", { name: "Entities", level: 1 }).waitFor();
+      expect(await page.title()).toBe("Entities · Millstream");
+    });
+  });
+
+  it("shows another tenant's data and nothing of this one's", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      await page.getByRole("button", { name: "EWR" }).waitFor();
+      const tenant = page.getByRole("combobox", { name: "Tenant" });
+      await tenant.fill("nobody");
+      await tenant.press("Enter");
+      await page.getByText("There are no entities yet").waitFor();
+      expect(await page.getByRole("button", { name: "EWR" }).count()).toBe(0);
+      expect(new URL(page.url()).searchParams.get("tenant")).toBe("nobody");
+    });
+  });
+});

@@ -1,0 +1,122 @@
+/** A real server with a directory of its own, and a few devices that speak to it over HTTP. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+export interface Device {
+  id: string;
+  name: string;
+  longitude: number;
+  latitude: number;
+}
+
+const PASSWORD = "a-password-for-tests";
+const TENANT = "default";
+
+export class Server {
+  private constructor(
+    private process: ChildProcess,
+    private readonly dataDir: string,
+    /** Where the console is. */
+    readonly url: string,
+    private readonly devicesUrl: string,
+  ) {}
+
+  static async start(): Promise<Server> {
+    const dataDir = await mkdtemp(join(tmpdir(), "millstream-console-"));
+    const { process, listeners } = await launch(dataDir, "127.0.0.1:0", "127.0.0.1:0");
+    return new Server(process, dataDir, listener(listeners, "applications"), listener(listeners, "devices"));
+  }
+
+  /** Ends the process as a power cut would, and keeps the directory. */
+  async kill(): Promise<void> {
+    const ended = once(this.process, "exit");
+    this.process.kill("SIGKILL");
+    await ended;
+  }
+
+  /** Starts again after {@link kill}, at the same addresses. */
+  async restart(): Promise<void> {
+    const { process } = await launch(this.dataDir, new URL(this.url).host, new URL(this.devicesUrl).host);
+    this.process = process;
+  }
+
+  async stop(): Promise<void> {
+    if (this.process.exitCode === null && this.process.signalCode === null) {
+      const ended = once(this.process, "exit");
+      this.process.kill("SIGTERM");
+      await ended;
+    }
+    await rm(this.dataDir, { recursive: true, force: true });
+  }
+
+  async register(device: Device): Promise<void> {
+    const place = { type: "Point", coordinates: [device.longitude, device.latitude] };
+    const attributes = {
+      name: { type: "Text", value: device.name },
+      location: { type: "geo:json", value: place },
+    };
+    const credential = { type: "hashed-password", "auth-id": device.id, secrets: [{ "pwd-plain": PASSWORD }] };
+    await this.call("POST", `/v1/tenants/${TENANT}`, {}, [201, 409]);
+    await this.call("POST", `/v1/devices/${TENANT}/${device.id}`, { ext: { context: { static: attributes } } }, [201]);
+    await this.call("PUT", `/v1/credentials/${TENANT}/${device.id}`, [credential], [204]);
+  }
+
+  /** Sends one measurement as the device would, and waits until it is accepted. */
+  async measure(device: Device, payload: Readonly<Record<string, unknown>>): Promise<void> {
+    const login = Buffer.from(`${device.id}@${TENANT}:${PASSWORD}`).toString("base64");
+    const answer = await fetch(`${this.devicesUrl}/telemetry`, {
+      method: "POST",
+      headers: { Authorization: `Basic ${login}`, "Content-Type": "application/json", "QoS-Level": "1" },
+      body: JSON.stringify(payload),
+    });
+    if (answer.status !== 202) throw new Error(`POST /telemetry: ${answer.status} ${await answer.text()}`);
+  }
+
+  private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<void> {
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch(this.url + path, { method, headers, body: JSON.stringify(body) });
+    if (!expected.includes(answer.status)) {
+      throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+    }
+  }
+}
+
+interface Launched {
+  process: ChildProcess;
+  /** Name → address, as the server prints them. */
+  listeners: ReadonlyMap<string, string>;
+}
+
+/** Resolves when both listeners have been announced. */
+async function launch(dataDir: string, applications: string, devices: string): Promise<Launched> {
+  const binary = process.env.MILLSTREAM_BIN;
+  if (binary === undefined) throw new Error("MILLSTREAM_BIN must name the millstream binary to test with");
+  const child = spawn(
+    binary,
+    ["serve", "--data-dir", dataDir, "--listen-applications", applications, "--listen-devices-http", devices],
+    { stdio: ["ignore", "pipe", "pipe"] },
+  );
+  const said: string[] = [];
+  child.stderr.on("data", (piece: Buffer) => said.push(piece.toString()));
+  const listeners = new Map<string, string>();
+  for await (const line of createInterface({ input: child.stdout })) {
+    const [, name, url] = /^listening (\S+) (http:\/\/\S+)$/.exec(line) ?? [];
+    if (name !== undefined && url !== undefined) listeners.set(name, url);
+    if (listeners.size === 2) {
+      // Nobody reads on: what the server prints from here must not block it.
+      child.stdout.resume();
+      return { process: child, listeners };
+    }
+  }
+  throw new Error(`the server ended before it listened:\n${said.join("")}`);
+}
+
+function listener(listeners: ReadonlyMap<string, string>, begins: string): string {
+  const found = [...listeners].find(([name]) => name.startsWith(begins));
+  if (found === undefined) throw new Error(`the server announced no listener for ${begins}`);
+  return found[1].replace(/\/$/, "");
+}
