@@ -1,0 +1,175 @@
+//! Where the parser stands in the text, and how it says that it expected something else.
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::field::METADATA;
+use crate::keyword::{self, is_reserved};
+use crate::lexer::{Lexeme, Token, excerpt, lex};
+use crate::suggest::nearest;
+
+/// One diagnostic; boxed because it is large and rare.
+pub(crate) type Refusal = Box<Diagnostic>;
+
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    lexemes: Vec<Lexeme>,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Result<Self, Vec<Diagnostic>> {
+        Ok(Self { text, lexemes: lex(text)?, at: 0 })
+    }
+
+    pub(crate) fn here(&self) -> &Lexeme {
+        &self.lexemes[self.at]
+    }
+
+    pub(crate) fn peek(&self) -> &Token {
+        &self.here().token
+    }
+
+    /// The token after this one.
+    pub(crate) fn peek_next(&self) -> &Token {
+        &self.lexemes[(self.at + 1).min(self.lexemes.len() - 1)].token
+    }
+
+    /// Takes this token; at the end it stays there.
+    pub(crate) fn advance(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.at = (self.at + 1).min(self.lexemes.len() - 1);
+        token
+    }
+
+    pub(crate) fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Token::Word(found) if found.eq_ignore_ascii_case(word))
+    }
+
+    pub(crate) fn is_symbol(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(found) if *found == symbol)
+    }
+
+    /// Takes the word if it is there.
+    pub(crate) fn take_word(&mut self, word: &str) -> bool {
+        let there = self.is_word(word);
+        if there {
+            self.advance();
+        }
+        there
+    }
+
+    /// Takes the symbol if it is there.
+    pub(crate) fn take_symbol(&mut self, symbol: &str) -> bool {
+        let there = self.is_symbol(symbol);
+        if there {
+            self.advance();
+        }
+        there
+    }
+
+    pub(crate) fn need_word(&mut self, word: &str) -> Result<(), Refusal> {
+        if self.take_word(word) { Ok(()) } else { Err(self.expected(&[word])) }
+    }
+
+    pub(crate) fn need_symbol(&mut self, symbol: &str) -> Result<(), Refusal> {
+        if self.take_symbol(symbol) { Ok(()) } else { Err(self.expected(&[symbol])) }
+    }
+
+    /// A plain name that is not reserved, or one in double quotes; `what` says what it would name.
+    pub(crate) fn need_name(&mut self, what: &str) -> Result<String, Refusal> {
+        match self.peek() {
+            Token::Word(word) if is_reserved(word) => {
+                let message =
+                    format!("{} is a reserved word; as {what} it stands in double quotes", word.to_uppercase());
+                Err(self.refuse(message))
+            }
+            Token::Word(name) | Token::Name(name) => {
+                let name = name.clone();
+                self.advance();
+                Ok(name)
+            }
+            _ => Err(self.expected(&[what])),
+        }
+    }
+
+    /// This token is not what can stand here.
+    pub(crate) fn expected(&self, expected: &[&str]) -> Refusal {
+        let found = self.found();
+        let mut refusal = self.refuse(format!("expected {}, found {}", listed(expected), described(&found)));
+        refusal.expected = expected.iter().map(|&word| word.to_owned()).collect();
+        if let Token::Word(word) = self.peek() {
+            let meant = if word.starts_with('$') {
+                nearest(word, METADATA)
+            } else {
+                nearest(word, expected.iter().copied().filter(|word| word.starts_with(char::is_uppercase)))
+            };
+            refusal.suggestion = meant.filter(|meant| !meant.eq_ignore_ascii_case(word)).map(str::to_owned);
+        }
+        refusal
+    }
+
+    /// This token breaks a rule that `message` tells.
+    pub(crate) fn refuse(&self, message: String) -> Refusal {
+        self.refuse_at(self.at, message)
+    }
+
+    /// As [`Self::refuse`], for the token that was taken last.
+    pub(crate) fn refuse_last(&self, message: String) -> Refusal {
+        self.refuse_at(self.at.saturating_sub(1), message)
+    }
+
+    /// As [`Self::refuse`], for an earlier token by its [`Self::mark`].
+    pub(crate) fn refuse_at(&self, mark: usize, message: String) -> Refusal {
+        let lexeme = &self.lexemes[mark];
+        Box::new(Diagnostic {
+            place: Place::of(self.text, lexeme.start),
+            message,
+            found: excerpt(&self.text[lexeme.start..lexeme.end]),
+            expected: Vec::new(),
+            suggestion: None,
+        })
+    }
+
+    /// What the language has, or will have, and this version does not.
+    pub(crate) fn unavailable(&self, what: &str) -> Refusal {
+        self.refuse(format!(
+            "{what} is not available in this version; a query is SELECT fields FROM stream [WHERE condition] [LIMIT n]"
+        ))
+    }
+
+    /// The current place, for [`Self::refuse_at`].
+    pub(crate) fn mark(&self) -> usize {
+        self.at
+    }
+
+    fn found(&self) -> String {
+        excerpt(&self.text[self.here().start..self.here().end])
+    }
+
+    /// The refusal of whatever follows a complete query or condition.
+    pub(crate) fn unexpected_rest(&self, expected: &[&str]) -> Refusal {
+        match self.peek() {
+            Token::Word(word) => match keyword::unavailable(word) {
+                Some(what) => self.unavailable(what),
+                None => self.expected(expected),
+            },
+            Token::Symbol(symbol @ ("+" | "-" | "*" | "/" | "%")) => {
+                self.unavailable(&format!("arithmetic ({symbol})"))
+            }
+            Token::Symbol(":") => self.unavailable("a type hint (name:TYPE)"),
+            Token::Symbol("(") => self.unavailable("calling a function"),
+            _ => self.expected(expected),
+        }
+    }
+}
+
+fn described(found: &str) -> String {
+    if found.is_empty() { "the end of the query".to_owned() } else { format!("'{found}'") }
+}
+
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
+    }
+}

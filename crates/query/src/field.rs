@@ -1,0 +1,106 @@
+//! What a query can name of a record: a value in its payload, or something the log knows about it.
+
+use std::fmt;
+
+use crate::Type;
+use crate::keyword::is_reserved;
+use crate::lexer::{begins_name, continues_name};
+
+/// One step into a payload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// The member of an object.
+    Key(String),
+    /// The element of an array, from 0.
+    Index(usize),
+}
+
+/// A field of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Field {
+    /// A value in the JSON payload, reached by these steps (at least one; the first is a key).
+    Payload(Vec<Step>),
+    /// `$key`: the record's key, as text.
+    Key,
+    /// `$timestamp`: the record's event time, milliseconds since 1970-01-01T00:00:00Z.
+    Timestamp,
+    /// `$offset`: its offset in its partition.
+    Offset,
+    /// `$partition`: the number of its partition.
+    Partition,
+    /// `$header['name']`: a header, as text; of several with that name the last.
+    Header(String),
+}
+
+/// The names of the fields that are not in the payload.
+pub(crate) const METADATA: [&str; 5] = ["$key", "$timestamp", "$offset", "$partition", "$header"];
+
+impl Field {
+    /// The type, as far as it is known.
+    pub fn kind(&self) -> Type {
+        match self {
+            Self::Payload(_) => Type::Any,
+            Self::Key | Self::Header(_) => Type::Text,
+            Self::Timestamp | Self::Offset | Self::Partition => Type::Number,
+        }
+    }
+
+    /// The member under which a result has it if the query gives no other: the bare name, or the path as written.
+    pub fn default_name(&self) -> String {
+        match self {
+            Self::Payload(steps) => match steps.as_slice() {
+                [Step::Key(name)] => name.clone(),
+                _ => self.to_string(),
+            },
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Payload(steps) => {
+                for (depth, step) in steps.iter().enumerate() {
+                    match step {
+                        Step::Key(name) if depth == 0 => write!(f, "{}", Name(name))?,
+                        Step::Key(name) if is_plain(name) => write!(f, ".{name}")?,
+                        Step::Key(name) => write!(f, "[{}]", Text(name))?,
+                        Step::Index(index) => write!(f, "[{index}]")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Key => f.write_str("$key"),
+            Self::Timestamp => f.write_str("$timestamp"),
+            Self::Offset => f.write_str("$offset"),
+            Self::Partition => f.write_str("$partition"),
+            Self::Header(name) => write!(f, "$header[{}]", Text(name)),
+        }
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    name.starts_with(begins_name) && name.chars().all(continues_name)
+}
+
+/// A name, in double quotes where it would otherwise be read as something else.
+pub(crate) struct Name<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if is_plain(self.0) && !self.0.starts_with('$') && !is_reserved(self.0) {
+            return f.write_str(self.0);
+        }
+        write!(f, "\"{}\"", self.0.replace('"', "\"\""))
+    }
+}
+
+/// A text in single quotes.
+pub(crate) struct Text<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.0.replace('\'', "''"))
+    }
+}

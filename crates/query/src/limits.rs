@@ -1,0 +1,25 @@
+//! What a query's text may be.
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds of a query's text (`query.limits`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Longest text of a query, bytes. Default 64 KiB.
+    pub text_max_bytes: usize,
+    /// Deepest nesting of parentheses and NOT. Default 64.
+    pub depth_max: usize,
+    /// Most steps of a path such as `a.b[0]`. Default 32.
+    pub path_max_steps: usize,
+    /// Most values in a list of IN. Default 1,000.
+    pub list_max: usize,
+    /// Most selected fields. Default 500.
+    pub items_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { text_max_bytes: 64 << 10, depth_max: 64, path_max_steps: 32, list_max: 1000, items_max: 500 }
+    }
+}

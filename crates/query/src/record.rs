@@ -1,0 +1,140 @@
+//! One record while it is matched: fields are read when they are asked for, each payload at most twice.
+//!
+//! A payload is JSON or it has no fields. Finding fields does not prove that it is JSON, so whoever would act on a
+//! record asks [`LazyRecord::check_whole`] first: that is once for each record that matches, not for each that is read.
+
+use millstream_types::{PartitionId, RecordView};
+use serde::de::IgnoredAny;
+
+use crate::Field;
+use crate::fields::FieldTable;
+use crate::rows::{write_opaque, write_text};
+use crate::scan;
+use crate::value::{Unreadable, Value};
+
+/// Buffers that the records of a batch share.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch<'a> {
+    found: Vec<Option<&'a [u8]>>,
+    visited: Vec<bool>,
+}
+
+/// What is known about the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Payload {
+    /// Nothing that contradicts JSON.
+    Plausible,
+    /// All of it is JSON.
+    Whole,
+    /// It is not JSON: it has no fields.
+    Damaged,
+}
+
+pub(crate) struct LazyRecord<'a, 's> {
+    view: RecordView<'a>,
+    partition: PartitionId,
+    now_ms: i64,
+    table: &'s FieldTable,
+    scratch: &'s mut Scratch<'a>,
+    payload: Payload,
+    cold_read: bool,
+}
+
+impl<'a, 's> LazyRecord<'a, 's> {
+    /// Takes a record and finds its hot fields.
+    pub(crate) fn new(
+        view: RecordView<'a>,
+        partition: PartitionId,
+        now_ms: i64,
+        table: &'s FieldTable,
+        scratch: &'s mut Scratch<'a>,
+    ) -> Self {
+        scratch.found.clear();
+        scratch.found.resize(table.slot_count(), None);
+        let mut record =
+            Self { view, partition, now_ms, table, scratch, payload: Payload::Plausible, cold_read: false };
+        record.find(&table.trees().hot);
+        record
+    }
+
+    fn find(&mut self, tree: &scan::PathTree) {
+        let Some(payload) = self.view.value.filter(|_| !tree.is_empty()) else {
+            return;
+        };
+        let Scratch { found, visited } = &mut *self.scratch;
+        if tree.find(payload, visited, found).is_err() {
+            self.payload = Payload::Damaged;
+        } else if !payload.trim_ascii_start().starts_with(b"{") {
+            self.check_whole();
+        }
+    }
+
+    /// Makes sure that the payload is JSON as a whole before somebody acts on it.
+    pub(crate) fn check_whole(&mut self) {
+        if self.payload != Payload::Plausible {
+            return;
+        }
+        let is_json =
+            |payload| std::str::from_utf8(payload).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+        self.payload = if self.view.value.is_none_or(is_json) { Payload::Whole } else { Payload::Damaged };
+    }
+
+    /// Whether the payload is known not to be JSON.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.payload == Payload::Damaged
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    /// The bytes of a payload field.
+    fn raw(&mut self, slot: usize) -> Option<&'a [u8]> {
+        if self.table.is_cold(slot) && !self.cold_read && self.payload != Payload::Damaged {
+            self.cold_read = true;
+            self.find(&self.table.trees().cold);
+        }
+        if self.payload == Payload::Damaged { None } else { self.scratch.found[slot] }
+    }
+
+    /// The value of a field.
+    pub(crate) fn value(&mut self, slot: usize) -> Result<Value<'a>, Unreadable> {
+        match self.table.field(slot) {
+            Field::Payload(_) => self.raw(slot).map_or(Ok(Value::Null), scan::value),
+            Field::Key => text(self.view.key),
+            Field::Header(name) => text(self.view.header(name)),
+            Field::Timestamp => Ok(Value::Integer(self.view.timestamp_ms)),
+            Field::Offset => Ok(Value::Integer(i64::try_from(self.view.offset.0).unwrap_or(i64::MAX))),
+            Field::Partition => Ok(Value::Integer(i64::from(self.partition.0))),
+        }
+    }
+
+    /// Writes a field as JSON; what stands in the payload byte for byte.
+    pub(crate) fn write_value(&mut self, slot: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
+        if let Field::Payload(_) = self.table.field(slot) {
+            out.extend_from_slice(self.raw(slot).unwrap_or(b"null"));
+            return Ok(());
+        }
+        match self.value(slot)? {
+            Value::Text(text) => write_text(out, &text),
+            Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            _ => out.extend_from_slice(b"null"),
+        }
+        Ok(())
+    }
+
+    /// Writes the payload: byte for byte if it is JSON. It has been checked before.
+    pub(crate) fn write_payload(&self, out: &mut Vec<u8>) {
+        match self.view.value {
+            None => out.extend_from_slice(b"null"),
+            Some(payload) if self.is_damaged() => write_opaque(out, payload),
+            Some(payload) => out.extend_from_slice(payload.trim_ascii()),
+        }
+    }
+}
+
+fn text(bytes: Option<&[u8]>) -> Result<Value<'_>, Unreadable> {
+    bytes.map_or(Ok(Value::Null), |bytes| {
+        std::str::from_utf8(bytes).map(|text| Value::Text(text.into())).map_err(|_| Unreadable::Text)
+    })
+}

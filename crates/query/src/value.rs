@@ -1,0 +1,103 @@
+//! A value while a record is looked at, and how two of them compare.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+/// A value of a record or of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'a> {
+    /// Missing, or JSON's null.
+    Null,
+    Boolean(bool),
+    /// A number without fraction and exponent that fits 64 bits.
+    Integer(i64),
+    /// Any other number; always finite.
+    Double(f64),
+    Text(Cow<'a, str>),
+    /// An object or array: it is there, but equal to and less than nothing.
+    Nested,
+}
+
+/// A value that is there and cannot be read: its record is no match, and is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// A number beyond the largest double, or no number at all.
+    Number,
+    /// A text with an escape that stands for no character, or with bytes that are not UTF-8.
+    Text,
+}
+
+impl Value<'_> {
+    /// How two values stand to each other; `None` (NULL) if one is NULL or nested or their types differ.
+    pub(crate) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
+            (Self::Integer(a), Value::Double(b)) => Some(compare_exactly(*a, *b)),
+            (Self::Double(a), Value::Integer(b)) => Some(compare_exactly(*b, *a).reverse()),
+            (Self::Double(a), Value::Double(b)) => a.partial_cmp(b),
+            // The order of UTF-8 bytes is the order of code points.
+            (Self::Text(a), Value::Text(b)) => Some(a.as_bytes().cmp(b.as_bytes())),
+            (Self::Boolean(a), Value::Boolean(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
+}
+
+/// Compares without rounding the integer: 2^53 + 1 is more than 2^53 as a double.
+fn compare_exactly(integer: i64, double: f64) -> Ordering {
+    /// 2^63, the first double above every `i64`.
+    const ABOVE_ALL: f64 = 9_223_372_036_854_775_808.0;
+    if double >= ABOVE_ALL {
+        return Ordering::Less;
+    }
+    if double < -ABOVE_ALL {
+        return Ordering::Greater;
+    }
+    let whole = double.trunc();
+    integer.cmp(&(whole as i64)).then(whole.total_cmp(&double))
+}
+
+/// A number in the form in which equal numbers are the same bits, to be hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum CanonicalNumber {
+    Integer(i64),
+    /// The bits of a double that is no 64-bit integer.
+    Double(u64),
+}
+
+impl CanonicalNumber {
+    pub(crate) fn of_double(value: f64) -> Self {
+        let integer = value as i64;
+        if compare_exactly(integer, value).is_eq() { Self::Integer(integer) } else { Self::Double(value.to_bits()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_compare_by_their_exact_value() {
+        let above = Value::Integer((1 << 53) + 1);
+        assert_eq!(above.compare(&Value::Double(9_007_199_254_740_992.0)), Some(Ordering::Greater));
+        assert_eq!(Value::Integer(i64::MAX).compare(&Value::Double(i64::MAX as f64)), Some(Ordering::Less));
+        assert_eq!(Value::Integer(i64::MIN).compare(&Value::Double(i64::MIN as f64)), Some(Ordering::Equal));
+        assert_eq!(Value::Double(-1.5).compare(&Value::Integer(-1)), Some(Ordering::Less));
+        assert_eq!(Value::Double(1.5).compare(&Value::Integer(1)), Some(Ordering::Greater));
+        assert_eq!(Value::Integer(0).compare(&Value::Double(-0.0)), Some(Ordering::Equal));
+        assert_eq!(Value::Integer(1).compare(&Value::Text("1".into())), None);
+    }
+
+    #[test]
+    fn equal_numbers_have_one_canonical_form_and_others_differ() {
+        let numbers = [0.0, -0.0, 1.0, 1.5, 9_007_199_254_740_992.0, i64::MAX as f64, i64::MIN as f64, 1e300, -1e300];
+        for a in numbers {
+            for b in numbers {
+                let same = CanonicalNumber::of_double(a) == CanonicalNumber::of_double(b);
+                assert_eq!(same, a == b, "{a} {b}");
+            }
+        }
+        assert_eq!(CanonicalNumber::of_double(-0.0), CanonicalNumber::Integer(0));
+        assert_ne!(CanonicalNumber::of_double(i64::MAX as f64), CanonicalNumber::Integer(i64::MAX));
+    }
+}

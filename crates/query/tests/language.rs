@@ -1,0 +1,219 @@
+//! The language: what is read, what is refused, and how the refusal helps.
+
+use millstream_query::{
+    Comparison, Diagnostic, Expr, Field, Limits, Literal, Plan, Select, Source, Step, StreamDuration, Type, parse,
+};
+
+mod common;
+
+fn plan(text: &str) -> Plan {
+    parse(text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"))
+}
+
+fn refusal(text: &str) -> Diagnostic {
+    parse(text, &Limits::default()).expect_err(text).remove(0)
+}
+
+#[test]
+fn a_query_reads_as_its_typed_plan() {
+    let plan = plan("select temp as t, a.b[2]['x y'] From Stream(30000, time) WHERE temp >= 21.5 and id='x' limit 10");
+    let Select::Items(items) = plan.select else { panic!("items") };
+    assert_eq!(items.iter().map(|item| item.name()).collect::<Vec<_>>(), ["t", "a.b[2]['x y']"]);
+    let steps = vec![Step::Key("a".into()), Step::Key("b".into()), Step::Index(2), Step::Key("x y".into())];
+    assert_eq!(items[1].field, Field::Payload(steps));
+    assert_eq!(plan.source, Source::Stream(StreamDuration::Ms(30_000)));
+    assert_eq!(plan.limit, Some(10));
+    let Some(Expr::And(parts)) = plan.filter else { panic!("AND") };
+    let temp = Expr::Field(Field::Payload(vec![Step::Key("temp".into())]));
+    assert_eq!(
+        parts[0],
+        Expr::Compare {
+            comparison: Comparison::GreaterOrEqual,
+            left: Box::new(Expr::Coerce { to: Type::Number, value: Box::new(temp) }),
+            right: Box::new(Expr::Literal(Literal::Double(21.5))),
+        }
+    );
+}
+
+#[test]
+fn every_spelling_has_one_canonical_text_that_reads_back_as_the_same_plan() {
+    for (condition, canonical) in [
+        ("a == 1", "a = 1"),
+        ("a <> 1", "a != 1"),
+        ("a=1L or b=-2", "a = 1 OR b = -2"),
+        ("a = 1.5F", "a = 1.5"),
+        ("a = 9223372036854775807", "a = 9223372036854775807"),
+        ("a = -9223372036854775808", "a = -9223372036854775808"),
+        ("a = 9223372036854775808", "a = 9.223372036854776e18"),
+        ("a = 1e3", "a = 1000.0"),
+        ("a = 'it''s'", "a = 'it''s'"),
+        ("a['b'] = 1", "a.b = 1"),
+        ("\"a\" = 1", "a = 1"),
+        ("\"select\" = 1 AND \"odd \"\"name\" = 2", "\"select\" = 1 AND \"odd \"\"name\" = 2"),
+        ("a BETWEEN (1, 2)", "a >= 1 AND a <= 2"),
+        ("a BETWEEN 1 AND 2 AND b = 3", "a >= 1 AND a <= 2 AND b = 3"),
+        ("a NOT BETWEEN 1 AND 2", "NOT (a >= 1 AND a <= 2)"),
+        ("a NOT IN (1, 'x', NULL)", "NOT a IN (1, 'x', NULL)"),
+        ("a in [1, 2]", "a IN (1, 2)"),
+        ("a IS NOT NULL", "NOT a IS NULL"),
+        ("a rlike 'x.*'", "a RLIKE 'x.*'"),
+        ("a = 1 OR b = 2 AND c = 3", "a = 1 OR b = 2 AND c = 3"),
+        ("(a = 1 OR b = 2) AND c = 3", "(a = 1 OR b = 2) AND c = 3"),
+        ("NOT a = 1 AND b = 2", "NOT a = 1 AND b = 2"),
+        ("NOT (a = 1 AND b = 2)", "NOT (a = 1 AND b = 2)"),
+        ("((a)) AND ((b = 1))", "a AND b = 1"),
+        ("(a = 1) = TRUE", "(a = 1) = TRUE"),
+        ("$TIMESTAMP < now", "$timestamp < NOW"),
+        ("$header.device_id = 'x'", "$header['device_id'] = 'x'"),
+        ("\"$key\" = 1 AND $key = 'x'", "\"$key\" = 1 AND $key = 'x'"),
+        ("stream = 1 AND time = 2 AND max = 3", "stream = 1 AND time = 2 AND max = 3"),
+        ("größe > 1", "größe > 1"),
+    ] {
+        let read = plan(&format!("SELECT * FROM STREAM() WHERE {condition}"));
+        assert_eq!(read.to_string(), format!("SELECT * FROM STREAM() WHERE {canonical}"));
+        assert_eq!(plan(&read.to_string()), read);
+    }
+    for whole in [
+        "SELECT * FROM STREAM()",
+        "SELECT * FROM STREAM(MAX, TIME) LIMIT 5",
+        "SELECT a, b.c AS \"from\" FROM \"telemetry.acme\" WHERE a = 1",
+    ] {
+        assert_eq!(plan(whole).to_string(), whole);
+    }
+}
+
+#[test]
+fn a_refusal_says_where_what_and_what_was_probably_meant() {
+    let from = "SELECT * FROM STREAM()";
+    for (text, line, column, message, suggestion) in [
+        ("", 1, 1, "expected SELECT, found the end of the query", None),
+        ("SELCT * FROM STREAM()", 1, 1, "expected SELECT, found 'SELCT'", Some("SELECT")),
+        ("SELECT * FORM STREAM()", 1, 10, "expected FROM, found 'FORM'", Some("FROM")),
+        ("SELECT a b FROM STREAM()", 1, 10, "expected ,, AS or FROM, found 'b'", None),
+        ("SELECT *\nFROM STREAM()\n  WEHRE a = 1", 3, 3, "found 'WEHRE'", Some("WHERE")),
+        ("SELECT * FROM STREAM() WHERE a = 1 ADN b = 2", 1, 36, "found 'ADN'", Some("AND")),
+        ("SELECT * FROM STREAM(10, TIEM)", 1, 26, "expected TIME, found 'TIEM'", Some("TIME")),
+        ("SELECT * FROM STREAM(10, RECORD)", 1, 26, "use LIMIT", None),
+        ("SELECT * FROM STREAM(0, TIME)", 1, 22, "whole milliseconds from 1", None),
+        ("SELECT * FROM STREEM()", 1, 15, "expected STREAM", Some("STREAM")),
+        ("SELECT * FROM 'x'", 1, 15, "in double quotes", None),
+        ("SELECT * FROM STREAM() WHERE $kye = 'a'", 1, 30, "there is no $kye", Some("$key")),
+        ("SELECT * FROM STREAM() WHERE a = 'open", 1, 34, "the closing ' of this text is missing", None),
+        ("SELECT * FROM STREAM() WHERE a ~ 1", 1, 32, "the character '~' has no meaning here", None),
+        ("SELECT * FROM STREAM() WHERE a = 1x", 1, 34, "put a name in double quotes", None),
+        ("SELECT * FROM STREAM() WHERE a", 0, 0, "", None),
+        ("SELECT * FROM STREAM() WHERE 1", 1, 30, "expected a condition, found a number", None),
+        ("SELECT * FROM STREAM() WHERE a = 1 AND 'x'", 1, 40, "expected a condition, found a text", None),
+        ("SELECT * FROM STREAM() WHERE a < b < c", 1, 36, "comparisons do not chain", None),
+        ("SELECT * FROM STREAM() WHERE $key = 5", 1, 30, "a text is never comparable with a number", None),
+        ("SELECT * FROM STREAM() WHERE a = 1e999", 1, 34, "beyond the largest double", None),
+        ("SELECT * FROM STREAM() WHERE a = 9223372036854775808L", 1, 34, "not a 64-bit integer", None),
+        ("SELECT * FROM STREAM() WHERE a RLIKE '(?=x)'", 1, 38, "not a regular expression of linear time", None),
+        ("SELECT * FROM STREAM() WHERE a RLIKE '(x'", 1, 38, "not a regular expression", None),
+        ("SELECT * FROM STREAM() WHERE a IN ()", 1, 36, "expected a field", None),
+        ("SELECT * FROM STREAM() WHERE a IS 1", 1, 35, "expected NULL or NOT NULL", None),
+        ("SELECT * FROM STREAM() WHERE (a = 1) BETWEEN TRUE AND FALSE", 1, 30, "BETWEEN needs a field", None),
+        ("SELECT a, b AS a FROM STREAM()", 1, 11, "two selected fields are called 'a'", None),
+        ("SELECT a AS limit FROM STREAM()", 1, 13, "LIMIT is a reserved word", None),
+        ("SELECT a[x] FROM STREAM()", 1, 10, "the number of an element", None),
+        ("SELECT a[-1] FROM STREAM()", 1, 10, "the number of an element", None),
+        ("SELECT $header FROM STREAM()", 1, 16, "the header's name", None),
+        ("SELECT * FROM STREAM() LIMIT 0", 1, 30, "a whole number of rows from 1", None),
+        ("SELECT * FROM STREAM() LIMIT 5 LIMIT 6", 1, 32, "expected the end of the query", None),
+        ("SELECT *, a FROM STREAM()", 1, 9, "expected FROM", None),
+    ] {
+        if line == 0 {
+            plan(text);
+            continue;
+        }
+        let refusal = refusal(text);
+        assert_eq!((refusal.place.line, refusal.place.column), (line, column), "{text}: {refusal}");
+        assert!(refusal.message.contains(message), "{text}: {refusal}");
+        assert_eq!(refusal.suggestion.as_deref(), suggestion, "{text}");
+        assert!(text[refusal.place.byte..].starts_with(refusal.found.trim_end_matches('…')), "{text}");
+    }
+    assert!(plan(from).filter.is_none());
+}
+
+#[test]
+fn what_is_not_available_is_refused_by_name_at_its_place() {
+    for (text, column, what) in [
+        ("SELECT DISTINCT a FROM STREAM()", 8, "SELECT DISTINCT"),
+        ("SELECT COUNT(*) FROM STREAM()", 8, "the function COUNT"),
+        ("SELECT a + 1 FROM STREAM()", 10, "arithmetic (+)"),
+        ("SELECT 1 FROM STREAM()", 8, "selecting anything but fields"),
+        ("SELECT a:LONG FROM STREAM()", 9, "a type hint"),
+        ("SELECT * FROM (SELECT * FROM STREAM())", 15, "a query within a query"),
+        ("SELECT * FROM STREAM() LATERAL VIEW EXPLODE(a) AS b", 24, "LATERAL VIEW"),
+        ("SELECT * FROM STREAM() GROUP BY a", 24, "GROUP BY"),
+        ("SELECT * FROM STREAM() WHERE a = 1 HAVING b", 36, "HAVING"),
+        ("SELECT * FROM STREAM() ORDER BY a", 24, "ORDER BY"),
+        ("SELECT * FROM STREAM() WINDOWING TUMBLING(1, TIME)", 24, "WINDOWING"),
+        ("SELECT * FROM STREAM() WHERE a = 1 XOR b = 2", 36, "XOR"),
+        ("SELECT * FROM STREAM() WHERE a LIKE 'x%'", 32, "LIKE"),
+        ("SELECT * FROM STREAM() WHERE a / b > 1", 32, "arithmetic (/)"),
+        ("SELECT * FROM STREAM() WHERE a = ANY [1]", 34, "comparing with ANY or ALL"),
+        ("SELECT * FROM STREAM() WHERE SIZEOF(a) = 1", 30, "the function SIZEOF"),
+    ] {
+        let refusal = refusal(text);
+        assert_eq!(refusal.place.column, column, "{text}: {refusal}");
+        assert!(refusal.message.starts_with(what), "{text}: {refusal}");
+        assert!(refusal.message.contains("not available in this version"), "{text}: {refusal}");
+    }
+}
+
+#[test]
+fn limits_are_named_when_they_are_passed() {
+    let limits = Limits { text_max_bytes: 300, depth_max: 3, path_max_steps: 3, list_max: 2, items_max: 2 };
+    for (text, key) in [
+        (format!("SELECT * FROM STREAM() WHERE a = '{}'", "x".repeat(300)), "text_max_bytes = 300"),
+        ("SELECT * FROM STREAM() WHERE ((((a = 1))))".to_owned(), "depth_max = 3"),
+        ("SELECT * FROM STREAM() WHERE NOT NOT NOT NOT a".to_owned(), "depth_max = 3"),
+        ("SELECT a.b.c.d FROM STREAM()".to_owned(), "path_max_steps = 3"),
+        ("SELECT * FROM STREAM() WHERE a IN (1, 2, 3)".to_owned(), "list_max = 2"),
+        ("SELECT a, b, c FROM STREAM()".to_owned(), "items_max = 2"),
+    ] {
+        let refusal = parse(&text, &limits).expect_err(&text).remove(0);
+        assert!(refusal.message.contains(&format!("query.limits.{key}")), "{text}: {refusal}");
+    }
+    let wide = format!("SELECT * FROM STREAM() WHERE {}", vec!["a = 1"; 5000].join(" OR "));
+    plan(&wide);
+}
+
+#[test]
+fn random_queries_display_as_texts_that_read_back_as_the_same_plan() {
+    let mut random = common::Random::from_seed();
+    for _ in 0..5000 {
+        let text = common::query(&mut random);
+        let read = plan(&text);
+        assert_eq!(plan(&read.to_string()), read, "{text}");
+    }
+}
+
+#[test]
+fn no_text_makes_the_parser_panic() {
+    let mut random = common::Random::from_seed();
+    let alphabet: Vec<char> = "aZ_$09.,()[]<>=!*'\"-+/%:;|\\ \n\té😀\u{0}LFeE".chars().collect();
+    for _ in 0..20_000 {
+        let text: String = if random.one_in(2) {
+            (0..random.below(60)).map(|_| alphabet[random.below(alphabet.len())]).collect()
+        } else {
+            let mut text: Vec<char> = common::query(&mut random).chars().collect();
+            for _ in 0..=random.below(4) {
+                let at = random.below(text.len() + 1);
+                match random.below(3) {
+                    0 => text.truncate(at),
+                    1 => text.insert(at, alphabet[random.below(alphabet.len())]),
+                    _ => drop(text.drain(at..(at + 3).min(text.len()))),
+                }
+            }
+            text.into_iter().collect()
+        };
+        if let Err(wrong) = parse(&text, &Limits::default()) {
+            for diagnostic in wrong {
+                assert!(text.is_char_boundary(diagnostic.place.byte), "{text}");
+                assert!(!diagnostic.message.is_empty(), "{text}");
+            }
+        }
+    }
+}
