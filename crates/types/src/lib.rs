@@ -9,6 +9,7 @@ mod batch;
 mod clock;
 mod compression;
 mod error;
+mod latency;
 mod name;
 mod offset;
 mod partitioner;
@@ -22,6 +23,7 @@ pub use batch::{
 pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
 pub use compression::Compression;
 pub use error::ErrorCode;
+pub use latency::{LatencyCounts, LatencyHistogram};
 pub use name::{Kind, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, TopicName};
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
 pub use partitioner::{murmur2, partition_of_key};
