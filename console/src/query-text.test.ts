@@ -8,12 +8,12 @@ function finding(line: number, column: number, length: number): Finding {
 
 describe("the words of a query", () => {
   it("are coloured by their kind", () => {
-    const kinds = tokens("select \"a b\" from stream(1e3) where $key = 'it''s' and x2 > 1.5L", [])
+    const kinds = tokens("select \"a b\" from stream(1e3) where $key = 'it''s' and time > 1.5L", [])
       .filter(({ text }) => text.trim() !== "")
       .map(({ kind, text }) => `${kind} ${text.trim()}`);
     expect(kinds).toEqual([
       "keyword select", 'string "a b"', "keyword from", "keyword stream", "plain (", "number 1e3", "plain )",
-      "keyword where", "pseudo $key", "plain =", "string 'it''s'", "keyword and", "plain x2", "plain >", "number 1.5L",
+      "keyword where", "pseudo $key", "plain =", "string 'it''s'", "keyword and", "plain time", "plain >", "number 1.5L",
     ]);
   });
 

@@ -12,10 +12,13 @@ export interface Token {
 
 const KEYWORDS = new Set(
   (
-    "SELECT DISTINCT FROM STREAM TIME RECORD MAX WHERE AND OR XOR NOT IN BETWEEN IS NULL TRUE FALSE RLIKE LIKE AS " +
-    "GROUP BY HAVING ORDER ASC DESC WINDOWING TUMBLING EVERY ALL FIRST LIMIT NOW ANY"
+    "SELECT DISTINCT FROM STREAM WHERE AND OR XOR NOT IN BETWEEN IS NULL TRUE FALSE RLIKE LIKE AS GROUP BY HAVING " +
+    "ORDER ASC DESC WINDOWING TUMBLING EVERY LIMIT NOW"
   ).split(" "),
 );
+
+/** Words that are as often the name of a field: keywords only in capitals. */
+const SHARED_WORDS = new Set(["TIME", "RECORD", "MAX", "ALL", "FIRST", "ANY"]);
 
 const TOKEN =
   /(?<string>'(?:[^']|'')*'?|"(?:[^"]|"")*"?)|(?<pseudo>\$[A-Za-z_]\w*)|(?<number>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[LlFf]?\b)|(?<word>[A-Za-z_]\w*)/g;
@@ -50,7 +53,8 @@ function kindOf(match: RegExpExecArray): TokenKind {
   if (string !== undefined) return "string";
   if (pseudo !== undefined) return "pseudo";
   if (number !== undefined) return "number";
-  return KEYWORDS.has(match[0].toUpperCase()) ? "keyword" : "plain";
+  const word = match[0];
+  return SHARED_WORDS.has(word) || KEYWORDS.has(word.toUpperCase()) ? "keyword" : "plain";
 }
 
 function cut(whole: Range, ranges: readonly Range[]): Range[] {

@@ -46,29 +46,38 @@ export function paint(context: CanvasRenderingContext2D, scene: Scene): void {
 
 function paintLand(context: CanvasRenderingContext2D, scene: Scene, land: Land): void {
   context.beginPath();
-  for (const outline of land.outlines) trace(context, scene, outline);
+  traceAll(context, scene, land.outlines);
   context.fillStyle = scene.colours.land;
   context.fill("evenodd");
   context.strokeStyle = scene.colours.shore;
   context.lineWidth = 1;
   context.stroke();
   context.beginPath();
-  for (const border of land.borders) trace(context, scene, border);
+  traceAll(context, scene, land.borders);
   context.globalAlpha = 0.6;
   context.stroke();
   context.globalAlpha = 1;
 }
 
+/** Adds lines to the path, and those that cross the 180th meridian on both sides of the world. */
+function traceAll(context: CanvasRenderingContext2D, scene: Scene, lines: readonly Line[]): void {
+  for (const line of lines) {
+    trace(context, scene, line, 0);
+    if (line.west < 0) trace(context, scene, line, 1);
+    if (line.east > 1) trace(context, scene, line, -1);
+  }
+}
+
 /**
- * Adds a line to the path. Of points that follow each other beyond one edge of the map only the last is kept, which
+ * Adds a line to the path, moved by whole `turns` around the world. Of points that follow each other beyond one edge of the map only the last is kept, which
  * changes nothing on the map: the line between them stays beyond that edge.
  */
-function trace(context: CanvasRenderingContext2D, { view, size }: Scene, line: Line): void {
-  const [west, north] = fromPixel(view, size, -2, -2);
-  const [east, south] = fromPixel(view, size, size.width + 2, size.height + 2);
+function trace(context: CanvasRenderingContext2D, { view, size }: Scene, line: Line, turns: number): void {
+  const [west, north] = fromPixel({ ...view, x: view.x - turns }, size, -2, -2);
+  const [east, south] = fromPixel({ ...view, x: view.x - turns }, size, size.width + 2, size.height + 2);
   if (line.east < west || line.west > east || line.south < north || line.north > south) return;
   const scale = worldPixels(view.zoom);
-  const left = size.width / 2 - view.x * scale;
+  const left = size.width / 2 - (view.x - turns) * scale;
   const top = size.height / 2 - view.y * scale;
   const nearest = 0.6 / scale;
   const { coordinates } = line;

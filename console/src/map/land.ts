@@ -9,7 +9,11 @@ import region from "world-atlas/land-10m.json?url";
 import world from "world-atlas/countries-50m.json?url";
 import { toWorld } from "./projection";
 
-/** A closed or open line in world coordinates: x0, y0, x1, y1 … and the box around it. */
+/**
+ * A closed or open line in world coordinates: x0, y0, x1, y1 … and the box around it.
+ *
+ * A line that crosses the 180th meridian goes on beyond x = 0 or x = 1; the map paints it once more on the other side.
+ */
 export interface Line {
   coordinates: Float64Array;
   west: number;
@@ -55,27 +59,49 @@ async function fetchLand(address: string): Promise<Land> {
 
 /** The bundled file is our own asset, so its shape is known. */
 export function decodeLand(topology: LandTopology): Land {
-  const outlines: Line[] = [];
+  const rings: number[][][] = [];
   for (const { geometry } of feature(topology, topology.objects.land).features) {
-    if (geometry.type === "Polygon") outlines.push(...geometry.coordinates.map(line));
-    if (geometry.type === "MultiPolygon") outlines.push(...geometry.coordinates.flat().map(line));
+    if (geometry.type === "Polygon") rings.push(...geometry.coordinates);
+    if (geometry.type === "MultiPolygon") rings.push(...geometry.coordinates.flat());
   }
+  const outlines = rings.filter((ring) => !isPole(ring)).map(line);
   const { countries } = topology.objects;
   const borders = countries ? mesh(topology, countries, (a, b) => a !== b).coordinates.map(line) : [];
   return { outlines, borders };
 }
 
+/** Antarctica is closed below what any view shows, not along the pole, which is nowhere on this map. */
+const BEYOND_POLE_Y = 2;
+const POLE_LATITUDE = -89.9;
+
+function isPole(positions: number[][]): boolean {
+  return positions.every(([, latitude = 0]) => latitude < POLE_LATITUDE);
+}
+
 function line(positions: number[][]): Line {
-  const coordinates = new Float64Array(positions.length * 2);
-  const box = { west: 1, east: 0, north: 1, south: 0 };
-  positions.forEach(([longitude = 0, latitude = 0], index) => {
+  const points: [x: number, y: number][] = [];
+  let turns = 0;
+  for (const [longitude = 0, latitude = 0] of positions) {
     const [x, y] = toWorld([longitude, latitude]);
-    coordinates[2 * index] = x;
-    coordinates[2 * index + 1] = y;
-    box.west = Math.min(box.west, x);
-    box.east = Math.max(box.east, x);
-    box.north = Math.min(box.north, y);
-    box.south = Math.max(box.south, y);
-  });
-  return { coordinates, ...box };
+    const before = points.at(-1);
+    if (before !== undefined) turns += Math.round(before[0] - (x + turns));
+    points.push([x + turns, y]);
+  }
+  const [first, last] = [points.at(0), points.at(-1)];
+  // An outline that ends a whole turn from where it began runs around the south pole.
+  if (first && last && Math.abs(first[0] - last[0]) > 0.5) {
+    points.push([last[0], BEYOND_POLE_Y], [first[0], BEYOND_POLE_Y], first);
+  }
+  const xs = points.map(([x]) => x);
+  const ys = points.map(([, y]) => y);
+  const [west, east] = extent(xs);
+  const [north, south] = extent(ys);
+  return { coordinates: Float64Array.from(points.flat()), west, east, north, south };
+}
+
+function extent(values: readonly number[]): [number, number] {
+  return values.reduce<[number, number]>(
+    ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+    [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+  );
 }

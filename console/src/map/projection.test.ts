@@ -53,8 +53,9 @@ describe("a view", () => {
   });
 
   it("never loses the world", () => {
-    expect(bounded({ x: 7, y: -3, zoom: 99 }, SIZE)).toMatchObject({ x: 1, zoom: ZOOM_MAX });
-    expect(bounded({ x: 0.5, y: -3, zoom: 4 }, SIZE).y).toBeGreaterThan(0);
+    expect(bounded({ x: 7, y: -3, zoom: 99 }, SIZE)).toMatchObject({ zoom: ZOOM_MAX });
+    const corner = bounded({ x: 2, y: -3, zoom: 4 }, SIZE);
+    expect(toPixel(corner, SIZE, 1, 0)).toEqual([SIZE.width, 0]);
     expect(bounded({ x: 0.5, y: 0.1, zoom: -9 }, { width: 300, height: 900 }).y).toBe(0.5);
   });
 });
@@ -70,10 +71,10 @@ describe("the scale", () => {
   });
 
   it("has meridians neither crowded nor far apart", () => {
-    expect(graticuleStep(0)).toBe(30);
-    for (let zoom = 2.5; zoom < 13; zoom += 0.5) {
+    expect(graticuleStep(0)).toBe(90);
+    for (let zoom = 0.5; zoom < 13; zoom += 0.5) {
       const pixels = (graticuleStep(zoom) * worldPixels(zoom)) / 360;
-      expect(pixels).toBeGreaterThanOrEqual(90);
+      expect(pixels).toBeGreaterThanOrEqual(70);
       expect(pixels).toBeLessThan(300);
     }
   });

@@ -49,11 +49,13 @@ export function fromPixel(view: View, size: Size, left: number, top: number): [x
 
 /** The nearest view that keeps the world on the map. */
 export function bounded(view: View, size: Size): View {
-  const zoomMin = Math.log2(Math.max(size.width, 64) / 256) - 0.5;
+  const zoomMin = Math.log2(Math.max(size.width, 64) / 256);
   const zoom = Math.max(zoomMin, Math.min(ZOOM_MAX, view.zoom));
-  const halfHeight = size.height / 2 / worldPixels(zoom);
-  const y = halfHeight >= 0.5 ? 0.5 : Math.max(halfHeight, Math.min(1 - halfHeight, view.y));
-  return { x: Math.max(0, Math.min(1, view.x)), y, zoom };
+  const inside = (middle: number, pixels: number): number => {
+    const half = Math.min(0.5, pixels / 2 / worldPixels(zoom));
+    return Math.max(half, Math.min(1 - half, middle));
+  };
+  return { x: inside(view.x, size.width), y: inside(view.y, size.height), zoom };
 }
 
 export function panned(view: View, size: Size, right: number, down: number): View {
@@ -106,10 +108,10 @@ export function scaleBar(view: View, pixels_max: number): { pixels: number; labe
   };
 }
 
-const GRATICULE_STEPS_DEG = [30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
+const GRATICULE_STEPS_DEG = [90, 30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
 
 /** The finest graticule whose meridians stay a comfortable distance apart. */
 export function graticuleStep(zoom: number): number {
   const pixelsPerDegree = worldPixels(zoom) / 360;
-  return GRATICULE_STEPS_DEG.findLast((step) => step * pixelsPerDegree >= 90) ?? 30;
+  return GRATICULE_STEPS_DEG.findLast((step) => step * pixelsPerDegree >= 70) ?? 90;
 }

@@ -26,14 +26,20 @@ export function RemoteNotice<T>({ remote, what }: { remote: Remote<T>; what: str
     case "stalled":
       return (
         <Notice tone="warning" title="The server does not answer">
-          {remote.reason}. What you see is from {clock(remote.since)}; this page goes on trying.
+          {sentence(remote.reason)} What you see is from {clock(remote.since)}; this page goes on trying.
         </Notice>
       );
     case "failed":
       return (
         <Notice tone="error" title={`Cannot show ${what}`}>
-          {remote.reason}. This page goes on trying.
+          {sentence(remote.reason)} This page goes on trying.
         </Notice>
       );
   }
+}
+
+/** A reason, which begins small and has no full stop, as a sentence of its own. */
+export function sentence(reason: string): string {
+  const begun = reason.charAt(0).toUpperCase() + reason.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
 }

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Summary } from "../api/queries";
 import { duration, whole } from "../format";
 import type { QueryState, Snapshot } from "../live/session";
-import { Notice } from "./notice";
+import { Notice, sentence } from "./notice";
 
 const CAUSES: Readonly<Record<string, string>> = {
   duration: "its time was over",
@@ -24,10 +24,10 @@ export function QueryStatus({ snapshot }: { snapshot: Snapshot }): ComponentChil
     case "refused":
       // Findings say it better, under the place they mean.
       return state.findings.length > 0 ? null : (
-        <Notice tone="error" title="The server refused this query">{state.reason}</Notice>
+        <Notice tone="error" title="The server refused this query">{sentence(state.reason)}</Notice>
       );
     case "broken":
-      return <Notice tone="error" title="The query broke off">{state.reason}</Notice>;
+      return <Notice tone="error" title="The query broke off">{sentence(state.reason)}</Notice>;
     case "asking":
     case "live":
     case "stopping":
