@@ -1,9 +1,19 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { Refused } from "../api/http";
-import type { QueryEvent } from "../api/queries";
+import type { QueryEvent, Summary } from "../api/queries";
 import { QuerySession, ROWS_MAX, type Server, type Snapshot } from "./session";
 
-const SUMMARY = { cause: "size", records_seen: 9, matched: 2, dropped: 0, evaluation_errors: 0, not_json: 0 };
+const SUMMARY: Summary = {
+  cause: "size",
+  records_seen: 9,
+  matched: 2,
+  dropped: 0,
+  evaluation_errors: 0,
+  not_json: 0,
+  skipped: 0,
+  clamped: [],
+  errors: [],
+};
 const META: QueryEvent = { kind: "meta", id: "q1", columns: [] };
 
 /** A server whose answer is `script`; after it, the stream stays open until it is aborted or `released`. */

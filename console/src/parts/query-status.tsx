@@ -56,7 +56,7 @@ const LABELS: Record<Extract<QueryState["kind"], "asking" | "live" | "stopping">
 };
 
 function SummaryFacts({ summary }: { summary: Summary }): ComponentChildren {
-  const { cause, records_seen, matched, dropped, evaluation_errors, not_json } = summary;
+  const { cause, records_seen, matched, dropped, evaluation_errors, not_json, skipped, clamped, errors } = summary;
   return (
     <>
       <span>because {CAUSES[cause] ?? cause}</span>
@@ -67,6 +67,13 @@ function SummaryFacts({ summary }: { summary: Summary }): ComponentChildren {
       )}
       {evaluation_errors > 0 && <span class="warning"><b>{whole(evaluation_errors)}</b> evaluation errors</span>}
       {not_json > 0 && <span><b>{whole(not_json)}</b> records were not JSON</span>}
+      {skipped > 0 && <span class="warning"><b>{whole(skipped)}</b> offsets were gone before they could be read</span>}
+      {clamped.map(({ setting, given }) => (
+        <span key={setting} class="warning"><code>{setting}</code> allows only {whole(given)}</span>
+      ))}
+      {errors.map(({ error, resolution }) => (
+        <span key={error} class="warning">{sentence(error)} {sentence(resolution)}</span>
+      ))}
     </>
   );
 }
