@@ -8,6 +8,7 @@
 //! ```
 
 use std::fmt;
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -61,10 +62,7 @@ impl Embedded {
     ) -> Result<Arc<Self>, Error> {
         config.validate()?;
         let layout = Layout::new(&config.dir);
-        for dir in [layout.dir(), &layout.journal_dir(), &layout.topics_dir()] {
-            files.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-        }
-        files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))?;
+        create_dirs(&*files, &layout)?;
         let lock = lock(&*files, &layout)?;
         let journal = Journal::new(files.clone(), layout.clone(), config.journal_file_bytes, config.journal_max_bytes);
         let journal = Arc::new(journal);
@@ -177,6 +175,20 @@ impl Embedded {
     fn known(&self, name: &TopicName) -> Result<Arc<TopicEntry>, Error> {
         self.catalog.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.clone() })
     }
+}
+
+/// Creates the directories, with names that survive a crash: also those on the way to ours that did not exist.
+fn create_dirs(files: &dyn Files, layout: &Layout) -> Result<(), Error> {
+    let missing = |dir: &&Path| files.list(dir).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+    let new = layout.dir().ancestors().take_while(missing).count();
+    for dir in [layout.dir(), &layout.journal_dir(), &layout.topics_dir()] {
+        files.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    }
+    for dir in layout.dir().ancestors().take(1 + new.max(1)) {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+    }
+    Ok(())
 }
 
 fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
