@@ -29,21 +29,39 @@ impl PartitionLog {
         done: Done<Appended>,
     ) -> Result<(), Error> {
         let topic = self.topic.current();
-        let size_bytes = self.check_records(records, &topic)? + APPEND_OVERHEAD_BYTES;
+        let batch_max_bytes = self.batch_max_bytes(&topic);
+        let records_bytes = self.check_records(records, &topic)?;
+        let batches_max = 1 + 2 * (records_bytes / batch_max_bytes);
+        let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         let mut accept = self.lock();
         self.admit(&accept, records.len() as u64, size_bytes)?;
-        let batch_max_bytes = self.batch_max_bytes(&topic);
         let first = accept.next;
-        for record in records {
-            if accept.builder.size_bytes() + record_bytes(record) > batch_max_bytes {
-                self.seal(&mut accept, &topic);
-            }
-            accept.builder.push(record);
-            accept.next += 1;
+        if accept.builder.size_bytes() + records_bytes > batch_max_bytes {
+            self.seal(&mut accept, &topic);
+        }
+        accept.next += records.len() as u64;
+        if records_bytes <= batch_max_bytes {
+            records.iter().for_each(|record| accept.builder.push(record));
+        } else {
+            self.push_divided(&mut accept, &topic, records);
         }
         self.accepted(accept, &topic, first, size_bytes, level, done);
         Ok(())
+    }
+
+    /// Records that need several batches. All of these share one place in the order, and so one frame: a crash keeps the
+    /// whole append or none of it.
+    fn push_divided(&self, accept: &mut Accept, topic: &Topic, records: &[Record<'_>]) {
+        let order = self.shared.next_order();
+        let batch_max_bytes = self.batch_max_bytes(topic);
+        for record in records {
+            if accept.builder.size_bytes() + record_bytes(record) > batch_max_bytes && !accept.builder.is_empty() {
+                self.seal_as(accept, topic, order);
+            }
+            accept.builder.push(record);
+        }
+        self.seal_as(accept, topic, order);
     }
 
     pub(crate) fn accept_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
@@ -75,7 +93,7 @@ impl PartitionLog {
     ) {
         let appended = Appended { first: Offset(first), last: Offset(accept.next - 1), epoch: self.shared.epoch };
         self.set_tail(accept.next);
-        self.shared.counters.appended(accept.next - first, size_bytes - APPEND_OVERHEAD_BYTES);
+        self.shared.counters.appended(accept.next - first, size_bytes);
         if let Storage::Memory { max_bytes } = topic.config.storage {
             if accept.recent.trim(max_bytes) {
                 self.set_first(accept.recent.begins());

@@ -80,9 +80,10 @@ impl Embedded {
         shared.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
         let catalog = Arc::new(Catalog::default());
         recovery::restore(&shared, &catalog, meta, frames)?;
-        recovery::remove_strays(&shared, &catalog)?;
         let mut writeback = Writeback::new(shared.clone(), catalog.clone());
         writeback.start()?;
+        // Only now that `meta` says what was recovered: the frame that deleted a topic may itself not be durable yet.
+        recovery::remove_strays(&shared, &catalog)?;
         shared.journal.adopt(existing)?;
         shared.journal.ensure_free()?;
         let threads = start(&shared, &catalog, writeback, sequence + 1)?;
@@ -242,7 +243,7 @@ impl fmt::Debug for Embedded {
 
 impl Log for Embedded {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory_topics: true, level_per_append: true, read_by_position: false }
+        Capabilities { memory_topics: true, level_per_append: true, read_by_position: false, holds: true }
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
@@ -318,9 +319,9 @@ impl Log for Embedded {
         self.accept_atomic(append, level, done)
     }
 
-    fn committed(&self, group: &str, partition: &TopicPartition) -> Option<Position> {
-        let topic = self.catalog.topic(&partition.topic)?;
-        self.catalog.committed(group, topic.state.id, partition.partition)
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {
+        let known = self.catalog.partition(partition)?;
+        Ok(self.catalog.committed(group, known.topic.id, partition.partition))
     }
 
     fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error> {
