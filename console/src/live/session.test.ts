@@ -27,7 +27,9 @@ function answering(script: readonly (QueryEvent | Error)[], released?: Promise<Q
       }
       if (released === undefined) return;
       const aborted = new Promise<never>((_resolve, reject) => {
-        signal.addEventListener("abort", () => { reject(new DOMException("aborted", "AbortError")); });
+        signal.addEventListener("abort", () => {
+          reject(new DOMException("aborted", "AbortError"));
+        });
       });
       yield await Promise.race([released, aborted]);
     },
@@ -46,7 +48,9 @@ describe("a live query", () => {
     vi.stubGlobal("window", globalThis);
     vi.stubGlobal("requestAnimationFrame", () => 1);
     vi.stubGlobal("cancelAnimationFrame", () => undefined);
-    return () => { vi.unstubAllGlobals(); };
+    return () => {
+      vi.unstubAllGlobals();
+    };
   });
 
   it("gathers its columns from its rows when it names none", async () => {
@@ -87,7 +91,9 @@ describe("a live query", () => {
 
   it("that is stopped waits for its summary", async () => {
     let release: (event: QueryEvent) => void = () => undefined;
-    const released = new Promise<QueryEvent>((resolve) => { release = resolve; });
+    const released = new Promise<QueryEvent>((resolve) => {
+      release = resolve;
+    });
     const server = { ...answering([META], released), kill: vi.fn(() => Promise.resolve()) };
     const session = new QuerySession(server, "SELECT *", () => undefined);
     const running = session.run();
@@ -101,7 +107,10 @@ describe("a live query", () => {
   });
 
   it("that cannot be stopped on the server is left", async () => {
-    const server = { ...answering([META], new Promise<never>(() => undefined)), kill: () => Promise.reject(new Error("gone")) };
+    const server = {
+      ...answering([META], new Promise<never>(() => undefined)),
+      kill: () => Promise.reject(new Error("gone")),
+    };
     const session = new QuerySession(server, "SELECT *", () => undefined);
     const running = session.run();
     await vi.waitUntil(() => session.snapshot().state.kind === "live");

@@ -28,23 +28,38 @@ export function RowsChart(props: {
     [rows, column, time, by],
   );
   if (column === undefined || lines === null) {
-    return <Notice tone="quiet" title="No column holds numbers">Nothing to draw yet.</Notice>;
+    return (
+      <Notice tone="quiet" title="No column holds numbers">
+        Nothing to draw yet.
+      </Notice>
+    );
   }
   return (
     <>
       <div class="chart-choices">
-        <Choice label="Chart" value={column} options={available.numeric.map((name) => [name, name])} onChange={(chart) => { onChoose({ chart }); }} />
+        <Choice
+          label="Chart"
+          value={column}
+          options={available.numeric.map((name) => [name, name])}
+          onChange={(chart) => {
+            onChoose({ chart });
+          }}
+        />
         <Choice
           label="over"
           value={time ?? ""}
           options={[["", "arrival"], ...available.temporal.map((name): [string, string] => [name, name])]}
-          onChange={(over) => { onChoose({ over }); }}
+          onChange={(over) => {
+            onChoose({ over });
+          }}
         />
         <Choice
           label="by"
           value={by ?? ONE_LINE}
           options={[[ONE_LINE, "one line"], ...available.categorical.map((name): [string, string] => [name, name])]}
-          onChange={(split) => { onChoose({ by: split }); }}
+          onChange={(split) => {
+            onChoose({ by: split });
+          }}
         />
       </div>
       <Chart
@@ -74,8 +89,17 @@ function Choice(props: {
   return (
     <label>
       <span>{label}</span>
-      <select value={value} onChange={(event) => { onChange(event.currentTarget.value); }}>
-        {options.map(([option, name]) => <option key={option} value={option}>{name}</option>)}
+      <select
+        value={value}
+        onChange={(event) => {
+          onChange(event.currentTarget.value);
+        }}
+      >
+        {options.map(([option, name]) => (
+          <option key={option} value={option}>
+            {name}
+          </option>
+        ))}
       </select>
     </label>
   );

@@ -264,15 +264,18 @@ describe("everywhere", () => {
     });
   });
 
-  it.each(["light", "dark"] as const)("can be read and used without seeing or pointing, in %s colours", async (scheme) => {
-    await withPage(browser, { scheme }, async (page) => {
-      for (const path of ["/?open=telemetry.default", "/entities?entity=urn:ngsi-ld:Device:EWR", "/query"]) {
-        await open(page, path);
-        if (path.startsWith("/entities")) await page.getByRole("complementary", { name: "EWR" }).waitFor();
-        expect(await accessibilityFaults(page)).toEqual([]);
-      }
-    });
-  });
+  it.each(["light", "dark"] as const)(
+    "can be read and used without seeing or pointing, in %s colours",
+    async (scheme) => {
+      await withPage(browser, { scheme }, async (page) => {
+        for (const path of ["/?open=telemetry.default", "/entities?entity=urn:ngsi-ld:Device:EWR", "/query"]) {
+          await open(page, path);
+          if (path.startsWith("/entities")) await page.getByRole("complementary", { name: "EWR" }).waitFor();
+          expect(await accessibilityFaults(page)).toEqual([]);
+        }
+      });
+    },
+  );
 
   it("fits a phone without scrolling sideways", async () => {
     await withPage(browser, { width: 390, height: 844 }, async (page) => {

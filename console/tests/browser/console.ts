@@ -41,6 +41,8 @@ const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 /** What axe finds wrong with the page for people who cannot see or point: one line a rule, with the first place. */
 export async function accessibilityFaults(page: Page): Promise<string[]> {
   await page.addScriptTag({ path: AXE });
-  const results = await page.evaluate(() => (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run());
+  const results = await page.evaluate(() =>
+    (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run(),
+  );
   return results.violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes[0]?.html ?? ""}`);
 }
