@@ -60,7 +60,7 @@ export function Chart(props: ChartProps): ComponentChildren {
         height,
         legend: { show: false },
         cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-        padding: [8, 8, 0, 0],
+        padding: [8, 22, 0, 0],
         scales: {
           x: { range: (_plot, min, max) => timeRange(min, max, span_s) },
           y: { range: (_plot, min, max) => valueRange(min, max, fromZero) },

@@ -3,11 +3,14 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { short } from "../format";
 import { chartColumns, linesOf } from "../live/series";
+import { usePaced } from "../live/paced";
 import type { Row } from "../live/session";
 import { Chart } from "./chart";
 import { Notice } from "./notice";
 
 const HEIGHT_PX = 280;
+/** A chart of thousands of rows is costlier to draw than the table, and nobody reads it as fast. */
+const PERIOD_MS = 250;
 /** In the address bar: one line, even where a column would split it. */
 const ONE_LINE = "-";
 
@@ -17,7 +20,8 @@ export function RowsChart(props: {
   params: URLSearchParams;
   onChoose: (change: Record<string, string>) => void;
 }): ComponentChildren {
-  const { columns, rows, params, onChoose } = props;
+  const { columns, params, onChoose } = props;
+  const rows = usePaced(props.rows, PERIOD_MS);
   const available = useMemo(() => chartColumns(columns, rows), [columns, rows]);
   const column = pick(available.numeric, params.get("chart")) ?? available.numeric[0];
   const time = pick(available.temporal, params.get("over"));
