@@ -6,7 +6,7 @@ use millstream_types::{Offset, Record, RecordBatch};
 
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
 use crate::recent::Stored;
-use crate::round::{Answer, Entry, Item, Round, Waiter};
+use crate::round::{Answer, Entry, Item, Taken, Waiter};
 use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
 
 /// What a record adds to its batch beyond its own bytes, at most: lengths, deltas, attributes.
@@ -93,7 +93,7 @@ impl PartitionLog {
     ) {
         let appended = Appended { first: Offset(first), last: Offset(accept.next - 1), epoch: self.shared.epoch };
         self.set_tail(accept.next);
-        self.shared.counters.appended(accept.next - first, size_bytes);
+        self.shared.counters.appended(accept.next - first);
         if let Storage::Memory { max_bytes } = topic.config.storage {
             if accept.recent.trim(max_bytes) {
                 self.set_first(accept.recent.begins());
@@ -127,7 +127,7 @@ impl PartitionLog {
         accept.next += records.len() as u64;
         self.seal_as(accept, &topic, order);
         self.set_tail(accept.next);
-        self.shared.counters.appended(records.len() as u64, 0);
+        self.shared.counters.appended(records.len() as u64);
         match topic.config.storage {
             Storage::Memory { max_bytes } => {
                 if accept.recent.trim(max_bytes) {
@@ -222,26 +222,25 @@ impl PartitionLog {
     }
 
     fn push_sealed(&self, accept: &mut Accept, batch: RecordBatch, order: u64) {
+        self.shared.counters.sealed(batch.size_bytes());
         if !self.topic.is_memory {
             accept.unwritten.push((order, batch.clone()));
         }
         accept.recent.push(Stored::new(batch, self.shared.wall.now_ms()));
     }
 
-    /// Moves all that was accepted into `round`.
-    pub(crate) fn drain(self: &Arc<Self>, round: &mut Round) {
+    /// Moves all that was accepted into `taken`.
+    pub(crate) fn drain(self: &Arc<Self>, taken: &mut Taken) {
         let topic = self.topic.current();
         let mut accept = self.lock();
         accept.dirty = false;
         self.seal(&mut accept, &topic);
-        let partition = self.id.partition;
-        round.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
-            let item = Item::Batch { topic: topic.id, partition, batch: batch.bytes().clone() };
-            Entry { order, item }
+        taken.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
+            let (end, batch) = (batch.next_offset().0, batch.bytes().clone());
+            Entry { order, item: Item::Batch { log: self.clone(), batch, end } }
         }));
-        round.waiters.append(&mut accept.waiters);
-        round.pending_bytes += std::mem::take(&mut accept.pending_bytes);
-        round.ends.push((self.clone(), accept.next));
+        taken.waiters.append(&mut accept.waiters);
+        taken.pending_bytes += std::mem::take(&mut accept.pending_bytes);
     }
 }
 

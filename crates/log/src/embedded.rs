@@ -163,10 +163,9 @@ impl Embedded {
         let mut encoded = Vec::new();
         part.iter().for_each(|part| part.put(&mut encoded));
         let (sender, receiver) = sync_channel(1);
-        let item = Item::Parts { encoded, count: u32::from(part.is_some()) };
+        let item = Item::Parts { encoded, count: u32::from(part.is_some()), effects };
         self.shared.work.push_control(Control {
             entry: Entry { order: self.shared.next_order(), item },
-            effects,
             waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
             pending_bytes: 0,
         });
