@@ -324,7 +324,7 @@ impl IntoResponse for Problem {
 
 impl From<NameError> for Problem {
     fn from(error: NameError) -> Self {
-        Self::from_error(ErrorCode::Invalid, &error)
+        Self::from_error(ErrorCode::Invalid, &error).remedy("choose a name that keeps this rule")
     }
 }
 
