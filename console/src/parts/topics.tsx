@@ -8,13 +8,7 @@ import { Notice } from "./notice";
 
 const COLUMNS = 7;
 
-export function TopicsTable({
-  topics,
-  params,
-}: {
-  topics: readonly Topic[];
-  params: URLSearchParams;
-}): ComponentChildren {
+export function TopicsTable({ topics, params }: { topics: readonly Topic[]; params: URLSearchParams }): ComponentChildren {
   const rates = useRates(topics);
   const open = new Set((params.get("open") ?? "").split(",").filter((name) => name !== ""));
   const toggle = (name: string): void => {
@@ -39,18 +33,10 @@ export function TopicsTable({
                 <th scope="col">Topic</th>
                 <th scope="col">Tenant</th>
                 <th scope="col">Kind</th>
-                <th scope="col" class="number">
-                  Partitions
-                </th>
-                <th scope="col" class="number" title="From the first offset kept to the tail, over all partitions">
-                  Offsets
-                </th>
-                <th scope="col" class="number">
-                  Per second
-                </th>
-                <th scope="col" class="number">
-                  Size
-                </th>
+                <th scope="col" class="number">Partitions</th>
+                <th scope="col" class="number" title="From the first offset kept to the tail, over all partitions">Offsets</th>
+                <th scope="col" class="number">Per second</th>
+                <th scope="col" class="number">Size</th>
               </tr>
             </thead>
             {sorted.map((topic) => (
@@ -59,9 +45,7 @@ export function TopicsTable({
                 topic={topic}
                 rate={rates.get(topic.name) ?? 0}
                 open={open.has(topic.name)}
-                onToggle={() => {
-                  toggle(topic.name);
-                }}
+                onToggle={() => { toggle(topic.name); }}
               />
             ))}
           </table>
@@ -79,9 +63,7 @@ function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle:
     <tbody class={internal(topic) ? "internal" : ""}>
       <tr>
         <th scope="row">
-          <button type="button" class="disclosure" aria-expanded={open} onClick={onToggle}>
-            {topic.name}
-          </button>
+          <button type="button" class="disclosure" aria-expanded={open} onClick={onToggle}>{topic.name}</button>
         </th>
         <td>{topic.tenant}</td>
         <td>{topic.kind}</td>
@@ -97,18 +79,14 @@ function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle:
               <thead>
                 <tr>
                   {["Partition", "First", "Stable", "Tail", "Unstable", "Size", "Segments"].map((name) => (
-                    <th key={name} scope="col" class="number">
-                      {name}
-                    </th>
+                    <th key={name} scope="col" class="number">{name}</th>
                   ))}
                 </tr>
               </thead>
               <tbody>
                 {topic.partitions.map((partition) => (
                   <tr key={partition.partition}>
-                    <th scope="row" class="number">
-                      {partition.partition}
-                    </th>
+                    <th scope="row" class="number">{partition.partition}</th>
                     <td class="number">{whole(partition.first)}</td>
                     <td class="number">{whole(partition.stable)}</td>
                     <td class="number">{whole(partition.tail)}</td>
@@ -148,11 +126,7 @@ function useRates(topics: readonly Topic[]): ReadonlyMap<string, number> {
   return seen.rates;
 }
 
-export function ratesBetween(
-  before: readonly Topic[],
-  after: readonly Topic[],
-  elapsed_s: number,
-): Map<string, number> {
+export function ratesBetween(before: readonly Topic[], after: readonly Topic[], elapsed_s: number): Map<string, number> {
   const tails = (topics: readonly Topic[]): Map<string, number> =>
     new Map(topics.map(({ name, partitions }) => [name, partitions.reduce((sum, { tail }) => sum + tail, 0)]));
   const earlier = tails(before);

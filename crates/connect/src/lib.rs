@@ -1,1 +1,43 @@
+//! Devices speak HTTP; we hear records.
+//!
+//! [`Connect`] is the registry of tenants, devices and credentials with its management API, and the adapter by which
+//! devices send telemetry and events. What it takes becomes a record of `telemetry.<tenant>` or `event.<tenant>`, under
+//! the names that users of Eclipse Hono know.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use millstream_connect::{Connect, ConnectConfig};
+//! use millstream_http::{Api, Metrics};
+//!
+//! # fn open(ground: millstream_view::Ground, clock: Arc<millstream_types::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
+//! let metrics = Metrics::default();
+//! let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
+//! let applications = Api::builder("applications", "Millstream", "1").with(connect.application_routes()).build(&metrics)?;
+//! let [telemetry, events] = connect.device_routes();
+//! let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).build(&metrics)?;
+//! // Each on its listener; that of devices with `connect.device_authenticator()`. Then, at the end:
+//! connect.stop();
+//! # Ok(()) }
+//! ```
+//!
+//! Not here: what a message means (`context`, `query`), where records are kept (`log`), commands to devices and what
+//! waits for them, MQTT, limits on what a tenant may send.
 
+mod config;
+mod connect;
+mod error;
+mod http;
+mod login;
+mod management;
+mod meter;
+mod password;
+mod registry;
+mod streams;
+mod timestamp;
+mod verified;
+mod workers;
+
+pub use config::{ConnectConfig, HttpAdapterConfig};
+pub use connect::{Connect, ConnectStats};
+pub use error::Error;
+pub use registry::{AuthId, Defaults, Device, DeviceId, ID_MAX_CHARS, IdError, Registry, Tenant};

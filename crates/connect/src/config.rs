@@ -1,0 +1,81 @@
+//! What an operator may set.
+
+use serde::{Deserialize, Serialize};
+
+/// Devices, their registry and their adapters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConnectConfig {
+    /// Partitions of the registry's state topic; fixed when the data directory is made. Default 4.
+    pub registry_partitions: u32,
+    /// Partitions that a tenant's telemetry and event topics are created with. Default 4.
+    pub topic_partitions: u32,
+    /// Threads that check passwords whose hash is slow (bcrypt, argon2). Default 1.
+    pub logins_threads: usize,
+    /// Logins that may wait for such a check; further ones are answered 503. Default 1,024.
+    pub logins_max_waiting: usize,
+    /// Verified logins that are remembered, so that their password is not hashed again. Default 100,000.
+    pub logins_cached_max: usize,
+    /// Requests to the registry that may wait for a plain password to be hashed; further ones are answered 503.
+    /// Default 256.
+    pub hashing_max_waiting: usize,
+    /// Memory that hashing a new password takes (argon2id), KiB. Default 19,456.
+    pub hashing_memory_kib: u32,
+    /// Passes over that memory. Default 2.
+    pub hashing_passes: u32,
+    /// Highest cost of a bcrypt hash that the registry takes. Default 10.
+    pub bcrypt_max_cost: u32,
+    /// Secrets that the credentials of one device may have in all. Default 50.
+    pub secrets_max_per_device: usize,
+    /// The HTTP adapter.
+    pub http: HttpAdapterConfig,
+}
+
+impl Default for ConnectConfig {
+    fn default() -> Self {
+        Self {
+            registry_partitions: 4,
+            topic_partitions: 4,
+            logins_threads: 1,
+            logins_max_waiting: 1_024,
+            logins_cached_max: 100_000,
+            hashing_max_waiting: 256,
+            hashing_memory_kib: 19_456,
+            hashing_passes: 2,
+            bcrypt_max_cost: 10,
+            secrets_max_per_device: 50,
+            http: HttpAdapterConfig::default(),
+        }
+    }
+}
+
+/// Devices over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpAdapterConfig {
+    /// Largest payload of a message, bytes. Default 2,048.
+    pub payload_max_bytes: u64,
+    /// How long the log may take to accept a message before the device is answered 503, ms. Default 1,000.
+    pub send_timeout_ms: u64,
+    /// How long a request may take in all, its body's arrival and its login included, ms. Default 10,000.
+    pub request_timeout_ms: u64,
+    /// Longest time that a device may say it waits for a command (`hono-ttd`), s. Default 60.
+    pub ttd_max_s: u32,
+    /// Whether devices must log in where their tenant says nothing about it. Default true.
+    pub authentication_required: bool,
+    /// Origin whose pages may call the adapter, or `*` for any. Default `*`.
+    pub cors_allowed_origin: String,
+}
+
+impl Default for HttpAdapterConfig {
+    fn default() -> Self {
+        Self {
+            payload_max_bytes: 2_048,
+            send_timeout_ms: 1_000,
+            request_timeout_ms: 10_000,
+            ttd_max_s: 60,
+            authentication_required: true,
+            cors_allowed_origin: "*".to_owned(),
+        }
+    }
+}

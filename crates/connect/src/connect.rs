@@ -1,0 +1,125 @@
+//! The plane as `server` runs it.
+
+use std::sync::Arc;
+
+use millstream_http::{Authenticator, Metrics, Routes};
+use millstream_types::MonotonicClock;
+use millstream_view::Ground;
+use serde::Serialize;
+
+use crate::http::{self, HttpAdapter};
+use crate::login::Logins;
+use crate::management::Management;
+use crate::meter::Meters;
+use crate::password::PasswordHashing;
+use crate::registry::Registry;
+use crate::streams::Streams;
+use crate::verified::VerifiedLogins;
+use crate::workers::Workers;
+use crate::{ConnectConfig, Error};
+
+/// Registry and adapters, open.
+pub struct Connect {
+    registry: Registry,
+    management: Management,
+    logins: Logins,
+    adapter: Arc<HttpAdapter>,
+}
+
+/// What the plane holds at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ConnectStats {
+    /// Tenants that are registered.
+    pub tenants: usize,
+    /// Devices that are registered, of all tenants.
+    pub devices: usize,
+    /// Logins that wait for their password to be checked.
+    pub logins_waiting: usize,
+    /// Logins that are remembered as right.
+    pub logins_cached: usize,
+}
+
+impl std::fmt::Debug for Connect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connect({:?})", self.registry)
+    }
+}
+
+impl Connect {
+    /// Opens the registry and starts the threads that work on passwords. Blocks: call it from a plain thread.
+    ///
+    /// # Errors
+    /// [`Error::Registry`], [`Error::InvalidSetting`], [`Error::Thread`].
+    ///
+    /// # Panics
+    /// When called on an async thread.
+    pub fn open(
+        ground: &Ground,
+        config: &ConnectConfig,
+        monotonic: Arc<dyn MonotonicClock>,
+        metrics: &Metrics,
+    ) -> Result<Self, Error> {
+        let hashing = hashing(config)?;
+        let thread = |source| Error::Thread(Arc::new(source));
+        let hashers = Workers::start("hashing", 1, config.hashing_max_waiting).map_err(thread)?;
+        let checkers = Workers::start("login", config.logins_threads, config.logins_max_waiting).map_err(thread)?;
+        let registry = Registry::open(ground, config.registry_partitions).map_err(Error::Registry)?;
+        let meters = Arc::new(Meters::new(metrics));
+        let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));
+        let verified = VerifiedLogins::new(config.logins_cached_max);
+        let is_required = config.http.authentication_required;
+        let logins = Logins::new(registry.clone(), verified, checkers, ground.wall.clone(), is_required);
+        let adapter = Arc::new(HttpAdapter {
+            registry: registry.clone(),
+            streams: streams.clone(),
+            meters,
+            wall: ground.wall.clone(),
+            monotonic,
+            origins: http::origins(&config.http)?,
+            config: config.http.clone(),
+        });
+        let management = Management::new(registry.clone(), streams, config, hashing, hashers);
+        Ok(Self { registry, management, logins, adapter })
+    }
+
+    /// What is registered.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The registry's management API, for the listener of applications.
+    pub fn application_routes(&self) -> Routes {
+        self.management.routes()
+    }
+
+    /// The HTTP adapter's routes, for the listener of devices.
+    pub fn device_routes(&self) -> [Routes; 2] {
+        http::routes(&self.adapter)
+    }
+
+    /// Judges who calls at the listener of devices.
+    pub fn device_authenticator(&self) -> Arc<dyn Authenticator> {
+        Arc::new(self.logins.clone())
+    }
+
+    /// What the plane holds now.
+    pub fn stats(&self) -> ConnectStats {
+        let (tenants, devices) = self.registry.counts();
+        ConnectStats { tenants, devices, logins_waiting: self.logins.waiting(), logins_cached: self.logins.cached() }
+    }
+
+    /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.
+    pub fn stop(&self) {
+        self.management.stop();
+        self.logins.stop();
+        self.registry.stop();
+    }
+}
+
+fn hashing(config: &ConnectConfig) -> Result<PasswordHashing, Error> {
+    PasswordHashing::new(config.hashing_memory_kib, config.hashing_passes).ok_or_else(|| Error::InvalidSetting {
+        setting: "connect.hashing_memory_kib",
+        value: format!("{} with connect.hashing_passes = {}", config.hashing_memory_kib, config.hashing_passes),
+        rule: "argon2 wants at least 8 KiB and one pass",
+    })
+}

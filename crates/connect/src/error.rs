@@ -1,0 +1,38 @@
+//! Why the plane does not start.
+
+use std::sync::Arc;
+
+use millstream_types::ErrorCode;
+
+/// A failure to open.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The registry cannot be opened.
+    #[error("the device registry cannot be opened")]
+    Registry(#[source] millstream_view::Error),
+    /// A setting that cannot be.
+    #[error("{setting} = {value}: {rule}")]
+    InvalidSetting {
+        /// The setting's key.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// The rule, and the remedy.
+        rule: &'static str,
+    },
+    /// The system refuses a thread.
+    #[error("a thread for passwords cannot be started")]
+    Thread(#[source] Arc<std::io::Error>),
+}
+
+impl Error {
+    /// The kind of failure.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Registry(source) => source.code(),
+            Self::InvalidSetting { .. } => ErrorCode::Invalid,
+            Self::Thread(_) => ErrorCode::Internal,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Devices log in: HTTP Basic with `auth-id@tenant` and a password.
+//!
+//! A login that was right once costs a look into the registry; a new one is checked here if its hash is fast, and on
+//! threads of its own if it is slow, with a bounded queue in front: a storm of logins holds up nobody who is logged in.
+
+use std::sync::Arc;
+
+use axum::http::HeaderValue;
+use axum::http::header::AUTHORIZATION;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_http::{Authenticator, Claim, Identity, Problem, Reach, Reason, Verdict};
+use millstream_types::{ErrorCode, Principal, Role, Roles, TenantId, WallClock};
+
+use crate::http::ADAPTER;
+use crate::registry::{Credential, Registry, Version};
+use crate::verified::{Fingerprint, Verified, VerifiedLogins};
+use crate::workers::{Full, Workers};
+
+/// The name of a caller whose tenant lets devices send without logging in. No device id looks like it.
+pub(crate) const UNAUTHENTICATED: &str = "(unauthenticated)";
+
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"millstream\", charset=\"UTF-8\"");
+
+/// Judges the logins of devices.
+#[derive(Clone)]
+pub(crate) struct Logins(Arc<Parts>);
+
+struct Parts {
+    registry: Registry,
+    verified: VerifiedLogins,
+    workers: Workers,
+    wall: Arc<dyn WallClock>,
+    is_required: bool,
+}
+
+/// What a device presents.
+struct Basic {
+    tenant: TenantId,
+    auth_id: String,
+    password: Vec<u8>,
+}
+
+/// A login whose password is still to be checked.
+struct Attempt {
+    given: Basic,
+    fingerprint: Fingerprint,
+    version: Version,
+    credential: Arc<Credential>,
+    device: String,
+}
+
+impl Logins {
+    pub(crate) fn new(
+        registry: Registry,
+        verified: VerifiedLogins,
+        workers: Workers,
+        wall: Arc<dyn WallClock>,
+        is_required: bool,
+    ) -> Self {
+        Self(Arc::new(Parts { registry, verified, workers, wall, is_required }))
+    }
+
+    /// Logins that wait for a thread.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.workers.waiting()
+    }
+
+    /// Logins that are remembered.
+    pub(crate) fn cached(&self) -> usize {
+        self.0.verified.count()
+    }
+
+    /// Ends the threads.
+    pub(crate) fn stop(&self) {
+        self.0.workers.stop();
+    }
+
+    async fn check_slowly(&self, attempt: Attempt) -> Result<Identity, Problem> {
+        let parts = self.0.clone();
+        let user = attempt.given.user();
+        let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(overloaded)?;
+        match verdict.await {
+            Ok(Some(identity)) => Ok(identity),
+            Ok(None) => Err(wrong(&user)),
+            Err(_) => Err(Problem::internal("the threads that check logins have ended")),
+        }
+    }
+}
+
+impl Authenticator for Logins {
+    fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
+        let Some(header) = claim.headers.get(AUTHORIZATION) else {
+            return Verdict::Now(self.0.without_login(&claim));
+        };
+        let fingerprint = self.0.verified.fingerprint(header.as_bytes());
+        if let Some(identity) = self.0.remembered(&fingerprint) {
+            return Verdict::Now(Ok(identity));
+        }
+        let attempt = match self.0.attempt(header.as_bytes(), fingerprint) {
+            Ok(attempt) => attempt,
+            Err(problem) => return Verdict::Now(Err(problem)),
+        };
+        if let Some(identity) = self.0.check(&attempt, Credential::fast) {
+            return Verdict::Now(Ok(identity));
+        }
+        if attempt.credential.slow().next().is_none() {
+            return Verdict::Now(Err(wrong(&attempt.given.user())));
+        }
+        Verdict::Later(Box::pin(self.check_slowly(attempt)))
+    }
+
+    fn open_remedy(&self) -> Option<&'static str> {
+        (!self.0.is_required).then_some("set connect.http.authentication_required = true")
+    }
+}
+
+/// Secrets with their place among all of the credential.
+type Secrets<'a> = Box<dyn Iterator<Item = usize> + 'a>;
+
+impl Credential {
+    fn fast(&self) -> Secrets<'_> {
+        Box::new((0..self.secrets.len()).filter(|at| !self.secrets[*at].password.is_slow()))
+    }
+
+    fn slow(&self) -> Secrets<'_> {
+        Box::new((0..self.secrets.len()).filter(|at| self.secrets[*at].password.is_slow()))
+    }
+}
+
+impl Parts {
+    /// Who it is, if the same header was right before and nothing has changed since.
+    fn remembered(&self, fingerprint: &Fingerprint) -> Option<Identity> {
+        let verified = self.verified.get(fingerprint)?;
+        self.is_current(&verified).then(|| verified.identity.clone())
+    }
+
+    fn is_current(&self, verified: &Verified) -> bool {
+        let snapshot = self.registry.snapshot(&verified.tenant);
+        let login = snapshot.state.tenant(&verified.tenant).and_then(|known| known.login(verified.auth_id.as_str()));
+        login.is_some_and(|login| login.version == verified.version)
+            && verified.credential.secrets[verified.secret].is_valid_at(self.wall.now_ms())
+    }
+
+    /// Finds what a new login is to be checked against.
+    fn attempt(&self, header: &[u8], fingerprint: Fingerprint) -> Result<Attempt, Problem> {
+        let given = Basic::parse(header)?;
+        let snapshot = self.registry.snapshot(&given.tenant);
+        let known = snapshot.state.tenant(&given.tenant);
+        let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
+        let Some(login) = login else { return Err(wrong(&given.user())) };
+        let (version, credential) = (login.version, login.credential.clone());
+        Ok(Attempt { fingerprint, version, credential, device: login.device.as_str().to_owned(), given })
+    }
+
+    /// Checks the password against some of the credential's secrets; remembers it if it is right.
+    fn check(&self, attempt: &Attempt, secrets: fn(&Credential) -> Secrets<'_>) -> Option<Identity> {
+        // The same login may have been checked while this one waited.
+        if let Some(identity) = self.remembered(&attempt.fingerprint) {
+            return Some(identity);
+        }
+        let now_ms = self.wall.now_ms();
+        let is_right = |at: &usize| {
+            let secret = &attempt.credential.secrets[*at];
+            secret.is_valid_at(now_ms) && secret.password.matches(&attempt.given.password)
+        };
+        let secret = secrets(&attempt.credential).find(is_right)?;
+        let roles = Roles::NONE.with(Role::Device);
+        let tenant = attempt.given.tenant.clone();
+        let principal = Principal { tenant: tenant.clone(), name: attempt.device.clone(), roles };
+        let verified = Arc::new(Verified {
+            tenant,
+            auth_id: attempt.credential.auth_id.clone(),
+            version: attempt.version,
+            credential: attempt.credential.clone(),
+            secret,
+            identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant },
+        });
+        // The credentials may have changed while the password was hashed.
+        if !self.is_current(&verified) {
+            return None;
+        }
+        self.verified.insert(attempt.fingerprint, verified.clone());
+        Some(verified.identity.clone())
+    }
+
+    /// Lets a request without credentials pass if the tenant that its path names allows it.
+    fn without_login(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
+        let named = claim.param("tenant")?.filter(|name| !name.is_empty());
+        let tenant = named.map_or_else(|| Ok(None), |name| TenantId::new(&name).map(Some))?;
+        let allowed = tenant.filter(|tenant| {
+            let snapshot = self.registry.snapshot(tenant);
+            let stored = snapshot.state.tenant(tenant).and_then(|known| known.tenant.as_deref());
+            stored.is_some_and(|stored| match stored.value.adapter(ADAPTER) {
+                Some(adapter) => !adapter.device_authentication_required,
+                None => !self.is_required,
+            })
+        });
+        let Some(tenant) = allowed else {
+            return Err(Problem::unauthenticated(CHALLENGE, "a device logs in with each request")
+                .value("no Authorization header")
+                .rule("Authorization: Basic with auth-id@tenant and a password")
+                .remedy("send that header"));
+        };
+        let roles = Roles::NONE.with(Role::Device);
+        let principal = Principal { tenant, name: UNAUTHENTICATED.to_owned(), roles };
+        Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant })
+    }
+}
+
+impl Basic {
+    /// Reads the header's value (RFC 7617). A user name without `@tenant` is one of the tenant `default`.
+    fn parse(header: &[u8]) -> Result<Self, Problem> {
+        let text = split_scheme(header).and_then(|token| BASE64.decode(token).ok());
+        let Some((user, password)) = text.as_deref().and_then(split_password) else {
+            return Err(Problem::unauthenticated(CHALLENGE, "the Authorization header is no HTTP Basic login")
+                .value(String::from_utf8_lossy(header.split(|byte| *byte == b' ').next().unwrap_or_default()))
+                .rule("Basic, then base64 of auth-id@tenant:password")
+                .remedy("send that header"));
+        };
+        let (auth_id, tenant) = user.rsplit_once('@').unwrap_or((user, TenantId::DEFAULT));
+        let tenant = TenantId::new(tenant).map_err(|_| wrong(user))?;
+        Ok(Self { tenant, auth_id: auth_id.to_owned(), password: password.to_owned() })
+    }
+
+    fn user(&self) -> String {
+        format!("{}@{}", self.auth_id, self.tenant)
+    }
+}
+
+fn split_scheme(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_at_checked(6)?;
+    scheme.eq_ignore_ascii_case(b"basic ").then(|| token.trim_ascii())
+}
+
+fn split_password(text: &[u8]) -> Option<(&str, &[u8])> {
+    let colon = text.iter().position(|byte| *byte == b':')?;
+    Some((std::str::from_utf8(&text[..colon]).ok()?, &text[colon + 1..]))
+}
+
+/// One text for all reasons: who guesses learns nothing from it.
+fn wrong(user: &str) -> Problem {
+    Problem::unauthenticated(CHALLENGE, "tenant, auth-id and password do not fit")
+        .value(user)
+        .rule("auth-id@tenant names an enabled credential of a device, with a secret that is valid now")
+        .remedy("check user name and password, or the device's credentials in the registry")
+}
+
+fn overloaded(full: Full) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::Overloaded), "overloaded: too many logins wait to be checked")
+        .value(full.waiting)
+        .rule(format!("connect.logins_max_waiting = {}", full.waiting))
+        .remedy("try again later")
+}

@@ -1,0 +1,104 @@
+//! The registry's management API, version 1: tenants, devices and credentials over HTTP.
+//!
+//! Every change is answered when it is durable and visible to all adapters. `If-Match` makes it conditional on the
+//! version that the client has seen. Not here: search over tenants and devices.
+
+mod credentials;
+mod devices;
+mod etag;
+mod refusal;
+mod tenants;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::http::header::{ETAG, LOCATION};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use millstream_http::{Content, Json, Limits, Problem, Routes, check_json_type, parse_json};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::ConnectConfig;
+use crate::password::PasswordHashing;
+use crate::registry::{Registry, Version};
+use crate::streams::Streams;
+use crate::workers::Workers;
+use etag::entity_tag;
+
+/// Largest body of a request to the registry, bytes.
+pub(crate) const BODY_MAX_BYTES: u64 = 16_000;
+
+const LIMITS: Limits = Limits {
+    body_max_bytes: BODY_MAX_BYTES,
+    body_max_setting: "the registry's body_max_bytes",
+    timeout: Duration::from_secs(30),
+};
+const NO_BODY: Limits = Limits { body_max_bytes: 0, ..LIMITS };
+
+/// What the handlers work with.
+#[derive(Clone)]
+pub(crate) struct Management(Arc<Parts>);
+
+struct Parts {
+    registry: Registry,
+    streams: Arc<Streams>,
+    config: ConnectConfig,
+    hashing: PasswordHashing,
+    hashers: Workers,
+}
+
+impl Management {
+    pub(crate) fn new(
+        registry: Registry,
+        streams: Arc<Streams>,
+        config: &ConnectConfig,
+        hashing: PasswordHashing,
+        hashers: Workers,
+    ) -> Self {
+        Self(Arc::new(Parts { registry, streams, config: config.clone(), hashing, hashers }))
+    }
+
+    /// The routes, for the listener of applications.
+    pub(crate) fn routes(&self) -> Routes {
+        let routes = Routes::new("registry");
+        let all = [tenants::routes(self), devices::routes(self), credentials::routes(self)];
+        all.into_iter().flatten().fold(routes, Routes::route)
+    }
+
+    /// Ends the threads that hash passwords.
+    pub(crate) fn stop(&self) {
+        self.0.hashers.stop();
+    }
+}
+
+/// The JSON body of a request whose headers say that it is JSON; `None` if there is no body.
+fn body<T: DeserializeOwned>(headers: &axum::http::HeaderMap, body: &Bytes) -> Result<Option<T>, Problem> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    check_json_type(headers).map_err(|problem| problem.with_status(StatusCode::BAD_REQUEST))?;
+    parse_json(body).map(Some)
+}
+
+fn created(location: &str, id: &str, version: Version) -> Response {
+    let headers = [(LOCATION, location.to_owned()), (ETAG, entity_tag(version))];
+    (StatusCode::CREATED, headers, Json(json!({"id": id}))).into_response()
+}
+
+fn replaced(version: Version) -> Response {
+    (StatusCode::NO_CONTENT, [(ETAG, entity_tag(version))]).into_response()
+}
+
+fn shown(version: Version, value: serde_json::Value) -> Response {
+    ([(ETAG, entity_tag(version))], Json(value)).into_response()
+}
+
+fn id_schema() -> Content {
+    Content::json(json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}))
+}
+
+fn object_schema() -> Content {
+    Content::json(json!({"type": "object"}))
+}

@@ -1,0 +1,168 @@
+//! `/v1/credentials`.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use millstream_http::{Access, Content, Path, Payload, Problem, Route};
+use millstream_types::Role;
+use serde_json::{Value, json};
+
+use super::devices::{DEVICE, TENANT, ids};
+use super::etag::condition;
+use super::refusal::{bad_hash, hashing_is_full};
+use super::{LIMITS, Management, NO_BODY, body, shown};
+use crate::password::PasswordHash;
+use crate::registry::{
+    Command, CredentialDraft, Failure, GivenCredential, GivenSecret, Refusal, SecretDraft, SecretOrigin,
+};
+
+const PATH: &str = "/v1/credentials/{tenant}/{device}";
+
+pub(super) fn routes(management: &Management) -> Vec<Route> {
+    let schema = || Content::json(json!({"type": "array", "items": {"type": "object"}}));
+    vec![
+        Route::get(PATH, Access::Role(Role::Reader), NO_BODY, "Read a device's credentials, without their secrets")
+            .param("tenant", TENANT)
+            .param("device", DEVICE)
+            .tenant_in("tenant")
+            .answers_with(200, "The credentials; ETag tells which version.", schema())
+            .answers(404, "The tenant or the device is unknown.")
+            .to(read, management.clone()),
+        Route::put(PATH, Access::Role(Role::Admin), LIMITS, "Replace a device's credentials, all of them")
+            .param("tenant", TENANT)
+            .param("device", DEVICE)
+            .tenant_in("tenant")
+            .header("If-Match", "Replace them only if this is their version.")
+            .takes(schema())
+            .answers(204, "Replaced; ETag tells the new version.")
+            .answers(403, "The tenant does not allow so many.")
+            .answers(404, "The tenant or the device is unknown.")
+            .answers(409, "Another device of the tenant has that type and auth-id.")
+            .answers(412, "They have another version; nothing was changed.")
+            .to(replace, management.clone()),
+    ]
+}
+
+async fn read(
+    State(management): State<Management>,
+    Path((tenant, device)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let (tenant, device) = ids(&tenant, &device)?;
+    let snapshot = management.0.registry.snapshot(&tenant);
+    let Some(known) = snapshot.state.tenant(&tenant) else {
+        return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
+    };
+    let Some(owner) = known.devices.get(&device) else {
+        return Err(Failure::Refused(Refusal::UnknownDevice { tenant, device }).into());
+    };
+    Ok(match known.credentials.get(&device) {
+        Some(stored) => shown(stored.version, stored.value.iter().map(|credential| credential.shown()).collect()),
+        None => shown(owner.born, Value::Array(Vec::new())),
+    })
+}
+
+async fn replace(
+    State(management): State<Management>,
+    Path((tenant, device)): Path<(String, String)>,
+    headers: HeaderMap,
+    Payload(payload): Payload,
+) -> Result<Response, Problem> {
+    let (tenant, device) = ids(&tenant, &device)?;
+    let given: Vec<GivenCredential> = body(&headers, &payload)?.ok_or_else(|| {
+        Problem::invalid("there is no body")
+            .rule("the body is the array of all credentials of the device")
+            .remedy("send [] to remove all")
+    })?;
+    management.check_credentials(&given)?;
+    let mut value = Vec::with_capacity(given.len());
+    for credential in given {
+        value.push(management.credential(credential).await?);
+    }
+    let command = Command::ReplaceCredentials { tenant: tenant.clone(), device, value, condition: condition(&headers) };
+    management.change(&tenant, command).await
+}
+
+impl Management {
+    fn check_credentials(&self, given: &[GivenCredential]) -> Result<(), Problem> {
+        let limit = self.0.config.secrets_max_per_device;
+        let secrets: usize = given.iter().map(|credential| credential.secrets.len()).sum();
+        if secrets > limit {
+            return Err(Problem::invalid("the device has too many secrets")
+                .value(secrets)
+                .rule(format!("connect.secrets_max_per_device = {limit}"))
+                .remedy("send fewer, or raise the limit"));
+        }
+        for (number, credential) in given.iter().enumerate() {
+            let is_twin =
+                |other: &GivenCredential| other.kind == credential.kind && other.auth_id == credential.auth_id;
+            if given[..number].iter().any(is_twin) {
+                return Err(Problem::invalid("two credentials have the same type and auth-id")
+                    .value(&credential.auth_id)
+                    .rule("type and auth-id name one credential")
+                    .remedy("put the secrets of both into one"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn credential(&self, given: GivenCredential) -> Result<CredentialDraft, Problem> {
+        let GivenCredential { kind, auth_id, enabled, ext, secrets: given } = given;
+        let mut secrets = Vec::with_capacity(given.len());
+        for secret in given {
+            secrets.push(self.secret(secret).await?);
+        }
+        Ok(CredentialDraft { kind, auth_id, enabled, ext, secrets })
+    }
+
+    async fn secret(&self, mut given: GivenSecret) -> Result<SecretDraft, Problem> {
+        if let (Some(from), Some(to)) = (given.not_before, given.not_after)
+            && to < from
+        {
+            return Err(Problem::invalid("a secret ends before it begins")
+                .value(to.to_string())
+                .rule(format!("not-after lies after not-before, {from}"))
+                .remedy("correct one of them"));
+        }
+        let password = self.password(&mut given).await?;
+        let origin = match (given.id, password) {
+            (Some(id), password) => SecretOrigin::Stored(id, password),
+            (None, Some(password)) => SecretOrigin::New(password),
+            (None, None) => {
+                return Err(Problem::invalid("a new secret has no password")
+                    .rule("a secret without id has pwd-plain, or pwd-hash with its hash-function and salt")
+                    .remedy("add one of them, or the id of the secret to be kept"));
+            }
+        };
+        let GivenSecret { enabled, not_before, not_after, comment, .. } = given;
+        Ok(SecretDraft { origin, enabled, not_before, not_after, comment })
+    }
+
+    /// The hash that a secret comes with, or that of its plain password.
+    async fn password(&self, given: &mut GivenSecret) -> Result<Option<PasswordHash>, Problem> {
+        let function = given.hash_function.take();
+        match (given.pwd_plain.take(), given.pwd_hash.take()) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(Problem::invalid("a secret has both pwd-plain and pwd-hash")
+                .rule("a password is given either plain or hashed")
+                .remedy("leave one of them out")),
+            (Some(plain), None) => self.hash(plain).await.map(Some),
+            (None, Some(hash)) => {
+                let function = function.as_deref().unwrap_or("sha-256");
+                let limit = self.0.config.bcrypt_max_cost;
+                PasswordHash::given(function, hash, given.salt.take(), limit)
+                    .map(Some)
+                    .map_err(|error| bad_hash(&error))
+            }
+        }
+    }
+
+    async fn hash(&self, plain: String) -> Result<PasswordHash, Problem> {
+        let hashing = self.0.hashing.clone();
+        let hash = self.0.hashers.submit(move || hashing.hash(plain.as_bytes())).map_err(hashing_is_full)?;
+        match hash.await {
+            Ok(Ok(hash)) => Ok(hash),
+            Ok(Err(error)) => Err(Problem::internal(error)),
+            Err(_) => Err(Problem::internal("the threads that hash passwords have ended")),
+        }
+    }
+}

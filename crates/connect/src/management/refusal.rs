@@ -1,0 +1,82 @@
+//! The registry's refusals as HTTP says them.
+
+use millstream_http::{Problem, Reason};
+use millstream_types::ErrorCode;
+
+use super::etag::entity_tag;
+use crate::password::HashError;
+use crate::registry::{Failure, IdError, Refusal, UnknownSecret};
+use crate::workers::Full;
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => refused(refusal),
+            Failure::View(error) => Self::from_error(error.code(), &error),
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    let problem = |code, detail: &'static str| Problem::new(Reason::Code(code), detail);
+    match refusal {
+        Refusal::TenantExists { tenant } => problem(ErrorCode::Conflict, "the tenant exists")
+            .value(tenant)
+            .rule("POST creates what is not there")
+            .remedy("use PUT to replace it, or another id"),
+        Refusal::DeviceExists { device } => problem(ErrorCode::Conflict, "the device exists")
+            .value(device)
+            .rule("POST creates what is not there")
+            .remedy("use PUT to replace it, or another id"),
+        Refusal::UnknownTenant { tenant } => problem(ErrorCode::NotFound, "there is no such tenant")
+            .value(&tenant)
+            .rule("a tenant is created before it is used")
+            .remedy(format!("POST /v1/tenants/{tenant} first")),
+        Refusal::UnknownDevice { tenant, device } => problem(ErrorCode::NotFound, "there is no such device")
+            .value(&device)
+            .rule("a device is registered before it is used")
+            .remedy(format!("POST /v1/devices/{tenant}/{device} first")),
+        Refusal::OtherVersion { actual } => problem(ErrorCode::PreconditionFailed, "the resource has another version")
+            .value(entity_tag(actual))
+            .rule("If-Match names the current version; nothing was changed")
+            .remedy("read the resource again and repeat the change on what is there now"),
+        Refusal::TooManyDevices { limit } => problem(ErrorCode::Forbidden, "the tenant has as many devices as it may")
+            .value(limit)
+            .rule("registration-limits.max-devices of the tenant")
+            .remedy("delete devices, or raise the limit"),
+        Refusal::TooManyCredentials { given, limit } => {
+            problem(ErrorCode::Forbidden, "the tenant does not allow so many credentials for a device")
+                .value(given)
+                .rule(format!("registration-limits.max-credentials-per-device of the tenant = {limit}"))
+                .remedy("send fewer credentials, or raise the limit")
+        }
+        Refusal::AuthIdTaken { auth_id } => problem(ErrorCode::Conflict, "another device logs in with this auth-id")
+            .value(auth_id)
+            .rule("type and auth-id belong to one device of the tenant")
+            .remedy("choose another auth-id, or remove it from the other device first"),
+        Refusal::UnknownSecret(UnknownSecret { id, auth_id }) => {
+            Problem::invalid(format!("the credential '{auth_id}' has no stored secret with this id"))
+                .value(id)
+                .rule("an id keeps a secret that is stored; a new one has none")
+                .remedy("leave the id out to add a secret, or read the credentials for the ids there are")
+        }
+    }
+}
+
+/// A malformed id.
+pub(super) fn bad_id(error: &IdError) -> Problem {
+    Problem::from_error(ErrorCode::Invalid, error).remedy("choose an id that keeps this rule")
+}
+
+/// A hash that cannot be taken.
+pub(super) fn bad_hash(error: &HashError) -> Problem {
+    Problem::from_error(ErrorCode::Invalid, error).remedy("send such a hash, or the password as pwd-plain")
+}
+
+/// Too many requests wait for a password to be hashed.
+pub(super) fn hashing_is_full(full: Full) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::Overloaded), "too many passwords wait to be hashed; nothing was changed")
+        .value(full.waiting)
+        .rule(format!("connect.hashing_max_waiting = {}", full.waiting))
+        .remedy("send fewer at once, or send pwd-hash")
+}

@@ -1,0 +1,155 @@
+//! `/v1/tenants`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Path, Payload, Problem, Reason, Route};
+use millstream_types::{ErrorCode, Role, TenantId};
+
+use super::etag::condition;
+use super::{LIMITS, Management, NO_BODY, body, created, id_schema, object_schema, replaced, shown};
+use crate::registry::{Command, DeviceId, Failure, Outcome, Refusal, Tenant};
+
+const PATH: &str = "/v1/tenants/{tenant}";
+const TENANT: &str = "Id of the tenant: 1 to 50 of a-z A-Z 0-9 - _ .";
+
+pub(super) fn routes(management: &Management) -> Vec<Route> {
+    let operator = Access::Operator(Role::Admin);
+    vec![
+        Route::post("/v1/tenants", operator, LIMITS, "Create a tenant with a generated id")
+            .takes(object_schema())
+            .answers_with(201, "Created; Location and ETag tell where and which version.", id_schema())
+            .answers(409, "Its alias or a certificate authority belongs to another tenant.")
+            .to(create_any, management.clone()),
+        Route::post(PATH, operator, LIMITS, "Create a tenant")
+            .param("tenant", TENANT)
+            .tenant_in("tenant")
+            .takes(object_schema())
+            .answers_with(201, "Created; Location and ETag tell where and which version.", id_schema())
+            .answers(409, "It exists, or its alias or a certificate authority belongs to another tenant.")
+            .to(create, management.clone()),
+        Route::get(PATH, Access::Role(Role::Reader), NO_BODY, "Read a tenant")
+            .param("tenant", TENANT)
+            .tenant_in("tenant")
+            .answers_with(200, "The tenant; ETag tells which version.", object_schema())
+            .answers(404, "There is none.")
+            .to(read, management.clone()),
+        Route::put(PATH, operator, LIMITS, "Replace a tenant")
+            .param("tenant", TENANT)
+            .tenant_in("tenant")
+            .header("If-Match", "Replace it only if this is its version.")
+            .takes(object_schema())
+            .answers(204, "Replaced; ETag tells the new version.")
+            .answers(404, "There is none.")
+            .answers(409, "Its alias or a certificate authority belongs to another tenant.")
+            .answers(412, "It has another version; nothing was changed.")
+            .to(replace, management.clone()),
+        Route::delete(PATH, operator, NO_BODY, "Delete a tenant with its devices and credentials")
+            .param("tenant", TENANT)
+            .tenant_in("tenant")
+            .header("If-Match", "Delete it only if this is its version.")
+            .answers(204, "Deleted.")
+            .answers(404, "There is none.")
+            .answers(412, "It has another version; nothing was changed.")
+            .to(delete, management.clone()),
+    ]
+}
+
+async fn create_any(
+    State(management): State<Management>,
+    headers: HeaderMap,
+    Payload(payload): Payload,
+) -> Result<Response, Problem> {
+    let tenant = TenantId::new(DeviceId::random().as_str())?;
+    management.create_tenant(tenant, body(&headers, &payload)?.unwrap_or_default()).await
+}
+
+async fn create(
+    State(management): State<Management>,
+    Path(tenant): Path<String>,
+    headers: HeaderMap,
+    Payload(payload): Payload,
+) -> Result<Response, Problem> {
+    management.create_tenant(TenantId::new(&tenant)?, body(&headers, &payload)?.unwrap_or_default()).await
+}
+
+async fn read(State(management): State<Management>, Path(tenant): Path<String>) -> Result<Response, Problem> {
+    let tenant = TenantId::new(&tenant)?;
+    let snapshot = management.0.registry.snapshot(&tenant);
+    let stored = snapshot.state.tenant(&tenant).and_then(|known| known.tenant.as_deref());
+    let stored = stored.ok_or(Failure::Refused(Refusal::UnknownTenant { tenant }))?;
+    Ok(shown(stored.version, as_json(&*stored.value)?))
+}
+
+async fn replace(
+    State(management): State<Management>,
+    Path(tenant): Path<String>,
+    headers: HeaderMap,
+    Payload(payload): Payload,
+) -> Result<Response, Problem> {
+    let tenant = TenantId::new(&tenant)?;
+    let value: Arc<Tenant> = Arc::new(body(&headers, &payload)?.unwrap_or_default());
+    management.check_clash(&tenant, &value)?;
+    let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition: condition(&headers) };
+    management.change(&tenant, command).await
+}
+
+async fn delete(
+    State(management): State<Management>,
+    Path(tenant): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let tenant = TenantId::new(&tenant)?;
+    let command = Command::DeleteTenant { tenant: tenant.clone(), condition: condition(&headers) };
+    management.0.registry.delete_all(&tenant, command).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// A resource as JSON.
+pub(super) fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value, Problem> {
+    serde_json::to_value(value).map_err(|error| Problem::internal(error.to_string()))
+}
+
+impl Management {
+    async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Result<Response, Problem> {
+        self.check_clash(&tenant, &value)?;
+        let command = Command::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
+        let outcome = self.0.registry.ask(&tenant, command).await?;
+        if let Err(error) = self.0.streams.of(&tenant).await {
+            // The first message tries again, and tells its sender if it fails again.
+            tracing::warn!(%tenant, %error, "the topics of a new tenant could not be created");
+        }
+        let location = format!("/v1/tenants/{tenant}");
+        stored(outcome, |version| created(&location, tenant.as_str(), version))
+    }
+
+    fn check_clash(&self, tenant: &TenantId, value: &Tenant) -> Result<(), Problem> {
+        let Some(what) = self.0.registry.clash(tenant, value) else { return Ok(()) };
+        Err(Problem::new(Reason::Code(ErrorCode::Conflict), "another tenant has what must be one tenant's own")
+            .value(what)
+            .rule("an alias, and a certificate authority outside of a trust-anchor-group, belong to one tenant")
+            .remedy("choose another, or remove it from the other tenant first"))
+    }
+
+    /// Hands a change that replaces or deletes one resource to the registry.
+    pub(super) async fn change(&self, tenant: &TenantId, command: Command) -> Result<Response, Problem> {
+        match self.0.registry.ask(tenant, command).await? {
+            Outcome::Stored(version) => Ok(replaced(version)),
+            Outcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
+            Outcome::MoreToDelete => Err(Problem::internal("a change of one resource left more to delete")),
+        }
+    }
+}
+
+/// Answers a change that stores a resource.
+pub(super) fn stored(
+    outcome: Outcome,
+    answer: impl FnOnce(crate::registry::Version) -> Response,
+) -> Result<Response, Problem> {
+    match outcome {
+        Outcome::Stored(version) => Ok(answer(version)),
+        other => Err(Problem::internal(format!("a creation ended as {other:?}"))),
+    }
+}

@@ -1,0 +1,193 @@
+//! Passwords as they are kept, and how one is checked.
+//!
+//! New ones are hashed with argon2id. SHA-256 and SHA-512 (with salt) and bcrypt are taken as others have made them.
+
+use std::fmt;
+
+use argon2::password_hash::phc;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256, Sha512};
+
+/// How a password was hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum HashFunction {
+    #[serde(rename = "sha-256")]
+    Sha256,
+    #[serde(rename = "sha-512")]
+    Sha512,
+    #[serde(rename = "bcrypt")]
+    Bcrypt,
+    #[serde(rename = "argon2id")]
+    Argon2id,
+}
+
+/// A hashed password, checked to be one that [`PasswordHash::matches`] can work with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PasswordHash {
+    function: HashFunction,
+    /// Base64 of the digest; for bcrypt and argon2id the string that holds cost, salt and digest.
+    hash: String,
+    /// Base64 of what is hashed before the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    salt: Option<String>,
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PasswordHash({:?})", self.function)
+    }
+}
+
+/// Why a hash is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HashError {
+    #[error("hash-function '{function}' is not known; use sha-256, sha-512 or bcrypt, or send pwd-plain")]
+    Function { function: String },
+    #[error("salt is not base64 (RFC 4648, with padding)")]
+    Salt,
+    #[error("pwd-hash is not base64 of the {bytes} bytes that {function} yields")]
+    Digest { function: &'static str, bytes: usize },
+    #[error("pwd-hash is no bcrypt hash; it looks like $2a$10$ and 53 characters more")]
+    Bcrypt,
+    #[error("bcrypt cost {cost} is over connect.bcrypt_max_cost = {limit}; use a lower cost or raise the limit")]
+    Cost { cost: u32, limit: u32 },
+}
+
+impl PasswordHash {
+    /// Takes a hash that somebody else has made.
+    pub(crate) fn given(
+        function: &str,
+        hash: String,
+        salt: Option<String>,
+        bcrypt_max_cost: u32,
+    ) -> Result<Self, HashError> {
+        let function = match function {
+            "sha-256" => HashFunction::Sha256,
+            "sha-512" => HashFunction::Sha512,
+            "bcrypt" => HashFunction::Bcrypt,
+            other => return Err(HashError::Function { function: other.to_owned() }),
+        };
+        if salt.as_ref().is_some_and(|salt| BASE64.decode(salt).is_err()) {
+            return Err(HashError::Salt);
+        }
+        match function {
+            HashFunction::Sha256 => check_digest("sha-256", &hash, 32)?,
+            HashFunction::Sha512 => check_digest("sha-512", &hash, 64)?,
+            HashFunction::Bcrypt | HashFunction::Argon2id => check_bcrypt(&hash, bcrypt_max_cost)?,
+        }
+        Ok(Self { function, hash, salt })
+    }
+
+    /// Whether checking it takes so long that it must not happen on a thread that serves sockets.
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self.function, HashFunction::Bcrypt | HashFunction::Argon2id)
+    }
+
+    /// Whether it is the hash of `password`. Slow for slow functions.
+    pub(crate) fn matches(&self, password: &[u8]) -> bool {
+        match self.function {
+            HashFunction::Sha256 => self.digest_matches::<Sha256>(password),
+            HashFunction::Sha512 => self.digest_matches::<Sha512>(password),
+            HashFunction::Bcrypt => bcrypt::verify(password, &self.hash).unwrap_or(false),
+            HashFunction::Argon2id => phc::PasswordHash::new(&self.hash)
+                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+        }
+    }
+
+    fn digest_matches<D: Digest>(&self, password: &[u8]) -> bool {
+        let salt = self.salt.as_ref().map_or(Ok(Vec::new()), |salt| BASE64.decode(salt));
+        let (Ok(salt), Ok(expected)) = (salt, BASE64.decode(&self.hash)) else { return false };
+        let mut digest = D::new();
+        digest.update(&salt);
+        digest.update(password);
+        same(&digest.finalize(), &expected)
+    }
+}
+
+fn check_digest(function: &'static str, hash: &str, bytes: usize) -> Result<(), HashError> {
+    match BASE64.decode(hash) {
+        Ok(digest) if digest.len() == bytes => Ok(()),
+        _ => Err(HashError::Digest { function, bytes }),
+    }
+}
+
+fn check_bcrypt(hash: &str, limit: u32) -> Result<(), HashError> {
+    let parts: bcrypt::HashParts = hash.parse().map_err(|_| HashError::Bcrypt)?;
+    let cost = parts.get_cost();
+    if cost > limit { Err(HashError::Cost { cost, limit }) } else { Ok(()) }
+}
+
+/// Compares in a time that does not tell where they differ.
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+}
+
+/// Hashes new passwords.
+#[derive(Debug, Clone)]
+pub(crate) struct PasswordHashing(Params);
+
+impl PasswordHashing {
+    /// `None` if argon2 allows no such cost.
+    pub(crate) fn new(memory_kib: u32, passes: u32) -> Option<Self> {
+        Params::new(memory_kib, passes, 1, None).ok().map(Self)
+    }
+
+    /// Hashes with a new salt. Slow.
+    pub(crate) fn hash(&self, password: &[u8]) -> Result<PasswordHash, String> {
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.0.clone());
+        let hash = argon2.hash_password(password).map_err(|error| error.to_string())?;
+        Ok(PasswordHash { function: HashFunction::Argon2id, hash: hash.to_string(), salt: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(function: &str, hash: &str, salt: Option<&str>) -> Result<PasswordHash, HashError> {
+        PasswordHash::given(function, hash.to_owned(), salt.map(str::to_owned), 10)
+    }
+
+    #[test]
+    fn hashes_that_other_tools_made_match_their_password_only() {
+        // printf '\x01\x02\x03\x04secret' | openssl dgst -sha512 -binary | base64 -w0; the like for sha256;
+        // htpasswd -nbB -C 4 x secret
+        let sha512 = "+FMfYvkcZgHUtY6uf5im+5CZU5coaqCy6IlEhlMgtGgS9uVImj9YCzKbchlN+5ohorkpHajkrAV9O/oqzF8wgQ==";
+        for (function, hash, salt) in
+            [("sha-512", sha512, Some("AQIDBA==")), ("sha-256", "K7gNU3sdo+OL0wNhqoVWhr3g6s1xYv72ol/pe/Unols=", None)]
+        {
+            let hash = given(function, hash, salt).unwrap();
+            assert!(hash.matches(b"secret") && !hash.is_slow(), "{function}");
+            assert!(!hash.matches(b"Secret") && !hash.matches(b""), "{function}");
+        }
+        let bcrypt = given("bcrypt", &bcrypt::hash("secret", 4).unwrap(), None).unwrap();
+        assert!(bcrypt.matches(b"secret") && !bcrypt.matches(b"secreT") && bcrypt.is_slow());
+    }
+
+    #[test]
+    fn a_new_hash_matches_its_password_and_shows_nothing() {
+        let hash = PasswordHashing::new(64, 1).unwrap().hash(b"secret").unwrap();
+        assert!(hash.matches(b"secret") && !hash.matches(b"secret ") && hash.is_slow());
+        assert_eq!(format!("{hash:?}"), "PasswordHash(Argon2id)");
+    }
+
+    #[test]
+    fn a_hash_that_cannot_be_checked_is_refused_with_its_rule() {
+        let costly = "$2a$11$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
+        for (function, hash, salt, told) in [
+            ("md5", "x", None, "'md5' is not known"),
+            ("sha-256", "AQIDBA==", None, "32 bytes"),
+            ("sha-512", "!", None, "64 bytes"),
+            ("sha-256", "K7gNU3sdo+OL0wNhqoVWhr3g6s1xYv72ol/pe/Unols=", Some("?"), "salt is not base64"),
+            ("bcrypt", "$2a$", None, "no bcrypt hash"),
+            ("bcrypt", costly, None, "bcrypt cost 11 is over connect.bcrypt_max_cost = 10"),
+        ] {
+            let refusal = given(function, hash, salt).unwrap_err().to_string();
+            assert!(refusal.contains(told), "{refusal}");
+        }
+    }
+}

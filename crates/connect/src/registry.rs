@@ -1,0 +1,127 @@
+//! Who may send: tenants, their devices, the devices' credentials.
+//!
+//! State is a view of the log; reads use the newest durable snapshot and never wait, so a change that was answered is
+//! seen by the next login and the next message.
+
+mod command;
+mod credential;
+mod defaults;
+mod device;
+mod id;
+mod state;
+mod stored;
+mod tenant;
+mod view;
+
+use std::sync::Arc;
+
+use millstream_types::{TenantId, TopicName};
+use millstream_view::{Ground, Snapshot, Views, ViewsConfig};
+use tokio::sync::Semaphore;
+
+pub(crate) use command::{Command, Outcome, Refusal};
+pub(crate) use credential::{
+    Credential, CredentialDraft, GivenCredential, GivenSecret, SecretDraft, SecretOrigin, UnknownSecret,
+};
+pub use defaults::Defaults;
+pub use device::Device;
+pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
+pub(crate) use state::TenantState;
+pub(crate) use stored::{Condition, Version};
+pub use tenant::Tenant;
+use view::RegistryView;
+
+/// Commands decided in one append: each may carry a body of [`crate::management::BODY_MAX_BYTES`], and all together
+/// must stay well below the log's largest append.
+const BATCH_MAX_COMMANDS: usize = 128;
+
+/// All tenants, devices and credentials. Cheap to clone.
+#[derive(Clone)]
+pub struct Registry {
+    views: Arc<Views<RegistryView>>,
+    /// Deletions of many devices go one after the other: their appends are large.
+    deletions: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.views.fmt(f)
+    }
+}
+
+/// How a change of the registry failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A rule of the registry.
+    Refused(Refusal),
+    /// Its owner did not answer.
+    View(millstream_view::Error),
+}
+
+impl Registry {
+    /// Opens the registry and rebuilds its state. One without any tenant gets the tenant `default`.
+    pub(crate) fn open(ground: &Ground, partitions: u32) -> Result<Self, millstream_view::Error> {
+        let config = ViewsConfig { partitions, batch_max_commands: BATCH_MAX_COMMANDS, ..ViewsConfig::default() };
+        let views = Views::open(RegistryView, &TopicName::internal("_registry"), &config, ground)?;
+        let registry = Self { views, deletions: Arc::new(Semaphore::new(1)) };
+        if registry.counts().0 == 0 {
+            let command = Command::CreateTenant { tenant: TenantId::default(), value: Arc::default() };
+            let partition = registry.views.partition_of(TenantId::DEFAULT.as_bytes());
+            let answer = registry.views.submit(partition, command)?.blocking_recv();
+            // Nobody else is there yet who could have created it before.
+            let _ = answer.unwrap_or(Err(millstream_view::Error::Stopped))?;
+        }
+        Ok(registry)
+    }
+
+    /// What is registered of a device; `None` if it, or its tenant, is unknown.
+    pub fn device(&self, tenant: &TenantId, device: &str) -> Option<Arc<Device>> {
+        let snapshot = self.snapshot(tenant);
+        Some(snapshot.state.tenant(tenant)?.devices.get(device)?.value.clone())
+    }
+
+    /// How many tenants and devices there are.
+    pub fn counts(&self) -> (usize, usize) {
+        let mut counts = (0, 0);
+        for snapshot in self.views.snapshots() {
+            for (tenant, _) in snapshot.state.tenants() {
+                counts.0 += 1;
+                counts.1 += snapshot.state.tenant(tenant).map_or(0, |known| known.devices.len());
+            }
+        }
+        counts
+    }
+
+    /// The state that `tenant` is part of, as it is now.
+    pub(crate) fn snapshot(&self, tenant: &TenantId) -> Arc<Snapshot<RegistryView>> {
+        self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()))
+    }
+
+    /// What another tenant has that `value` claims for `tenant`, too. The other may belong to another owner, so two
+    /// tenants that are created in the same moment may both get it.
+    pub(crate) fn clash(&self, tenant: &TenantId, value: &Tenant) -> Option<String> {
+        self.views.snapshots().iter().find_map(|snapshot| {
+            let mut others = snapshot.state.tenants().filter(|(other, _)| *other != tenant);
+            others.find_map(|(_, other)| value.clash(&other.value))
+        })
+    }
+
+    /// Hands a change to its tenant's owner and waits until it is durable.
+    pub(crate) async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Outcome, Failure> {
+        let partition = self.views.partition_of(tenant.as_str().as_bytes());
+        self.views.ask(partition, command).await.map_err(Failure::View)?.map_err(Failure::Refused)
+    }
+
+    /// As [`Registry::ask`], as often as it takes to delete all that `command` names.
+    pub(crate) async fn delete_all(&self, tenant: &TenantId, command: Command) -> Result<(), Failure> {
+        let turn = self.deletions.acquire().await;
+        while self.ask(tenant, command.clone()).await? == Outcome::MoreToDelete {}
+        drop(turn);
+        Ok(())
+    }
+
+    /// Takes no more changes and answers those taken.
+    pub(crate) fn stop(&self) {
+        self.views.stop();
+    }
+}

@@ -1,0 +1,241 @@
+//! What may be asked of the registry, and how its owner decides.
+
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use millstream_view::Draft;
+
+use super::credential::{Credential, CredentialDraft, Credentials, UnknownSecret};
+use super::state::{Change, TenantState};
+use super::stored::{Condition, Stored, Version};
+use super::view::RegistryView;
+use super::{AuthId, Device, DeviceId, Tenant};
+
+/// How many devices one command deletes at most: it must fit into one append.
+pub(crate) const DELETED_AT_ONCE_MAX: usize = 4_000;
+
+/// A request for a change.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    CreateTenant {
+        tenant: TenantId,
+        value: Arc<Tenant>,
+    },
+    ReplaceTenant {
+        tenant: TenantId,
+        value: Arc<Tenant>,
+        condition: Condition,
+    },
+    /// Deletes the tenant with all that is its, or [`DELETED_AT_ONCE_MAX`] of its devices if there are more.
+    DeleteTenant {
+        tenant: TenantId,
+        condition: Condition,
+    },
+    CreateDevice {
+        tenant: TenantId,
+        device: DeviceId,
+        value: Arc<Device>,
+    },
+    ReplaceDevice {
+        tenant: TenantId,
+        device: DeviceId,
+        value: Arc<Device>,
+        condition: Condition,
+    },
+    DeleteDevice {
+        tenant: TenantId,
+        device: DeviceId,
+        condition: Condition,
+    },
+    /// Deletes the tenant's devices, [`DELETED_AT_ONCE_MAX`] at most.
+    DeleteDevices {
+        tenant: TenantId,
+    },
+    ReplaceCredentials {
+        tenant: TenantId,
+        device: DeviceId,
+        value: Vec<CredentialDraft>,
+        condition: Condition,
+    },
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The resource now has this version.
+    Stored(Version),
+    /// It is gone.
+    Deleted,
+    /// There was more to be deleted than fits into one command; ask again.
+    MoreToDelete,
+}
+
+/// Why nothing was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    TenantExists { tenant: TenantId },
+    DeviceExists { device: DeviceId },
+    UnknownTenant { tenant: TenantId },
+    UnknownDevice { tenant: TenantId, device: DeviceId },
+    OtherVersion { actual: Version },
+    TooManyDevices { limit: usize },
+    TooManyCredentials { given: usize, limit: usize },
+    AuthIdTaken { auth_id: AuthId },
+    UnknownSecret(UnknownSecret),
+}
+
+/// How a command ended.
+pub(crate) type Answer = Result<Outcome, Refusal>;
+
+pub(crate) fn decide(draft: &mut Draft<'_, RegistryView>, command: Command) -> Answer {
+    match command {
+        Command::CreateTenant { tenant, value } => create_tenant(draft, tenant, value),
+        Command::ReplaceTenant { tenant, value, condition } => {
+            let stored = known(draft, &tenant)?.checked(&condition)?.replaced_by(value, draft.now_ms());
+            let version = stored.version;
+            draft.change(Change::Tenant(tenant, Some(Arc::new(stored))));
+            Ok(Outcome::Stored(version))
+        }
+        Command::DeleteTenant { tenant, condition } => {
+            known(draft, &tenant)?.checked(&condition)?;
+            let outcome = delete_devices(draft, &tenant)?;
+            if outcome == Outcome::Deleted {
+                draft.change(Change::Tenant(tenant, None));
+            }
+            Ok(outcome)
+        }
+        Command::CreateDevice { tenant, device, value } => create_device(draft, tenant, device, value),
+        Command::ReplaceDevice { tenant, device, value, condition } => {
+            let now_ms = draft.now_ms();
+            let stored =
+                known(draft, &tenant)?.device(&tenant, &device)?.checked(&condition)?.replaced_by(value, now_ms);
+            let version = stored.version;
+            draft.change(Change::Device(tenant, device, Some(Arc::new(stored))));
+            Ok(Outcome::Stored(version))
+        }
+        Command::DeleteDevice { tenant, device, condition } => {
+            known(draft, &tenant)?.device(&tenant, &device)?.checked(&condition)?;
+            delete_device(draft, &tenant, device);
+            Ok(Outcome::Deleted)
+        }
+        Command::DeleteDevices { tenant } => delete_devices(draft, &tenant),
+        Command::ReplaceCredentials { tenant, device, value, condition } => {
+            replace_credentials(draft, tenant, device, value, &condition)
+        }
+    }
+}
+
+fn known<'a>(draft: &'a Draft<'_, RegistryView>, tenant: &TenantId) -> Result<&'a TenantState, Refusal> {
+    draft.state().tenant(tenant).ok_or_else(|| Refusal::UnknownTenant { tenant: tenant.clone() })
+}
+
+impl TenantState {
+    fn checked(&self, condition: &Condition) -> Result<&Stored<Tenant>, Refusal> {
+        // `State::tenant` gives only those that have one.
+        let tenant = self.tenant.as_deref().expect("a tenant that was found is there");
+        tenant.checked(condition)
+    }
+
+    fn device(&self, tenant: &TenantId, device: &DeviceId) -> Result<&Arc<Stored<Device>>, Refusal> {
+        let unknown = || Refusal::UnknownDevice { tenant: tenant.clone(), device: device.clone() };
+        self.devices.get(device).ok_or_else(unknown)
+    }
+}
+
+impl<T> Stored<T> {
+    fn checked(&self, condition: &Condition) -> Result<&Self, Refusal> {
+        if condition.holds(self.version) { Ok(self) } else { Err(Refusal::OtherVersion { actual: self.version }) }
+    }
+}
+
+fn create_tenant(draft: &mut Draft<'_, RegistryView>, tenant: TenantId, value: Arc<Tenant>) -> Answer {
+    if draft.state().tenant(&tenant).is_some() {
+        return Err(Refusal::TenantExists { tenant });
+    }
+    let stored = Stored::new(value, draft.now_ms());
+    let version = stored.version;
+    draft.change(Change::Tenant(tenant, Some(Arc::new(stored))));
+    Ok(Outcome::Stored(version))
+}
+
+fn create_device(
+    draft: &mut Draft<'_, RegistryView>,
+    tenant: TenantId,
+    device: DeviceId,
+    value: Arc<Device>,
+) -> Answer {
+    let known = known(draft, &tenant)?;
+    if known.devices.contains_key(&device) {
+        return Err(Refusal::DeviceExists { device });
+    }
+    let limits = known.checked(&Condition::Always)?.value.registration_limits;
+    if let Some(limit) = limits.devices_max().filter(|limit| known.devices.len() >= *limit) {
+        return Err(Refusal::TooManyDevices { limit });
+    }
+    let stored = Stored::new(value, draft.now_ms());
+    let version = stored.version;
+    draft.change(Change::Device(tenant, device, Some(Arc::new(stored))));
+    Ok(Outcome::Stored(version))
+}
+
+fn delete_device(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId, device: DeviceId) {
+    let has_credentials = draft.state().tenant(tenant).is_some_and(|known| known.credentials.contains_key(&device));
+    if has_credentials {
+        draft.change(Change::Credentials(tenant.clone(), device.clone(), None));
+    }
+    draft.change(Change::Device(tenant.clone(), device, None));
+}
+
+fn delete_devices(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId) -> Answer {
+    let devices = &known(draft, tenant)?.devices;
+    let is_all = devices.len() <= DELETED_AT_ONCE_MAX;
+    let doomed: Vec<DeviceId> = devices.keys().take(DELETED_AT_ONCE_MAX).cloned().collect();
+    for device in doomed {
+        delete_device(draft, tenant, device);
+    }
+    Ok(if is_all { Outcome::Deleted } else { Outcome::MoreToDelete })
+}
+
+fn replace_credentials(
+    draft: &mut Draft<'_, RegistryView>,
+    tenant: TenantId,
+    device: DeviceId,
+    drafts: Vec<CredentialDraft>,
+    condition: &Condition,
+) -> Answer {
+    let now_ms = draft.now_ms();
+    let known = known(draft, &tenant)?;
+    let owner = known.device(&tenant, &device)?;
+    let before = known.credentials.get(&device);
+    let actual = before.map_or(owner.born, |before| before.version);
+    if !condition.holds(actual) {
+        return Err(Refusal::OtherVersion { actual });
+    }
+    let limits = known.checked(&Condition::Always)?.value.registration_limits;
+    if let Some(limit) = limits.credentials_max().filter(|limit| drafts.len() > *limit) {
+        return Err(Refusal::TooManyCredentials { given: drafts.len(), limit });
+    }
+    let value = Arc::new(complete(known, &device, drafts, before.map(|before| &*before.value))?);
+    let stored =
+        before.map_or_else(|| Stored::new(value.clone(), now_ms), |old| old.replaced_by(value.clone(), now_ms));
+    let version = stored.version;
+    draft.change(Change::Credentials(tenant, device, Some(Arc::new(stored))));
+    Ok(Outcome::Stored(version))
+}
+
+fn complete(
+    known: &TenantState,
+    device: &DeviceId,
+    drafts: Vec<CredentialDraft>,
+    stored: Option<&Credentials>,
+) -> Result<Credentials, Refusal> {
+    let complete = |draft: CredentialDraft| {
+        if known.login(draft.auth_id.as_str()).is_some_and(|login| login.device != *device) {
+            return Err(Refusal::AuthIdTaken { auth_id: draft.auth_id });
+        }
+        let is_same = |old: &&Arc<Credential>| old.kind == draft.kind && old.auth_id == draft.auth_id;
+        let old = stored.and_then(|stored| stored.iter().find(is_same)).cloned();
+        draft.complete(old.as_deref()).map(Arc::new).map_err(Refusal::UnknownSecret)
+    };
+    drafts.into_iter().map(complete).collect()
+}

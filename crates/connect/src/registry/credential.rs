@@ -1,0 +1,189 @@
+//! How a device proves who it is: credentials, each with secrets, as they are sent, kept and shown.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::AuthId;
+use super::tenant::{Object, yes};
+use crate::password::PasswordHash;
+use crate::timestamp::Timestamp;
+
+/// How the secret is presented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum CredentialType {
+    /// User name and password.
+    #[serde(rename = "hashed-password")]
+    HashedPassword,
+}
+
+/// All credentials of a device.
+pub(crate) type Credentials = Vec<Arc<Credential>>;
+
+/// One credential.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Credential {
+    #[serde(rename = "type")]
+    pub(crate) kind: CredentialType,
+    pub(crate) auth_id: AuthId,
+    pub(crate) enabled: bool,
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    pub(crate) ext: Object,
+    pub(crate) secrets: Vec<Secret>,
+}
+
+/// One of several secrets, so that a device can be moved from one to the next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Secret {
+    pub(crate) id: String,
+    pub(crate) enabled: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_after: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
+    pub(crate) password: PasswordHash,
+}
+
+impl Secret {
+    /// Whether it is good at `now_ms`.
+    pub(crate) fn is_valid_at(&self, now_ms: i64) -> bool {
+        let now = Timestamp(now_ms);
+        self.enabled && self.not_before.is_none_or(|from| from <= now) && self.not_after.is_none_or(|to| now <= to)
+    }
+
+    fn shown(&self) -> Value {
+        let mut shown = json!({"id": self.id, "enabled": self.enabled});
+        for (name, value) in [
+            ("not-before", self.not_before.map(|moment| moment.to_string())),
+            ("not-after", self.not_after.map(|moment| moment.to_string())),
+            ("comment", self.comment.clone()),
+        ] {
+            if let Some(value) = value {
+                shown[name] = Value::String(value);
+            }
+        }
+        shown
+    }
+}
+
+impl Credential {
+    /// As a client may see it: without hashes and salts.
+    pub(crate) fn shown(&self) -> Value {
+        let secrets: Vec<Value> = self.secrets.iter().map(Secret::shown).collect();
+        let mut shown = json!({
+            "type": self.kind,
+            "auth-id": self.auth_id,
+            "enabled": self.enabled,
+            "secrets": secrets,
+        });
+        if !self.ext.is_empty() {
+            shown["ext"] = Value::Object(self.ext.clone());
+        }
+        shown
+    }
+}
+
+/// A credential as a client sends it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct GivenCredential {
+    #[serde(rename = "type")]
+    pub(crate) kind: CredentialType,
+    pub(crate) auth_id: AuthId,
+    #[serde(default = "yes")]
+    pub(crate) enabled: bool,
+    #[serde(default)]
+    pub(crate) ext: Object,
+    #[serde(default)]
+    pub(crate) secrets: Vec<GivenSecret>,
+}
+
+/// A secret as a client sends it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct GivenSecret {
+    pub(crate) id: Option<String>,
+    pub(crate) enabled: Option<bool>,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) not_after: Option<Timestamp>,
+    pub(crate) comment: Option<String>,
+    pub(crate) hash_function: Option<String>,
+    pub(crate) pwd_hash: Option<String>,
+    pub(crate) salt: Option<String>,
+    pub(crate) pwd_plain: Option<String>,
+}
+
+/// A credential whose new passwords are hashed; what it keeps of the stored one is filled in by the owner.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CredentialDraft {
+    pub(crate) kind: CredentialType,
+    pub(crate) auth_id: AuthId,
+    pub(crate) enabled: bool,
+    pub(crate) ext: Object,
+    pub(crate) secrets: Vec<SecretDraft>,
+}
+
+/// A secret that is new, or that changes a stored one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SecretDraft {
+    pub(crate) origin: SecretOrigin,
+    pub(crate) enabled: Option<bool>,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) not_after: Option<Timestamp>,
+    pub(crate) comment: Option<String>,
+}
+
+/// Where a secret's password comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SecretOrigin {
+    New(PasswordHash),
+    /// Of the stored secret with this id, unless there is a new one.
+    Stored(String, Option<PasswordHash>),
+}
+
+/// The id of a stored secret that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnknownSecret {
+    pub(crate) id: String,
+    pub(crate) auth_id: AuthId,
+}
+
+impl CredentialDraft {
+    /// Fills in what is kept of the stored credential of the same type and auth-id.
+    pub(crate) fn complete(self, stored: Option<&Credential>) -> Result<Credential, UnknownSecret> {
+        let Self { kind, auth_id, enabled, ext, secrets } = self;
+        let secrets = secrets.into_iter().map(|secret| secret.complete(&auth_id, stored)).collect::<Result<_, _>>()?;
+        Ok(Credential { kind, auth_id, enabled, ext, secrets })
+    }
+}
+
+impl SecretDraft {
+    fn complete(self, auth_id: &AuthId, stored: Option<&Credential>) -> Result<Secret, UnknownSecret> {
+        let (id, password) = match self.origin {
+            SecretOrigin::New(password) => {
+                return Ok(Secret {
+                    id: format!("{:016x}", fastrand::u64(..)),
+                    enabled: self.enabled.unwrap_or(true),
+                    not_before: self.not_before,
+                    not_after: self.not_after,
+                    comment: self.comment,
+                    password,
+                });
+            }
+            SecretOrigin::Stored(id, password) => (id, password),
+        };
+        let old = stored.and_then(|stored| stored.secrets.iter().find(|secret| secret.id == id));
+        let Some(old) = old.cloned() else { return Err(UnknownSecret { id, auth_id: auth_id.clone() }) };
+        Ok(Secret {
+            id,
+            enabled: self.enabled.unwrap_or(old.enabled),
+            not_before: self.not_before.or(old.not_before),
+            not_after: self.not_after.or(old.not_after),
+            comment: self.comment.or(old.comment),
+            password: password.unwrap_or(old.password),
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! A device, as its owner describes it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::tenant::{Object, yes};
+use super::{Defaults, DeviceId};
+
+/// What is said of a device. Members that no part acts on yet are checked and kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Given")]
+pub struct Device {
+    /// Whether it may send.
+    pub enabled: bool,
+    /// What its messages carry if they do not say it themselves.
+    #[serde(skip_serializing_if = "Defaults::is_empty")]
+    pub defaults: Defaults,
+    /// Gateways that may act for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<DeviceId>,
+    /// Groups of gateways that may act for it.
+    #[serde(rename = "viaGroups", skip_serializing_if = "Vec::is_empty")]
+    pub via_groups: Vec<String>,
+    /// Groups of gateways that it belongs to.
+    #[serde(rename = "memberOf", skip_serializing_if = "Vec::is_empty")]
+    pub member_of: Vec<String>,
+    /// Whatever applications keep with it.
+    #[serde(skip_serializing_if = "Object::is_empty")]
+    pub ext: Object,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    authorities: Vec<String>,
+    #[serde(rename = "command-endpoint", skip_serializing_if = "Option::is_none")]
+    command_endpoint: Option<CommandEndpoint>,
+    #[serde(rename = "downstream-message-mapper", skip_serializing_if = "Option::is_none")]
+    downstream_message_mapper: Option<String>,
+    #[serde(rename = "upstream-message-mapper", skip_serializing_if = "Option::is_none")]
+    upstream_message_mapper: Option<String>,
+}
+
+/// The members that a request may carry.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    #[serde(default = "yes")]
+    enabled: bool,
+    #[serde(default)]
+    defaults: Defaults,
+    #[serde(default)]
+    via: Vec<DeviceId>,
+    #[serde(default, rename = "viaGroups")]
+    via_groups: Vec<String>,
+    #[serde(default, rename = "memberOf")]
+    member_of: Vec<String>,
+    #[serde(default)]
+    authorities: Vec<String>,
+    #[serde(default)]
+    ext: Object,
+    /// Read-only: what a client got by reading a device it may send back, without effect.
+    #[serde(default, rename = "status")]
+    _status: Option<Value>,
+    #[serde(default, rename = "command-endpoint")]
+    command_endpoint: Option<CommandEndpoint>,
+    #[serde(default, rename = "downstream-message-mapper")]
+    downstream_message_mapper: Option<String>,
+    #[serde(default, rename = "upstream-message-mapper")]
+    upstream_message_mapper: Option<String>,
+}
+
+/// Where commands for the device are sent instead of waiting for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct CommandEndpoint {
+    uri: String,
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    headers: Object,
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    payload_properties: Object,
+}
+
+impl TryFrom<Given> for Device {
+    type Error = &'static str;
+
+    fn try_from(given: Given) -> Result<Self, &'static str> {
+        let is_behind = !given.via.is_empty() || !given.via_groups.is_empty();
+        if is_behind && !given.member_of.is_empty() {
+            return Err("memberOf makes the device a gateway, via and viaGroups put it behind one; \
+                        give either the one or the others");
+        }
+        Ok(Self {
+            enabled: given.enabled,
+            defaults: given.defaults,
+            via: given.via,
+            via_groups: given.via_groups,
+            member_of: given.member_of,
+            ext: given.ext,
+            authorities: given.authorities,
+            command_endpoint: given.command_endpoint,
+            downstream_message_mapper: given.downstream_message_mapper,
+            upstream_message_mapper: given.upstream_message_mapper,
+        })
+    }
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            defaults: Defaults::default(),
+            via: Vec::new(),
+            via_groups: Vec::new(),
+            member_of: Vec::new(),
+            ext: Object::default(),
+            authorities: Vec::new(),
+            command_endpoint: None,
+            downstream_message_mapper: None,
+            upstream_message_mapper: None,
+        }
+    }
+}
+
+impl Device {
+    /// Whether `gateway`, known as `id`, may act for this device.
+    pub(crate) fn is_behind(&self, id: &str, gateway: &Self) -> bool {
+        self.via.iter().any(|via| via.as_str() == id)
+            || self.via_groups.iter().any(|group| gateway.member_of.contains(group))
+    }
+}

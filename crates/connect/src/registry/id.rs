@@ -1,0 +1,118 @@
+//! Names within a tenant: a device's, and the one under which it logs in.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Longest device id and auth-id, characters.
+pub const ID_MAX_CHARS: usize = 256;
+
+/// A name that breaks its rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{value}' is no {what}: use 1 to {ID_MAX_CHARS} of the characters a-z A-Z 0-9 {further}")]
+pub struct IdError {
+    value: String,
+    what: &'static str,
+    further: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $further:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(value: &str) -> Result<Self, IdError> {
+                let legal = |c: char| c.is_ascii_alphanumeric() || (c != ' ' && $further.contains(c));
+                if value.is_empty() || value.len() > ID_MAX_CHARS || !value.chars().all(legal) {
+                    return Err(IdError { value: value.to_owned(), what: $what, further: $further });
+                }
+                Ok(Self(value.into()))
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// A device of a tenant.
+    DeviceId,
+    "device id",
+    "- _ . :"
+);
+id!(
+    /// The name under which a device logs in.
+    AuthId,
+    "auth-id",
+    "- _ = ."
+);
+
+impl DeviceId {
+    /// A new name that nobody has.
+    pub(crate) fn random() -> Self {
+        let (high, low) = (fastrand::u64(..), fastrand::u64(..));
+        Self(format!("{high:016x}{low:016x}").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn legal_names_are_taken_and_others_refused_with_value_and_rule() {
+        for legal in ["d", "a-b_c.d:1", &"x".repeat(256)] {
+            assert_eq!(legal.parse::<DeviceId>().unwrap().as_str(), legal);
+        }
+        for illegal in ["", "a b", "a$", "ä", "a/b", "a=b", &"x".repeat(257)] {
+            let refusal = illegal.parse::<DeviceId>().unwrap_err().to_string();
+            assert!(refusal.contains(illegal) && refusal.contains("use 1 to 256"), "{refusal}");
+        }
+        assert!("CN=x.y_z-1".parse::<AuthId>().is_ok());
+        for illegal in ["", "a:b", "a@b", "a b"] {
+            assert!(illegal.parse::<AuthId>().is_err(), "{illegal}");
+        }
+    }
+}

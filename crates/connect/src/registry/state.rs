@@ -1,0 +1,93 @@
+//! What one partition of the registry knows: tenants with their devices, credentials and logins.
+//!
+//! Everything is shared between versions, so a snapshot costs nothing and never changes.
+//! Records may be applied in any order of their keys: a checkpoint has them sorted, the log as they were written.
+
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+
+use super::credential::{Credential, Credentials};
+use super::stored::{Stored, Version};
+use super::{AuthId, Device, DeviceId, Tenant};
+
+/// All tenants of a partition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    tenants: imbl::HashMap<TenantId, TenantState>,
+}
+
+/// One tenant and all that is its.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TenantState {
+    pub(crate) tenant: Option<Arc<Stored<Tenant>>>,
+    pub(crate) devices: imbl::HashMap<DeviceId, Arc<Stored<Device>>>,
+    pub(crate) credentials: imbl::HashMap<DeviceId, Arc<Stored<Credentials>>>,
+    logins: imbl::HashMap<AuthId, Login>,
+}
+
+/// Whose credential an auth-id leads to.
+#[derive(Debug, Clone)]
+pub(crate) struct Login {
+    pub(crate) device: DeviceId,
+    /// Of the device's credentials as a whole: changes with any of them.
+    pub(crate) version: Version,
+    pub(crate) credential: Arc<Credential>,
+}
+
+/// A resource's new value; `None` removes it.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Tenant(TenantId, Option<Arc<Stored<Tenant>>>),
+    Device(TenantId, DeviceId, Option<Arc<Stored<Device>>>),
+    Credentials(TenantId, DeviceId, Option<Arc<Stored<Credentials>>>),
+}
+
+impl State {
+    /// The tenant, if there is one of that name.
+    pub(crate) fn tenant(&self, tenant: &TenantId) -> Option<&TenantState> {
+        self.tenants.get(tenant).filter(|known| known.tenant.is_some())
+    }
+
+    /// All tenants.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (&TenantId, &Stored<Tenant>)> {
+        self.tenants.iter().filter_map(|(id, known)| Some((id, known.tenant.as_deref()?)))
+    }
+
+    pub(crate) fn apply(&mut self, change: &Change) {
+        let (Change::Tenant(id, _) | Change::Device(id, ..) | Change::Credentials(id, ..)) = change;
+        let known = self.tenants.entry(id.clone()).or_default();
+        match change {
+            Change::Tenant(_, tenant) => known.tenant.clone_from(tenant),
+            Change::Device(_, device, Some(value)) => drop(known.devices.insert(device.clone(), value.clone())),
+            Change::Device(_, device, None) => drop(known.devices.remove(device)),
+            Change::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
+        }
+        if known.tenant.is_none() && known.devices.is_empty() && known.credentials.is_empty() {
+            self.tenants.remove(id);
+        }
+    }
+}
+
+impl TenantState {
+    /// The credential that devices present under `auth_id` with a password.
+    pub(crate) fn login(&self, auth_id: &str) -> Option<&Login> {
+        self.logins.get(auth_id)
+    }
+
+    fn set_credentials(&mut self, device: &DeviceId, value: Option<&Arc<Stored<Credentials>>>) {
+        let before = match value {
+            Some(value) => self.credentials.insert(device.clone(), value.clone()),
+            None => self.credentials.remove(device),
+        };
+        for credential in before.iter().flat_map(|before| before.value.iter()) {
+            if self.logins.get(&credential.auth_id).is_some_and(|login| login.device == *device) {
+                self.logins.remove(&credential.auth_id);
+            }
+        }
+        for (credential, stored) in value.into_iter().flat_map(|stored| stored.value.iter().map(move |c| (c, stored))) {
+            let login = Login { device: device.clone(), version: stored.version, credential: credential.clone() };
+            self.logins.insert(credential.auth_id.clone(), login);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A resource with the version by which a client can say which one it has seen.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Changes with every change of its resource; a resource that is deleted and made again gets another one, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Version(u64);
+
+impl Version {
+    pub(crate) fn random() -> Self {
+        Self(fastrand::u64(..))
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digits.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Self)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A resource of the registry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stored<T> {
+    pub(crate) version: Version,
+    /// The version it was created with: the version of credentials that nobody has set yet.
+    pub(crate) born: Version,
+    pub(crate) created_ms: i64,
+    pub(crate) updated_ms: i64,
+    pub(crate) value: Arc<T>,
+}
+
+impl<T> Stored<T> {
+    pub(crate) fn new(value: Arc<T>, now_ms: i64) -> Self {
+        let version = Version::random();
+        Self { version, born: version, created_ms: now_ms, updated_ms: now_ms, value }
+    }
+
+    /// The next version of this resource.
+    pub(crate) fn replaced_by(&self, value: Arc<T>, now_ms: i64) -> Self {
+        Self { version: Version::random(), updated_ms: now_ms, value, born: self.born, created_ms: self.created_ms }
+    }
+}
+
+/// Which version a change is meant for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// Whichever is there.
+    Always,
+    /// One of these.
+    OneOf(Vec<Version>),
+}
+
+impl Condition {
+    pub(crate) fn holds(&self, version: Version) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OneOf(versions) => versions.contains(&version),
+        }
+    }
+}

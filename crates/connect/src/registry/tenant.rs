@@ -1,0 +1,283 @@
+//! A tenant, as its operator describes it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Defaults;
+use crate::timestamp::Timestamp;
+
+/// A free object.
+pub(crate) type Object = Map<String, Value>;
+
+/// What is said of a tenant. Members that no part acts on yet are checked and kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Tenant {
+    #[serde(default = "yes")]
+    pub(crate) enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alias: Option<String>,
+    #[serde(default, skip_serializing_if = "Defaults::is_empty")]
+    pub(crate) defaults: Defaults,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) adapters: Option<Vec<Adapter>>,
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    pub(crate) ext: Object,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) minimum_message_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trusted_ca: Vec<TrustedCa>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trust_anchor_group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tracing: Option<Tracing>,
+    #[serde(default, skip_serializing_if = "RegistrationLimits::is_default")]
+    pub(crate) registration_limits: RegistrationLimits,
+    #[serde(default, skip_serializing_if = "ResourceLimits::is_default")]
+    pub(crate) resource_limits: ResourceLimits,
+}
+
+pub(crate) const fn yes() -> bool {
+    true
+}
+
+/// What a tenant says of one adapter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Adapter {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) enabled: bool,
+    #[serde(default = "yes")]
+    pub(crate) device_authentication_required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_ttd: Option<u32>,
+    #[serde(default, skip_serializing_if = "Object::is_empty")]
+    pub(crate) ext: Object,
+}
+
+impl Adapter {
+    /// Longest time that a device may wait for a command, seconds.
+    pub(crate) fn max_ttd_s(&self) -> Option<u32> {
+        let in_ext = || self.ext.get("max-ttd")?.as_u64()?.try_into().ok();
+        self.max_ttd.or_else(in_ext)
+    }
+}
+
+/// A certificate authority whose clients are the tenant's devices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct TrustedCa {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) subject_dn: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cert: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_id_template: Option<String>,
+    #[serde(default)]
+    auto_provisioning_enabled: bool,
+    #[serde(default)]
+    auto_provision_as_gateway: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_provisioning_device_id_template: Option<String>,
+    #[serde(default)]
+    ocsp_revocation_enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ocsp_responder_uri: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ocsp_responder_cert: Option<String>,
+    #[serde(default)]
+    ocsp_nonce_enabled: bool,
+}
+
+/// Whose requests are traced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Tracing {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampling_mode: Option<SamplingMode>,
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    sampling_mode_per_auth_id: std::collections::BTreeMap<String, SamplingMode>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SamplingMode {
+    Default,
+    All,
+    None,
+}
+
+/// How much may be registered; -1 is without limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct RegistrationLimits {
+    max_devices: i64,
+    max_credentials_per_device: i64,
+}
+
+impl Default for RegistrationLimits {
+    fn default() -> Self {
+        Self { max_devices: -1, max_credentials_per_device: -1 }
+    }
+}
+
+impl RegistrationLimits {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn devices_max(&self) -> Option<usize> {
+        usize::try_from(self.max_devices).ok()
+    }
+
+    pub(crate) fn credentials_max(&self) -> Option<usize> {
+        usize::try_from(self.max_credentials_per_device).ok()
+    }
+}
+
+/// How much may be used; -1 is without limit. Times to live are in seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct ResourceLimits {
+    max_connections: i64,
+    max_ttl: i64,
+    max_ttl_telemetry_qos0: i64,
+    max_ttl_telemetry_qos1: i64,
+    max_ttl_command_response: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_volume: Option<DataVolume>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection_duration: Option<ConnectionDuration>,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self {
+            max_connections: -1,
+            max_ttl: -1,
+            max_ttl_telemetry_qos0: -1,
+            max_ttl_telemetry_qos1: -1,
+            max_ttl_command_response: -1,
+            data_volume: None,
+            connection_duration: None,
+        }
+    }
+}
+
+impl ResourceLimits {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Longest time to live of an event.
+    pub(crate) fn event_ttl_max_s(&self) -> Option<u64> {
+        u64::try_from(self.max_ttl).ok()
+    }
+
+    /// Longest time to live of telemetry at QoS 0.
+    pub(crate) fn unconfirmed_ttl_max_s(&self) -> Option<u64> {
+        u64::try_from(self.max_ttl_telemetry_qos0).ok()
+    }
+
+    /// Longest time to live of telemetry at QoS 1.
+    pub(crate) fn confirmed_ttl_max_s(&self) -> Option<u64> {
+        u64::try_from(self.max_ttl_telemetry_qos1).ok()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct DataVolume {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_since: Option<Timestamp>,
+    #[serde(default = "no_limit")]
+    max_bytes: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<Period>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct ConnectionDuration {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_since: Option<Timestamp>,
+    #[serde(default = "no_limit")]
+    max_minutes: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<Period>,
+}
+
+const fn no_limit() -> i64 {
+    -1
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Period {
+    mode: PeriodMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_of_days: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PeriodMode {
+    Monthly,
+    Days,
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            alias: None,
+            defaults: Defaults::default(),
+            adapters: None,
+            ext: Object::default(),
+            minimum_message_size: None,
+            trusted_ca: Vec::new(),
+            trust_anchor_group: None,
+            tracing: None,
+            registration_limits: RegistrationLimits::default(),
+            resource_limits: ResourceLimits::default(),
+        }
+    }
+}
+
+impl Tenant {
+    /// What the tenant says of the adapter of this type.
+    pub(crate) fn adapter(&self, kind: &str) -> Option<&Adapter> {
+        self.adapters.as_ref()?.iter().find(|adapter| adapter.kind == kind)
+    }
+
+    /// Whether devices may use the adapter of this type. Without any list they may use all of them.
+    pub(crate) fn allows(&self, kind: &str) -> bool {
+        self.enabled && (self.adapters.is_none() || self.adapter(kind).is_some_and(|adapter| adapter.enabled))
+    }
+
+    /// What no two tenants may both have: the alias, and the subjects of certificate authorities unless they are
+    /// shared within a group. `None` if there is nothing in common.
+    pub(crate) fn clash(&self, other: &Self) -> Option<String> {
+        if let Some(alias) = self.alias.as_ref().filter(|alias| other.alias.as_ref() == Some(*alias)) {
+            return Some(format!("alias '{alias}'"));
+        }
+        if self.trust_anchor_group.is_some() && self.trust_anchor_group == other.trust_anchor_group {
+            return None;
+        }
+        let subjects = self.trusted_ca.iter().filter_map(|ca| ca.subject_dn.as_ref());
+        let mut shared = subjects.filter(|dn| other.trusted_ca.iter().any(|ca| ca.subject_dn.as_ref() == Some(*dn)));
+        shared.next().map(|dn| format!("certificate authority '{dn}'"))
+    }
+}

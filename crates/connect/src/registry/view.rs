@@ -1,0 +1,109 @@
+//! The registry as a view of its state topic, `_registry`, whose partitions go by tenant.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | 1, tenant | version byte, JSON of the tenant with its version and times |
+//! | 2, tenant, 0, device | version byte, JSON of the device likewise |
+//! | 3, tenant, 0, device | version byte, JSON of the device's credentials likewise |
+
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use millstream_view::{DecodeError, Draft, Encoded, View};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::DeviceId;
+use super::command::{Answer, Command, decide};
+use super::state::{Change, State};
+
+/// What the values are written in; a later version is refused.
+const VERSION: u8 = 1;
+const TENANT: u8 = 1;
+const DEVICE: u8 = 2;
+const CREDENTIALS: u8 = 3;
+
+pub(crate) struct RegistryView;
+
+impl View for RegistryView {
+    type State = State;
+    type Change = Change;
+    type Command = Command;
+    type Answer = Answer;
+    const NAME: &'static str = "registry";
+
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+        decide(draft, command)
+    }
+
+    fn apply(state: &mut State, change: &Change) {
+        state.apply(change);
+    }
+
+    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+        match change {
+            Change::Tenant(tenant, stored) => {
+                key.push(TENANT);
+                key.extend_from_slice(tenant.as_str().as_bytes());
+                encode_value(stored.as_deref(), value)
+            }
+            Change::Device(tenant, device, stored) => {
+                encode_device_key(DEVICE, tenant, device, key);
+                encode_value(stored.as_deref(), value)
+            }
+            Change::Credentials(tenant, device, stored) => {
+                encode_device_key(CREDENTIALS, tenant, device, key);
+                encode_value(stored.as_deref(), value)
+            }
+        }
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+        let (kind, name) = key.split_first().ok_or_else(|| DecodeError::new("an empty key"))?;
+        let name = std::str::from_utf8(name).map_err(|_| DecodeError::new("a key that is not UTF-8"))?;
+        match *kind {
+            TENANT => Ok(Change::Tenant(tenant(name)?, decode_value(value)?)),
+            DEVICE => decode_device_key(name).and_then(|(t, d)| Ok(Change::Device(t, d, decode_value(value)?))),
+            CREDENTIALS => {
+                decode_device_key(name).and_then(|(t, d)| Ok(Change::Credentials(t, d, decode_value(value)?)))
+            }
+            other => Err(DecodeError::new(format!("registry record of kind {other}"))),
+        }
+    }
+}
+
+fn encode_device_key(kind: u8, tenant: &TenantId, device: &DeviceId, key: &mut Vec<u8>) {
+    key.push(kind);
+    key.extend_from_slice(tenant.as_str().as_bytes());
+    key.push(0);
+    key.extend_from_slice(device.as_str().as_bytes());
+}
+
+fn decode_device_key(name: &str) -> Result<(TenantId, DeviceId), DecodeError> {
+    let (of, device) = name.split_once('\0').ok_or_else(|| DecodeError::new("a device's key without tenant"))?;
+    Ok((tenant(of)?, device.parse().map_err(|error| DecodeError::new(format!("{error}")))?))
+}
+
+fn tenant(name: &str) -> Result<TenantId, DecodeError> {
+    TenantId::new(name).map_err(|error| DecodeError::new(error.to_string()))
+}
+
+fn encode_value<T: Serialize>(stored: Option<&T>, value: &mut Vec<u8>) -> Encoded {
+    let Some(stored) = stored else { return Encoded::Tombstone };
+    value.push(VERSION);
+    serde_json::to_writer(value, stored).expect("a resource that was read from JSON is written as JSON");
+    Encoded::Value
+}
+
+fn decode_value<T: DeserializeOwned>(value: Option<&[u8]>) -> Result<Option<Arc<T>>, DecodeError> {
+    match value.map(<[u8]>::split_first) {
+        None => Ok(None),
+        Some(Some((&VERSION, json))) => serde_json::from_slice(json)
+            .map(|stored| Some(Arc::new(stored)))
+            .map_err(|error| DecodeError::new(format!("a registry record that cannot be read: {error}"))),
+        Some(other) => {
+            let version = other.map_or(0, |(version, _)| *version);
+            Err(DecodeError::new(format!("registry record version {version}, known is {VERSION}")))
+        }
+    }
+}

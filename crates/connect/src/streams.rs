@@ -1,0 +1,113 @@
+//! The topics that devices' messages go to: `telemetry.<tenant>` and `event.<tenant>`.
+//!
+//! Resolved once per tenant; a message finds its partition without a lock, an allocation or a name being rendered.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use millstream_log::{AckLevel, Log, Partition, Topic, TopicConfig};
+use millstream_types::{Kind, TenantId, TopicName, TopicPartition, partition_of_key};
+use parking_lot::Mutex;
+
+use crate::meter::{Meter, Meters};
+
+/// The topics of all tenants that have sent since the start.
+pub(crate) struct Streams {
+    log: Arc<dyn Log>,
+    partitions: u32,
+    meters: Arc<Meters>,
+    known: ArcSwap<HashMap<TenantId, Arc<TenantStreams>>>,
+    /// Held while a tenant's topics are resolved, so that each is resolved once.
+    resolving: Mutex<()>,
+}
+
+/// The topics of one tenant.
+pub(crate) struct TenantStreams {
+    telemetry: Vec<Arc<dyn Partition>>,
+    event: Vec<Arc<dyn Partition>>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+/// Which of a tenant's topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Telemetry,
+    Event,
+}
+
+impl TenantStreams {
+    /// The partition that keeps the order of `device`'s messages.
+    pub(crate) fn partition(&self, stream: Stream, device: &str) -> &Arc<dyn Partition> {
+        let partitions = match stream {
+            Stream::Telemetry => &self.telemetry,
+            Stream::Event => &self.event,
+        };
+        &partitions[partition_of_key(device.as_bytes(), partitions.len() as u32).0 as usize]
+    }
+}
+
+impl Streams {
+    pub(crate) fn new(log: Arc<dyn Log>, partitions: u32, meters: Arc<Meters>) -> Self {
+        let known = ArcSwap::from_pointee(HashMap::new());
+        Self { log, partitions, meters, known, resolving: Mutex::new(()) }
+    }
+
+    /// Those of `tenant`, if they are resolved.
+    pub(crate) fn known(&self, tenant: &TenantId) -> Option<Arc<TenantStreams>> {
+        self.known.load().get(tenant).cloned()
+    }
+
+    /// Those of `tenant`; creates them if they are not there.
+    pub(crate) async fn of(self: &Arc<Self>, tenant: &TenantId) -> Result<Arc<TenantStreams>, millstream_log::Error> {
+        if let Some(known) = self.known(tenant) {
+            return Ok(known);
+        }
+        let (streams, tenant) = (self.clone(), tenant.clone());
+        // Creating a topic waits for the disk.
+        let resolved = tokio::task::spawn_blocking(move || streams.resolve(&tenant)).await;
+        resolved.unwrap_or(Err(millstream_log::Error::Stopped))
+    }
+
+    /// Forgets those of `tenant`: one of them has been deleted.
+    pub(crate) fn forget(&self, tenant: &TenantId) {
+        let _turn = self.resolving.lock();
+        let mut known = HashMap::clone(&self.known.load());
+        known.remove(tenant);
+        self.known.store(Arc::new(known));
+    }
+
+    fn resolve(&self, tenant: &TenantId) -> Result<Arc<TenantStreams>, millstream_log::Error> {
+        let _turn = self.resolving.lock();
+        if let Some(known) = self.known(tenant) {
+            return Ok(known);
+        }
+        let resolved = Arc::new(TenantStreams {
+            telemetry: self.topic(tenant, Kind::Telemetry, AckLevel::Written)?,
+            event: self.topic(tenant, Kind::Event, AckLevel::Synced)?,
+            meter: self.meters.of(tenant),
+        });
+        let mut known = HashMap::clone(&self.known.load());
+        known.insert(tenant.clone(), resolved.clone());
+        self.known.store(Arc::new(known));
+        Ok(resolved)
+    }
+
+    fn topic(
+        &self,
+        tenant: &TenantId,
+        kind: Kind,
+        level: AckLevel,
+    ) -> Result<Vec<Arc<dyn Partition>>, millstream_log::Error> {
+        let name = TopicName::reserved(kind, tenant);
+        let topic: Arc<Topic> = match self.log.topic(&name) {
+            Some(existing) => existing,
+            None => {
+                let config = TopicConfig { partitions: self.partitions, level, ..TopicConfig::default() };
+                self.log.create_topic(&name, &config)?
+            }
+        };
+        let numbers = 0..topic.config.partitions;
+        numbers.map(|number| self.log.partition(&TopicPartition::new(name.clone(), number))).collect()
+    }
+}

@@ -1,0 +1,152 @@
+//! A few named threads for work that would hold up sockets, and a bounded queue in front of them.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads. They end when this is dropped or stopped.
+pub(crate) struct Workers {
+    queue: Arc<Queue>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    max_waiting: usize,
+}
+
+struct State {
+    jobs: VecDeque<Job>,
+    stopping: bool,
+}
+
+/// The queue is full; nothing was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Full {
+    /// How many wait: the limit.
+    pub(crate) waiting: usize,
+}
+
+impl Workers {
+    pub(crate) fn start(name: &str, threads: usize, max_waiting: usize) -> std::io::Result<Self> {
+        let state = Mutex::new(State { jobs: VecDeque::new(), stopping: false });
+        let queue = Arc::new(Queue { state, changed: Condvar::new(), max_waiting });
+        let workers = Self { queue, threads: Mutex::new(Vec::new()) };
+        for number in 0..threads.max(1) {
+            let queue = workers.queue.clone();
+            let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || queue.work())?;
+            workers.threads.lock().push(thread);
+        }
+        Ok(workers)
+    }
+
+    /// Queues `work`; it is not done if the receiver is dropped before its turn. A receiver that fails says that the
+    /// work panicked or the threads have stopped.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, Full> {
+        let (sender, receiver) = oneshot::channel();
+        let job = move || {
+            if !sender.is_closed() {
+                // Who asked may have left meanwhile.
+                let _ = sender.send(work());
+            }
+        };
+        let mut state = self.queue.state.lock();
+        if state.jobs.len() >= self.queue.max_waiting {
+            return Err(Full { waiting: state.jobs.len() });
+        }
+        if !state.stopping {
+            state.jobs.push_back(Box::new(job));
+            self.queue.changed.notify_one();
+        }
+        Ok(receiver)
+    }
+
+    /// How many jobs wait for a thread.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.state.lock().jobs.len()
+    }
+
+    /// Ends the threads; what still waits is not done.
+    pub(crate) fn stop(&self) {
+        {
+            let mut state = self.queue.state.lock();
+            state.stopping = true;
+            state.jobs.clear();
+        }
+        self.queue.changed.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a worker thread panicked");
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!("work of a request panicked; its request is answered as failed");
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping {
+                return None;
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_abandoned_work_is_skipped_and_a_panic_ends_no_thread() {
+        let workers = Workers::start("test", 1, 2).unwrap();
+        let (started, has_started) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let busy = workers.submit(move || {
+            started.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        has_started.recv().unwrap();
+        let abandoned = workers.submit(|| panic!("nobody waits for this")).unwrap();
+        let panicking = workers.submit(|| panic!("a test's panic")).unwrap();
+        drop(abandoned);
+        assert_eq!(workers.submit(|| ()).unwrap_err(), Full { waiting: 2 });
+        assert_eq!(workers.waiting(), 2);
+        release.send(()).unwrap();
+        busy.unwrap().blocking_recv().unwrap();
+        assert!(panicking.blocking_recv().is_err());
+        assert_eq!(workers.submit(|| 7).unwrap().blocking_recv(), Ok(7));
+        workers.stop();
+        assert!(workers.submit(|| 7).unwrap().blocking_recv().is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! Registry and adapter behind two listeners on free ports, over a log in a temporary directory, and a small client.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_connect::{Connect, ConnectConfig};
+use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
+use millstream_log::{Embedded, Log, LogConfig, SystemFiles, UpTo};
+use millstream_types::{BatchLimits, Kind, SystemClock, TenantId, TopicName, TopicPartition};
+use millstream_view::{Checkpoints, Ground, Shards};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A running plane. A test ends it by [`World::stop`].
+pub(crate) struct World {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) connect: Arc<Connect>,
+    pub(crate) metrics: Metrics,
+    applications: Serving,
+    devices: Serving,
+}
+
+/// Settings with which passwords are hashed in no time.
+pub(crate) fn quick() -> ConnectConfig {
+    ConnectConfig { hashing_memory_kib: 64, hashing_passes: 1, ..ConnectConfig::default() }
+}
+
+impl World {
+    pub(crate) async fn open(dir: &Path) -> Self {
+        Self::open_with(dir, quick()).await
+    }
+
+    pub(crate) async fn open_with(dir: &Path, config: ConnectConfig) -> Self {
+        let metrics = Metrics::default();
+        let (path, counted) = (dir.to_owned(), metrics.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            let clock = Arc::new(SystemClock::default());
+            let log_config = LogConfig { dir: path.join("log"), ..LogConfig::default() };
+            let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+            let ground = Ground {
+                log: log.clone() as Arc<dyn Log>,
+                checkpoints: Checkpoints::open(&path.join("views")).unwrap(),
+                shards: Shards::start(2).unwrap(),
+                wall: clock.clone(),
+            };
+            let connect = Connect::open(&ground, &config, clock, &counted).unwrap();
+            (log, Arc::new(connect))
+        });
+        let (log, connect) = opened.await.unwrap();
+        let api = |name| Api::builder(name, name, "1");
+        let applications = api("applications").with(connect.application_routes()).build(&metrics).unwrap();
+        let [telemetry, events] = connect.device_routes();
+        let devices = api("devices").with(telemetry).with(events).build(&metrics).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let limits = ListenerLimits::default;
+        let open = Arc::new(LoopbackApplications::default());
+        let door = Listener::bind("applications", any, open, limits()).await.unwrap();
+        let gate = Listener::bind("devices", any, connect.device_authenticator(), limits()).await.unwrap();
+        Self {
+            log,
+            connect,
+            applications: door.serve(Arc::new(applications), &metrics),
+            devices: gate.serve(Arc::new(devices), &metrics),
+            metrics,
+        }
+    }
+
+    pub(crate) async fn stop(self) {
+        let Self { log, connect, applications, devices, .. } = self;
+        assert_eq!(devices.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+        assert_eq!(applications.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+        let stopped = tokio::task::spawn_blocking(move || {
+            connect.stop();
+            drop(connect);
+            log.close().unwrap();
+        });
+        stopped.await.unwrap();
+    }
+
+    /// A request to the registry.
+    pub(crate) async fn registry(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let json = ("content-type", "application/json");
+        let mut headers = headers.to_vec();
+        if !body.is_empty() && !headers.iter().any(|(name, _)| *name == json.0) {
+            headers.push(json);
+        }
+        ask(self.applications.address(), line, &headers, body.as_bytes()).await
+    }
+
+    /// A request to the registry that has to succeed with `status`.
+    pub(crate) async fn do_registry(&self, line: &str, body: &str, status: u16) -> Answer {
+        let answer = self.registry(line, &[], body).await;
+        assert_eq!(answer.status, status, "{line}: {answer:?}");
+        answer
+    }
+
+    /// A request of a device.
+    pub(crate) async fn device(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        ask(self.devices.address(), line, headers, body).await
+    }
+
+    /// Creates tenant and device and gives it the password `pw` under its own id.
+    pub(crate) async fn register(&self, tenant: &str, device: &str) {
+        self.registry(&format!("POST /v1/tenants/{tenant}"), &[], "").await;
+        self.do_registry(&format!("POST /v1/devices/{tenant}/{device}"), "", 201).await;
+        let credentials = credentials(device, "pw");
+        self.do_registry(&format!("PUT /v1/credentials/{tenant}/{device}"), &credentials, 204).await;
+    }
+
+    /// All records of a tenant's topic, by partition and offset.
+    pub(crate) fn records(&self, kind: Kind, tenant: &str) -> Vec<Kept> {
+        let name = TopicName::reserved(kind, &TenantId::new(tenant).unwrap());
+        let Some(topic) = self.log.topic(&name) else { return Vec::new() };
+        let mut kept = Vec::new();
+        for number in 0..topic.config.partitions {
+            let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
+            let offsets = partition.offsets();
+            let mut next = offsets.first;
+            while next < offsets.tail {
+                for batch in partition.read(next, 1 << 20, UpTo::Tail).unwrap() {
+                    let batch = batch.inflated(&BatchLimits::default()).unwrap();
+                    kept.extend(batch.records().map(|record| Kept::of(&record.unwrap())));
+                    next = batch.next_offset();
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Credentials with one plain password.
+pub(crate) fn credentials(auth_id: &str, password: &str) -> String {
+    format!(r#"[{{"type":"hashed-password","auth-id":"{auth_id}","secrets":[{{"pwd-plain":"{password}"}}]}}]"#)
+}
+
+/// The value of an `Authorization` header.
+pub(crate) fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64.encode(format!("{user}:{password}")))
+}
+
+/// A record as a test looks at it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Kept {
+    pub(crate) key: String,
+    pub(crate) value: Vec<u8>,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Kept {
+    fn of(record: &millstream_types::RecordView<'_>) -> Self {
+        let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
+        let headers = record.headers();
+        Self {
+            key: text(record.key),
+            value: record.value.unwrap().to_vec(),
+            headers: headers.map(|header| (header.key.to_owned(), text(header.value))).collect(),
+        }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// One request on a connection of its own; `line` is method and target.
+pub(crate) async fn ask(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let mut request = format!("{line} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    request += &format!("content-length: {}\r\n\r\n", body.len());
+    let mut request = request.into_bytes();
+    request.extend_from_slice(body);
+    socket.write_all(&request).await.unwrap();
+    let mut text = Vec::new();
+    socket.read_to_end(&mut text).await.unwrap();
+    Answer::parse(&String::from_utf8(text).unwrap())
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.to_owned(), v.to_owned()));
+        Self { status, headers: headers.collect(), body: body.to_owned() }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn etag(&self) -> &str {
+        self.header("etag").unwrap_or_else(|| panic!("no etag: {self:?}"))
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    /// As [`Answer::expect_problem`], and says which request it was.
+    pub(crate) fn expect_refusal(&self, line: &str, body: &str, status: u16, value: &str, rule: &str) {
+        assert_eq!(self.status, status, "{line} {body}: {self:?}");
+        self.expect_problem(status, value, rule);
+    }
+
+    /// Checks a refusal: its status, and that its body names `value`, `rule` and a remedy.
+    pub(crate) fn expect_problem(&self, status: u16, value: &str, rule: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let body = self.json();
+        let told = body["error"].as_str().unwrap();
+        assert!(told.contains(value), "{value:?} in {told:?}");
+        assert!(told.contains(rule), "{rule:?} in {told:?}");
+        assert!(body["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty() && told.contains(remedy)), "{body}");
+        assert_eq!(self.header("retry-after").is_some(), status == 503, "{self:?}");
+        assert_eq!(self.header("www-authenticate").is_some(), status == 401, "{self:?}");
+    }
+}
