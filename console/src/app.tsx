@@ -32,7 +32,9 @@ export function App(): ComponentChildren {
 
   return (
     <>
-      <a class="skip" href="#main">Skip to content</a>
+      <a class="skip" href="#main">
+        Skip to content
+      </a>
       <header class="bar">
         <a class="brand" href={href("overview", { tenant })} onClick={follow}>
           <img src="/icon.svg" alt="" width="24" height="24" />
@@ -63,7 +65,9 @@ export function App(): ComponentChildren {
         {place.page === "query" && <QueryPage params={place.params} />}
         {place.page === "unknown" && (
           <Notice tone="error" title="There is no such page">
-            <a href={href("overview", { tenant })} onClick={follow}>Go to the overview</a>
+            <a href={href("overview", { tenant })} onClick={follow}>
+              Go to the overview
+            </a>
           </Notice>
         )}
       </main>
@@ -107,7 +111,14 @@ function NavIcon({ page }: { page: PageName }): ComponentChildren {
   };
   return (
     <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
-      <path d={paths[page]} fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" />
+      <path
+        d={paths[page]}
+        fill="none"
+        stroke="currentColor"
+        stroke-width="1.5"
+        stroke-linecap="round"
+        stroke-linejoin="round"
+      />
     </svg>
   );
 }

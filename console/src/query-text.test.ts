@@ -12,8 +12,21 @@ describe("the words of a query", () => {
       .filter(({ text }) => text.trim() !== "")
       .map(({ kind, text }) => `${kind} ${text.trim()}`);
     expect(kinds).toEqual([
-      "keyword select", 'string "a b"', "keyword from", "keyword stream", "plain (", "number 1e3", "plain )",
-      "keyword where", "pseudo $key", "plain =", "string 'it''s'", "keyword and", "plain time", "plain >", "number 1.5L",
+      "keyword select",
+      'string "a b"',
+      "keyword from",
+      "keyword stream",
+      "plain (",
+      "number 1e3",
+      "plain )",
+      "keyword where",
+      "pseudo $key",
+      "plain =",
+      "string 'it''s'",
+      "keyword and",
+      "plain time",
+      "plain >",
+      "number 1.5L",
     ]);
   });
 
@@ -21,7 +34,11 @@ describe("the words of a query", () => {
     "are all of the text %j, with or without findings",
     (text) => {
       for (const findings of [[], [finding(1, 3, 4)], [finding(1, 1, 1), finding(9, 99, 99)]]) {
-        expect(tokens(text, findings).map((token) => token.text).join("")).toBe(text);
+        expect(
+          tokens(text, findings)
+            .map((token) => token.text)
+            .join(""),
+        ).toBe(text);
       }
     },
   );

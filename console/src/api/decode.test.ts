@@ -25,6 +25,9 @@ describe("a decoder", () => {
   });
 
   it("keeps members whose names are data, in their order", () => {
-    expect([...dictionary(number)({ b: 1, a: 2 }, "answer")]).toEqual([["b", 1], ["a", 2]]);
+    expect([...dictionary(number)({ b: 1, a: 2 }, "answer")]).toEqual([
+      ["b", 1],
+      ["a", 2],
+    ]);
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { EVENT_MAX_CHARS, EventParser, readEvents, type ServerEvent } from "./events";
 
 const STREAM =
-  ": a comment\n\nevent: meta\ndata: {\"id\":\"1\"}\n\nid: 7\r\nevent: rows\r\ndata: {\r\ndata:\"a\":\"é\"}\r\n\r\ndata: last\r\revent: empty\n\n";
+  ': a comment\n\nevent: meta\ndata: {"id":"1"}\n\nid: 7\r\nevent: rows\r\ndata: {\r\ndata:"a":"é"}\r\n\r\ndata: last\r\revent: empty\n\n';
 const EVENTS: ServerEvent[] = [
   { event: "meta", data: '{"id":"1"}' },
   { event: "rows", data: '{\n"a":"é"}' },

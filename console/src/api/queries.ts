@@ -17,6 +17,21 @@ export interface Summary {
   dropped: number;
   evaluation_errors: number;
   not_json: number;
+  /** Offsets that were gone before they could be read. */
+  skipped: number;
+  clamped: Clamped[];
+  errors: Trouble[];
+}
+
+/** A setting that was given smaller than asked for. */
+export interface Clamped {
+  setting: string;
+  given: number;
+}
+
+export interface Trouble {
+  error: string;
+  resolution: string;
 }
 
 /** A query the server is answering for somebody, perhaps for another window. */
@@ -36,6 +51,9 @@ const summary: Decoder<Summary> = object<Summary>({
   dropped: withDefault(number, 0),
   evaluation_errors: withDefault(number, 0),
   not_json: withDefault(number, 0),
+  skipped: withDefault(number, 0),
+  clamped: withDefault(array(object<Clamped>({ setting: string, given: number })), []),
+  errors: withDefault(array(object<Trouble>({ error: string, resolution: string })), []),
 });
 
 const running = array(object<Running>({ id: string, text: string }));
@@ -46,7 +64,8 @@ export async function* askLive(tenant: string, text: string, signal: AbortSignal
     path: "/api/queries",
     tenant,
     method: "POST",
-    body: { query: text, deliver: "sse" },
+    // Rows that a slow page misses are counted; the query lives on.
+    body: { query: text, deliver: "sse", on_slow: "drop_oldest" },
     accept: "text/event-stream",
     signal,
   });

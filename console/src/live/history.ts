@@ -11,13 +11,9 @@ const COLUMNS = {
   accepted: (stats: Stats) => stats.connect.accepted_rate_per_s,
   appended: (stats: Stats) => stats.log.append_rate_per_s,
   updates: (stats: Stats) => stats.context.updates_rate_per_s,
-  bytes: (stats: Stats) => stats.log.bytes_per_s,
-  accept_p50: (stats: Stats) => stats.connect.latency_ms.p50,
   accept_p99: (stats: Stats) => stats.connect.latency_ms.p99,
-  sync_p50: (stats: Stats) => stats.log.sync_p50_ms,
   sync_p99: (stats: Stats) => stats.log.sync_p99_ms,
   update_p99: (stats: Stats) => stats.context.latency_ms.p99,
-  live: (stats: Stats) => stats.query.live,
 } satisfies Record<string, (stats: Stats) => number | null>;
 
 export type ColumnName = keyof typeof COLUMNS;

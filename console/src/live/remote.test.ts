@@ -12,7 +12,10 @@ describe("when asking fails", () => {
   });
 
   it("a refusal takes it away, because it is no longer an answer to what was asked", () => {
-    expect(afterFailure(live, new Refused(400, "no such type", []))).toEqual({ kind: "failed", reason: "no such type" });
+    expect(afterFailure(live, new Refused(400, "no such type", []))).toEqual({
+      kind: "failed",
+      reason: "no such type",
+    });
   });
 
   it("nothing known stays nothing known", () => {

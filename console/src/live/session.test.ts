@@ -1,9 +1,19 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { Refused } from "../api/http";
-import type { QueryEvent } from "../api/queries";
+import type { QueryEvent, Summary } from "../api/queries";
 import { QuerySession, ROWS_MAX, type Server, type Snapshot } from "./session";
 
-const SUMMARY = { cause: "size", records_seen: 9, matched: 2, dropped: 0, evaluation_errors: 0, not_json: 0 };
+const SUMMARY: Summary = {
+  cause: "size",
+  records_seen: 9,
+  matched: 2,
+  dropped: 0,
+  evaluation_errors: 0,
+  not_json: 0,
+  skipped: 0,
+  clamped: [],
+  errors: [],
+};
 const META: QueryEvent = { kind: "meta", id: "q1", columns: [] };
 
 /** A server whose answer is `script`; after it, the stream stays open until it is aborted or `released`. */
@@ -17,7 +27,9 @@ function answering(script: readonly (QueryEvent | Error)[], released?: Promise<Q
       }
       if (released === undefined) return;
       const aborted = new Promise<never>((_resolve, reject) => {
-        signal.addEventListener("abort", () => { reject(new DOMException("aborted", "AbortError")); });
+        signal.addEventListener("abort", () => {
+          reject(new DOMException("aborted", "AbortError"));
+        });
       });
       yield await Promise.race([released, aborted]);
     },
@@ -36,7 +48,9 @@ describe("a live query", () => {
     vi.stubGlobal("window", globalThis);
     vi.stubGlobal("requestAnimationFrame", () => 1);
     vi.stubGlobal("cancelAnimationFrame", () => undefined);
-    return () => { vi.unstubAllGlobals(); };
+    return () => {
+      vi.unstubAllGlobals();
+    };
   });
 
   it("gathers its columns from its rows when it names none", async () => {
@@ -77,7 +91,9 @@ describe("a live query", () => {
 
   it("that is stopped waits for its summary", async () => {
     let release: (event: QueryEvent) => void = () => undefined;
-    const released = new Promise<QueryEvent>((resolve) => { release = resolve; });
+    const released = new Promise<QueryEvent>((resolve) => {
+      release = resolve;
+    });
     const server = { ...answering([META], released), kill: vi.fn(() => Promise.resolve()) };
     const session = new QuerySession(server, "SELECT *", () => undefined);
     const running = session.run();
@@ -91,7 +107,10 @@ describe("a live query", () => {
   });
 
   it("that cannot be stopped on the server is left", async () => {
-    const server = { ...answering([META], new Promise<never>(() => undefined)), kill: () => Promise.reject(new Error("gone")) };
+    const server = {
+      ...answering([META], new Promise<never>(() => undefined)),
+      kill: () => Promise.reject(new Error("gone")),
+    };
     const session = new QuerySession(server, "SELECT *", () => undefined);
     const running = session.run();
     await vi.waitUntil(() => session.snapshot().state.kind === "live");

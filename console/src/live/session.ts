@@ -104,8 +104,12 @@ export class QuerySession {
     if (this.#state.kind !== "live") return;
     const { id, since_ms } = this.#state;
     this.#become({ kind: "stopping", id, since_ms });
-    this.#stopTimer = window.setTimeout(() => { this.#abort.abort(); }, STOP_MAX_MS);
-    this.server.kill(id).catch(() => { this.#abort.abort(); });
+    this.#stopTimer = window.setTimeout(() => {
+      this.#abort.abort();
+    }, STOP_MAX_MS);
+    this.server.kill(id).catch(() => {
+      this.#abort.abort();
+    });
   }
 
   /** Nobody watches any more: leaving ends the query. */

@@ -77,14 +77,30 @@ export function WorldMap(props: MapProps): ComponentChildren {
   };
   const keyed = (event: KeyboardEvent): void => {
     const moves: Record<string, () => void> = {
-      ArrowLeft: () => { onView(panned(view, size, PAN_STEP_PX, 0)); },
-      ArrowRight: () => { onView(panned(view, size, -PAN_STEP_PX, 0)); },
-      ArrowUp: () => { onView(panned(view, size, 0, PAN_STEP_PX)); },
-      ArrowDown: () => { onView(panned(view, size, 0, -PAN_STEP_PX)); },
-      "+": () => { zoom(1); },
-      "=": () => { zoom(1); },
-      "-": () => { zoom(-1); },
-      "0": () => { onView(null); },
+      ArrowLeft: () => {
+        onView(panned(view, size, PAN_STEP_PX, 0));
+      },
+      ArrowRight: () => {
+        onView(panned(view, size, -PAN_STEP_PX, 0));
+      },
+      ArrowUp: () => {
+        onView(panned(view, size, 0, PAN_STEP_PX));
+      },
+      ArrowDown: () => {
+        onView(panned(view, size, 0, -PAN_STEP_PX));
+      },
+      "+": () => {
+        zoom(1);
+      },
+      "=": () => {
+        zoom(1);
+      },
+      "-": () => {
+        zoom(-1);
+      },
+      "0": () => {
+        onView(null);
+      },
     };
     const move = moves[event.key];
     if (move === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -106,21 +122,43 @@ export function WorldMap(props: MapProps): ComponentChildren {
         {...pointers}
       />
       <div class="map-buttons">
-        <button type="button" aria-label="Zoom in" title="Zoom in (+)" onClick={() => { zoom(1); }}>+</button>
-        <button type="button" aria-label="Zoom out" title="Zoom out (−)" onClick={() => { zoom(-1); }}>−</button>
+        <button
+          type="button"
+          aria-label="Zoom in"
+          title="Zoom in (+)"
+          onClick={() => {
+            zoom(1);
+          }}
+        >
+          +
+        </button>
+        <button
+          type="button"
+          aria-label="Zoom out"
+          title="Zoom out (−)"
+          onClick={() => {
+            zoom(-1);
+          }}
+        >
+          −
+        </button>
         <button
           type="button"
           aria-label="Show all entities"
           title="Show all (0)"
           aria-pressed={props.view === null}
-          onClick={() => { onView(null); }}
+          onClick={() => {
+            onView(null);
+          }}
         >
           <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
             <path d="M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4" fill="none" stroke="currentColor" stroke-width="1.6" />
           </svg>
         </button>
       </div>
-      <div class="map-scale" aria-hidden="true" style={{ width: `${bar.pixels}px` }}>{bar.label}</div>
+      <div class="map-scale" aria-hidden="true" style={{ width: `${bar.pixels}px` }}>
+        {bar.label}
+      </div>
       <div class="map-credit">Natural Earth</div>
     </div>
   );

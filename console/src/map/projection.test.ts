@@ -1,12 +1,35 @@
 import { describe, expect, it } from "vitest";
 import type { Point } from "../api/entities";
-import { bounded, fitting, fromPixel, graticuleStep, panned, scaleBar, toPixel, toPoint, toWorld, worldPixels, zoomed, ZOOM_MAX } from "./projection";
+import {
+  bounded,
+  fitting,
+  fromPixel,
+  graticuleStep,
+  panned,
+  scaleBar,
+  toPixel,
+  toPoint,
+  toWorld,
+  worldPixels,
+  zoomed,
+  ZOOM_MAX,
+} from "./projection";
 
 const SIZE = { width: 500, height: 400 };
-const NEW_YORK: readonly Point[] = [[-74.1687, 40.6925], [-73.7789, 40.6398], [-73.8726, 40.7772]];
+const NEW_YORK: readonly Point[] = [
+  [-74.1687, 40.6925],
+  [-73.7789, 40.6398],
+  [-73.8726, 40.7772],
+];
 
 describe("the projection", () => {
-  it.each<Point>([[0, 0], [-74, 40.7], [180, 85], [-180, -85], [151.2, -33.9]])("of %d, %d turns back", (longitude, latitude) => {
+  it.each<Point>([
+    [0, 0],
+    [-74, 40.7],
+    [180, 85],
+    [-180, -85],
+    [151.2, -33.9],
+  ])("of %d, %d turns back", (longitude, latitude) => {
     const [x, y] = toPoint(...toWorld([longitude, latitude]));
     expect(x).toBeCloseTo(longitude, 9);
     expect(y).toBeCloseTo(latitude, 9);

@@ -1,22 +1,22 @@
 /** What everything is right now: a live table of entities, a map beside it, and one entity in detail. */
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Entity, entityKey, fetchPage, locationOf, type Page } from "../api/entities";
-import { counted, whole } from "../format";
+import { type Entity, entityKey, fetchPage, locationOf } from "../api/entities";
 import { useChanges } from "../live/changes";
-import { latest, type Remote, usePolled } from "../live/remote";
+import { latest, usePolled } from "../live/remote";
 import { type Item, WorldMap } from "../map/map";
 import type { View } from "../map/projection";
-import { DraftInput } from "../parts/draft-input";
 import { EntityDrawer } from "../parts/entity-drawer";
+import { EntityFilters } from "../parts/entity-filters";
 import { EntityTable } from "../parts/entity-table";
 import { Notice, RemoteNotice } from "../parts/notice";
+import { Paging } from "../parts/paging";
 import { shortId } from "../parts/value";
 import { go, href, type Move } from "../route";
-import { entitiesParams, type EntitiesPlace, entitiesPlace, LIMITS } from "./entities-place";
+import { entitiesParams, type EntitiesPlace, entitiesPlace } from "./entities-place";
 
 const PERIOD_MS = 1_000;
-/** How long typing and dragging must pause before the address bar follows. */
+/** How long dragging must pause before the address bar follows. */
 const SETTLE_MS = 300;
 const NONE: readonly Entity[] = [];
 
@@ -24,7 +24,10 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
   const place = useMemo(() => entitiesPlace(params), [params]);
   const { tenant, type, id, page, limit } = place;
   const remote = usePolled(
-    useCallback(() => fetchPage({ tenant, type, id, limit, offset: (page - 1) * limit }), [tenant, type, id, page, limit]),
+    useCallback(
+      () => fetchPage({ tenant, type, id, limit, offset: (page - 1) * limit }),
+      [tenant, type, id, page, limit],
+    ),
     PERIOD_MS,
   );
   const entities = latest(remote)?.entities ?? NONE;
@@ -46,11 +49,15 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
     <div class="page entities-page">
       <div class="page-head">
         <h1>Entities</h1>
-        <Filters
+        <EntityFilters
           place={place}
           entities={entities}
-          onChange={(change) => { move({ ...change, page: 1 }, "amend"); }}
-          onMap={(map) => { move({ map }, "amend"); }}
+          onChange={(change) => {
+            move({ ...change, page: 1 }, "amend");
+          }}
+          onMap={(map) => {
+            move({ map }, "amend");
+          }}
         />
       </div>
       {remote.kind === "stalled" && <RemoteNotice remote={remote} what="entities" />}
@@ -68,7 +75,13 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
               onSelect={select}
             />
           )}
-          <Paging place={place} remote={remote} onChange={(change) => { move(change, "step"); }} />
+          <Paging
+            place={place}
+            remote={remote}
+            onChange={(change) => {
+              move(change, "step");
+            }}
+          />
         </section>
         <div class="entities-side">
           {place.map === "shown" && (
@@ -90,7 +103,9 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
               tenant={tenant}
               id={place.selected.id}
               type={place.selected.type}
-              onClose={() => { move({ selected: null }, "step"); }}
+              onClose={() => {
+                move({ selected: null }, "step");
+              }}
             />
           )}
         </div>
@@ -117,7 +132,12 @@ function useView(place: EntitiesPlace): [View | null, (view: View | null) => voi
     current.current = place;
   }, [place]);
   const timer = useRef(0);
-  useEffect(() => () => { clearTimeout(timer.current); }, []);
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+    },
+    [],
+  );
   const moved = useCallback((next: View | null): void => {
     setView(next);
     clearTimeout(timer.current);
@@ -128,93 +148,18 @@ function useView(place: EntitiesPlace): [View | null, (view: View | null) => voi
   return [view, moved];
 }
 
-function Filters(props: {
-  place: EntitiesPlace;
-  entities: readonly Entity[];
-  onChange: (change: Partial<EntitiesPlace>) => void;
-  onMap: (map: EntitiesPlace["map"]) => void;
-}): ComponentChildren {
-  const { place, entities, onChange, onMap } = props;
-  const types = [...new Set(entities.map((entity) => entity.type))].sort();
-  return (
-    <form class="filters" role="search" onSubmit={(event) => { event.preventDefault(); }}>
-      <Filter label="Type" value={place.type} placeholder="all types" options={types} onChange={(type) => { onChange({ type }); }} />
-      <Filter label="Id" value={place.id} placeholder="all ids" options={[]} onChange={(id) => { onChange({ id }); }} />
-      <button
-        type="button"
-        aria-pressed={place.map === "shown"}
-        onClick={() => { onMap(place.map === "shown" ? "hidden" : "shown"); }}
-      >
-        {place.map === "shown" ? "Hide map" : "Show map"}
-      </button>
-    </form>
-  );
-}
-
-function Filter(props: {
-  label: string;
-  value: string;
-  placeholder: string;
-  options: readonly string[];
-  onChange: (value: string) => void;
-}): ComponentChildren {
-  const { label, value, placeholder, options, onChange } = props;
-  const list = `options-${label.toLowerCase()}`;
-  return (
-    <label class="filter">
-      <span>{label}</span>
-      <DraftInput value={value} placeholder={placeholder} list={list} settle_ms={SETTLE_MS} onCommit={onChange} />
-      <datalist id={list}>
-        {options.map((option) => <option key={option} value={option} />)}
-      </datalist>
-    </label>
-  );
-}
-
 function Nothing({ place }: { place: EntitiesPlace }): ComponentChildren {
   if (place.type !== "" || place.id !== "") {
-    return <Notice tone="quiet" title="No entity matches">Change the filters above to see others.</Notice>;
+    return (
+      <Notice tone="quiet" title="No entity matches">
+        Change the filters above to see others.
+      </Notice>
+    );
   }
   if (place.page > 1) return <Notice tone="quiet" title="This page is beyond the last entity" />;
   return (
     <Notice tone="quiet" title="There are no entities yet">
       Every device that sends a measurement becomes one, with an attribute for each member it sends.
     </Notice>
-  );
-}
-
-function Paging(props: {
-  place: EntitiesPlace;
-  remote: Remote<Page>;
-  onChange: (change: Partial<EntitiesPlace>) => void;
-}): ComponentChildren {
-  const { place, remote, onChange } = props;
-  const known = latest(remote);
-  if (known === null) return null;
-  const pages = Math.max(1, Math.ceil(known.total / place.limit));
-  const first = (place.page - 1) * place.limit + 1;
-  const shown =
-    known.entities.length === 0
-      ? counted(known.total, "entity", "entities")
-      : `${whole(first)}–${whole(first + known.entities.length - 1)} of ${counted(known.total, "entity", "entities")}`;
-  return (
-    <div class="paging">
-      <span role="status">{shown}</span>
-      <label>
-        <span>Per page</span>
-        <select
-          value={place.limit}
-          onChange={(event) => { onChange({ limit: Number(event.currentTarget.value), page: 1 }); }}
-        >
-          {LIMITS.map((limit) => <option key={limit} value={limit}>{limit}</option>)}
-        </select>
-      </label>
-      <button type="button" disabled={place.page <= 1} onClick={() => { onChange({ page: place.page - 1 }); }}>
-        Previous
-      </button>
-      <button type="button" disabled={place.page >= pages} onClick={() => { onChange({ page: place.page + 1 }); }}>
-        Next
-      </button>
-    </div>
   );
 }

@@ -34,18 +34,43 @@ export function QueryPage({ params }: { params: URLSearchParams }): ComponentChi
         <p class="facts">Answers come from records that arrive from now on.</p>
       </div>
       <section class="card query-card" aria-label="Question">
-        <Editor text={text} findings={findings} onText={setText} onRun={() => { run(text); }} />
+        <Editor
+          text={text}
+          findings={findings}
+          onText={setText}
+          onRun={() => {
+            run(text);
+          }}
+        />
         <div class="query-actions">
           {busy ? (
-            <button type="button" class="primary stop" onClick={stop} disabled={state.kind === "stopping"}>Stop</button>
+            <button type="button" class="primary stop" onClick={stop} disabled={state.kind === "stopping"}>
+              Stop
+            </button>
           ) : (
-            <button type="button" class="primary" onClick={() => { run(text); }} disabled={text.trim() === ""}>Run</button>
+            <button
+              type="button"
+              class="primary"
+              onClick={() => {
+                run(text);
+              }}
+              disabled={text.trim() === ""}
+            >
+              Run
+            </button>
           )}
           <kbd>Ctrl Enter</kbd>
           <ul class="examples" aria-label="Examples">
             {EXAMPLES.map((example) => (
               <li key={example.title}>
-                <button type="button" class="chip" title={example.text} onClick={() => { setText(example.text); }}>
+                <button
+                  type="button"
+                  class="chip"
+                  title={example.text}
+                  onClick={() => {
+                    setText(example.text);
+                  }}
+                >
                   {example.title}
                 </button>
               </li>
@@ -104,7 +129,12 @@ function useText(params: URLSearchParams): [string, (text: string) => void] {
   useEffect(() => {
     current.current = params;
   }, [params]);
-  useEffect(() => () => { clearTimeout(timer.current); }, []);
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+    },
+    [],
+  );
   // The back button brings back the text that stood there.
   useEffect(() => {
     if (inAddress === null || inAddress === written.current) return;

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { tickLabel, timeRange, valueRange } from "./axis";
 import { colourReader, useColoursVersion } from "../theme";
 
 export interface Series {
@@ -59,13 +60,19 @@ export function Chart(props: ChartProps): ComponentChildren {
         height,
         legend: { show: false },
         cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-        padding: [8, 8, 0, 0],
+        padding: [8, 22, 0, 0],
         scales: {
           x: { range: (_plot, min, max) => timeRange(min, max, span_s) },
           y: { range: (_plot, min, max) => valueRange(min, max, fromZero) },
         },
         axes: [
-          { ...axis, font, size: 28, space: 72, values: (_plot, ticks, _axis, _space, step_s) => ticks.map((tick) => tickLabel(tick, step_s)) },
+          {
+            ...axis,
+            font,
+            size: 28,
+            space: 72,
+            values: (_plot, ticks, _axis, _space, step_s) => ticks.map((tick) => tickLabel(tick, step_s)),
+          },
           { ...axis, font, size: 58, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
         ],
         series: [
@@ -128,34 +135,4 @@ function columns({ times_s, series }: ChartProps): UPlot.AlignedData {
 
 function valueAt(column: readonly (number | null)[], index: number | null): number | null {
   return (index === null ? column.findLast((value) => value !== null) : column[index]) ?? null;
-}
-
-/** With so little to show, a line still has some length of axis around it. */
-const SPAN_MIN_S = 60;
-
-function timeRange(min: number | null, max: number | null, span_s: number | undefined): [number, number] {
-  if (min === null || max === null) return [0, 1];
-  if (span_s === undefined) return min < max ? [min, max] : [min - 1, max + 1];
-  return [max - Math.min(span_s, Math.max(SPAN_MIN_S, max - min)), max];
-}
-
-/** What a tick of the time axis says, as short as the distance between ticks allows. */
-export function tickLabel(moment_s: number, step_s: number): string {
-  const date = new Date(moment_s * 1000);
-  const two = (part: number): string => String(part).padStart(2, "0");
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  if (step_s >= 86_400) return day;
-  const minutes = `${two(date.getHours())}:${two(date.getMinutes())}`;
-  if (step_s >= 3_600) return `${day.slice(5)} ${minutes}`;
-  if (step_s >= 60) return minutes;
-  const seconds = `${minutes}:${two(date.getSeconds())}`;
-  return step_s >= 1 ? seconds : `${seconds}.${String(date.getMilliseconds()).padStart(3, "0")}`;
-}
-
-/** A range of values with a little air, never empty. uPlot gives null where there is nothing to show. */
-export function valueRange(min: number | null, max: number | null, fromZero: boolean): [number, number] {
-  if (min === null || max === null) return [0, 1];
-  const low = fromZero ? Math.min(0, min) : min;
-  const air = (max - low) * 0.08 || Math.abs(max) * 0.1 || 1;
-  return [fromZero ? low : low - air, max + air];
 }

@@ -14,7 +14,12 @@ export function DraftInput(props: {
   const { value, placeholder, list, settle_ms, onCommit } = props;
   const [draft, setDraft] = useState<string | null>(null);
   const timer = useRef(0);
-  useEffect(() => () => { clearTimeout(timer.current); }, []);
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+    },
+    [],
+  );
   const commit = (text: string): void => {
     clearTimeout(timer.current);
     setDraft(null);
@@ -32,9 +37,14 @@ export function DraftInput(props: {
         const text = event.currentTarget.value;
         setDraft(text);
         clearTimeout(timer.current);
-        if (settle_ms !== undefined) timer.current = window.setTimeout(() => { commit(text); }, settle_ms);
+        if (settle_ms !== undefined)
+          timer.current = window.setTimeout(() => {
+            commit(text);
+          }, settle_ms);
       }}
-      onChange={(event) => { commit(event.currentTarget.value); }}
+      onChange={(event) => {
+        commit(event.currentTarget.value);
+      }}
     />
   );
 }

@@ -23,7 +23,9 @@ export function Editor(props: {
       <div class="editor-field">
         <pre aria-hidden="true">
           {tokens(text, findings).map((token, index) => (
-            <span key={index} class={token.finding === null ? token.kind : `${token.kind} bad`}>{token.text}</span>
+            <span key={index} class={token.finding === null ? token.kind : `${token.kind} bad`}>
+              {token.text}
+            </span>
           ))}
           {"\n"}
         </pre>
@@ -36,7 +38,9 @@ export function Editor(props: {
           spellcheck={false}
           autocomplete="off"
           autocapitalize="off"
-          onInput={(event) => { onText(event.currentTarget.value); }}
+          onInput={(event) => {
+            onText(event.currentTarget.value);
+          }}
           onKeyDown={(event) => {
             if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
             event.preventDefault();
@@ -51,7 +55,9 @@ export function Editor(props: {
               key={index}
               text={text}
               finding={finding}
-              onGo={() => { goTo(finding); }}
+              onGo={() => {
+                goTo(finding);
+              }}
               onTake={() => {
                 onText(withSuggestion(text, finding));
                 field.current?.focus();
@@ -87,7 +93,10 @@ function FindingLine(props: {
         {finding.suggestion !== null && (
           <>
             {" – did you mean "}
-            <button type="button" class="link" onClick={onTake}>{finding.suggestion}</button>?
+            <button type="button" class="link" onClick={onTake}>
+              {finding.suggestion}
+            </button>
+            ?
           </>
         )}
       </p>

@@ -43,7 +43,9 @@ export function EntityDrawer(props: {
             {entity?.type ?? type} · <code>{id}</code>
           </p>
         </div>
-        <button type="button" class="icon-button" aria-label="Close" onClick={onClose}>✕</button>
+        <button type="button" class="icon-button" aria-label="Close" onClick={onClose}>
+          ✕
+        </button>
       </header>
       <RemoteNotice remote={remote} what="this entity" />
       {entity !== null && <Details entity={entity} changes={changes} />}
@@ -83,7 +85,11 @@ function AttributeValue({ attribute }: { attribute: Attribute }): ComponentChild
   const point = pointOf(attribute);
   if (point === null) return <span>{text}</span>;
   const [longitude, latitude] = point;
-  return <span title={text}>{latitude.toFixed(5)}, {longitude.toFixed(5)}</span>;
+  return (
+    <span title={text}>
+      {latitude.toFixed(5)}, {longitude.toFixed(5)}
+    </span>
+  );
 }
 
 /** Metadata, without a `TimeInstant` that says the same as that of the whole entity. */
@@ -91,7 +97,11 @@ function MetadataLines(props: { attribute: Attribute; entityMeasured: number | n
   const { attribute, entityMeasured } = props;
   return [...attribute.metadata].map(([name, { value }]) => {
     if (name === "TimeInstant" && typeof value === "string" && Date.parse(value) === entityMeasured) return null;
-    return <small key={name}>{name}: {textOf(value)}</small>;
+    return (
+      <small key={name}>
+        {name}: {textOf(value)}
+      </small>
+    );
   });
 }
 

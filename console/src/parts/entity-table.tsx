@@ -24,14 +24,21 @@ export function EntityTable(props: EntityTableProps): ComponentChildren {
   const severalTypes = new Set(entities.map((entity) => entity.type)).size > 1;
   return (
     <div class="scroll">
-      <table class="entities" onMouseLeave={() => { onHover(null); }}>
+      <table
+        class="entities"
+        onMouseLeave={() => {
+          onHover(null);
+        }}
+      >
         <thead>
           <tr>
             <th scope="col">Entity</th>
             {severalTypes && <th scope="col">Type</th>}
             <th scope="col">Measured</th>
             {shown.map((name) => (
-              <th key={name} scope="col" class={columnAlignment(entities, name)}>{name}</th>
+              <th key={name} scope="col" class={columnAlignment(entities, name)}>
+                {name}
+              </th>
             ))}
             {hidden > 0 && <th scope="col">+{hidden} more</th>}
           </tr>
@@ -45,14 +52,20 @@ export function EntityTable(props: EntityTableProps): ComponentChildren {
                 key={key}
                 class={key === hovered ? "hovered" : ""}
                 aria-current={key === selected ? "true" : undefined}
-                onMouseEnter={() => { onHover(key); }}
-                onClick={() => { onSelect(key); }}
+                onMouseEnter={() => {
+                  onHover(key);
+                }}
+                onClick={() => {
+                  onSelect(key);
+                }}
               >
                 <th scope="row">
                   <button
                     type="button"
                     class="row-button"
-                    onFocus={() => { onHover(key); }}
+                    onFocus={() => {
+                      onHover(key);
+                    }}
                     onClick={(event) => {
                       event.stopPropagation();
                       onSelect(key);

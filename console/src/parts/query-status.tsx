@@ -24,10 +24,16 @@ export function QueryStatus({ snapshot }: { snapshot: Snapshot }): ComponentChil
     case "refused":
       // Findings say it better, under the place they mean.
       return state.findings.length > 0 ? null : (
-        <Notice tone="error" title="The server refused this query">{sentence(state.reason)}</Notice>
+        <Notice tone="error" title="The server refused this query">
+          {sentence(state.reason)}
+        </Notice>
       );
     case "broken":
-      return <Notice tone="error" title="The query broke off">{sentence(state.reason)}</Notice>;
+      return (
+        <Notice tone="error" title="The query broke off">
+          {sentence(state.reason)}
+        </Notice>
+      );
     case "asking":
     case "live":
     case "stopping":
@@ -56,17 +62,46 @@ const LABELS: Record<Extract<QueryState["kind"], "asking" | "live" | "stopping">
 };
 
 function SummaryFacts({ summary }: { summary: Summary }): ComponentChildren {
-  const { cause, records_seen, matched, dropped, evaluation_errors, not_json } = summary;
+  const { cause, records_seen, matched, dropped, evaluation_errors, not_json, skipped, clamped, errors } = summary;
   return (
     <>
       <span>because {CAUSES[cause] ?? cause}</span>
-      <span><b>{whole(records_seen)}</b> records seen</span>
-      <span><b>{whole(matched)}</b> matched</span>
+      <span>
+        <b>{whole(records_seen)}</b> records seen
+      </span>
+      <span>
+        <b>{whole(matched)}</b> matched
+      </span>
       {dropped > 0 && (
-        <span class="warning"><b>{whole(dropped)}</b> rows dropped by the server: this page was too slow</span>
+        <span class="warning">
+          <b>{whole(dropped)}</b> rows dropped by the server: this page was too slow
+        </span>
       )}
-      {evaluation_errors > 0 && <span class="warning"><b>{whole(evaluation_errors)}</b> evaluation errors</span>}
-      {not_json > 0 && <span><b>{whole(not_json)}</b> records were not JSON</span>}
+      {evaluation_errors > 0 && (
+        <span class="warning">
+          <b>{whole(evaluation_errors)}</b> evaluation errors
+        </span>
+      )}
+      {not_json > 0 && (
+        <span>
+          <b>{whole(not_json)}</b> records were not JSON
+        </span>
+      )}
+      {skipped > 0 && (
+        <span class="warning">
+          <b>{whole(skipped)}</b> offsets were gone before they could be read
+        </span>
+      )}
+      {clamped.map(({ setting, given }) => (
+        <span key={setting} class="warning">
+          <code>{setting}</code> allows only {whole(given)}
+        </span>
+      ))}
+      {errors.map(({ error, resolution }) => (
+        <span key={error} class="warning">
+          {sentence(error)} {sentence(resolution)}
+        </span>
+      ))}
     </>
   );
 }
@@ -74,8 +109,12 @@ function SummaryFacts({ summary }: { summary: Summary }): ComponentChildren {
 function Elapsed({ since_ms }: { since_ms: number }): ComponentChildren {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
-    const timer = window.setInterval(() => { setNow(Date.now()); }, 1_000);
-    return () => { clearInterval(timer); };
+    const timer = window.setInterval(() => {
+      setNow(Date.now());
+    }, 1_000);
+    return () => {
+      clearInterval(timer);
+    };
   }, []);
   return <span>for {duration((now - since_ms) / 1000)}</span>;
 }

@@ -3,11 +3,14 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { short } from "../format";
 import { chartColumns, linesOf } from "../live/series";
+import { usePaced } from "../live/paced";
 import type { Row } from "../live/session";
 import { Chart } from "./chart";
 import { Notice } from "./notice";
 
 const HEIGHT_PX = 280;
+/** A chart of thousands of rows is costlier to draw than the table, and nobody reads it as fast. */
+const PERIOD_MS = 250;
 /** In the address bar: one line, even where a column would split it. */
 const ONE_LINE = "-";
 
@@ -17,7 +20,8 @@ export function RowsChart(props: {
   params: URLSearchParams;
   onChoose: (change: Record<string, string>) => void;
 }): ComponentChildren {
-  const { columns, rows, params, onChoose } = props;
+  const { columns, params, onChoose } = props;
+  const rows = usePaced(props.rows, PERIOD_MS);
   const available = useMemo(() => chartColumns(columns, rows), [columns, rows]);
   const column = pick(available.numeric, params.get("chart")) ?? available.numeric[0];
   const time = pick(available.temporal, params.get("over"));
@@ -28,23 +32,38 @@ export function RowsChart(props: {
     [rows, column, time, by],
   );
   if (column === undefined || lines === null) {
-    return <Notice tone="quiet" title="No column holds numbers">Nothing to draw yet.</Notice>;
+    return (
+      <Notice tone="quiet" title="No column holds numbers">
+        Nothing to draw yet.
+      </Notice>
+    );
   }
   return (
     <>
       <div class="chart-choices">
-        <Choice label="Chart" value={column} options={available.numeric.map((name) => [name, name])} onChange={(chart) => { onChoose({ chart }); }} />
+        <Choice
+          label="Chart"
+          value={column}
+          options={available.numeric.map((name) => [name, name])}
+          onChange={(chart) => {
+            onChoose({ chart });
+          }}
+        />
         <Choice
           label="over"
           value={time ?? ""}
           options={[["", "arrival"], ...available.temporal.map((name): [string, string] => [name, name])]}
-          onChange={(over) => { onChoose({ over }); }}
+          onChange={(over) => {
+            onChoose({ over });
+          }}
         />
         <Choice
           label="by"
           value={by ?? ONE_LINE}
           options={[[ONE_LINE, "one line"], ...available.categorical.map((name): [string, string] => [name, name])]}
-          onChange={(split) => { onChoose({ by: split }); }}
+          onChange={(split) => {
+            onChoose({ by: split });
+          }}
         />
       </div>
       <Chart
@@ -74,8 +93,17 @@ function Choice(props: {
   return (
     <label>
       <span>{label}</span>
-      <select value={value} onChange={(event) => { onChange(event.currentTarget.value); }}>
-        {options.map(([option, name]) => <option key={option} value={option}>{name}</option>)}
+      <select
+        value={value}
+        onChange={(event) => {
+          onChange(event.currentTarget.value);
+        }}
+      >
+        {options.map(([option, name]) => (
+          <option key={option} value={option}>
+            {name}
+          </option>
+        ))}
       </select>
     </label>
   );

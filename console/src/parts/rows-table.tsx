@@ -45,20 +45,29 @@ export function RowsTable(props: {
 
   const from = Math.max(0, Math.floor(scroll.top / ROW_HEIGHT_PX) - OVERDRAW);
   const until = Math.min(shown.length, Math.ceil((scroll.top + scroll.height) / ROW_HEIGHT_PX) + OVERDRAW);
-  const visible = Array.from({ length: Math.max(0, until - from) }, (_, index) => shown[shown.length - 1 - from - index]);
+  const visible = Array.from(
+    { length: Math.max(0, until - from) },
+    (_, index) => shown[shown.length - 1 - from - index],
+  );
   return (
     <div class="rows">
       {newer > 0 && (
-        <button type="button" class="newer" onClick={toTop}>Show {counted(newer, "newer row")}</button>
+        <button type="button" class="newer" onClick={toTop}>
+          Show {counted(newer, "newer row")}
+        </button>
       )}
       <div class="scroll rows-scroll" ref={scroller} onScroll={scrolled} tabIndex={0} role="region" aria-label="Rows">
         <table aria-rowcount={shown.length}>
           <thead>
             <tr>
-              <th scope="col" class="number">#</th>
+              <th scope="col" class="number">
+                #
+              </th>
               <th scope="col">Arrived</th>
               {columns.map((name) => (
-                <th key={name} scope="col" class={alignment(shown.at(-1)?.record[name])}>{name}</th>
+                <th key={name} scope="col" class={alignment(shown.at(-1)?.record[name])}>
+                  {name}
+                </th>
               ))}
             </tr>
           </thead>

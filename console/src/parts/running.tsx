@@ -27,12 +27,18 @@ export function RunningQueries({ tenant, own }: { tenant: string; own: string | 
   return (
     <section class="card" aria-label="Other live queries">
       <h2>{counted(others.length, "other live query", "other live queries")}</h2>
-      {failure !== null && <Notice tone="error" title="The query could not be stopped">{failure}</Notice>}
+      {failure !== null && (
+        <Notice tone="error" title="The query could not be stopped">
+          {failure}
+        </Notice>
+      )}
       <ul class="running">
         {others.map(({ id, text }) => (
           <li key={id}>
             <code title={id}>{text}</code>
-            <button type="button" onClick={() => void end(id)}>Stop</button>
+            <button type="button" onClick={() => void end(id)}>
+              Stop
+            </button>
           </li>
         ))}
       </ul>

@@ -18,7 +18,9 @@ export function TenantPicker({ place, known }: { place: Place; known: readonly s
       <span>Tenant</span>
       <DraftInput value={tenant} placeholder={TENANT_DEFAULT} list="tenants" onCommit={choose} />
       <datalist id="tenants">
-        {names.map((name) => <option key={name} value={name} />)}
+        {names.map((name) => (
+          <option key={name} value={name} />
+        ))}
       </datalist>
     </label>
   );

@@ -17,7 +17,9 @@ export function ThemePicker(): ComponentChildren {
       }}
     >
       {THEMES.map((name) => (
-        <option key={name} value={name}>{LABELS[name]}</option>
+        <option key={name} value={name}>
+          {LABELS[name]}
+        </option>
       ))}
     </select>
   );

@@ -8,7 +8,13 @@ import { Notice } from "./notice";
 
 const COLUMNS = 7;
 
-export function TopicsTable({ topics, params }: { topics: readonly Topic[]; params: URLSearchParams }): ComponentChildren {
+export function TopicsTable({
+  topics,
+  params,
+}: {
+  topics: readonly Topic[];
+  params: URLSearchParams;
+}): ComponentChildren {
   const rates = useRates(topics);
   const open = new Set((params.get("open") ?? "").split(",").filter((name) => name !== ""));
   const toggle = (name: string): void => {
@@ -33,10 +39,18 @@ export function TopicsTable({ topics, params }: { topics: readonly Topic[]; para
                 <th scope="col">Topic</th>
                 <th scope="col">Tenant</th>
                 <th scope="col">Kind</th>
-                <th scope="col" class="number">Partitions</th>
-                <th scope="col" class="number" title="From the first offset kept to the tail, over all partitions">Offsets</th>
-                <th scope="col" class="number">Per second</th>
-                <th scope="col" class="number">Size</th>
+                <th scope="col" class="number">
+                  Partitions
+                </th>
+                <th scope="col" class="number" title="From the first offset kept to the tail, over all partitions">
+                  Offsets
+                </th>
+                <th scope="col" class="number">
+                  Per second
+                </th>
+                <th scope="col" class="number">
+                  Size
+                </th>
               </tr>
             </thead>
             {sorted.map((topic) => (
@@ -45,7 +59,9 @@ export function TopicsTable({ topics, params }: { topics: readonly Topic[]; para
                 topic={topic}
                 rate={rates.get(topic.name) ?? 0}
                 open={open.has(topic.name)}
-                onToggle={() => { toggle(topic.name); }}
+                onToggle={() => {
+                  toggle(topic.name);
+                }}
               />
             ))}
           </table>
@@ -63,7 +79,9 @@ function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle:
     <tbody class={internal(topic) ? "internal" : ""}>
       <tr>
         <th scope="row">
-          <button type="button" class="disclosure" aria-expanded={open} onClick={onToggle}>{topic.name}</button>
+          <button type="button" class="disclosure" aria-expanded={open} onClick={onToggle}>
+            {topic.name}
+          </button>
         </th>
         <td>{topic.tenant}</td>
         <td>{topic.kind}</td>
@@ -79,14 +97,18 @@ function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle:
               <thead>
                 <tr>
                   {["Partition", "First", "Stable", "Tail", "Unstable", "Size", "Segments"].map((name) => (
-                    <th key={name} scope="col" class="number">{name}</th>
+                    <th key={name} scope="col" class="number">
+                      {name}
+                    </th>
                   ))}
                 </tr>
               </thead>
               <tbody>
                 {topic.partitions.map((partition) => (
                   <tr key={partition.partition}>
-                    <th scope="row" class="number">{partition.partition}</th>
+                    <th scope="row" class="number">
+                      {partition.partition}
+                    </th>
                     <td class="number">{whole(partition.first)}</td>
                     <td class="number">{whole(partition.stable)}</td>
                     <td class="number">{whole(partition.tail)}</td>
@@ -126,7 +148,11 @@ function useRates(topics: readonly Topic[]): ReadonlyMap<string, number> {
   return seen.rates;
 }
 
-export function ratesBetween(before: readonly Topic[], after: readonly Topic[], elapsed_s: number): Map<string, number> {
+export function ratesBetween(
+  before: readonly Topic[],
+  after: readonly Topic[],
+  elapsed_s: number,
+): Map<string, number> {
   const tails = (topics: readonly Topic[]): Map<string, number> =>
     new Map(topics.map(({ name, partitions }) => [name, partitions.reduce((sum, { tail }) => sum + tail, 0)]));
   const earlier = tails(before);

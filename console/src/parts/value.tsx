@@ -10,7 +10,12 @@ export function textOf(value: Json | undefined): string {
 }
 
 export function Value({ value }: { value: Json | undefined }): ComponentChildren {
-  if (value === undefined) return <span class="absent" aria-label="absent">–</span>;
+  if (value === undefined)
+    return (
+      <span class="absent" aria-label="absent">
+        –
+      </span>
+    );
   if (value === null) return <span class="absent">null</span>;
   const text = textOf(value);
   if (text.length <= TEXT_MAX_CHARS) return <>{text}</>;

@@ -1,7 +1,7 @@
 /** What a person does with the console, done in a real browser against a real server. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchBrowser, withPage } from "./console";
+import { accessibilityFaults, launchBrowser, withPage } from "./console";
 import { type Device, Server } from "./server";
 
 const NEWARK: Device = { id: "EWR", name: "Newark Liberty", longitude: -74.1687, latitude: 40.6925 };
@@ -263,6 +263,19 @@ describe("everywhere", () => {
       expect(await ground()).toBe(light);
     });
   });
+
+  it.each(["light", "dark"] as const)(
+    "can be read and used without seeing or pointing, in %s colours",
+    async (scheme) => {
+      await withPage(browser, { scheme }, async (page) => {
+        for (const path of ["/?open=telemetry.default", "/entities?entity=urn:ngsi-ld:Device:EWR", "/query"]) {
+          await open(page, path);
+          if (path.startsWith("/entities")) await page.getByRole("complementary", { name: "EWR" }).waitFor();
+          expect(await accessibilityFaults(page)).toEqual([]);
+        }
+      });
+    },
+  );
 
   it("fits a phone without scrolling sideways", async () => {
     await withPage(browser, { width: 390, height: 844 }, async (page) => {

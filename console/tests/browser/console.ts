@@ -1,4 +1,6 @@
 /** A real browser with one page of the console, which fails its test when the page reports an error. */
+import { createRequire } from "node:module";
+import type { AxeResults } from "axe-core";
 import { type Browser, chromium, type Page } from "playwright-core";
 
 export async function launchBrowser(): Promise<Browser> {
@@ -32,4 +34,15 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
   } finally {
     await context.close();
   }
+}
+
+const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+
+/** What axe finds wrong with the page for people who cannot see or point: one line a rule, with the first place. */
+export async function accessibilityFaults(page: Page): Promise<string[]> {
+  await page.addScriptTag({ path: AXE });
+  const results = await page.evaluate(() =>
+    (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run(),
+  );
+  return results.violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes[0]?.html ?? ""}`);
 }

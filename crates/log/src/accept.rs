@@ -6,7 +6,7 @@ use millstream_types::{Offset, Record, RecordBatch};
 
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
 use crate::recent::Stored;
-use crate::round::{Answer, Entry, Item, Round, Waiter};
+use crate::round::{Answer, Entry, Item, Taken, Waiter};
 use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
 
 /// What a record adds to its batch beyond its own bytes, at most: lengths, deltas, attributes.
@@ -29,21 +29,39 @@ impl PartitionLog {
         done: Done<Appended>,
     ) -> Result<(), Error> {
         let topic = self.topic.current();
-        let size_bytes = self.check_records(records, &topic)? + APPEND_OVERHEAD_BYTES;
+        let batch_max_bytes = self.batch_max_bytes(&topic);
+        let records_bytes = self.check_records(records, &topic)?;
+        let batches_max = 1 + 2 * (records_bytes / batch_max_bytes);
+        let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         let mut accept = self.lock();
         self.admit(&accept, records.len() as u64, size_bytes)?;
-        let batch_max_bytes = self.batch_max_bytes(&topic);
         let first = accept.next;
-        for record in records {
-            if accept.builder.size_bytes() + record_bytes(record) > batch_max_bytes {
-                self.seal(&mut accept, &topic);
-            }
-            accept.builder.push(record);
-            accept.next += 1;
+        if accept.builder.size_bytes() + records_bytes > batch_max_bytes {
+            self.seal(&mut accept, &topic);
+        }
+        accept.next += records.len() as u64;
+        if records_bytes <= batch_max_bytes {
+            records.iter().for_each(|record| accept.builder.push(record));
+        } else {
+            self.push_divided(&mut accept, &topic, records);
         }
         self.accepted(accept, &topic, first, size_bytes, level, done);
         Ok(())
+    }
+
+    /// Records that need several batches. All of these share one place in the order, and so one frame: a crash keeps the
+    /// whole append or none of it.
+    fn push_divided(&self, accept: &mut Accept, topic: &Topic, records: &[Record<'_>]) {
+        let order = self.shared.next_order();
+        let batch_max_bytes = self.batch_max_bytes(topic);
+        for record in records {
+            if accept.builder.size_bytes() + record_bytes(record) > batch_max_bytes && !accept.builder.is_empty() {
+                self.seal_as(accept, topic, order);
+            }
+            accept.builder.push(record);
+        }
+        self.seal_as(accept, topic, order);
     }
 
     pub(crate) fn accept_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
@@ -75,7 +93,7 @@ impl PartitionLog {
     ) {
         let appended = Appended { first: Offset(first), last: Offset(accept.next - 1), epoch: self.shared.epoch };
         self.set_tail(accept.next);
-        self.shared.counters.appended(accept.next - first, size_bytes - APPEND_OVERHEAD_BYTES);
+        self.shared.counters.appended(accept.next - first);
         if let Storage::Memory { max_bytes } = topic.config.storage {
             if accept.recent.trim(max_bytes) {
                 self.set_first(accept.recent.begins());
@@ -109,7 +127,7 @@ impl PartitionLog {
         accept.next += records.len() as u64;
         self.seal_as(accept, &topic, order);
         self.set_tail(accept.next);
-        self.shared.counters.appended(records.len() as u64, 0);
+        self.shared.counters.appended(records.len() as u64);
         match topic.config.storage {
             Storage::Memory { max_bytes } => {
                 if accept.recent.trim(max_bytes) {
@@ -204,26 +222,25 @@ impl PartitionLog {
     }
 
     fn push_sealed(&self, accept: &mut Accept, batch: RecordBatch, order: u64) {
+        self.shared.counters.sealed(batch.size_bytes());
         if !self.topic.is_memory {
             accept.unwritten.push((order, batch.clone()));
         }
         accept.recent.push(Stored::new(batch, self.shared.wall.now_ms()));
     }
 
-    /// Moves all that was accepted into `round`.
-    pub(crate) fn drain(self: &Arc<Self>, round: &mut Round) {
+    /// Moves all that was accepted into `taken`.
+    pub(crate) fn drain(self: &Arc<Self>, taken: &mut Taken) {
         let topic = self.topic.current();
         let mut accept = self.lock();
         accept.dirty = false;
         self.seal(&mut accept, &topic);
-        let partition = self.id.partition;
-        round.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
-            let item = Item::Batch { topic: topic.id, partition, batch: batch.bytes().clone() };
-            Entry { order, item }
+        taken.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
+            let (end, batch) = (batch.next_offset().0, batch.bytes().clone());
+            Entry { order, item: Item::Batch { log: self.clone(), batch, end } }
         }));
-        round.waiters.append(&mut accept.waiters);
-        round.pending_bytes += std::mem::take(&mut accept.pending_bytes);
-        round.ends.push((self.clone(), accept.next));
+        taken.waiters.append(&mut accept.waiters);
+        taken.pending_bytes += std::mem::take(&mut accept.pending_bytes);
     }
 }
 

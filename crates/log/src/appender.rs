@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::frame::Stamp;
-use crate::journal::{JournalWriter, Room};
-use crate::round::{Entry, Round};
+use crate::journal::JournalWriter;
+use crate::round::{Entry, Item, Round, Taken, fail};
 use crate::shared::Shared;
 use crate::{AckLevel, Error};
 
@@ -31,81 +31,80 @@ struct Appender {
 
 impl Appender {
     fn turn(&mut self) {
-        let mut round = self.take();
+        let taken = self.take();
         let written = match self.shared.ended() {
             Some(error) => Err(error),
-            None => self.write(&mut round),
+            None => self.write(taken.entries),
         };
-        self.shared.release(round.pending_bytes);
-        if let Err(cause) = written {
-            let error = self.shared.end(&cause);
-            round.fail(&error);
-            return;
-        }
-        let mut synced_topics = false;
-        for (partition, end) in &round.ends {
-            partition.set_written(*end);
-            synced_topics |= partition.level() == AckLevel::Synced;
-            partition.watchers.ring();
-        }
-        round.answer(AckLevel::Written);
-        let demand = synced_topics || !round.waiters.is_empty() || !round.effects.is_empty();
-        self.shared.sync.push(round, demand);
-        if self.shared.journal.is_half_full() {
-            self.shared.flush.wake();
+        self.shared.release(taken.pending_bytes);
+        match written {
+            Ok(round) => self.hand_over(Round { waiters: taken.waiters, ..round }),
+            Err(cause) => fail(taken.waiters, &self.shared.end(&cause)),
         }
     }
 
     /// Everything that has been accepted up to one moment.
-    fn take(&self) -> Round {
-        let mut round = Round::default();
+    fn take(&self) -> Taken {
+        let mut taken = Taken::default();
         let _gate = self.shared.gate();
         let (dirty, controls) = self.shared.work.take();
         for partition in dirty {
-            partition.drain(&mut round);
+            partition.drain(&mut taken);
         }
         for control in controls {
-            round.entries.push(control.entry);
-            round.effects.extend(control.effects);
-            round.waiters.extend(control.waiter);
-            round.pending_bytes += control.pending_bytes;
+            taken.entries.push(control.entry);
+            taken.waiters.extend(control.waiter);
+            taken.pending_bytes += control.pending_bytes;
         }
-        round
+        taken
     }
 
-    /// Writes the round in as few frames as it fits into, never dividing an atomic append.
-    fn write(&mut self, round: &mut Round) -> Result<(), Error> {
-        round.entries.sort_by_key(|entry| entry.order);
-        let entries = std::mem::take(&mut round.entries);
-        let mut rest = entries.as_slice();
-        while let Some(entry) = rest.first() {
-            let together = rest.iter().take_while(|other| other.order == entry.order).count();
-            let (group, later) = rest.split_at(together);
-            self.write_group(group, round)?;
-            rest = later;
+    /// Writes the entries in as few frames as they fit into, never dividing an append.
+    fn write(&mut self, mut entries: Vec<Entry>) -> Result<Round, Error> {
+        entries.sort_by_key(|entry| entry.order);
+        let mut round = Round::default();
+        let mut rest = entries.into_iter().peekable();
+        let mut group = Vec::new();
+        while let Some(entry) = rest.next() {
+            let order = entry.order;
+            group.push(entry.item);
+            while let Some(entry) = rest.next_if(|next| next.order == order) {
+                group.push(entry.item);
+            }
+            self.write_group(&mut group, &mut round)?;
         }
-        self.write_frame(round)?;
-        round.touched = self.writer.take_touched();
-        Ok(())
+        self.write_frame(&mut round)?;
+        Ok(round)
     }
 
-    fn write_group(&mut self, group: &[Entry], round: &mut Round) -> Result<(), Error> {
-        let bytes = group.iter().map(|entry| entry.item.frame_bytes()).sum();
-        if bytes == 0 {
-            return Ok(());
-        }
-        if !self.writer.fits(bytes) {
-            self.write_frame(round)?;
-        }
-        if self.writer.frame().is_empty() {
-            let shared = &self.shared;
-            let room = self.writer.make_room(bytes, self.next_sequence, || shared.ended().is_some())?;
-            if room == Room::GivenUp {
-                return Err(self.shared.ended().unwrap_or(Error::Stopped));
+    fn write_group(&mut self, group: &mut Vec<Item>, round: &mut Round) -> Result<(), Error> {
+        let bytes = group.iter().map(Item::frame_bytes).sum();
+        if bytes > 0 {
+            if !self.writer.fits(bytes) {
+                self.write_frame(round)?;
+            }
+            if self.writer.frame().is_empty() && !self.writer.has_room(bytes) {
+                self.next_file(bytes, round)?;
             }
         }
-        group.iter().for_each(|entry| entry.item.push_to(self.writer.frame()));
+        for item in group.drain(..) {
+            item.push_to(self.writer.frame());
+            round.framed(item);
+        }
         Ok(())
+    }
+
+    /// Goes on to the next file. What this turn has written is handed over first: its frames may fill the very files
+    /// that must be synced and brought to the segments before one is free again.
+    fn next_file(&mut self, bytes: u64, round: &mut Round) -> Result<(), Error> {
+        let full = std::mem::take(round);
+        self.hand_over(full);
+        self.shared.sync.demand();
+        let shared = &self.shared;
+        match self.writer.next_file(bytes, self.next_sequence, || shared.ended().is_some())? {
+            true => Ok(()),
+            false => Err(self.shared.ended().unwrap_or(Error::Stopped)),
+        }
     }
 
     fn write_frame(&mut self, round: &mut Round) -> Result<(), Error> {
@@ -118,9 +117,27 @@ impl Appender {
             written_ms: self.shared.wall.now_ms(),
             epoch: self.shared.epoch,
         };
-        round.place = Some(self.writer.write(&stamp)?);
+        let (place, file) = self.writer.write(&stamp)?;
+        round.place = Some(place);
+        round.touched.push(file);
         self.next_sequence += 1;
         self.shared.counters.frame_written();
         Ok(())
+    }
+
+    /// Tells what is written, and passes it on to be synced.
+    fn hand_over(&self, mut round: Round) {
+        let mut demand = !round.effects.is_empty();
+        for (partition, end) in &round.ends {
+            partition.set_written(*end);
+            demand |= partition.level() == AckLevel::Synced;
+            partition.watchers.ring();
+        }
+        round.answer(AckLevel::Written);
+        demand |= !round.waiters.is_empty();
+        self.shared.sync.push(round, demand);
+        if self.shared.journal.is_half_full() {
+            self.shared.flush.wake();
+        }
     }
 }

@@ -47,10 +47,10 @@ impl Embedded {
         let mut answer = Some(Answer::Many(done, appended));
         let journals = !encoded.is_empty() || targets.iter().any(|log| !log.topic.is_memory);
         let waits = level > AckLevel::Memory && journals;
-        let item = Item::Parts { encoded, count: append.positions.len() as u32 };
+        let item = Item::Parts { encoded, count: append.positions.len() as u32, effects };
         let waiter = waits.then(|| answer.take()).flatten().map(|answer| Waiter { level, answer });
         let entry = Entry { order, item };
-        self.shared.work.push_control(Control { entry, effects, waiter, pending_bytes: size_bytes });
+        self.shared.work.push_control(Control { entry, waiter, pending_bytes: size_bytes });
         drop(gate);
 
         if let Some(answer) = answer {

@@ -34,7 +34,7 @@ pub enum AckLevel {
 pub enum UpTo {
     /// Only what the topic's level protects. For everything that acts on what it reads.
     Stable,
-    /// Whatever has been accepted. For live readers that keep nothing.
+    /// Whatever has been accepted, some of which may never become stable. For live readers that keep nothing.
     Tail,
 }
 
@@ -92,6 +92,8 @@ pub struct Capabilities {
     pub level_per_append: bool,
     /// Reading a value by (offset, position hint) without scanning.
     pub read_by_position: bool,
+    /// [`Partition::hold`] keeps records. Without it a slow reader can find [`Error::Trimmed`], and rebuilds.
+    pub holds: bool,
 }
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.
@@ -135,13 +137,19 @@ pub trait Log: Send + Sync + 'static {
     /// Appends to several partitions and commits positions, all or nothing, also across a crash.
     /// `done` gets one [`Appended`] for each entry of `append.records`, once all of them have `level`.
     ///
+    /// The atomic appends of one owner take effect in the order of the calls. If one fails after it was taken, every
+    /// later one in flight fails, too. A position may be committed up to its partition's stable offset.
+    ///
     /// # Errors
     /// As [`Partition::append`]; then nothing was taken and `done` is not called.
     fn append_atomic(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>)
     -> Result<(), Error>;
 
     /// The position that `group` last committed for `partition`.
-    fn committed(&self, group: &str, partition: &TopicPartition) -> Option<Position>;
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]; those of a request to the engine's servers, if it has any.
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error>;
 
     /// Starts to hand partitions of `topic` to `owner`: each is announced by `assigned` with the epoch that fences
     /// earlier owners, and taken back by `revoked`. The embedded engine assigns all of them at once and for good.
@@ -167,9 +175,12 @@ pub trait Partition: Send + Sync + 'static {
     /// The topic, with the configuration in force.
     fn topic(&self) -> Arc<Topic>;
 
-    /// Appends records, in order and without others between them. `done` is called once, when they have `level`
-    /// (at [`AckLevel::Memory`]: before this returns), or when that has become impossible.
-    /// Never blocks on a disk.
+    /// Appends records, in order. In a topic of [`crate::Writers::OwnersOnly`] they stand at `first` to `last` without
+    /// gaps; elsewhere records of other writers may stand between them. `done` is called once, when they have `level`,
+    /// or when that has become impossible. At [`AckLevel::Memory`] that is before this returns, if the engine has
+    /// [`Capabilities::level_per_append`]. Never blocks on a disk.
+    ///
+    /// The embedded engine puts nothing between them, ever, and keeps all of them or none in a crash.
     ///
     /// # Errors
     /// Nothing was taken, and `done` is not called: [`Error::RecordTooLarge`], [`Error::Overloaded`],
@@ -213,7 +224,8 @@ pub trait Partition: Send + Sync + 'static {
     /// Rings `bell` whenever `stable` or `tail` moves, for as long as the bell lives.
     fn watch(&self, bell: &Arc<Bell>);
 
-    /// Keeps records from `from` on from being trimmed or compacted away, up to the topic's hold limit, until dropped.
+    /// Keeps records from `from` on from being trimmed or compacted away, up to the topic's hold limit, until dropped;
+    /// only where the engine has [`Capabilities::holds`], and never in a topic in memory.
     fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold>;
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 use std::fmt;
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -61,10 +62,7 @@ impl Embedded {
     ) -> Result<Arc<Self>, Error> {
         config.validate()?;
         let layout = Layout::new(&config.dir);
-        for dir in [layout.dir(), &layout.journal_dir(), &layout.topics_dir()] {
-            files.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-        }
-        files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))?;
+        create_dirs(&*files, &layout)?;
         let lock = lock(&*files, &layout)?;
         let journal = Journal::new(files.clone(), layout.clone(), config.journal_file_bytes, config.journal_max_bytes);
         let journal = Arc::new(journal);
@@ -82,9 +80,10 @@ impl Embedded {
         shared.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
         let catalog = Arc::new(Catalog::default());
         recovery::restore(&shared, &catalog, meta, frames)?;
-        recovery::remove_strays(&shared, &catalog)?;
         let mut writeback = Writeback::new(shared.clone(), catalog.clone());
         writeback.start()?;
+        // Only now that `meta` says what was recovered: the frame that deleted a topic may itself not be durable yet.
+        recovery::remove_strays(&shared, &catalog)?;
         shared.journal.adopt(existing)?;
         shared.journal.ensure_free()?;
         let threads = start(&shared, &catalog, writeback, sequence + 1)?;
@@ -164,10 +163,9 @@ impl Embedded {
         let mut encoded = Vec::new();
         part.iter().for_each(|part| part.put(&mut encoded));
         let (sender, receiver) = sync_channel(1);
-        let item = Item::Parts { encoded, count: u32::from(part.is_some()) };
+        let item = Item::Parts { encoded, count: u32::from(part.is_some()), effects };
         self.shared.work.push_control(Control {
             entry: Entry { order: self.shared.next_order(), item },
-            effects,
             waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
             pending_bytes: 0,
         });
@@ -177,6 +175,20 @@ impl Embedded {
     fn known(&self, name: &TopicName) -> Result<Arc<TopicEntry>, Error> {
         self.catalog.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.clone() })
     }
+}
+
+/// Creates the directories, with names that survive a crash: also those on the way to ours that did not exist.
+fn create_dirs(files: &dyn Files, layout: &Layout) -> Result<(), Error> {
+    let missing = |dir: &&Path| files.list(dir).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+    let new = layout.dir().ancestors().take_while(missing).count();
+    for dir in [layout.dir(), &layout.journal_dir(), &layout.topics_dir()] {
+        files.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    }
+    for dir in layout.dir().ancestors().take(1 + new.max(1)) {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+    }
+    Ok(())
 }
 
 fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
@@ -230,7 +242,7 @@ impl fmt::Debug for Embedded {
 
 impl Log for Embedded {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory_topics: true, level_per_append: true, read_by_position: false }
+        Capabilities { memory_topics: true, level_per_append: true, read_by_position: false, holds: true }
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
@@ -306,9 +318,9 @@ impl Log for Embedded {
         self.accept_atomic(append, level, done)
     }
 
-    fn committed(&self, group: &str, partition: &TopicPartition) -> Option<Position> {
-        let topic = self.catalog.topic(&partition.topic)?;
-        self.catalog.committed(group, topic.state.id, partition.partition)
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {
+        let known = self.catalog.partition(partition)?;
+        Ok(self.catalog.committed(group, known.topic.id, partition.partition))
     }
 
     fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error> {

@@ -75,6 +75,8 @@ impl Journal {
     /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
     pub(crate) fn existing(&self) -> Result<Vec<Arc<JournalFile>>, Error> {
         let dir = self.layout.journal_dir();
+        // A process that was killed may have left names that are not durable: what is written now would go with them.
+        self.files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))?;
         let mut found = Vec::new();
         for name in self.files.list(&dir).map_err(|e| Error::io("list", &dir, e))? {
             let path = dir.join(&name);
@@ -125,7 +127,7 @@ impl Journal {
                 pool.used.push_back(file.clone());
                 return Ok(Some(file));
             }
-            if pool.count() < self.files_max {
+            if pool.count() < self.files_max && pool.coming == 0 {
                 drop(pool);
                 self.ensure_free()?;
                 pool = self.pool.lock();
@@ -214,22 +216,11 @@ pub(crate) struct JournalWriter {
     current: Option<Arc<JournalFile>>,
     at: u64,
     frame: FrameBuilder,
-    /// Files written to since the last [`JournalWriter::take_touched`].
-    touched: Vec<Arc<JournalFile>>,
-}
-
-/// What came of making room.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// The next part goes into the frame that was begun, or into a new one.
-    Ready,
-    /// The log is ending; there will be no room.
-    GivenUp,
 }
 
 impl JournalWriter {
     pub(crate) fn new(journal: Arc<Journal>, salt: u64) -> Self {
-        Self { journal, current: None, at: 0, frame: FrameBuilder::new(salt), touched: Vec::new() }
+        Self { journal, current: None, at: 0, frame: FrameBuilder::new(salt) }
     }
 
     /// The frame under construction.
@@ -243,56 +234,52 @@ impl JournalWriter {
         self.frame.is_empty() || padded <= FRAME_BYTES.min(self.left())
     }
 
-    /// Sees to it that a frame of `bytes` more has room in the current file, going on to the next if it has not. The
-    /// frame under construction must be empty.
+    /// Whether a new frame of `bytes` goes into the current file.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        new_frame_bytes(bytes) <= self.left()
+    }
+
+    /// Goes on to the next file, for a new frame of `bytes`; waits until one is free. `false` when `give_up` says so.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn make_room(
+    pub(crate) fn next_file(
         &mut self,
         bytes: u64,
         next_sequence: u64,
         give_up: impl Fn() -> bool,
-    ) -> Result<Room, Error> {
-        let needed = (FRAME_HEADER_BYTES as u64 + bytes).next_multiple_of(FRAME_ALIGN);
-        if needed <= self.left() {
-            return Ok(Room::Ready);
-        }
+    ) -> Result<bool, Error> {
         if let Some(full) = self.current.take() {
             full.last_sequence.store(next_sequence - 1, Ordering::Release);
         }
-        let Some(next) = self.journal.take(give_up)? else { return Ok(Room::GivenUp) };
-        assert!(FIRST_FRAME_AT + needed <= next.size_bytes, "an append fits a journal file");
+        let Some(next) = self.journal.take(give_up)? else { return Ok(false) };
+        assert!(FIRST_FRAME_AT + new_frame_bytes(bytes) <= next.size_bytes, "an append fits a journal file");
         self.at = FIRST_FRAME_AT;
         self.current = Some(next);
-        Ok(Room::Ready)
+        Ok(true)
     }
 
-    /// Writes the frame under construction; returns where the next one begins.
+    /// Writes the frame under construction; returns where the next one begins, and the file that must be synced.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn write(&mut self, stamp: &Stamp) -> Result<JournalPlace, Error> {
-        let current = self.current.as_ref().expect("room was made");
+    pub(crate) fn write(&mut self, stamp: &Stamp) -> Result<(JournalPlace, Arc<JournalFile>), Error> {
+        let current = self.current.as_ref().expect("there is room for what was begun");
         let bytes = self.frame.finish(stamp);
         let part = IoSlice::new(bytes);
         current.file.write_at(&[part], self.at).map_err(|e| Error::io("write", &current.path, e))?;
         self.at += bytes.len() as u64;
-        if self.touched.last().is_none_or(|last| last.slot != current.slot) {
-            self.touched.push(current.clone());
-        }
         self.frame.clear();
-        Ok(JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at })
-    }
-
-    /// The files that must be synced for what was written since the last call.
-    pub(crate) fn take_touched(&mut self) -> Vec<Arc<JournalFile>> {
-        std::mem::take(&mut self.touched)
+        Ok((JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at }, current.clone()))
     }
 
     fn left(&self) -> u64 {
         self.current.as_ref().map_or(0, |file| file.size_bytes - self.at)
     }
+}
+
+fn new_frame_bytes(bytes: u64) -> u64 {
+    (FRAME_HEADER_BYTES as u64 + bytes).next_multiple_of(FRAME_ALIGN)
 }
 
 const _: () = assert!(FILE_HEADER_BYTES as u64 <= FIRST_FRAME_AT);

@@ -50,10 +50,11 @@ impl PartitionLog {
 
     fn read_memory(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Found, Error> {
         self.topic.check_exists()?;
+        let mut accept = self.lock();
+        // Under the lock: a ring that makes room between the check and the look would leave a gap that nobody is told of.
         if let Some(error) = self.trimmed(from) {
             return Err(error);
         }
-        let mut accept = self.lock();
         if from > accept.next {
             let tail = Offset(accept.next);
             return Err(Error::BeyondTail { partition: self.id.clone(), wanted: Offset(from), tail });

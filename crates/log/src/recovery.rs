@@ -138,11 +138,6 @@ pub(crate) fn restore(shared: &Arc<Shared>, catalog: &Catalog, meta: Meta, frame
     };
     for (topic, partitions) in meta.topics {
         let topic = TopicEntry::new(shared, topic, partitions);
-        for partition in &topic.partitions {
-            if let Some(active) = partition.lock().segments.last().filter(|last| !last.is_closed()) {
-                active.cut_to_size()?;
-            }
-        }
         catalog.apply(shared, Effect::Created(topic));
     }
     meta.positions.into_iter().for_each(|record| catalog.apply(shared, Effect::Committed(record)));
@@ -156,7 +151,12 @@ pub(crate) fn restore(shared: &Arc<Shared>, catalog: &Catalog, meta: Meta, frame
     }
     for topic in catalog.topics() {
         let skip = skip(topic.state.is_memory);
-        topic.partitions.iter().for_each(|partition| partition.begin(skip));
+        for partition in &topic.partitions {
+            // Not before the replay: the files of a topic whose deletion the journal holds may be gone already.
+            let active = partition.lock().segments.last().filter(|last| !last.is_closed()).cloned();
+            active.map_or(Ok(()), |active| active.cut_to_size())?;
+            partition.begin(skip);
+        }
     }
     Ok(())
 }

@@ -3,22 +3,20 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use bytes::Bytes;
-use millstream_types::{PartitionId, TopicId};
-
 use crate::catalog::Effect;
 use crate::frame::{BATCH_PART_BYTES, FrameBuilder};
 use crate::journal::JournalFile;
 use crate::meta::JournalPlace;
 use crate::partition::PartitionLog;
 use crate::{AckLevel, Appended, Done, Error};
+use bytes::Bytes;
 
 /// Something to be written to the journal.
 pub(crate) enum Item {
-    /// A batch.
-    Batch { topic: TopicId, partition: PartitionId, batch: Bytes },
-    /// Encoded parts and their number, perhaps 0.
-    Parts { encoded: Vec<u8>, count: u32 },
+    /// A batch of a partition, which gets as far as `end` by it.
+    Batch { log: Arc<PartitionLog>, batch: Bytes, end: u64 },
+    /// Encoded parts and their number, perhaps 0, and what becomes true when they are synced.
+    Parts { encoded: Vec<u8>, count: u32, effects: Vec<Effect> },
 }
 
 impl Item {
@@ -31,8 +29,8 @@ impl Item {
 
     pub(crate) fn push_to(&self, frame: &mut FrameBuilder) {
         match self {
-            Self::Batch { topic, partition, batch } => frame.push_batch(*topic, *partition, batch),
-            Self::Parts { encoded, count } => frame.push_encoded(encoded, *count),
+            Self::Batch { log, batch, .. } => frame.push_batch(log.topic.id, log.id.partition, batch),
+            Self::Parts { encoded, count, .. } => frame.push_encoded(encoded, *count),
         }
     }
 }
@@ -70,40 +68,57 @@ pub(crate) struct Waiter {
 /// Something for the journal that is no partition's own: a change of topics, or the positions of an atomic append.
 pub(crate) struct Control {
     pub(crate) entry: Entry,
-    pub(crate) effects: Vec<Effect>,
     pub(crate) waiter: Option<Waiter>,
     /// Bytes that stop being pending when it is written.
     pub(crate) pending_bytes: usize,
 }
 
-/// What one turn of the appender takes, writes, and hands to the sync thread.
+/// What one turn of the appender takes.
 #[derive(Default)]
-pub(crate) struct Round {
+pub(crate) struct Taken {
     pub(crate) entries: Vec<Entry>,
-    /// How far each partition gets by this round.
-    pub(crate) ends: Vec<(Arc<PartitionLog>, u64)>,
     pub(crate) waiters: Vec<Waiter>,
-    /// What becomes true when the round is synced.
-    pub(crate) effects: Vec<Effect>,
     /// Bytes that stop being pending when it is written.
     pub(crate) pending_bytes: usize,
+}
+
+/// What the appender has written and the sync thread has still to sync.
+#[derive(Default)]
+pub(crate) struct Round {
+    /// How far partitions get by it.
+    pub(crate) ends: Vec<(Arc<PartitionLog>, u64)>,
+    /// What becomes true by it.
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) waiters: Vec<Waiter>,
+    /// The files that it was written to.
     pub(crate) touched: Vec<Arc<JournalFile>>,
     /// Where the journal stands behind it; `None` if it wrote nothing.
     pub(crate) place: Option<JournalPlace>,
 }
 
 impl Round {
+    /// `item` stands in a frame.
+    pub(crate) fn framed(&mut self, item: Item) {
+        match item {
+            Item::Parts { effects, .. } => self.effects.extend(effects),
+            Item::Batch { log, end, .. } => match self.ends.last_mut() {
+                Some((last, reached)) if Arc::ptr_eq(last, &log) => *reached = end,
+                _ => self.ends.push((log, end)),
+            },
+        }
+    }
+
     /// Answers those who wait for `level` or less.
     pub(crate) fn answer(&mut self, level: AckLevel) {
         for waiter in self.waiters.extract_if(.., |waiter| waiter.level <= level) {
             waiter.answer.finish(Ok(()));
         }
     }
+}
 
-    /// Answers everybody with the failure.
-    pub(crate) fn fail(&mut self, error: &Error) {
-        for waiter in self.waiters.drain(..) {
-            waiter.answer.finish(Err(error.clone()));
-        }
+/// Answers everybody with the failure.
+pub(crate) fn fail(waiters: Vec<Waiter>, error: &Error) {
+    for waiter in waiters {
+        waiter.answer.finish(Err(error.clone()));
     }
 }

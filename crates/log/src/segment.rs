@@ -205,7 +205,9 @@ impl Segment {
         parts.push(IoSlice::new(&header));
         parts.extend(batches.iter().map(|stored| IoSlice::new(stored.batch.bytes())));
         file.write_at(&parts, entry.at).map_err(|e| Error::io("write", &self.path, e))?;
-        if let Some(blocks) = self.blocks.lock().as_mut() {
+        // The ends move under the same lock: whoever puts an index in place meanwhile has this block in it, or sees it here.
+        let mut blocks = self.blocks.lock();
+        if let Some(blocks) = blocks.as_mut() {
             blocks.push(entry);
         }
         self.first_append_ms.fetch_min(first.appended_ms, Ordering::AcqRel);
@@ -371,9 +373,13 @@ impl Segment {
         Ok(entries)
     }
 
+    /// Whether the entries lie one behind the other, from the header to the end.
     fn covers_all(&self, entries: &[BlockEntry]) -> bool {
-        let Some(last) = entries.last() else { return self.size_bytes() == FILE_HEADER_BYTES as u64 };
-        last.end == self.end() && block_end(last) == self.size_bytes()
+        let start = (FILE_HEADER_BYTES as u64, self.base);
+        let end = entries.iter().try_fold(start, |(at, end), entry| {
+            (entry.at == at && entry.first >= end).then(|| (block_end(entry), entry.end))
+        });
+        end == Some((self.size_bytes(), self.end()))
     }
 
     fn report_index(&self, why: &str) {

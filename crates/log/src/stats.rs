@@ -19,7 +19,7 @@ pub struct LogStats {
     pub appends: u64,
     /// Records in them.
     pub records: u64,
-    /// Their bytes, about as encoded.
+    /// Bytes of the batches that they were sealed into.
     pub bytes: u64,
     /// Frames written to the journal.
     pub frames: u64,
@@ -66,9 +66,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn appended(&self, records: u64, bytes: usize) {
+    pub(crate) fn appended(&self, records: u64) {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sealed(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::catalog::Catalog;
 use crate::meta::JournalPlace;
-use crate::round::Round;
+use crate::round::{Round, fail};
 use crate::shared::Shared;
 use crate::{AckLevel, Error};
 
@@ -89,14 +89,14 @@ impl SyncQueue {
 /// Runs until the queue is stopped and empty.
 pub(crate) fn run(shared: &Arc<Shared>, catalog: &Catalog) {
     let interval = Duration::from_millis(shared.config.sync_interval_ms);
-    while let Some(mut rounds) = shared.sync.take(interval) {
+    while let Some(rounds) = shared.sync.take(interval) {
         let synced = match shared.ended() {
             Some(error) => Err(error),
             None => sync(shared, &rounds),
         };
         if let Err(cause) = synced {
             let error = shared.end(&cause);
-            rounds.iter_mut().for_each(|round| round.fail(&error));
+            rounds.into_iter().for_each(|round| fail(round.waiters, &error));
             continue;
         }
         settle(shared, catalog, rounds);

@@ -119,10 +119,11 @@ impl Writeback {
     /// [`Error::Io`], [`Error::Corrupt`].
     fn turn(&mut self, clean: bool) -> Result<(), Error> {
         let place = self.shared.sync.place();
+        // Before the topics: what is deleted from now on is still named by the `meta` of this turn.
+        let garbage = self.catalog.take_garbage();
         let topics = self.catalog.topics();
         let flushed = self.flush(&topics)?;
         let expired = self.retain(&topics)?;
-        let garbage = self.catalog.take_garbage();
         if flushed || clean || place != self.vouched || !expired.is_empty() || !garbage.is_empty() {
             self.vouch(&topics, place, clean)?;
         }

@@ -1,10 +1,78 @@
 //! Tell me now, and whenever it changes: questions about records that have not arrived yet.
+//!
+//! A query is a text ([`parse`] gives its [`Plan`]), sees the records of one stream that are appended after it was
+//! taken, and sends those that match as rows until it ends. [`Engine`] reads the streams that have queries, each record
+//! once for all of them; [`Matcher`] finds the queries that a record concerns; a [`Subscription`] is what the client
+//! reads.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
+//! use millstream_query::{Config, Delivery, Engine, QueryRequest};
+//! use millstream_types::{Kind, Record, SystemClock, TenantId, TopicName, TopicPartition};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! let clock = Arc::new(SystemClock::default());
+//! let config = LogConfig { dir: dir.path().to_owned(), ..LogConfig::default() };
+//! let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
+//! let tenant = TenantId::default();
+//! let telemetry = TopicName::reserved(Kind::Telemetry, &tenant);
+//! log.create_topic(&telemetry, &TopicConfig::default())?;
+//!
+//! let engine = Engine::start(log.clone(), Config::default(), clock.clone(), clock)?;
+//! let request = QueryRequest::new("SELECT temp FROM STREAM() WHERE temp > 30 LIMIT 1");
+//! let mut hot = engine.submit(&tenant, request).await?;
+//!
+//! let partition = log.partition(&TopicPartition::new(telemetry, 0))?;
+//! for payload in [r#"{"temp": 29}"#, r#"{"temp": 31.5}"#] {
+//!     let record = Record { value: Some(payload.as_bytes()), ..Record::default() };
+//!     partition.append(&[record], AckLevel::Memory, Done::ignore())?;
+//! }
+//! let Some(Delivery::Rows(rows)) = hot.next().await else { panic!("rows come first") };
+//! assert_eq!(rows.to_json(), br#"{"records":[{"temp":31.5}]}"#);
+//! # engine.stop();
+//! # log.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a query can say
+//!
+//! ```text
+//! SELECT * | field [AS name], …
+//! FROM STREAM() | STREAM(milliseconds | MAX, TIME) | "topic"
+//! [WHERE condition] [LIMIT rows]
+//! ```
+//!
+//! Words are read in any case. A condition compares (`= == != <> < <= > >=`), tests `[NOT] BETWEEN a AND b` or
+//! `BETWEEN (a, b)`, `[NOT] IN (…)`, `[NOT] RLIKE 'whole-text pattern'` and `IS [NOT] NULL`, and joins with `NOT`,
+//! `AND`, `OR` and parentheses. Values are numbers, `'texts'`, `TRUE`, `FALSE`, `NULL` and `NOW` (milliseconds).
+//!
+//! | field | is |
+//! | --- | --- |
+//! | `a`, `a.b`, `a['b c']`, `a[0]`, `"odd name"` | a value in the JSON payload; of members with one name the first |
+//! | `$key` | the record's key, as text |
+//! | `$timestamp` | its event time, milliseconds since 1970-01-01T00:00:00Z |
+//! | `$offset`, `$partition` | where it stands in its stream |
+//! | `$header['name']` | a header, as text; the last of that name |
+//!
+//! A missing field is NULL, and so is a comparison of different types; only TRUE passes. Numbers compare by their exact
+//! value, whether integer or double; an integer beyond 64 bits is a double. Suffixes L and F are allowed. Texts
+//! compare by code point. A payload that is not JSON has no fields and is counted. Rows keep the bytes of the values.
+//!
+//! Not here: who wrote the records (`connect`, jobs, Kafka clients), HTTP (`server`), state that is kept (`context`).
 
 mod compiled;
 mod condition;
+mod config;
 mod cursor;
 mod diagnostic;
 mod display;
+mod engine;
+mod error;
 mod eval;
 mod expr;
 mod field;
@@ -13,24 +81,40 @@ mod index;
 mod keyword;
 mod lexer;
 mod limits;
+mod live;
 mod matcher;
+mod meta;
+mod outbox;
 mod parser;
 mod pattern;
 mod plan;
+mod progress;
+mod reader;
 mod record;
+mod registry;
+mod request;
 mod rows;
 mod scan;
+mod subscription;
 mod suggest;
+mod tailed;
 mod value;
 
 pub use compiled::Compiled;
+pub use config::Config;
 pub use diagnostic::{Diagnostic, Place};
+pub use engine::Engine;
+pub use error::Error;
 pub use expr::{Comparison, Expr, Literal, Type};
 pub use field::{Field, Step};
 pub use index::EntryId;
 pub use limits::Limits;
 pub use matcher::{Matcher, Tally, Yield};
+pub use meta::{Cause, Clamped, Covered, Meta, QueryId, Trouble};
+pub use outbox::Delivery;
 pub use parser::parse;
 pub use pattern::Pattern;
 pub use plan::{Item, Plan, Select, Source, StreamDuration};
+pub use request::{Deliver, OnSlow, QueryRequest, Start};
 pub use rows::RowBatch;
+pub use subscription::{Answer, Opening, Subscription};

@@ -45,6 +45,20 @@ impl RowBatch {
         }
     }
 
+    /// `{"records": […]}`.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = b"{\"records\":[".to_vec();
+        self.write_list(&mut json);
+        json.extend_from_slice(b"]}");
+        json
+    }
+
+    /// Keeps the first `row_count` rows.
+    pub(crate) fn truncate(&mut self, row_count: usize) {
+        self.ends.truncate(row_count);
+        self.json.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     /// Adds what `write` writes as a row; if it fails, nothing.
     pub(crate) fn try_push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         let written = write(&mut self.json);

@@ -17,10 +17,18 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 
 use crate::Error;
+use crate::dirty::Dirty;
 use crate::source::{decode_position, encode_position};
 
 const POSITION: u8 = b'p';
 const RECORD: u8 = b'r';
+
+/// A file that says that the store is damaged: the next start begins a new one.
+const CONDEMNED: &str = "condemned";
+
+/// What is logged when a checkpoint could not be written.
+pub(crate) const NOT_WRITTEN: &str =
+    "checkpoint not written; it stays as it is and the next start reads more of the log";
 
 /// The process's checkpoint store.
 pub struct Checkpoints {
@@ -35,18 +43,21 @@ impl std::fmt::Debug for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens the store in `path`. One that cannot be read is set aside and begun anew: the log has everything.
+    /// Opens the store in `path`. One that cannot be read is removed and begun anew: the log has everything.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if even a new one cannot be made.
+    /// [`Error::Checkpoint`] if another process uses it, or if even a new one cannot be made.
     pub fn open(path: &Path) -> Result<Arc<Self>, Error> {
         let open = || Database::builder(path).worker_threads(1).open();
-        let database = open().or_else(|damage| {
-            tracing::warn!(path = %path.display(), error = %damage, "checkpoint store is unreadable; rebuilding it from the log");
-            if let Err(e) = std::fs::remove_dir_all(path) {
-                tracing::warn!(path = %path.display(), error = %e, "cannot remove the unreadable checkpoint store");
+        if path.join(CONDEMNED).exists() {
+            begin_anew(path, &"it was found damaged");
+        }
+        let database = open().or_else(|failure| match failure {
+            fjall::Error::Locked => Err(failure),
+            damage => {
+                begin_anew(path, &damage);
+                open()
             }
-            open()
         });
         match database {
             Ok(database) => Ok(Arc::new(Self { path: path.to_owned(), database })),
@@ -69,6 +80,13 @@ impl Checkpoints {
 
     fn error(&self, source: fjall::Error) -> Error {
         Error::Checkpoint { path: self.path.clone(), source: Arc::new(source) }
+    }
+}
+
+fn begin_anew(path: &Path, damage: &dyn std::fmt::Display) {
+    tracing::warn!(path = %path.display(), error = %damage, "checkpoint store is unusable; rebuilding it from the log");
+    if let Err(e) = std::fs::remove_dir_all(path) {
+        tracing::warn!(path = %path.display(), error = %e, "cannot remove the unusable checkpoint store");
     }
 }
 
@@ -121,8 +139,22 @@ impl Checkpoint {
         batch.commit().map_err(|e| self.store.error(e))
     }
 
+    /// Lets the next start begin a new store instead of this one.
+    pub(crate) fn condemn(&self) {
+        let path = self.store.path.join(CONDEMNED);
+        if let Err(e) = std::fs::write(&path, []) {
+            tracing::error!(path = %path.display(), error = %e, "cannot mark the damaged checkpoint store; delete its directory");
+        }
+    }
+
+    /// Writes what `dirty` holds, all or nothing.
+    pub(crate) fn write_dirty(&self, partition: PartitionId, topic: TopicId, dirty: &Dirty) -> Result<(), Error> {
+        let Some((epoch, next)) = dirty.reflected else { return Ok(()) };
+        self.write(partition, dirty.records.iter(), Reflected { topic, epoch, next })
+    }
+
     /// Writes changed records and the position they lead to, all or nothing.
-    pub(crate) fn write<'a>(
+    fn write<'a>(
         &self,
         partition: PartitionId,
         records: impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)>,

@@ -45,6 +45,18 @@ pub enum Error {
     /// The log refused.
     #[error(transparent)]
     Log(Arc<millstream_log::Error>),
+    /// A command whose changes do not fit into one append.
+    #[error(
+        "the changes of one command take {size_bytes} bytes in {partition}, view.append_max_bytes = {limit_bytes}; ask for less at once"
+    )]
+    ChangesTooLarge {
+        /// The partition of the state topic.
+        partition: TopicPartition,
+        /// What they take.
+        size_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// A record of the state topic that this version cannot read.
     #[error("offset {offset} of {partition} is no state record of this version; use a newer millstream")]
     StateRecord {
@@ -93,6 +105,7 @@ impl Error {
             Self::Overloaded { .. } => ErrorCode::Overloaded,
             Self::Log(source) => source.code(),
             Self::OwnerEnded { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
+            Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,
             Self::StateRecord { .. } => ErrorCode::Corrupt,
             Self::Partitions { .. } => ErrorCode::Invalid,
             Self::Stopped => ErrorCode::Unavailable,

@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 
 use crate::{Error, Source, View, Views};
 
+/// How long a follower waits when others fill an owner's inbox.
+const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
+
 /// Which records become which commands.
 pub trait Follow<V: View>: Send + Sync + 'static {
     /// What one record asks of an owner.
@@ -40,6 +43,8 @@ pub struct FollowerConfig {
     pub threads: usize,
     /// Bytes of records per read. Default 256 KiB.
     pub read_max_bytes: usize,
+    /// Records per command, so that what they lead to fits into one append. Default 512.
+    pub command_max_records: usize,
     /// Commands that may be on their way to owners, per thread. Default 64.
     pub flights_max: usize,
     /// Records of a source after which owners that it did not concern are told of its progress. Default 10,000.
@@ -53,6 +58,7 @@ impl Default for FollowerConfig {
         Self {
             threads: 2,
             read_max_bytes: 256 << 10,
+            command_max_records: 512,
             flights_max: 64,
             progress_records: 10_000,
             quiet: Duration::from_secs(2),
@@ -156,10 +162,9 @@ struct Thread<V: View, F: Follow<V>> {
 impl<V: View, F: Follow<V>> Thread<V, F> {
     fn run(mut self) {
         let ended = self.follow_until_stopped();
-        while let Some(flight) = self.flights.pop_front() {
-            let _ = flight.blocking_recv();
-        }
-        if let Err(why) = ended {
+        let landed = std::iter::from_fn(|| (!self.flights.is_empty()).then(|| self.land_oldest()));
+        let landed = landed.fold(Ok(()), Result::and);
+        if let Err(why) = ended.and(landed) {
             tracing::error!(view = V::NAME, error = %why, "following has ended");
         }
     }
@@ -235,10 +240,26 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         }
         cursor.next = next;
         for (owner, items) in items {
-            self.hand_over(source, owner, next, items)?;
+            self.hand_over_all(source, owner, next, items)?;
         }
         self.tell_those_behind(source, self.config.progress_records)?;
         Ok(true)
+    }
+
+    /// Hands `items` over in commands that an append can carry.
+    fn hand_over_all(
+        &mut self,
+        source: Source,
+        owner: PartitionId,
+        next: Offset,
+        mut items: Vec<(Offset, F::Item)>,
+    ) -> Result<(), Error> {
+        while items.len() > self.config.command_max_records {
+            let rest = items.split_off(self.config.command_max_records.max(1));
+            let covered = rest[0].0;
+            self.hand_over(source, owner, covered, std::mem::replace(&mut items, rest))?;
+        }
+        self.hand_over(source, owner, next, items)
     }
 
     fn hand_over(
@@ -255,10 +276,13 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let flight = loop {
             match self.views.offer(owner, command) {
                 Ok(flight) => break flight,
+                Err((Error::Overloaded { .. }, _)) if self.stopped.load(Ordering::Acquire) => {
+                    return Err(Error::Stopped);
+                }
                 Err((Error::Overloaded { .. }, returned)) => {
                     command = returned;
                     if self.flights.is_empty() {
-                        std::thread::yield_now();
+                        std::thread::sleep(OVERLOADED_PAUSE);
                     } else {
                         self.land_oldest()?;
                     }
@@ -273,10 +297,16 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         Ok(())
     }
 
+    /// Waits for the oldest command. One that its owner refused is passed over: it would be refused for ever.
     fn land_oldest(&mut self) -> Result<(), Error> {
-        match self.flights.pop_front() {
-            Some(flight) => flight.blocking_recv().unwrap_or(Err(Error::Stopped)).map(drop),
-            None => Ok(()),
+        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
+        match flight.blocking_recv().unwrap_or(Err(Error::Stopped)) {
+            Err(end @ (Error::OwnerEnded { .. } | Error::Stopped)) => Err(end),
+            Err(refusal) => {
+                tracing::error!(view = V::NAME, error = %refusal, "followed records were refused and are passed over");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
         }
     }
 

@@ -23,6 +23,9 @@ pub struct ViewsConfig {
     pub inbox_max_commands: usize,
     /// Commands decided in one batch. Default 1,024.
     pub batch_max_commands: usize,
+    /// Bytes of changes in one append; a command whose own changes take more is refused. At most half of what the
+    /// log takes (`log.append_max_bytes`), as the last command may go beyond. Default 2 MiB.
+    pub append_max_bytes: usize,
     /// Batches of one partition that may be on their way to the log. Default 8.
     pub flights_max: usize,
     /// How long changes stay out of the checkpoint. Default 1 s.
@@ -37,6 +40,7 @@ impl Default for ViewsConfig {
             partitions: 4,
             inbox_max_commands: 16_384,
             batch_max_commands: 1_024,
+            append_max_bytes: 2 << 20,
             flights_max: 8,
             checkpoint_interval: Duration::from_secs(1),
             dirty_max_bytes: 64 << 20,
@@ -169,9 +173,8 @@ impl<V: View> Views<V> {
 
     /// Takes no more commands, answers those taken, writes the checkpoint.
     pub fn stop(&self) {
-        for owner in &self.owners {
-            owner.stop();
-        }
+        self.owners.iter().for_each(|owner| owner.begin_stop());
+        self.owners.iter().for_each(|owner| owner.wait_idle());
         self.stopped.store(true, Ordering::Release);
         self.checkpoint_due.ring();
         if let Some(thread) = self.checkpointer.lock().take()
@@ -224,9 +227,7 @@ impl<V: View> Checkpointer<V> {
             self.due.wait(self.interval);
             let last = self.stopped.load(Ordering::Acquire);
             for owner in &self.owners {
-                if let Err(e) = owner.write_checkpoint(&self.checkpoint) {
-                    tracing::error!(partition = %owner.id(), error = %e, "checkpoint not written; the next start reads more of the log");
-                }
+                owner.write_checkpoint(&self.checkpoint);
             }
             if last {
                 return;

@@ -14,12 +14,16 @@
 //! Not here: what commands and changes mean (the planes), where records are kept (`log`).
 
 mod checkpoint;
+mod dirty;
 mod error;
 mod follow;
+mod gathered;
 mod handle;
+mod load;
 mod owner;
 mod shard;
 mod source;
+mod state_record;
 mod view;
 
 pub use checkpoint::Checkpoints;

@@ -9,33 +9,25 @@
 //!   that is due to a change in flight waits for that change too.
 //! - After a failed append nothing is decided any more: what was in flight is of unknown fate, `ahead` is void.
 
-use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use millstream_log::{AckLevel, Appended, AtomicAppend, Bell, Done, Log, Partition, UpTo};
-use millstream_types::{
-    BatchLimits, Epoch, Header, Offset, Position, Record, RecordView, TopicId, TopicPartition, WallClock,
-};
+use millstream_log::{AckLevel, Appended, AtomicAppend, Bell, Done, Log, Partition};
+use millstream_types::{ErrorCode, Header, Record, TopicId, TopicPartition, WallClock};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::checkpoint::{Checkpoint, Reflected};
+use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
+use crate::dirty::Dirty;
+use crate::gathered::{Gathered, Limits};
+use crate::load::Loading;
 use crate::shard::{ShardQueue, Task, Turn};
-use crate::source::{decode_offset, encode_offset};
-use crate::view::{Draft, Encoded, Publish, Snapshot, View};
-use crate::{DecodeError, Error, Source, Sources, ViewsConfig};
-
-/// First byte of a state record's key: what the record is about.
-const KIND_SOURCE: u8 = 0;
-const KIND_VIEW: u8 = 1;
-
-/// How many bytes one read of the state topic takes while a state is rebuilt.
-const REPLAY_READ_BYTES: usize = 1 << 20;
+use crate::state_record::StateRecord;
+use crate::view::{Publish, Snapshot, View};
+use crate::{Error, Sources, ViewsConfig};
 
 /// How an owner's caller hears of his command.
 pub(crate) type Reply<V> = oneshot::Sender<Result<<V as View>::Answer, Error>>;
@@ -60,13 +52,13 @@ struct Flight<V: View> {
     last: Option<Appended>,
     after: V::State,
     sources: Sources,
-    records: Vec<(Bytes, Option<Bytes>)>,
+    records: Vec<StateRecord>,
     answers: Vec<(V::Answer, Reply<V>)>,
 }
 
 /// An encoded batch; kept while the log has no room for it.
 struct Batch {
-    records: Vec<(Bytes, Option<Bytes>)>,
+    records: Vec<StateRecord>,
     published: Vec<(TopicPartition, Publish)>,
     flight: u64,
     now_ms: i64,
@@ -81,19 +73,12 @@ struct Core<V: View> {
     ended: Option<Arc<millstream_log::Error>>,
 }
 
-/// Changes that the checkpoint does not have yet.
-#[derive(Default)]
-struct Dirty {
-    records: HashMap<Bytes, Option<Bytes>>,
-    bytes: usize,
-    reflected: Option<(Epoch, Offset)>,
-}
-
 pub(crate) struct Owner<V: View> {
     me: Weak<Self>,
     id: TopicPartition,
     topic: TopicId,
     level: AckLevel,
+    partition: Arc<dyn Partition>,
     view: Arc<V>,
     log: Arc<dyn Log>,
     wall: Arc<dyn WallClock>,
@@ -124,8 +109,9 @@ impl<V: View> Owner<V> {
     pub(crate) fn load(parts: Parts<V>, checkpoint: &Checkpoint) -> Result<Arc<Self>, Error> {
         let topic = parts.partition.topic();
         let (id, topic, level) = (parts.partition.id().clone(), topic.id, topic.config.level);
-        let mut dirty = Dirty::default();
-        let loaded = Loading { id: &id, topic, partition: &*parts.partition, checkpoint }.run::<V>(&mut dirty)?;
+        let dirty_max_bytes = parts.config.dirty_max_bytes;
+        let loading = Loading { id: &id, topic, partition: &*parts.partition, checkpoint, dirty_max_bytes };
+        let (loaded, dirty) = loading.run::<V>()?;
         let core = Core {
             ahead: loaded.state.clone(),
             sources: loaded.sources.clone(),
@@ -139,6 +125,7 @@ impl<V: View> Owner<V> {
             id,
             topic,
             level,
+            partition: parts.partition,
             view: parts.view,
             log: parts.log,
             wall: parts.wall,
@@ -152,11 +139,6 @@ impl<V: View> Owner<V> {
             dirty: Mutex::new(dirty),
             checkpoint_due: parts.checkpoint_due,
         }))
-    }
-
-    /// The partition of the state topic.
-    pub(crate) fn id(&self) -> &TopicPartition {
-        &self.id
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot<V>> {
@@ -181,25 +163,29 @@ impl<V: View> Owner<V> {
         Ok(())
     }
 
-    /// Takes no more commands and waits until all taken ones are answered.
-    pub(crate) fn stop(&self) {
+    /// Takes no more commands.
+    pub(crate) fn begin_stop(&self) {
+        self.inbox.lock().stopping = true;
+    }
+
+    /// Waits until all taken commands are answered.
+    pub(crate) fn wait_idle(&self) {
         let mut inbox = self.inbox.lock();
-        inbox.stopping = true;
         while inbox.open > 0 {
             self.idle.wait(&mut inbox);
         }
     }
 
     /// Writes what has changed since the last time to the checkpoint.
-    pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        let dirty = std::mem::take(&mut *self.dirty.lock());
-        let Some((epoch, next)) = dirty.reflected else { return Ok(()) };
-        let reflected = Reflected { topic: self.topic, epoch, next };
-        checkpoint.write(self.id.partition, dirty.records.iter(), reflected)?;
+    pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
+        let dirty = self.dirty.lock().drain();
+        if let Err(e) = checkpoint.write_dirty(self.id.partition, self.topic, &dirty) {
+            tracing::error!(partition = %self.id, error = %e, "{NOT_WRITTEN}");
+            self.dirty.lock().abandon();
+        }
         if dirty.bytes > self.config.dirty_max_bytes {
             self.schedule();
         }
-        Ok(())
     }
 
     fn schedule(&self) {
@@ -218,13 +204,13 @@ impl<V: View> Owner<V> {
                 Ok(appended) => {
                     if let Some(flight) = core.flights.iter_mut().find(|flight| flight.id == id) {
                         flight.landed = true;
-                        flight.last = appended.first().copied();
+                        flight.last = appended.first().copied().filter(|_| !flight.records.is_empty());
                     }
                 }
                 Err(failure) => core.ended = core.ended.take().or(Some(Arc::new(failure))),
             }
         }
-        while core.ended.is_none() && core.flights.front().is_some_and(|flight| flight.landed) {
+        while core.flights.front().is_some_and(|flight| flight.landed) {
             if let Some(flight) = core.flights.pop_front() {
                 self.land(flight);
             }
@@ -271,38 +257,67 @@ impl<V: View> Owner<V> {
     }
 
     /// The commands of one batch; none while too much is in flight or the checkpoint has fallen behind.
-    fn take_commands(&self, core: &Core<V>) -> Vec<Envelope<V>> {
+    fn take_commands(&self, core: &Core<V>) -> VecDeque<Envelope<V>> {
         if core.flights.len() >= self.config.flights_max || self.dirty.lock().bytes > self.config.dirty_max_bytes {
-            return Vec::new();
+            return VecDeque::new();
         }
         let mut inbox = self.inbox.lock();
         let count = inbox.commands.len().min(self.config.batch_max_commands);
         inbox.commands.drain(..count).collect()
     }
 
-    /// Decides commands, in order, and puts their changes on the way.
-    fn decide(&self, core: &mut Core<V>, commands: Vec<Envelope<V>>) -> Turn {
+    /// Puts commands back to where they were taken from.
+    fn return_commands(&self, mut commands: VecDeque<Envelope<V>>) {
+        let mut inbox = self.inbox.lock();
+        commands.append(&mut inbox.commands);
+        inbox.commands = commands;
+    }
+
+    /// Decides commands, in order, until an append is full, and puts their changes on the way.
+    fn decide(&self, core: &mut Core<V>, mut commands: VecDeque<Envelope<V>>) -> Turn {
         let now_ms = self.wall.now_ms();
-        let (mut changes, mut advanced, mut published) = (Vec::new(), Vec::new(), Vec::new());
+        let limits = Limits {
+            partition: &self.id,
+            record_max_bytes: self.partition.topic().config.record_max_bytes,
+            append_max_bytes: self.config.append_max_bytes,
+            log: &*self.log,
+        };
+        let mut gathered = Gathered::<V>::new();
         let mut answers = Vec::with_capacity(commands.len());
-        let mut gone = 0;
-        for Envelope { command, reply } in commands {
+        let mut closed = 0;
+        while gathered.size_bytes() < self.config.append_max_bytes
+            && let Some(Envelope { command, reply }) = commands.pop_front()
+        {
             if reply.is_closed() {
-                gone += 1;
+                closed += 1;
                 continue;
             }
-            let mut draft = Draft {
-                state: &mut core.ahead,
-                sources: &mut core.sources,
-                changes: &mut changes,
-                advanced: &mut advanced,
-                published: &mut published,
-                now_ms,
-            };
-            answers.push((self.view.decide(&mut draft, command), reply));
+            let mark = gathered.mark();
+            let answer = self.view.decide(&mut gathered.draft(&mut core.ahead, &mut core.sources, now_ms), command);
+            match gathered.take_in(mark, &limits) {
+                Ok(()) => answers.push((answer, reply)),
+                Err(refusal) => {
+                    self.rewind(core);
+                    gathered.undo(mark, &mut core.ahead, &mut core.sources);
+                    let _ = reply.send(Err(refusal));
+                    closed += 1;
+                }
+            }
         }
-        self.close(gone);
-        let records = encode::<V>(&changes, &advanced, &core.sources);
+        self.return_commands(commands);
+        self.close(closed);
+        self.depart(core, gathered, answers, now_ms)
+    }
+
+    /// Begins a flight with what was gathered.
+    fn depart(
+        &self,
+        core: &mut Core<V>,
+        gathered: Gathered<V>,
+        answers: Vec<(V::Answer, Reply<V>)>,
+        now_ms: i64,
+    ) -> Turn {
+        let (records, published) = gathered.finish();
         let id = core.next_flight;
         core.next_flight += 1;
         let unchanged = records.is_empty() && published.is_empty();
@@ -322,6 +337,17 @@ impl<V: View> Owner<V> {
         self.send(core, Batch { records, published, flight: id, now_ms })
     }
 
+    /// Sets `ahead` back to where the last flight leaves it.
+    fn rewind(&self, core: &mut Core<V>) {
+        (core.ahead, core.sources) = match core.flights.back() {
+            Some(last) => (last.after.clone(), last.sources.clone()),
+            None => {
+                let landed = self.snapshot.load();
+                (landed.state.clone(), landed.sources.clone())
+            }
+        };
+    }
+
     fn send(&self, core: &mut Core<V>, batch: Batch) -> Turn {
         let me = self.me.clone();
         let id = batch.flight;
@@ -331,19 +357,36 @@ impl<V: View> Owner<V> {
                 owner.schedule();
             }
         });
-        match self.append(&batch, done) {
-            Ok(()) => Turn::Rest,
-            Err(refused) if refused.is_retryable() => {
+        let Err(refusal) = self.append(&batch, done) else { return Turn::Rest };
+        match refusal.code() {
+            ErrorCode::Overloaded => {
                 core.unsent = Some(batch);
-                Turn::Retry
+                return Turn::Retry;
             }
-            Err(failure) => {
-                tracing::error!(partition = %self.id, error = %failure, "a state change cannot be appended; the owner ends");
-                core.ended = Some(Arc::new(failure));
+            // What is wrong is wrong with this batch only, and nothing was taken.
+            ErrorCode::TooLarge | ErrorCode::Invalid | ErrorCode::NotFound | ErrorCode::Conflict => {
+                self.refuse_last(core, refusal);
+            }
+            _ => {
+                tracing::error!(partition = %self.id, error = %refusal, "a state change cannot be appended; the owner ends");
+                core.ended = Some(Arc::new(refusal));
                 self.settle(core);
-                Turn::Rest
             }
         }
+        Turn::Rest
+    }
+
+    /// Undoes the last flight, which the log has refused.
+    fn refuse_last(&self, core: &mut Core<V>, refusal: millstream_log::Error) {
+        tracing::warn!(partition = %self.id, error = %refusal, "the log refused a batch of changes; its commands are refused");
+        let Some(flight) = core.flights.pop_back() else { return };
+        self.rewind(core);
+        let refusal = Error::from(refusal);
+        let count = flight.answers.len();
+        for (_, reply) in flight.answers {
+            let _ = reply.send(Err(refusal.clone()));
+        }
+        self.close(count);
     }
 
     fn append(&self, batch: &Batch, done: Done<Vec<Appended>>) -> Result<(), millstream_log::Error> {
@@ -353,7 +396,10 @@ impl<V: View> Owner<V> {
             value: value.as_deref(),
             headers: &[],
         });
-        let mut append = AtomicAppend { records: vec![(self.id.clone(), state.collect())], positions: Vec::new() };
+        let mut append = AtomicAppend::default();
+        if !batch.records.is_empty() {
+            append.records.push((self.id.clone(), state.collect()));
+        }
         let headers: Vec<Vec<Header<'_>>> = batch.published.iter().map(|(_, record)| headers(record)).collect();
         for ((to, record), headers) in batch.published.iter().zip(&headers) {
             let record = Record {
@@ -408,148 +454,6 @@ impl<V: View> Task for Owner<V> {
     }
 }
 
-impl Dirty {
-    fn take(&mut self, records: Vec<(Bytes, Option<Bytes>)>, epoch: Epoch, next: Offset) {
-        for (key, value) in records {
-            self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-            self.records.insert(key, value);
-        }
-        self.reflected = Some((epoch, next));
-    }
-}
-
 fn headers(record: &Publish) -> Vec<Header<'_>> {
     record.headers.iter().map(|(key, value)| Header { key, value: Some(value) }).collect()
-}
-
-/// Writes changes and source positions as state records, all slices of one buffer.
-fn encode<V: View>(changes: &[V::Change], advanced: &[Source], sources: &Sources) -> Vec<(Bytes, Option<Bytes>)> {
-    let (mut buffer, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
-    let mut spans: Vec<(Range<usize>, Option<Range<usize>>)> = Vec::with_capacity(changes.len() + advanced.len());
-    let mut store = |key: &[u8], value: Option<&[u8]>| {
-        let start = buffer.len();
-        buffer.extend_from_slice(key);
-        let middle = buffer.len();
-        buffer.extend_from_slice(value.unwrap_or_default());
-        spans.push((start..middle, value.map(|_| middle..buffer.len())));
-    };
-    for change in changes {
-        key.clear();
-        value.clear();
-        key.push(KIND_VIEW);
-        let stored = V::encode(change, &mut key, &mut value) == Encoded::Value;
-        store(&key, stored.then_some(value.as_slice()));
-    }
-    for (i, source) in advanced.iter().enumerate() {
-        let is_latest = !advanced[i + 1..].contains(source);
-        if let (true, Some(next)) = (is_latest, sources.get(source)) {
-            key.clear();
-            value.clear();
-            key.push(KIND_SOURCE);
-            source.encode_key(&mut key);
-            encode_offset(*next, &mut value);
-            store(&key, Some(&value));
-        }
-    }
-    let buffer = Bytes::from(buffer);
-    spans.into_iter().map(|(key, value)| (buffer.slice(key), value.map(|span| buffer.slice(span)))).collect()
-}
-
-/// A state on its way from checkpoint and log into memory.
-struct Loading<'a> {
-    id: &'a TopicPartition,
-    topic: TopicId,
-    partition: &'a dyn Partition,
-    checkpoint: &'a Checkpoint,
-}
-
-impl Loading<'_> {
-    fn run<V: View>(&self, dirty: &mut Dirty) -> Result<Snapshot<V>, Error> {
-        let mut snapshot = Snapshot { state: V::State::default(), sources: Sources::new(), next: Offset::ZERO };
-        match self.resume() {
-            Some(next) => {
-                self.checkpoint.load(self.id.partition, |key, value| {
-                    apply::<V>(&mut snapshot, key, Some(value)).map_err(|e| self.state_record(next, e))
-                })?;
-                snapshot.next = next;
-            }
-            None => {
-                self.checkpoint.clear(self.id.partition)?;
-                snapshot.next = self.partition.offsets().first;
-            }
-        }
-        self.replay(&mut snapshot, dirty)?;
-        Ok(snapshot)
-    }
-
-    /// Where the log goes on after the checkpoint; `None` if there is none that can be used.
-    fn resume(&self) -> Option<Offset> {
-        let reflected = match self.checkpoint.reflected(self.id.partition) {
-            Ok(reflected) => reflected?,
-            Err(damage) => {
-                tracing::warn!(partition = %self.id, error = %damage, "checkpoint is unreadable; rebuilding from the log");
-                return None;
-            }
-        };
-        let position = Position { topic: reflected.topic, epoch: reflected.epoch, offset: reflected.next };
-        match self.partition.resume(position) {
-            Ok(next) if reflected.topic == self.topic => Some(next),
-            Ok(_) => None,
-            Err(why) => {
-                tracing::warn!(partition = %self.id, error = %why, "checkpoint does not fit the log; rebuilding from the log");
-                None
-            }
-        }
-    }
-
-    fn replay<V: View>(&self, snapshot: &mut Snapshot<V>, dirty: &mut Dirty) -> Result<(), Error> {
-        loop {
-            let batches = self.partition.read(snapshot.next, REPLAY_READ_BYTES, UpTo::Stable)?;
-            if batches.is_empty() {
-                return Ok(());
-            }
-            for batch in batches {
-                let batch = batch
-                    .inflated(&BatchLimits::default())
-                    .map_err(|source| millstream_log::Error::Batch { partition: self.id.clone(), source })?;
-                let mut records = Vec::new();
-                for record in batch.records() {
-                    let record: RecordView<'_> = record.map_err(|source| {
-                        Error::from(millstream_log::Error::Batch { partition: self.id.clone(), source })
-                    })?;
-                    if record.offset < snapshot.next {
-                        continue;
-                    }
-                    let key = record.key.unwrap_or_default();
-                    apply::<V>(snapshot, key, record.value).map_err(|e| self.state_record(record.offset, e))?;
-                    records.push((Bytes::copy_from_slice(key), record.value.map(Bytes::copy_from_slice)));
-                }
-                snapshot.next = snapshot.next.max(batch.last_offset().next());
-                dirty.take(records, batch.epoch(), snapshot.next);
-            }
-        }
-    }
-
-    fn state_record(&self, offset: Offset, source: DecodeError) -> Error {
-        Error::StateRecord { partition: self.id.clone(), offset, source }
-    }
-}
-
-fn apply<V: View>(snapshot: &mut Snapshot<V>, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
-    match key.split_first() {
-        Some((&KIND_VIEW, key)) => {
-            V::apply(&mut snapshot.state, &V::decode(key, value)?);
-            Ok(())
-        }
-        Some((&KIND_SOURCE, key)) => {
-            let source = Source::decode_key(key)?;
-            match value {
-                Some(value) => drop(snapshot.sources.insert(source, decode_offset(value)?)),
-                None => drop(snapshot.sources.remove(&source)),
-            }
-            Ok(())
-        }
-        Some((kind, _)) => Err(DecodeError::new(format!("state record of kind {kind}"))),
-        None => Err(DecodeError::new("a state record without a key")),
-    }
 }

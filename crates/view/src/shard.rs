@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 /// How long a shard waits before it runs a task again that could not go on (the log's queue was full).
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
+/// How many turns of others it waits at most.
+const RETRY_AFTER_TURNS: u32 = 64;
+
 /// What a task wants after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -72,6 +75,7 @@ impl Shards {
 
 fn run(tasks: &Receiver<Arc<dyn Task>>) {
     let mut retries: Vec<Arc<dyn Task>> = Vec::new();
+    let mut turns = 0;
     loop {
         let next = if retries.is_empty() {
             tasks.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -79,13 +83,18 @@ fn run(tasks: &Receiver<Arc<dyn Task>>) {
             tasks.recv_timeout(RETRY_AFTER)
         };
         match next {
-            Ok(task) => turn(&task, &mut retries),
-            Err(RecvTimeoutError::Timeout) => {
-                for task in std::mem::take(&mut retries) {
-                    turn(&task, &mut retries);
-                }
+            Ok(task) => {
+                turn(&task, &mut retries);
+                turns += 1;
             }
+            Err(RecvTimeoutError::Timeout) => turns = RETRY_AFTER_TURNS,
             Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if turns >= RETRY_AFTER_TURNS {
+            turns = 0;
+            for task in std::mem::take(&mut retries) {
+                turn(&task, &mut retries);
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ pub struct Draft<'a, V: View> {
     pub(crate) state: &'a mut V::State,
     pub(crate) sources: &'a mut Sources,
     pub(crate) changes: &'a mut Vec<V::Change>,
-    pub(crate) advanced: &'a mut Vec<Source>,
+    pub(crate) advanced: &'a mut Vec<(Source, Offset)>,
     pub(crate) published: &'a mut Vec<(TopicPartition, Publish)>,
     pub(crate) now_ms: i64,
 }
@@ -102,7 +102,7 @@ impl<V: View> Draft<'_, V> {
     pub fn advance(&mut self, source: Source, next: Offset) {
         if next > self.applied(source) {
             self.sources.insert(source, next);
-            self.advanced.push(source);
+            self.advanced.push((source, next));
         }
     }
 }

@@ -6,22 +6,10 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Answer, Command, Deliveries, Shelf, World, pieces, telemetry};
+use common::{Answer, Command, Deliveries, World, add, ask, pieces, shelf_topic, telemetry, whole};
 use millstream_log::{AckLevel, Cleanup, Done, Log, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
-use millstream_view::{Error, Follower, FollowerConfig, Shards, Views, ViewsConfig};
-
-fn ask(views: &Views<Shelf>, command: Command) -> Result<Answer, Error> {
-    let name = match &command {
-        Command::Add { name, .. } | Command::Swap { name, .. } | Command::Remove { name } => name.clone(),
-        Command::Derived { .. } => String::new(),
-    };
-    views.submit(views.partition_of(name.as_bytes()), command)?.blocking_recv().expect("every command is answered")
-}
-
-fn add(views: &Views<Shelf>, name: &str, pieces: i64) -> Answer {
-    ask(views, Command::Add { name: name.into(), pieces }).unwrap()
-}
+use millstream_view::{Error, Follower, FollowerConfig, ViewsConfig};
 
 #[test]
 fn a_read_after_the_answer_sees_the_write() {
@@ -36,8 +24,7 @@ fn a_read_after_the_answer_sees_the_write() {
     }
     assert_eq!(ask(&views, Command::Remove { name: "nut".into() }).unwrap(), Answer::Gone);
     assert_eq!(pieces(&views, "nut"), None);
-    views.stop();
-    world.close();
+    world.close(views);
 }
 
 #[test]
@@ -54,8 +41,7 @@ fn of_many_swaps_in_flight_exactly_one_wins() {
         assert_eq!(answers[0], Answer::Now(1));
         assert!(answers[1..].iter().all(|answer| *answer == Answer::Refused { actual: 1 }), "{answers:?}");
     }
-    views.stop();
-    world.close();
+    world.close(views);
 }
 
 #[test]
@@ -81,8 +67,7 @@ fn commands_from_many_threads_are_all_counted() {
     for n in 0..10 {
         assert_eq!(pieces(&views, &format!("part-{n}")), Some(400));
     }
-    views.stop();
-    world.close();
+    world.close(views);
 }
 
 #[test]
@@ -90,25 +75,14 @@ fn an_inbox_that_is_full_says_so_and_takes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let config = ViewsConfig { partitions: 4, inbox_max_commands: 0, ..ViewsConfig::default() };
-    let views = Views::open(Shelf { moves: None }, &TopicName::internal("_shelf"), &config, &world.ground).unwrap();
+    let views = world.shelf_with(None, &config).unwrap();
     let refusal = ask(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap_err();
     assert!(matches!(refusal, Error::Overloaded { limit: 0, .. }));
     assert!(refusal.is_retryable() && !refusal.may_have_applied());
     assert!(refusal.to_string().contains("view.inbox_max_commands = 0"), "{refusal}");
     views.stop();
     assert!(matches!(ask(&views, Command::Remove { name: "bolt".into() }), Err(Error::Stopped)));
-    world.close();
-}
-
-/// The state of all partitions as one sorted list.
-fn whole(views: &Views<Shelf>) -> Vec<(String, i64)> {
-    let mut all: Vec<_> = views
-        .snapshots()
-        .iter()
-        .flat_map(|snapshot| snapshot.state.iter().map(|(name, pieces)| (name.clone(), *pieces)).collect::<Vec<_>>())
-        .collect();
-    all.sort();
-    all
+    world.close(views);
 }
 
 fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
@@ -137,9 +111,7 @@ fn the_state_is_the_same_with_the_newest_an_older_a_torn_and_no_checkpoint() {
         }
         ask(&views, Command::Remove { name: format!("part-{round}") }).unwrap();
         let state = whole(&views);
-        views.stop();
-        drop(views);
-        world.close();
+        world.close(views);
         state
     };
     work(1);
@@ -150,9 +122,7 @@ fn the_state_is_the_same_with_the_newest_an_older_a_torn_and_no_checkpoint() {
         let world = World::open(dir.path());
         let views = world.shelf();
         let state = whole(&views);
-        views.stop();
-        drop(views);
-        world.close();
+        world.close(views);
         state
     };
     assert_eq!(reopened(), expected, "newest");
@@ -191,14 +161,9 @@ fn changes_and_what_tells_of_them_are_one_append() {
     let world = World::open(dir.path());
     let moves = TopicName::user("moves", &Default::default()).unwrap();
     world.log.create_topic(&moves, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
-    let views = Views::open(
-        Shelf { moves: Some(moves.clone()) },
-        &TopicName::internal("_shelf"),
-        &ViewsConfig { partitions: 4, ..ViewsConfig::default() },
-        &world.ground,
-    )
-    .unwrap();
-    assert_eq!(world.log.topic(&TopicName::internal("_shelf")).unwrap().config.cleanup, Cleanup::Compact);
+    let views =
+        world.shelf_with(Some(moves.clone()), &ViewsConfig { partitions: 4, ..ViewsConfig::default() }).unwrap();
+    assert_eq!(world.log.topic(&shelf_topic()).unwrap().config.cleanup, Cleanup::Compact);
     for n in 1..=20 {
         add(&views, "bolt", n);
     }
@@ -217,8 +182,7 @@ fn changes_and_what_tells_of_them_are_one_append() {
         .collect();
     let expected: Vec<String> = (1..=20).map(|n: i64| (n * (n + 1) / 2).to_string()).collect();
     assert_eq!(told, expected);
-    views.stop();
-    world.close();
+    world.close(views);
 }
 
 #[test]
@@ -262,9 +226,7 @@ fn a_followed_record_changes_the_state_once_however_often_the_follower_restarts(
         }
         follower.stop();
         drop(follower);
-        views.stop();
-        drop(views);
-        world.close();
+        world.close(views);
     }
 }
 
@@ -274,9 +236,5 @@ fn shards_end_when_their_views_are_gone() {
     let world = World::open(dir.path());
     let views = world.shelf();
     add(&views, "bolt", 1);
-    views.stop();
-    drop(views);
-    let shards: Arc<Shards> = Arc::clone(&world.ground.shards);
-    world.close();
-    shards.join();
+    world.close(views);
 }

@@ -80,7 +80,7 @@ pub fn positions_are_committed_with_the_records<S: Subject>() -> Result<(), Erro
     let subject = S::start();
     let log = &**subject.log();
     let commit = source(log, "group", 2)?;
-    assert_eq!(log.committed("group", &commit.partition), None);
+    assert_eq!(log.committed("group", &commit.partition)?, None);
     let (target, _) = new_topic(log, &TopicConfig::default())?;
     let values = numbers(0..2);
     let append = AtomicAppend {
@@ -89,7 +89,7 @@ pub fn positions_are_committed_with_the_records<S: Subject>() -> Result<(), Erro
     };
     append_atomic(log, &append)?;
     assert_eq!(read_partition(log, &target, 1)?, values);
-    assert_eq!(log.committed("group", &commit.partition), Some(commit.position));
+    assert_eq!(log.committed("group", &commit.partition)?, Some(commit.position));
     Ok(())
 }
 
@@ -100,7 +100,7 @@ pub fn positions_may_be_committed_alone<S: Subject>() -> Result<(), Error> {
     let commit = source(log, "group", 3)?;
     let append = AtomicAppend { records: Vec::new(), positions: vec![commit.clone()] };
     assert_eq!(append_atomic(log, &append)?, []);
-    assert_eq!(log.committed("group", &commit.partition), Some(commit.position));
+    assert_eq!(log.committed("group", &commit.partition)?, Some(commit.position));
     Ok(())
 }
 
@@ -124,7 +124,7 @@ pub fn an_atomic_append_with_one_bad_part_takes_nothing<S: Subject>() -> Result<
     for partition in 0..4 {
         assert_eq!(read_partition(log, &target, partition)?, numbers(0..0));
     }
-    assert_eq!(log.committed("group", &commit.partition), None);
+    assert_eq!(log.committed("group", &commit.partition)?, None);
     Ok(())
 }
 
@@ -136,10 +136,10 @@ pub fn groups_have_positions_of_their_own<S: Subject>() -> Result<(), Error> {
     let two = PositionCommit { group: "two".into(), ..source(log, "two", 2)? };
     let append = AtomicAppend { records: Vec::new(), positions: vec![one.clone(), two.clone()] };
     append_atomic(log, &append)?;
-    assert_eq!(log.committed("one", &one.partition), Some(one.position));
-    assert_eq!(log.committed("two", &two.partition), Some(two.position));
-    assert_eq!(log.committed("one", &two.partition), None);
-    assert_eq!(log.committed("three", &one.partition), None);
+    assert_eq!(log.committed("one", &one.partition)?, Some(one.position));
+    assert_eq!(log.committed("two", &two.partition)?, Some(two.position));
+    assert_eq!(log.committed("one", &two.partition)?, None);
+    assert_eq!(log.committed("three", &one.partition)?, None);
     Ok(())
 }
 
@@ -154,7 +154,7 @@ pub fn committed_positions_survive_a_restart<S: Subject>() -> Result<(), Error> 
     }
     for _ in 0..3 {
         subject.restart();
-        assert_eq!(subject.log().committed("group", &first.partition), Some(last.position));
+        assert_eq!(subject.log().committed("group", &first.partition)?, Some(last.position));
     }
     Ok(())
 }

@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles, Topic};
+use millstream_log::{Embedded, Files, Log, LogConfig, SystemFiles, Topic};
 use millstream_types::{Kind, Offset, PartitionId, RecordView, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{
-    Checkpoints, DecodeError, Draft, Encoded, Follow, Ground, Publish, Shards, Source, View, Views, ViewsConfig,
+    Checkpoints, DecodeError, Draft, Encoded, Error, Follow, Ground, Publish, Shards, Source, View, Views, ViewsConfig,
 };
 
 /// Counts pieces per name; every change is told to the topic `moves`.
@@ -29,6 +29,14 @@ pub(crate) enum Command {
         pieces: i64,
     },
     Remove {
+        name: String,
+    },
+    /// Adds one piece of each.
+    Stock {
+        names: Vec<String>,
+    },
+    /// Tells `moves` of it and changes nothing.
+    Tell {
         name: String,
     },
     /// Adds what records of another topic ask for.
@@ -72,6 +80,17 @@ impl View for Shelf {
                 draft.change(Change { name, pieces: None });
                 Answer::Gone
             }
+            Command::Stock { names } => {
+                for name in names {
+                    let pieces = draft.state().get(&name).copied().unwrap_or_default() + 1;
+                    self.set(draft, name, pieces);
+                }
+                Answer::Gone
+            }
+            Command::Tell { name } => {
+                self.tell(draft, &name, 0);
+                Answer::Gone
+            }
             Command::Derived { source, next, items } => {
                 let applied = draft.applied(source);
                 for (_, (name, pieces)) in items.into_iter().filter(|(offset, _)| *offset >= applied) {
@@ -113,16 +132,20 @@ impl View for Shelf {
 
 impl Shelf {
     fn set(&self, draft: &mut Draft<'_, Self>, name: String, pieces: i64) -> Answer {
+        self.tell(draft, &name, pieces);
+        draft.change(Change { name, pieces: Some(pieces) });
+        Answer::Now(pieces)
+    }
+
+    fn tell(&self, draft: &mut Draft<'_, Self>, name: &str, pieces: i64) {
         if let Some(moves) = &self.moves {
             let record = Publish {
-                key: Some(name.clone().into_bytes()),
+                key: Some(name.as_bytes().to_vec()),
                 value: Some(pieces.to_string().into_bytes()),
                 ..Publish::default()
             };
             draft.publish(TopicPartition::new(moves.clone(), 0), record);
         }
-        draft.change(Change { name, pieces: Some(pieces) });
-        Answer::Now(pieces)
     }
 }
 
@@ -157,26 +180,87 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn open(dir: &Path) -> Self {
-        let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        Self::on(Arc::new(SystemFiles), config, &dir.join("views")).unwrap()
+    }
+
+    /// The log on `files`, the checkpoints in a directory of the machine's own.
+    pub(crate) fn on(
+        files: Arc<dyn Files>,
+        config: LogConfig,
+        checkpoints: &Path,
+    ) -> Result<Self, millstream_log::Error> {
+        let clock = Arc::new(SystemClock::default());
+        let log = Embedded::open(config, files, clock.clone(), clock.clone())?;
         let ground = Ground {
             log: log.clone() as Arc<dyn Log>,
-            checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
+            checkpoints: Checkpoints::open(checkpoints).unwrap(),
             shards: Shards::start(2).unwrap(),
             wall: clock,
         };
-        Self { log, ground }
+        Ok(Self { log, ground })
     }
 
     pub(crate) fn shelf(&self) -> Arc<Views<Shelf>> {
-        let config = ViewsConfig { partitions: 4, ..ViewsConfig::default() };
-        Views::open(Shelf { moves: None }, &TopicName::internal("_shelf"), &config, &self.ground).unwrap()
+        self.shelf_with(None, &ViewsConfig { partitions: 4, ..ViewsConfig::default() }).unwrap()
     }
 
-    pub(crate) fn close(self) {
-        self.log.close().unwrap();
+    pub(crate) fn shelf_with(
+        &self,
+        moves: Option<TopicName>,
+        config: &ViewsConfig,
+    ) -> Result<Arc<Views<Shelf>>, Error> {
+        Views::open(Shelf { moves }, &shelf_topic(), config, &self.ground)
     }
+
+    /// Ends everything in good order.
+    pub(crate) fn close(self, views: Arc<Views<Shelf>>) {
+        assert!(self.end(views).is_ok(), "the log closes");
+    }
+
+    /// Ends every thread, whatever has become of the log.
+    pub(crate) fn end(self, views: Arc<Views<Shelf>>) -> Result<(), millstream_log::Error> {
+        views.stop();
+        assert!(Arc::into_inner(views).is_some(), "nobody else holds the views");
+        let closed = self.log.close();
+        let Ground { shards, .. } = self.ground;
+        shards.join();
+        closed
+    }
+}
+
+pub(crate) fn shelf_topic() -> TopicName {
+    TopicName::internal("_shelf")
+}
+
+/// Hands over a command that concerns one name.
+pub(crate) fn submit(views: &Views<Shelf>, command: Command) -> Result<millstream_view::Answer<Shelf>, Error> {
+    let name = match &command {
+        Command::Add { name, .. } | Command::Swap { name, .. } => name,
+        Command::Remove { name } | Command::Tell { name } => name,
+        Command::Stock { names } => &names[0],
+        Command::Derived { .. } => panic!("it concerns more than a name"),
+    };
+    views.submit(views.partition_of(name.as_bytes()), command)
+}
+
+pub(crate) fn ask(views: &Views<Shelf>, command: Command) -> Result<Answer, Error> {
+    submit(views, command)?.blocking_recv().expect("every command is answered")
+}
+
+pub(crate) fn add(views: &Views<Shelf>, name: &str, pieces: i64) -> Answer {
+    ask(views, Command::Add { name: name.into(), pieces }).unwrap()
+}
+
+/// The state of all partitions as one sorted list.
+pub(crate) fn whole(views: &Views<Shelf>) -> Vec<(String, i64)> {
+    let mut all: Vec<_> = views
+        .snapshots()
+        .iter()
+        .flat_map(|snapshot| snapshot.state.iter().map(|(name, pieces)| (name.clone(), *pieces)).collect::<Vec<_>>())
+        .collect();
+    all.sort();
+    all
 }
 
 pub(crate) fn telemetry() -> TopicName {

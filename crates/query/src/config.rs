@@ -1,0 +1,51 @@
+//! What the operator sets (`query.*`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::Limits;
+
+/// Configuration of live queries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Threads that read streams and match records; 0 means one for each core. Default 0.
+    pub threads: usize,
+    /// How long a query lives, milliseconds, that asks for one answer and names no duration. Default 30,000.
+    pub duration_default_ms: u64,
+    /// Longest life of any query, milliseconds; 0 sets no bound. Default 0.
+    pub duration_max_ms: u64,
+    /// After how many rows a query ends that asks for one answer and names no limit. Default 500.
+    pub rows_default: u64,
+    /// Most rows of one answer. Rows that are sent as they come have no such bound. Default 500.
+    pub rows_max: u64,
+    /// Most live queries. Default 100,000.
+    pub live_max: usize,
+    /// Most live queries of one tenant. Default 100,000.
+    pub live_per_tenant_max: usize,
+    /// Most bytes of rows that wait for one client. Default 16 MiB.
+    pub queue_max_bytes: usize,
+    /// Most bytes of rows that wait for all clients. Default 256 MiB.
+    pub queues_max_bytes: usize,
+    /// How much of a partition is read and matched at once, bytes. Default 256 KiB.
+    pub read_max_bytes: usize,
+    /// Bounds of a query's text.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            duration_default_ms: 30_000,
+            duration_max_ms: 0,
+            rows_default: 500,
+            rows_max: 500,
+            live_max: 100_000,
+            live_per_tenant_max: 100_000,
+            queue_max_bytes: 16 << 20,
+            queues_max_bytes: 256 << 20,
+            read_max_bytes: 256 << 10,
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The engine: takes queries, answers what is asked about them, ends them.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use millstream_log::Log;
+use millstream_types::{Kind, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
+use parking_lot::Mutex;
+
+use crate::live::{Clocks, Live, Stream};
+use crate::outbox::{Bounds, Budget, Outbox};
+use crate::reader::Reader;
+use crate::registry::Registry;
+use crate::subscription::Subscription;
+use crate::{
+    Cause, Clamped, Compiled, Config, Deliver, Error, Meta, Plan, QueryId, QueryRequest, Select, Source,
+    StreamDuration, parse,
+};
+
+/// Live queries over the streams of a log.
+///
+/// ```text
+///   log: partitions ──read──► threads: match ──rows──► outbox of each query ──► Subscription
+///                                ▲ add, remove
+///                             Engine::submit, kill, deadlines, limits
+/// ```
+pub struct Engine {
+    log: Arc<dyn Log>,
+    config: Config,
+    clocks: Clocks,
+    registry: Arc<Registry>,
+    budget: Arc<Budget>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// [`Error::Thread`] if the system gives none.
+    pub fn start(
+        log: Arc<dyn Log>,
+        config: Config,
+        monotonic: Arc<dyn MonotonicClock>,
+        wall: Arc<dyn WallClock>,
+    ) -> Result<Self, Error> {
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let threads = if config.threads == 0 { cores() } else { config.threads };
+        let engine = Self {
+            log,
+            clocks: Clocks { monotonic, wall },
+            registry: Arc::new(Registry::new(threads)),
+            budget: Budget::new(config.queues_max_bytes),
+            config,
+            threads: Mutex::default(),
+        };
+        for number in 0..threads {
+            let reader =
+                Reader::new(number, engine.registry.clone(), engine.config.read_max_bytes, engine.clocks.clone());
+            let thread = thread::Builder::new().name(format!("query-{number}")).spawn(move || reader.run());
+            engine.threads.lock().push(thread.map_err(Error::Thread)?);
+        }
+        Ok(engine)
+    }
+
+    /// Checks a text: its plan.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with everything that is wrong with it.
+    pub fn validate(&self, text: &str) -> Result<Plan, Error> {
+        parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })
+    }
+
+    /// Takes a query of `tenant`. It sees every record that is appended after this has returned, once, and those of one
+    /// key in their order.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Zero`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
+    /// [`Error::TooMany`], [`Error::TooManyOfTenant`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is
+    /// left behind.
+    pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
+        let received = self.clocks.monotonic.now();
+        let received_ms = self.clocks.wall.now_ms();
+        let plan = self.validate(&request.query)?;
+        let stream = self.stream(tenant, &plan.source)?;
+        let mut clamped = Vec::new();
+        let duration_ms = self.duration_ms(&plan, &request, &mut clamped)?;
+        let bounds = Bounds {
+            queue_max_bytes: self.config.queue_max_bytes,
+            rows_max: self.rows_max(&plan, &request, &mut clamped)?,
+            on_slow: request.on_slow,
+        };
+        let live = Arc::new(Live {
+            id: QueryId::unique(),
+            tenant: tenant.clone(),
+            columns: match &plan.select {
+                Select::All => Vec::new(),
+                Select::Items(items) => items.iter().map(|item| item.name()).collect(),
+            },
+            compiled: Arc::new(Compiled::new(&plan)),
+            text: request.query,
+            stream,
+            received_ms,
+            received,
+            deadline: duration_ms.map(|duration_ms| received.saturating_add(Duration::from_millis(duration_ms))),
+            clamped,
+            outbox: Outbox::new(bounds, self.budget.clone()),
+            shares: Mutex::default(),
+            clocks: self.clocks.clone(),
+        });
+        self.registry.admit(&live, &self.config)?;
+        // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
+        let subscription = Subscription::new(live.clone(), self.registry.clone());
+        self.registry.start(&live).await?;
+        Ok(subscription)
+    }
+
+    /// What can be told about the live queries of `tenant`, oldest first.
+    pub fn list(&self, tenant: &TenantId) -> Vec<Meta> {
+        self.registry.list(|live| live.tenant == *tenant).iter().map(|live| live.meta()).collect()
+    }
+
+    /// What can be told about one of them.
+    ///
+    /// # Errors
+    /// [`Error::UnknownQuery`].
+    pub fn get(&self, tenant: &TenantId, id: QueryId) -> Result<Meta, Error> {
+        self.registry.find(tenant, id).map(|live| live.meta())
+    }
+
+    /// Ends one of them; its client gets the rows that are waiting, and cause `killed`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownQuery`].
+    pub fn kill(&self, tenant: &TenantId, id: QueryId) -> Result<(), Error> {
+        let live = self.registry.find(tenant, id)?;
+        self.registry.end(&live, Cause::Killed, None);
+        Ok(())
+    }
+
+    /// How many queries of all tenants are live.
+    pub fn live_count(&self) -> usize {
+        self.registry.live_count()
+    }
+
+    /// Refuses new queries, ends the live ones with cause `shutdown`, and ends the threads. Again is no error.
+    pub fn stop(&self) {
+        self.registry.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of live queries has panicked");
+            }
+        }
+    }
+
+    fn stream(&self, tenant: &TenantId, source: &Source) -> Result<Stream, Error> {
+        let name = match source {
+            Source::Stream(_) => TopicName::reserved(Kind::Telemetry, tenant),
+            Source::Topic(name) => TopicName::parse(name, tenant)?,
+        };
+        if name.tenant() != tenant || name.kind() == Kind::Internal {
+            return Err(Error::ForeignStream { stream: name, tenant: tenant.clone() });
+        }
+        let Some(topic) = self.log.topic(&name) else {
+            return Err(Error::UnknownStream { stream: name });
+        };
+        let partitions = (0..topic.config.partitions)
+            .map(|partition| self.log.partition(&TopicPartition::new(name.clone(), partition)))
+            .collect::<Result<_, _>>()
+            .map_err(|source| Error::Log { stream: name.clone(), source: Box::new(source) })?;
+        Ok(Stream { topic, partitions })
+    }
+
+    /// How long the query lives; `None` for as long as it likes.
+    fn duration_ms(
+        &self,
+        plan: &Plan,
+        request: &QueryRequest,
+        clamped: &mut Vec<Clamped>,
+    ) -> Result<Option<u64>, Error> {
+        if request.duration_ms == Some(0) {
+            return Err(Error::Zero { setting: "duration_ms" });
+        }
+        let asked = match plan.source {
+            Source::Stream(StreamDuration::Ms(duration_ms)) => Some(duration_ms),
+            Source::Stream(StreamDuration::Max) => None,
+            _ if request.duration_ms.is_none() && request.deliver == Deliver::Wait => {
+                Some(self.config.duration_default_ms)
+            }
+            _ => request.duration_ms,
+        };
+        let most = Some(self.config.duration_max_ms).filter(|most| *most > 0);
+        Ok(at_most(asked, most, "query.duration_max_ms", clamped))
+    }
+
+    /// After how many rows the query ends; `None` for never.
+    fn rows_max(&self, plan: &Plan, request: &QueryRequest, clamped: &mut Vec<Clamped>) -> Result<Option<u64>, Error> {
+        if request.limit == Some(0) {
+            return Err(Error::Zero { setting: "limit" });
+        }
+        let asked = plan.limit.into_iter().chain(request.limit).min();
+        match request.deliver {
+            Deliver::Sse => Ok(asked),
+            Deliver::Wait => {
+                let asked = asked.unwrap_or(self.config.rows_default);
+                Ok(at_most(Some(asked), Some(self.config.rows_max), "query.rows_max", clamped))
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// `asked`, or `most` if that is less; then it is told.
+fn at_most(asked: Option<u64>, most: Option<u64>, setting: &str, clamped: &mut Vec<Clamped>) -> Option<u64> {
+    let Some(most) = most.filter(|most| asked.is_none_or(|asked| asked > *most)) else {
+        return asked;
+    };
+    clamped.push(Clamped { setting: setting.to_owned(), asked, given: most });
+    Some(most)
+}

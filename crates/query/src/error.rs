@@ -1,0 +1,99 @@
+//! Why a query is refused.
+
+use millstream_types::{BatchError, ErrorCode, NameError, TenantId, TopicName};
+
+use crate::{Diagnostic, QueryId};
+
+/// What can go wrong with a request about queries.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not a query.
+    #[error("the query is refused: {}", .diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused {
+        /// Everything that is wrong with it.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// Not a topic's name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The stream belongs to somebody else.
+    #[error("stream '{stream}' is none of tenant '{tenant}'; a tenant's queries see its own streams only")]
+    ForeignStream {
+        /// The stream asked for.
+        stream: TopicName,
+        /// Who asked.
+        tenant: TenantId,
+    },
+    /// There is no such stream.
+    #[error("stream '{stream}' does not exist; create its topic or send a first record to it")]
+    UnknownStream {
+        /// The stream asked for.
+        stream: TopicName,
+    },
+    /// There is no such query.
+    #[error("query {id} does not exist or has ended")]
+    UnknownQuery {
+        /// The id asked for.
+        id: QueryId,
+    },
+    /// A duration of nothing.
+    #[error("{setting} = 0: a query needs at least 1; leave it out for the default")]
+    Zero {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The server has as many queries as it may have.
+    #[error("query.live_max = {limit} queries are live; try again when one has ended")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+    /// The tenant has as many queries as it may have.
+    #[error("query.live_per_tenant_max = {limit} queries of tenant '{tenant}' are live; end one of them first")]
+    TooManyOfTenant {
+        /// Who asked.
+        tenant: TenantId,
+        /// The limit.
+        limit: usize,
+    },
+    /// The log refused to be read.
+    #[error("stream '{stream}' cannot be read")]
+    Log {
+        /// The stream.
+        stream: TopicName,
+        /// What the log said.
+        source: Box<millstream_log::Error>,
+    },
+    /// A batch of the stream cannot be read.
+    #[error("a batch of stream '{stream}' cannot be read")]
+    Batch {
+        /// The stream.
+        stream: TopicName,
+        /// What is wrong with it.
+        source: BatchError,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread of live queries")]
+    Thread(#[source] std::io::Error),
+    /// The engine is shutting down.
+    #[error("live queries have stopped")]
+    Stopped,
+}
+
+impl Error {
+    /// The kind of failure, from which every door takes its own code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } => ErrorCode::Invalid,
+            Self::ForeignStream { .. } => ErrorCode::Forbidden,
+            Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,
+            Self::TooMany { .. } => ErrorCode::Overloaded,
+            Self::TooManyOfTenant { .. } => ErrorCode::RateLimited,
+            Self::Log { source, .. } => source.code(),
+            Self::Batch { .. } => ErrorCode::Corrupt,
+            Self::Thread(_) => ErrorCode::Internal,
+            Self::Stopped => ErrorCode::Unavailable,
+        }
+    }
+}

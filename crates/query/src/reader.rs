@@ -1,0 +1,203 @@
+//! A thread that reads its share of the partitions and matches their records; the first one also keeps the time.
+//!
+//! Records, not queries, are split over threads: each knows all queries of its streams. Nothing is shared but the
+//! queries' outboxes and counters.
+
+use std::collections::{BTreeMap, HashMap};
+use std::error::Error as _;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use millstream_log::{Error as LogError, Partition};
+use millstream_types::TopicId;
+
+use crate::live::{Clocks, Live};
+use crate::outbox::Put;
+use crate::registry::{Command, Inbox, Registry};
+use crate::tailed::{Broken, Finished, Tailed};
+use crate::{Cause, Error, QueryId, Trouble};
+
+/// Longest sleep while some query has a deadline: a clock that is set by hand rings no bell.
+const WAIT_FOR_DEADLINE: Duration = Duration::from_millis(50);
+/// Longest sleep otherwise.
+const WAIT: Duration = Duration::from_secs(1);
+
+pub(crate) struct Reader {
+    number: usize,
+    registry: Arc<Registry>,
+    read_max_bytes: usize,
+    clocks: Clocks,
+    streams: HashMap<TopicId, Tailed>,
+    /// When queries end. Kept by the first thread only.
+    deadlines: BTreeMap<(Duration, QueryId), Weak<Live>>,
+}
+
+impl Reader {
+    pub(crate) fn new(number: usize, registry: Arc<Registry>, read_max_bytes: usize, clocks: Clocks) -> Self {
+        Self { number, registry, read_max_bytes, clocks, streams: HashMap::new(), deadlines: BTreeMap::new() }
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) fn run(mut self) {
+        while self.obey() {
+            let any = self.advance();
+            self.expire();
+            if !any {
+                self.inbox().bell().wait(self.patience());
+            }
+        }
+        self.inbox().close();
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.registry.inboxes[self.number]
+    }
+
+    /// Does what it has been told since last time; false when that is to stop.
+    fn obey(&mut self) -> bool {
+        for command in self.inbox().take() {
+            match command {
+                Command::Add(query, answer) => drop(answer.send(self.add(&query))),
+                Command::Remove(query) => self.remove(&query),
+                Command::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, query: &Arc<Live>) -> Result<(), Error> {
+        if query.outbox.has_ended() {
+            return Ok(());
+        }
+        if let Some(deadline) = query.deadline.filter(|_| self.number == 0) {
+            self.deadlines.insert((deadline, query.id), Arc::downgrade(query));
+        }
+        let id = query.stream.topic.id;
+        let (number, threads) = (self.number, self.registry.inboxes.len());
+        let mine = |partition: &dyn Partition| {
+            (id.0 as usize).wrapping_add(partition.id().partition.0 as usize) % threads == number
+        };
+        if !query.stream.partitions.iter().any(|partition| mine(&**partition)) {
+            return Ok(());
+        }
+        if !self.streams.contains_key(&id) {
+            let tailed = Tailed::begin(query.stream.clone(), mine, &self.inbox().bell(), self.read_max_bytes);
+            self.streams.insert(id, tailed);
+        }
+        let Some(tailed) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        // What has been appended before is not for the new query, but still for the others.
+        let mut finished = Vec::new();
+        let caught_up = tailed.catch_up(self.clocks.wall.now_ms(), &mut finished);
+        if caught_up.is_ok() {
+            tailed.insert(query.clone());
+        }
+        self.finish(finished);
+        caught_up.map_err(|broken| {
+            self.fail(id, &broken);
+            match broken {
+                Broken::Log(source) => Error::Log { stream: query.stream.topic.name.clone(), source: Box::new(source) },
+                Broken::Batch { stream, source } => Error::Batch { stream, source },
+            }
+        })
+    }
+
+    fn remove(&mut self, query: &Live) {
+        if let Some(deadline) = query.deadline {
+            self.deadlines.remove(&(deadline, query.id));
+        }
+        let id = query.stream.topic.id;
+        let Some(tailed) = self.streams.get_mut(&id) else {
+            return;
+        };
+        tailed.remove(query.id);
+        if tailed.is_idle() {
+            self.leave(id);
+        }
+    }
+
+    /// Reads a stream no longer. A partition rings a bell for as long as the bell lives, so the others get a new one.
+    fn leave(&mut self, id: TopicId) {
+        self.streams.remove(&id);
+        let bell = self.inbox().renew_bell();
+        self.streams.values().for_each(|tailed| tailed.watch(&bell));
+    }
+
+    /// Reads and matches a piece of everything. Whether there was anything.
+    fn advance(&mut self) -> bool {
+        let now_ms = self.clocks.wall.now_ms();
+        let mut any = false;
+        let mut finished = Vec::new();
+        let mut broken = Vec::new();
+        for (id, tailed) in &mut self.streams {
+            match tailed.advance(now_ms, &mut finished) {
+                Ok(read) => any |= read,
+                Err(error) => broken.push((*id, error)),
+            }
+        }
+        self.finish(finished);
+        for (id, error) in broken {
+            self.fail(id, &error);
+        }
+        any
+    }
+
+    fn finish(&self, finished: Vec<Finished>) {
+        for (query, put) in finished {
+            match put {
+                Put::Taken => {}
+                Put::Full => self.registry.end(&query, Cause::Size, None),
+                Put::TooSlow => self.registry.end(&query, Cause::Limit, Some(too_slow())),
+            }
+        }
+    }
+
+    /// Ends all queries of a stream that cannot be read.
+    fn fail(&mut self, id: TopicId, broken: &Broken) {
+        let Some(tailed) = self.streams.get(&id) else {
+            return;
+        };
+        let stopped = matches!(broken, Broken::Log(LogError::Stopped));
+        if !stopped {
+            tracing::error!(stream = %tailed.stream.topic.name, error = broken as &dyn std::error::Error, "live queries cannot read their stream");
+        }
+        for query in tailed.queries().cloned().collect::<Vec<_>>() {
+            let trouble = Trouble {
+                error: broken.source().map_or_else(|| broken.to_string(), |source| format!("{broken}: {source}")),
+                resolution: "ask again once the stream can be read".to_owned(),
+            };
+            let cause = if stopped { Cause::Shutdown } else { Cause::Error };
+            self.registry.end(&query, cause, Some(trouble).filter(|_| !stopped));
+        }
+        self.leave(id);
+    }
+
+    /// Ends the queries whose time is over.
+    fn expire(&mut self) {
+        if self.deadlines.is_empty() {
+            return;
+        }
+        let now = self.clocks.monotonic.now();
+        while let Some(entry) = self.deadlines.first_entry().filter(|entry| entry.key().0 <= now) {
+            if let Some(query) = entry.remove().upgrade() {
+                self.registry.end(&query, Cause::Duration, None);
+            }
+        }
+    }
+
+    /// How long there is nothing to do unless the bell rings.
+    fn patience(&self) -> Duration {
+        match self.deadlines.first_key_value() {
+            Some(((deadline, _), _)) => deadline.saturating_sub(self.clocks.monotonic.now()).min(WAIT_FOR_DEADLINE),
+            None => WAIT,
+        }
+    }
+}
+
+fn too_slow() -> Trouble {
+    Trouble {
+        error: "more rows wait for the client than query.queue_max_bytes or query.queues_max_bytes allow".to_owned(),
+        resolution: "read faster, select fewer fields or records, or ask with on_slow = drop_oldest".to_owned(),
+    }
+}

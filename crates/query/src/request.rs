@@ -1,0 +1,73 @@
+//! What a client asks for.
+
+use serde::{Deserialize, Serialize};
+
+/// A query and how its results are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryRequest {
+    /// The text, such as `SELECT * FROM STREAM() WHERE id = 'x' LIMIT 10`.
+    #[serde(alias = "sql", alias = "bql")]
+    pub query: String,
+    /// The first record that is seen. Default `now`.
+    #[serde(default)]
+    pub from: Start,
+    /// How long the query lives, unless its text says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// After how many rows it ends; the smaller one counts if the text has a LIMIT too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// How results travel. Default `wait`.
+    #[serde(default)]
+    pub deliver: Deliver,
+    /// What happens when the client does not keep up. Default `kill`.
+    #[serde(default)]
+    pub on_slow: OnSlow,
+}
+
+impl QueryRequest {
+    /// `query` with everything else as it is by default.
+    pub fn new(query: impl Into<String>) -> Self {
+        Self {
+            query: query.into(),
+            from: Start::default(),
+            duration_ms: None,
+            limit: None,
+            deliver: Deliver::default(),
+            on_slow: OnSlow::default(),
+        }
+    }
+}
+
+/// The first record that a query sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// The first that is appended after the query was accepted.
+    #[default]
+    Now,
+}
+
+/// How results travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deliver {
+    /// All in one answer at the end; bounded by `query.rows_max`, and by `query.duration_default_ms` unless it says
+    /// how long.
+    #[default]
+    Wait,
+    /// As server-sent events while they come; lives until it is ended, unless it says how long.
+    Sse,
+}
+
+/// What happens when rows come faster than a client takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnSlow {
+    /// The query ends with cause `limit`.
+    #[default]
+    Kill,
+    /// The oldest waiting rows are dropped, and counted.
+    DropOldest,
+}

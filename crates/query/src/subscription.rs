@@ -1,0 +1,106 @@
+//! The client's end of a live query.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::Stream;
+use serde::Serialize;
+
+use crate::live::Live;
+use crate::outbox::Delivery;
+use crate::registry::Registry;
+use crate::{Cause, Meta, QueryId, RowBatch};
+
+/// The results of a query: a stream of [`Delivery::Rows`] and then one [`Delivery::End`]. Dropping it ends the query.
+pub struct Subscription {
+    live: Arc<Live>,
+    registry: Arc<Registry>,
+}
+
+impl Subscription {
+    pub(crate) fn new(live: Arc<Live>, registry: Arc<Registry>) -> Self {
+        Self { live, registry }
+    }
+
+    /// The query's name.
+    pub fn id(&self) -> QueryId {
+        self.live.id
+    }
+
+    /// What a client is told first.
+    pub fn opening(&self) -> Opening<'_> {
+        Opening { id: self.live.id, columns: &self.live.columns }
+    }
+
+    /// What can be told now.
+    pub fn meta(&self) -> Meta {
+        self.live.meta()
+    }
+
+    /// The next rows, or the end; `None` after it.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        std::future::poll_fn(|cx| self.live.outbox.poll(cx)).await
+    }
+
+    /// Waits for the end. All rows together, and what is told about the query.
+    pub async fn answer(mut self) -> Answer {
+        let mut batches = Vec::new();
+        loop {
+            match self.next().await {
+                Some(Delivery::Rows(rows)) => batches.push(rows),
+                Some(Delivery::End(meta)) => return Answer { batches, meta: *meta },
+                None => return Answer { batches, meta: self.meta() },
+            }
+        }
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Delivery;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.live.outbox.poll(cx)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.registry.end(&self.live, Cause::Disconnected, None);
+    }
+}
+
+/// What a client is told first.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Opening<'a> {
+    /// The query's name.
+    pub id: QueryId,
+    /// The names of a row's members in order; empty if rows are whole payloads.
+    pub columns: &'a [String],
+}
+
+/// Everything a query gave.
+#[derive(Debug)]
+pub struct Answer {
+    /// The rows, in the batches in which they came.
+    pub batches: Vec<RowBatch>,
+    /// What is told about the query.
+    pub meta: Meta,
+}
+
+impl Answer {
+    /// `{"records": […], "meta": {…}}`.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = b"{\"records\":[".to_vec();
+        for (i, rows) in self.batches.iter().filter(|rows| !rows.is_empty()).enumerate() {
+            if i > 0 {
+                json.push(b',');
+            }
+            rows.write_list(&mut json);
+        }
+        json.extend_from_slice(b"],\"meta\":");
+        serde_json::to_writer(&mut json, &self.meta).expect("writing to memory cannot fail");
+        json.push(b'}');
+        json
+    }
+}

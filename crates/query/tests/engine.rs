@@ -1,0 +1,358 @@
+//! Live queries on the embedded log: topics in memory and on disk, four partitions and more, several threads.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
+use millstream_query::{Answer, Cause, Config, Deliver, Delivery, Engine, Error, OnSlow, QueryRequest, Subscription};
+use millstream_types::{
+    Compression, Kind, ManualClock, Record, SystemClock, TenantId, TopicName, TopicPartition, partition_of_key,
+};
+
+const PARTITIONS: u32 = 4;
+
+struct Fixture {
+    engine: Engine,
+    log: Arc<Embedded>,
+    clock: Arc<ManualClock>,
+    topic: TopicName,
+    tenant: TenantId,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.engine.stop();
+        self.log.close().unwrap();
+    }
+}
+
+fn disk() -> TopicConfig {
+    TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }
+}
+
+fn memory() -> TopicConfig {
+    TopicConfig { storage: Storage::Memory { max_bytes: 64 << 20 }, level: AckLevel::Memory, ..disk() }
+}
+
+fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let system = Arc::new(SystemClock::default());
+    let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
+    let log = Embedded::open(log_config, Arc::new(SystemFiles), system.clone(), system).unwrap();
+    let tenant = TenantId::new("acme").unwrap();
+    let name = TopicName::reserved(Kind::Telemetry, &tenant);
+    log.create_topic(&name, topic).unwrap();
+    let clock = Arc::new(ManualClock::at(1_000_000));
+    let engine = Engine::start(log.clone(), config, clock.clone(), clock.clone()).unwrap();
+    Fixture { engine, log, clock, topic: name, tenant, _dir: dir }
+}
+
+fn two_threads() -> Config {
+    Config { threads: 2, ..Config::default() }
+}
+
+impl Fixture {
+    fn send(&self, key: &str, payloads: &[String]) {
+        let partition = partition_of_key(key.as_bytes(), PARTITIONS).0;
+        let partition = self.log.partition(&TopicPartition::new(self.topic.clone(), partition)).unwrap();
+        let records: Vec<Record<'_>> = payloads
+            .iter()
+            .map(|payload| Record { key: Some(key.as_bytes()), value: Some(payload.as_bytes()), ..Record::default() })
+            .collect();
+        partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+    }
+
+    async fn submit(&self, request: QueryRequest) -> Subscription {
+        self.engine.submit(&self.tenant, request).await.unwrap()
+    }
+
+    async fn live(&self, query: &str) -> Subscription {
+        self.submit(QueryRequest { deliver: Deliver::Sse, ..QueryRequest::new(query) }).await
+    }
+}
+
+fn rows(answer: &Answer) -> Vec<String> {
+    let rows = answer.batches.iter().flat_map(|batch| batch.rows());
+    rows.map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
+}
+
+fn payload(id: usize, sequence: usize) -> String {
+    format!("{{\"id\":\"d{id}\",\"n\":{sequence}}}")
+}
+
+/// Waits until `holds`, giving way to other tasks and threads meanwhile.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = tokio::time::timeout(Duration::from_secs(30), async {
+        while !holds() {
+            tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+        }
+    });
+    patience.await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_record_appended_after_submit_is_seen_once_and_in_order_of_its_key() {
+    const DEVICES: usize = 16;
+    const EACH: usize = 2000;
+    for topic in [memory(), disk(), TopicConfig { compression: Compression::Lz4, ..disk() }] {
+        let fixture = Arc::new(fixture(&topic, two_threads()));
+        for device in 0..DEVICES {
+            fixture.send(&format!("d{device}"), &[payload(device, 999_999)]);
+        }
+        let all = fixture.live(&format!("SELECT * FROM STREAM() LIMIT {}", DEVICES * EACH)).await;
+        let one = fixture.live(&format!("SELECT n FROM STREAM() WHERE id = 'd3' LIMIT {EACH}")).await;
+        let range = fixture.live("SELECT id, n FROM STREAM() WHERE n >= 10 AND n < 20 LIMIT 160").await;
+        let producers: Vec<_> = (0..4)
+            .map(|producer| {
+                let fixture = fixture.clone();
+                std::thread::spawn(move || {
+                    for from in (0..EACH).step_by(50) {
+                        for device in (producer..DEVICES).step_by(4) {
+                            let payloads: Vec<String> = (from..from + 50).map(|n| payload(device, n)).collect();
+                            fixture.send(&format!("d{device}"), &payloads);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let (all, one, range) = tokio::join!(all.answer(), one.answer(), range.answer());
+        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        for answer in [&all, &one, &range] {
+            assert_eq!(answer.meta.cause, Some(Cause::Size));
+            assert_eq!(answer.meta.dropped, 0);
+            assert!(answer.meta.records_seen >= answer.meta.matched);
+        }
+        let mut by_device: HashMap<String, Vec<u64>> = HashMap::new();
+        for row in rows(&all) {
+            let row: serde_json::Value = serde_json::from_str(&row).unwrap();
+            by_device.entry(row["id"].as_str().unwrap().to_owned()).or_default().push(row["n"].as_u64().unwrap());
+        }
+        assert_eq!(by_device.len(), DEVICES);
+        for numbers in by_device.values() {
+            assert_eq!(*numbers, (0..EACH as u64).collect::<Vec<_>>());
+        }
+        assert_eq!(all.meta.records_seen, (DEVICES * EACH) as u64);
+        let covered: u64 =
+            all.meta.positions.iter().map(|part| part.last.map_or(0, |last| last + 1 - part.first)).sum();
+        assert_eq!((all.meta.positions.len(), covered), (4, (DEVICES * EACH) as u64));
+        assert_eq!(rows(&one), (0..EACH).map(|n| format!("{{\"n\":{n}}}")).collect::<Vec<_>>());
+        assert_eq!(rows(&range).len(), 160);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_that_come_while_records_flow_see_one_unbroken_run() {
+    let fixture = Arc::new(fixture(&memory(), two_threads()));
+    let producer = {
+        let fixture = fixture.clone();
+        std::thread::spawn(move || {
+            for n in 0..400 {
+                fixture.send("d0", &[payload(0, 2 * n), payload(0, 2 * n + 1)]);
+                fixture.send("d1", &[payload(1, n)]);
+            }
+            fixture.send("d0", &["{\"id\":\"end\"}".to_owned()]);
+        })
+    };
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        answers.push(fixture.live("SELECT n FROM STREAM() WHERE id = 'd0' OR id = 'end'").await);
+    }
+    producer.join().unwrap();
+    fixture.send("d0", &["{\"id\":\"end\"}".to_owned()]);
+    for mut subscription in answers {
+        let mut numbers: Vec<u64> = Vec::new();
+        'rows: while let Some(Delivery::Rows(batch)) = subscription.next().await {
+            for row in batch.rows() {
+                let row: serde_json::Value = serde_json::from_slice(row).unwrap();
+                match row["n"].as_u64() {
+                    Some(n) => numbers.push(n),
+                    None => break 'rows,
+                }
+            }
+        }
+        let first = numbers.first().copied().unwrap_or(800);
+        assert_eq!(numbers, (first..800).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn a_query_ends_when_its_time_is_over_and_tells_what_it_saw() {
+    let fixture = fixture(&memory(), two_threads());
+    let request = QueryRequest::new("SELECT * FROM STREAM(5000, TIME) WHERE n > 1");
+    let subscription = fixture.submit(request).await;
+    let id = subscription.id();
+    fixture.send("a", &[payload(0, 1), payload(0, 2), "oops".to_owned(), "{\"n\":1e999}".to_owned()]);
+    until("all four are seen", || fixture.engine.get(&fixture.tenant, id).unwrap().records_seen == 4).await;
+    fixture.clock.advance(Duration::from_millis(4999));
+    assert_eq!(fixture.engine.list(&fixture.tenant).len(), 1);
+    fixture.clock.advance(Duration::from_millis(1));
+    let answer = subscription.answer().await;
+    assert_eq!(rows(&answer), [payload(0, 2)]);
+    let meta = &answer.meta;
+    assert_eq!(meta.cause, Some(Cause::Duration));
+    assert_eq!((meta.records_seen, meta.matched, meta.evaluation_errors, meta.not_json), (4, 1, 1, 1));
+    assert_eq!((meta.received_ms, meta.finished_ms, meta.elapsed_us), (1_000_000, Some(1_005_000), 5_000_000));
+    assert_eq!(meta.stream, "telemetry.acme");
+    let json: serde_json::Value = serde_json::from_slice(&answer.to_json()).unwrap();
+    assert_eq!(json["records"][0]["n"], 2);
+    assert_eq!(json["meta"]["cause"], "duration");
+    assert_eq!(serde_json::from_value::<millstream_query::Meta>(json["meta"].clone()).unwrap(), *meta);
+    assert!(matches!(fixture.engine.get(&fixture.tenant, id), Err(Error::UnknownQuery { .. })));
+}
+
+#[tokio::test]
+async fn a_killed_query_gives_what_it_has_and_a_dropped_one_is_forgotten() {
+    let fixture = fixture(&disk(), two_threads());
+    let killed = fixture.live("SELECT * FROM STREAM()").await;
+    let dropped = fixture.live("SELECT * FROM STREAM() WHERE n = 1").await;
+    let stranger = TenantId::new("other").unwrap();
+    assert!(matches!(fixture.engine.kill(&stranger, killed.id()), Err(Error::UnknownQuery { .. })));
+    assert!(fixture.engine.list(&stranger).is_empty());
+    let texts: Vec<String> = fixture.engine.list(&fixture.tenant).into_iter().map(|meta| meta.text).collect();
+    assert_eq!(texts.len(), 2);
+    drop(dropped);
+    assert_eq!(fixture.engine.live_count(), 1);
+    fixture.send("a", &[payload(0, 1)]);
+    let id = killed.id();
+    until("the row is there", || fixture.engine.get(&fixture.tenant, id).unwrap().matched == 1).await;
+    fixture.engine.kill(&fixture.tenant, id).unwrap();
+    let answer = killed.answer().await;
+    assert_eq!((rows(&answer), answer.meta.cause), (vec![payload(0, 1)], Some(Cause::Killed)));
+    assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_loses_its_query_or_its_oldest_rows_and_nobody_else_notices() {
+    let config = Config { queue_max_bytes: 4000, read_max_bytes: 100, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let slow = |on_slow| QueryRequest { deliver: Deliver::Sse, on_slow, ..QueryRequest::new("SELECT * FROM STREAM()") };
+    let killed = fixture.submit(slow(OnSlow::Kill)).await;
+    let lossy = fixture.submit(slow(OnSlow::DropOldest)).await;
+    let mut other = fixture.live("SELECT n FROM STREAM() WHERE n >= 0 LIMIT 1000").await;
+    let reader = tokio::spawn(async move {
+        let mut read = 0;
+        while let Some(delivery) = other.next().await {
+            match delivery {
+                Delivery::Rows(batch) => read += batch.row_count(),
+                Delivery::End(meta) => return (read, meta.cause, meta.dropped),
+            }
+        }
+        panic!("no end")
+    });
+    for n in 0..1000 {
+        fixture.send("a", &[payload(0, n)]);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(reader.await.unwrap(), (1000, Some(Cause::Size), 0));
+    let killed = killed.answer().await;
+    assert_eq!(killed.meta.cause, Some(Cause::Limit));
+    assert!(killed.meta.errors[0].error.contains("query.queue_max_bytes"));
+    assert!(!rows(&killed).is_empty());
+    let id = lossy.id();
+    until("all are seen", || fixture.engine.get(&fixture.tenant, id).unwrap().records_seen == 1000).await;
+    fixture.engine.kill(&fixture.tenant, id).unwrap();
+    let lossy = lossy.answer().await;
+    let left = rows(&lossy);
+    assert_eq!(lossy.meta.dropped + left.len() as u64, 1000);
+    assert!(lossy.meta.dropped > 0);
+    assert_eq!(left.last(), Some(&payload(0, 999)));
+}
+
+#[tokio::test]
+async fn a_query_that_may_not_be_is_refused_and_leaves_nothing_behind() {
+    let config = Config { live_max: 3, live_per_tenant_max: 2, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let refusal = async |text: &str| {
+        let submitted = fixture.engine.submit(&fixture.tenant, QueryRequest::new(text)).await;
+        submitted.err().unwrap_or_else(|| panic!("{text}"))
+    };
+    for (text, status, message) in [
+        ("SELCT", 400, "did you mean SELECT?"),
+        ("SELECT * FROM \"telemetry.other\"", 403, "none of tenant 'acme'"),
+        ("SELECT * FROM \"_registry\"", 403, "own streams only"),
+        ("SELECT * FROM \"nothing\"", 404, "'nothing' does not exist"),
+        ("SELECT * FROM \"no name\"", 400, "not a topic name"),
+    ] {
+        let error = refusal(text).await;
+        assert_eq!(error.code().http_status(), status, "{text}");
+        assert!(error.to_string().contains(message), "{error}");
+    }
+    let zero = QueryRequest { limit: Some(0), ..QueryRequest::new("SELECT * FROM STREAM()") };
+    assert!(matches!(fixture.engine.submit(&fixture.tenant, zero).await, Err(Error::Zero { setting: "limit" })));
+    let live = [fixture.live("SELECT * FROM STREAM()").await, fixture.live("SELECT * FROM STREAM()").await];
+    let error = refusal("SELECT * FROM STREAM()").await;
+    assert_eq!(error.code().http_status(), 429);
+    assert!(error.to_string().contains("query.live_per_tenant_max = 2"), "{error}");
+    drop(live);
+    fixture.live("SELECT * FROM STREAM()").await;
+    assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_asked_beyond_the_limits_is_clamped_and_told() {
+    let config = Config { duration_max_ms: 60_000, rows_max: 3, rows_default: 2, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let clamped = async |request: QueryRequest| {
+        let meta = fixture.submit(request).await.meta();
+        meta.clamped.into_iter().map(|c| (c.setting, c.asked, c.given)).collect::<Vec<_>>()
+    };
+    let query = "SELECT * FROM STREAM(90000, TIME) LIMIT 10";
+    let duration = |asked| ("query.duration_max_ms".to_owned(), asked, 60_000);
+    let rows_max = ("query.rows_max".to_owned(), Some(10), 3);
+    assert_eq!(clamped(QueryRequest::new(query)).await, [duration(Some(90_000)), rows_max]);
+    let sse = QueryRequest { deliver: Deliver::Sse, ..QueryRequest::new("SELECT * FROM STREAM() LIMIT 10") };
+    assert_eq!(clamped(sse).await, [duration(None)]);
+    assert_eq!(clamped(QueryRequest::new("SELECT * FROM STREAM()")).await, []);
+    let waiting = fixture.submit(QueryRequest::new("SELECT * FROM STREAM()")).await;
+    fixture.send("a", &[payload(0, 0), payload(0, 1), payload(0, 2)]);
+    let answer = waiting.answer().await;
+    assert_eq!((rows(&answer).len(), answer.meta.cause), (2, Some(Cause::Size)));
+}
+
+#[tokio::test]
+async fn a_deleted_stream_ends_its_queries_and_a_stop_ends_all() {
+    let fixture = fixture(&memory(), two_threads());
+    let other = TopicName::user("other", &fixture.tenant).unwrap();
+    fixture.log.create_topic(&other, &memory()).unwrap();
+    let doomed = fixture.live("SELECT * FROM \"other\"").await;
+    let lasting = fixture.live("SELECT * FROM STREAM()").await;
+    fixture.log.delete_topic(&other).unwrap();
+    let answer = doomed.answer().await;
+    assert_eq!(answer.meta.cause, Some(Cause::Error));
+    assert!(answer.meta.errors[0].error.contains("'other' does not exist"), "{:?}", answer.meta.errors);
+    fixture.send("a", &[payload(0, 7)]);
+    let id = lasting.id();
+    until("the row is there", || fixture.engine.get(&fixture.tenant, id).unwrap().matched == 1).await;
+    fixture.engine.stop();
+    let answer = lasting.answer().await;
+    assert_eq!((rows(&answer), answer.meta.cause), (vec![payload(0, 7)], Some(Cause::Shutdown)));
+    let refused = fixture.engine.submit(&fixture.tenant, QueryRequest::new("SELECT * FROM STREAM()")).await;
+    assert!(matches!(refused, Err(Error::Stopped)));
+}
+
+#[tokio::test]
+async fn records_that_a_ring_has_lost_before_they_were_read_are_told() {
+    let small = TopicConfig { storage: Storage::Memory { max_bytes: 64 << 10 }, ..memory() };
+    let fixture = fixture(&small, Config { threads: 1, ..Config::default() });
+    let subscription = fixture.live("SELECT $offset AS o FROM STREAM()").await;
+    let big = format!("{{\"n\":\"{}\"}}", "x".repeat(20_000));
+    for _ in 0..400 {
+        fixture.send("a", std::slice::from_ref(&big));
+    }
+    let id = subscription.id();
+    until("all are read or lost", || {
+        let meta = fixture.engine.get(&fixture.tenant, id).unwrap();
+        meta.records_seen + meta.skipped == 400
+    })
+    .await;
+    fixture.engine.kill(&fixture.tenant, id).unwrap();
+    let answer = subscription.answer().await;
+    let offsets = rows(&answer);
+    assert_eq!(offsets.len() as u64, answer.meta.records_seen);
+    let distinct: BTreeMap<String, ()> = offsets.into_iter().map(|row| (row, ())).collect();
+    assert_eq!(distinct.len() as u64, answer.meta.matched);
+}
