@@ -1,0 +1,180 @@
+//! What is known of all lives on one disk, and what a recovered state must therefore be.
+//!
+//! For a counter of commands: it stands where its last told move stands, its moves are 1, 2, 3 … without a gap (state
+//! record and published record of a command stand and fall together), and no answer that was given lies above it.
+//!
+//! For a counter of derived pieces, where `applied` is what its owner's recovered state says of a source: it is exactly
+//! the sum over the records below `applied`, whether the log still has them or not (a `written` record may be lost
+//! after it was applied; the state is `synced`), and, once the follower has caught up, over those that the log has at
+//! or above it. A record that was lost before it was applied is never counted: its offset is not given again.
+
+use std::collections::BTreeMap;
+
+use millstream_log::{Log, UpTo};
+use millstream_types::{BatchLimits, Offset, TopicPartition};
+use millstream_view::{Source, Views};
+
+use crate::common::{Shelf, pieces, telemetry};
+use crate::workload::{BINS, MOVES, PARTS, SLOTS, moves};
+
+/// A record that was handed to the telemetry topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) partition: u32,
+    pub(crate) offset: Offset,
+    pub(crate) bin: String,
+    pub(crate) pieces: i64,
+}
+
+/// What is known of a slot, which one thread sets and clears in turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) answered: Option<i64>,
+    /// What a command without an answer may have left.
+    pub(crate) perhaps: Option<Option<i64>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    pub(crate) sent: Vec<Sent>,
+    /// Of each part: answers, ascending by time of arrival.
+    pub(crate) answers: BTreeMap<String, Vec<i64>>,
+    pub(crate) submitted: BTreeMap<String, i64>,
+    pub(crate) slots: BTreeMap<String, Slot>,
+}
+
+/// What a life's start has found out; the end of catching up is judged by it.
+pub(crate) struct Recovered {
+    /// For each record sent so far: whether it had been applied.
+    applied: Vec<bool>,
+    /// For each record sent so far: whether the log still has it.
+    stored: Vec<bool>,
+}
+
+impl Recovered {
+    /// Records that were applied although the log has lost them.
+    pub(crate) fn outlived(&self) -> usize {
+        self.applied.iter().zip(&self.stored).filter(|(applied, stored)| **applied && !**stored).count()
+    }
+
+    /// Records that were lost before they were applied.
+    pub(crate) fn lost(&self) -> usize {
+        self.applied.iter().zip(&self.stored).filter(|(applied, stored)| !**applied && !**stored).count()
+    }
+}
+
+impl Oracle {
+    /// Checks a state that has just been recovered, before anything follows.
+    pub(crate) fn check_recovered(&mut self, views: &Views<Shelf>, log: &dyn Log) -> Recovered {
+        self.check_parts(views, log);
+        self.check_slots(views);
+        let stored = self.stored(log);
+        let applied: Vec<bool> = self.sent.iter().map(|sent| sent.offset < applied(views, log, sent)).collect();
+        let expected = self.bins(|index| applied[index]);
+        assert_eq!(bins(views), expected, "derived pieces right after recovery");
+        Recovered { applied, stored }
+    }
+
+    /// Checks a state after the follower has caught up, with the records of this life counted as well.
+    pub(crate) fn check_caught_up(&self, views: &Views<Shelf>, recovered: &Recovered) {
+        let counts = |index: usize| match recovered.applied.get(index) {
+            Some(applied) => *applied || recovered.stored[index],
+            None => true,
+        };
+        assert_eq!(bins(views), self.bins(counts), "derived pieces after catching up");
+    }
+
+    fn bins(&self, counts: impl Fn(usize) -> bool) -> BTreeMap<String, i64> {
+        let mut bins = BTreeMap::new();
+        for (_, sent) in self.sent.iter().enumerate().filter(|(index, _)| counts(*index)) {
+            *bins.entry(sent.bin.clone()).or_default() += sent.pieces;
+        }
+        bins
+    }
+
+    /// Which of the records sent are in the log; none is there that was not sent.
+    fn stored(&self, log: &dyn Log) -> Vec<bool> {
+        let mut there = BTreeMap::new();
+        for partition in 0..BINS {
+            for (offset, key, value) in read(log, &TopicPartition::new(telemetry(), partition)) {
+                there.insert((partition, offset), (key, value.len() as i64));
+            }
+        }
+        let stored: Vec<bool> = self
+            .sent
+            .iter()
+            .map(|sent| match there.remove(&(sent.partition, sent.offset)) {
+                Some(found) => {
+                    assert_eq!(found, (sent.bin.clone(), sent.pieces), "{sent:?}");
+                    true
+                }
+                None => false,
+            })
+            .collect();
+        assert!(there.is_empty(), "records that nobody sent: {there:?}");
+        stored
+    }
+
+    fn check_parts(&self, views: &Views<Shelf>, log: &dyn Log) {
+        let mut told: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for (_, name, count) in read(log, &TopicPartition::new(moves(), 0)) {
+            told.entry(name).or_default().push(count.parse().unwrap());
+        }
+        for number in 0..PARTS {
+            let name = format!("part-{number}");
+            let told = told.remove(&name).unwrap_or_default();
+            let count = told.len() as i64;
+            assert_eq!(told, (1..=count).collect::<Vec<_>>(), "{MOVES} of {name}");
+            assert_eq!(pieces(views, &name).unwrap_or(0), count, "{name}: state and {MOVES} differ");
+            let highest = self.answers.get(&name).and_then(|answers| answers.iter().max()).copied().unwrap_or(0);
+            assert!(count >= highest, "{name} stands at {count}, {highest} was answered");
+            let submitted = self.submitted.get(&name).copied().unwrap_or(0);
+            assert!(count <= submitted, "{name} stands at {count}, {submitted} were submitted");
+        }
+    }
+
+    fn check_slots(&mut self, views: &Views<Shelf>) {
+        for number in 0..SLOTS {
+            let name = format!("slot-{number}");
+            let found = pieces(views, &name);
+            let slot = self.slots.entry(name.clone()).or_default();
+            assert!(found == slot.answered || Some(found) == slot.perhaps, "{name} is {found:?}, known is {slot:?}");
+            *slot = Slot { answered: found, perhaps: None };
+        }
+    }
+}
+
+/// What the owner of a record's bin has applied of its source.
+fn applied(views: &Views<Shelf>, log: &dyn Log, sent: &Sent) -> Offset {
+    let topic = log.topic(&telemetry()).unwrap().id;
+    let source = Source { topic, partition: millstream_types::PartitionId(sent.partition) };
+    let owner = views.partition_of(sent.bin.as_bytes());
+    views.snapshot(owner).sources.get(&source).copied().unwrap_or_default()
+}
+
+fn bins(views: &Views<Shelf>) -> BTreeMap<String, i64> {
+    let all = views.snapshots();
+    all.iter()
+        .flat_map(|snapshot| snapshot.state.iter().filter(|(name, _)| name.starts_with("bin-")))
+        .map(|(name, pieces)| (name.clone(), *pieces))
+        .collect()
+}
+
+/// Offset, key and value of every record.
+fn read(log: &dyn Log, partition: &TopicPartition) -> Vec<(Offset, String, String)> {
+    let partition = log.partition(partition).unwrap();
+    let mut next = partition.offsets().first;
+    let mut all = Vec::new();
+    loop {
+        let batches = partition.read(next, 1 << 20, UpTo::Stable).unwrap();
+        let Some(last) = batches.last() else { return all };
+        next = last.next_offset();
+        for batch in &batches {
+            for record in batch.inflated(&BatchLimits::default()).unwrap().records() {
+                let record = record.unwrap();
+                let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
+                all.push((record.offset, text(record.key), text(record.value)));
+            }
+        }
+    }
+}

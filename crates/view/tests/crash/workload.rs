@@ -1,0 +1,138 @@
+//! What happens in one life until the power goes.
+
+use std::collections::VecDeque;
+
+use millstream_log::sim::Rng;
+use millstream_log::{AckLevel, Done, Log};
+use millstream_types::{Offset, Record, TenantId, TopicName, TopicPartition};
+use millstream_view::Views;
+use parking_lot::Mutex;
+
+use crate::common::{Answer, Command, Shelf, ask, submit, telemetry};
+use crate::oracle::{Oracle, Sent};
+use crate::stores::Stores;
+
+/// Counters that several threads share.
+pub(crate) const PARTS: u64 = 6;
+/// Values that one thread sets and removes in turn.
+pub(crate) const SLOTS: u64 = 8;
+/// Counters of derived pieces; as many as there are telemetry partitions.
+pub(crate) const BINS: u32 = 3;
+pub(crate) const MOVES: &str = "moves";
+
+/// Commands that each thread keeps in flight.
+const IN_FLIGHT: usize = 24;
+const COMMANDS: u64 = 250;
+const RECORDS: u64 = 400;
+
+pub(crate) fn moves() -> TopicName {
+    TopicName::user(MOVES, &TenantId::default()).unwrap()
+}
+
+/// Runs until everything is done or the log ends.
+pub(crate) fn run(views: &Views<Shelf>, log: &dyn Log, oracle: &Mutex<Oracle>, stores: &mut Stores, rng: &mut Rng) {
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            let rng = rng.fork();
+            threads.spawn(move || count(views, oracle, rng));
+        }
+        let slots = rng.fork();
+        threads.spawn(move || set_and_remove(views, oracle, slots));
+        for partition in 0..BINS {
+            let rng = rng.fork();
+            threads.spawn(move || send(log, partition, oracle, rng));
+        }
+        stores.keep_copy();
+    });
+}
+
+/// Adds to parts that others add to as well.
+fn count(views: &Views<Shelf>, oracle: &Mutex<Oracle>, mut rng: Rng) {
+    let mut flights = VecDeque::new();
+    for _ in 0..COMMANDS {
+        let name = format!("part-{}", rng.below(PARTS));
+        *oracle.lock().submitted.entry(name.clone()).or_default() += 1;
+        match submit(views, Command::Add { name: name.clone(), pieces: 1 }) {
+            Ok(answer) => flights.push_back((name, answer)),
+            Err(_) => break,
+        }
+        if flights.len() >= IN_FLIGHT && !land(&mut flights, oracle) {
+            break;
+        }
+    }
+    while !flights.is_empty() {
+        land(&mut flights, oracle);
+    }
+}
+
+type Flights = VecDeque<(String, millstream_view::Answer<Shelf>)>;
+
+/// Waits for the oldest answer; whether there was one.
+fn land(flights: &mut Flights, oracle: &Mutex<Oracle>) -> bool {
+    let (name, answer) = flights.pop_front().unwrap();
+    match answer.blocking_recv().expect("every command is answered") {
+        Ok(Answer::Now(count)) => {
+            oracle.lock().answers.entry(name).or_default().push(count);
+            true
+        }
+        Ok(other) => panic!("{other:?}"),
+        Err(failure) => {
+            assert!(failure.may_have_applied(), "{failure}");
+            false
+        }
+    }
+}
+
+/// One command at a time; each leaves a value or nothing.
+fn set_and_remove(views: &Views<Shelf>, oracle: &Mutex<Oracle>, mut rng: Rng) {
+    for _ in 0..COMMANDS / 4 {
+        let name = format!("slot-{}", rng.below(SLOTS));
+        let now = oracle.lock().slots.entry(name.clone()).or_default().answered;
+        let (command, then) = if rng.chance(40) {
+            (Command::Remove { name: name.clone() }, None)
+        } else {
+            let pieces = rng.below(1_000) as i64;
+            (Command::Swap { name: name.clone(), expected: now.unwrap_or(0), pieces }, Some(pieces))
+        };
+        oracle.lock().slots.entry(name.clone()).or_default().perhaps = Some(then);
+        match ask(views, command) {
+            Ok(answer) => {
+                assert_eq!(answer, then.map_or(Answer::Gone, Answer::Now), "{name} was {now:?}");
+                let mut oracle = oracle.lock();
+                let slot = oracle.slots.entry(name).or_default();
+                (slot.answered, slot.perhaps) = (then, None);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// The only producer of its partition, so that it knows the offset of each record.
+fn send(log: &dyn Log, partition: u32, oracle: &Mutex<Oracle>, mut rng: Rng) {
+    let id = TopicPartition::new(telemetry(), partition);
+    let handle = log.partition(&id).unwrap();
+    let mut next = handle.offsets().tail;
+    for _ in 0..RECORDS {
+        let count = 1 + rng.below(4);
+        let batch: Vec<(String, Vec<u8>)> =
+            (0..count).map(|_| (format!("bin-{}", rng.below(9)), vec![b'x'; 1 + rng.below(7) as usize])).collect();
+        let records: Vec<Record<'_>> = batch
+            .iter()
+            .map(|(bin, pieces)| Record { key: Some(bin.as_bytes()), value: Some(pieces), ..Record::default() })
+            .collect();
+        // Before they are appended, as the follower may be faster than this thread.
+        let sent = (next.0..).zip(&batch).map(|(offset, (bin, pieces))| Sent {
+            partition,
+            offset: Offset(offset),
+            bin: bin.clone(),
+            pieces: pieces.len() as i64,
+        });
+        let mut known = oracle.lock();
+        if handle.append(&records, AckLevel::Written, Done::ignore()).is_err() {
+            return;
+        }
+        known.sent.extend(sent);
+        drop(known);
+        next = next.advance(count);
+    }
+}
