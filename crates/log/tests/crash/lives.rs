@@ -1,0 +1,165 @@
+//! One data directory through several lives: open, check, write, end by some crash, and again.
+
+use std::sync::Arc;
+
+use millstream_log::sim::{PowerLoss, Rng, SimFiles};
+use millstream_log::{AckLevel, Embedded};
+use millstream_types::ManualClock;
+
+use crate::oracle::{Ending, Oracle};
+use crate::support::{clock, new_disk, open};
+use crate::verdict::{self, Crash};
+use crate::workload::Life;
+
+pub(crate) const LIVES: u64 = 5;
+/// A life ends at one of this many changes to the disk, if it does not end before.
+const CHANGES_PER_LIFE: u64 = 500;
+/// A start is cut short at one of this many changes.
+const CHANGES_PER_START: u64 = 40;
+const CALLS_PER_WRITER: u64 = 100;
+
+/// How a life ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// In good order; then the power goes.
+    Close,
+    /// The process is killed.
+    Kill,
+    /// The power goes.
+    PowerLoss(PowerLoss),
+}
+
+/// What the log lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// Keeps what was synced.
+    Honest,
+    /// Does not always, which shows that the checks see it.
+    Forgetful,
+}
+
+/// Syncs of a hundred that a forgetful medium does not carry out.
+const FORGOTTEN_PERCENT: u64 = 20;
+
+/// Runs the lives that belong to `seed`. What the engine did wrong, if anything.
+pub(crate) fn run(seed: u64, medium: Medium) -> Vec<String> {
+    let mut lives = Lives {
+        rng: Rng::new(seed),
+        files: new_disk(),
+        medium,
+        oracle: Oracle::default(),
+        clock: clock(),
+        crash: Crash::Kill,
+        appends_before: 0,
+    };
+    for _ in 0..LIVES {
+        lives.live();
+        let violations = std::mem::take(&mut lives.oracle.ledger().violations);
+        if !violations.is_empty() {
+            return violations;
+        }
+    }
+    Vec::new()
+}
+
+struct Lives {
+    rng: Rng,
+    files: SimFiles,
+    medium: Medium,
+    oracle: Oracle,
+    clock: Arc<ManualClock>,
+    /// The worst that has happened since somebody looked.
+    crash: Crash,
+    /// Appends of earlier lives.
+    appends_before: usize,
+}
+
+impl Lives {
+    fn live(&mut self) {
+        let Some(log) = self.start() else { return };
+        verdict::check(&self.oracle, &*log, self.crash, self.now_ms());
+        self.crash = Crash::Kill;
+        self.appends_before = self.oracle.ledger().appends.len();
+        let end = match self.rng.below(10) {
+            0..2 => End::Close,
+            2..4 => End::Kill,
+            4..6 => End::PowerLoss(PowerLoss::DropAll),
+            _ => End::PowerLoss(PowerLoss::Torn),
+        };
+        if !matches!(end, End::Close) && !self.files.is_off() {
+            self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
+        }
+        let life =
+            Life { log: &log, files: &self.files, oracle: &self.oracle, clock: &self.clock, calls: CALLS_PER_WRITER };
+        life.run(&mut self.rng);
+        self.end(&log, end);
+    }
+
+    fn now_ms(&self) -> i64 {
+        millstream_types::WallClock::now_ms(&*self.clock)
+    }
+
+    /// Opens the log; sometimes the power goes meanwhile, and again.
+    fn start(&mut self) -> Option<Arc<Embedded>> {
+        loop {
+            let interrupted = self.rng.chance(30);
+            if interrupted {
+                self.files.crash_after(1 + self.rng.below(CHANGES_PER_START));
+            }
+            if self.medium == Medium::Forgetful {
+                self.files.forget_syncs(self.rng.bits(), FORGOTTEN_PERCENT);
+            }
+            match open(&self.files, &self.clock) {
+                Ok(log) => return Some(log),
+                Err(_) if self.files.is_off() => self.lose_power(PowerLoss::Torn),
+                Err(e) => {
+                    self.oracle.violated(format!("does not start: {e}"));
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn lose_power(&mut self, loss: PowerLoss) {
+        self.files = self.files.crash(self.rng.bits(), loss);
+        self.crash = Crash::PowerLoss;
+    }
+
+    fn end(&mut self, log: &Embedded, end: End) {
+        match end {
+            End::Close => {
+                match log.close() {
+                    Ok(()) => self.closed_in_good_order(),
+                    Err(_) if self.files.is_off() => {}
+                    Err(e) => self.oracle.violated(format!("does not close: {e}")),
+                }
+                self.lose_power(PowerLoss::DropAll);
+            }
+            End::Kill => {
+                let after = self.files.kill();
+                drop(log.close());
+                self.files = after;
+            }
+            End::PowerLoss(loss) => {
+                self.lose_power(loss);
+            }
+        }
+        // Of a disk without power nothing more is written; this ends the threads and answers whoever waits.
+        drop(log.close());
+    }
+
+    /// Whatever was accepted has been answered, and outlives everything.
+    fn closed_in_good_order(&self) {
+        let mut ledger = self.oracle.ledger();
+        for history in ledger.partitions.values_mut() {
+            if let Some(last) = history.placed.keys().next_back().copied() {
+                history.secure(AckLevel::Synced, last.next());
+            }
+        }
+        let unsure = ledger.appends[self.appends_before..].iter().filter(|append| append.ending != Ending::Answered);
+        let unsure = unsure.filter(|append| append.ending != Ending::Refused).count();
+        if unsure > 0 {
+            ledger.violations.push(format!("{unsure} appends are in doubt after a close in good order"));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Whatever is acknowledged outlives what its level says: power loss, `kill -9`, and a crash while recovering from one.
+//!
+//! Each seed is one data directory through several lives. A seed decides what is sent and when the power goes, not how
+//! threads interleave: a seed that fails may pass when it is run again.
+//! `MILLSTREAM_CRASH_POINTS=1000` runs a thousand lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod lives;
+mod oracle;
+mod record;
+#[path = "../support/mod.rs"]
+mod support;
+mod verdict;
+mod workload;
+
+use crate::lives::Medium;
+
+/// Lives that end by a crash in an ordinary run.
+const CRASH_POINTS: u64 = 300;
+/// Seeds that have once found a fault.
+const REGRESSIONS: [u64; 0] = [];
+
+fn number(variable: &str) -> Option<u64> {
+    Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+fn check(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let violations = lives::run(seed, Medium::Honest);
+        assert!(violations.is_empty(), "seed {seed}:\n{}", violations.join("\n"));
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_torn_or_given_twice_at_any_crash_point() {
+    match number("MILLSTREAM_CRASH_SEED") {
+        Some(seed) => check(seed..=seed),
+        None => check(0..number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES)),
+    }
+}
+
+#[test]
+fn seeds_that_once_failed_pass() {
+    check(REGRESSIONS.into_iter());
+}
+
+#[test]
+fn a_medium_that_forgets_what_it_was_told_to_sync_is_noticed() {
+    let noticed = (0..10).filter(|seed| !lives::run(*seed, Medium::Forgetful).is_empty()).count();
+    assert!(noticed >= 5, "only {noticed} of 10 seeds notice that synced records are lost");
+}

@@ -1,0 +1,264 @@
+//! Holds what a restarted engine serves against what it owes.
+
+use std::collections::{HashMap, HashSet};
+
+use millstream_log::conformance::Stored;
+use millstream_log::{AckLevel, Error, Log, Partition, Topic, UpTo};
+use millstream_types::{BatchLimits, Epoch, Offset, Position, TopicPartition};
+
+use crate::oracle::{Ending, Expected, Ledger, Oracle, Place, level_of};
+
+/// What the last life ended with, or several that nobody has looked at since: the worst of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Crash {
+    /// The process died; the machine lived on.
+    Kill,
+    /// The machine went.
+    PowerLoss,
+}
+
+impl Crash {
+    fn spares(self, level: AckLevel) -> bool {
+        match self {
+            Self::Kill => level >= AckLevel::Written,
+            Self::PowerLoss => level >= AckLevel::Synced,
+        }
+    }
+}
+
+/// All records from `from` on, with the epoch of their batch.
+pub(crate) fn read(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<Vec<(Epoch, Stored)>, Error> {
+    let undecodable = |source| Error::Batch { partition: partition.id().clone(), source };
+    let (mut found, mut next) = (Vec::new(), from);
+    loop {
+        let batches = partition.read(next, 64 << 10, up_to)?;
+        let Some(last) = batches.last() else { return Ok(found) };
+        next = last.last_offset().next();
+        for batch in &batches {
+            let inflated = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
+            for record in inflated.records() {
+                let record = record.map_err(undecodable)?;
+                if record.offset >= from {
+                    found.push((batch.epoch(), Stored::from(record)));
+                }
+            }
+        }
+    }
+}
+
+/// Checks everything that the engine serves right after a start. Violations are left with the oracle.
+pub(crate) fn check(oracle: &Oracle, log: &dyn Log, crash: Crash, now_ms: i64) {
+    check_topics(oracle, log);
+    let mut present = HashSet::new();
+    let mut trimmed = HashMap::new();
+    for topic in log.topics() {
+        for partition in 0..topic.config.partitions {
+            match check_partition(oracle, log, &topic, partition, &mut present) {
+                Ok(first) => drop(trimmed.insert((topic.id, partition), first)),
+                Err(e) => oracle.violated(format!("{}/{partition} cannot be read: {e}", topic.name)),
+            }
+        }
+    }
+    let mut ledger = oracle.ledger();
+    for topic in log.topics() {
+        if level_of(&topic.config).is_some() {
+            for partition in 0..topic.config.partitions {
+                let first = trimmed.get(&(topic.id, partition)).copied().unwrap_or_default();
+                let loss = Loss { topic: &topic, partition, first, crash, now_ms };
+                loss.check(&mut ledger, &present);
+            }
+        }
+    }
+    check_atomic(&mut ledger, log, &present);
+    let positions = last_positions(&ledger, &present);
+    for (serial, record) in (0..).zip(&mut ledger.records) {
+        record.gone = !present.contains(&serial);
+    }
+    drop(ledger);
+    for topic in log.topics() {
+        for partition in 0..topic.config.partitions {
+            // Only now: before, it would vouch for what is missing.
+            if let Ok(handle) = log.partition(&TopicPartition::new(topic.name.clone(), partition)) {
+                oracle.ends((topic.id, partition), handle.offsets(), level_of(&topic.config));
+            }
+        }
+    }
+    check_positions(oracle, log, &positions);
+}
+
+/// The topics are those that were created and not deleted, and what is in doubt is settled for good.
+fn check_topics(oracle: &Oracle, log: &dyn Log) {
+    let mut ledger = oracle.ledger();
+    let names: Vec<_> = ledger.topics.keys().cloned().collect();
+    for name in names {
+        let found = match log.topic(&name) {
+            Some(topic) => Expected::Present(Some(topic.id), topic.config.clone()),
+            None => Expected::Absent,
+        };
+        let matches = |expected: &Expected| match (expected, &found) {
+            (Expected::Present(None, expected), Expected::Present(_, found)) => expected == found,
+            (expected, found) => expected == found,
+        };
+        if !ledger.topics[&name].iter().any(matches) {
+            let violation = format!("topic {name} is {found:?}, expected {:?}", ledger.topics[&name]);
+            ledger.violations.push(violation);
+        }
+        ledger.topics.insert(name, vec![found]);
+    }
+    for topic in log.topics() {
+        if !ledger.topics.contains_key(&topic.name) {
+            ledger.violations.push(format!("topic {} was never created", topic.name));
+        }
+    }
+}
+
+/// Reads a partition and adds the records that are there to `present`. Its first offset.
+fn check_partition(
+    oracle: &Oracle,
+    log: &dyn Log,
+    topic: &Topic,
+    partition: u32,
+    present: &mut HashSet<u64>,
+) -> Result<Offset, Error> {
+    let place = (topic.id, partition);
+    let handle = log.partition(&TopicPartition::new(topic.name.clone(), partition))?;
+    let offsets = handle.offsets();
+    check_ends(oracle, place, handle.offsets());
+    let stored = read(&*handle, offsets.first, UpTo::Stable)?;
+    if read(&*handle, offsets.first, UpTo::Tail)?.len() != stored.len() {
+        oracle.violated(format!("{place:?}: something is recovered and not stable"));
+    }
+    for (index, (epoch, record)) in stored.iter().enumerate() {
+        if let Some((before_epoch, before)) = index.checked_sub(1).map(|before| &stored[before]) {
+            let follows = match epoch.cmp(before_epoch) {
+                std::cmp::Ordering::Less => false,
+                std::cmp::Ordering::Equal => record.offset == before.offset.next(),
+                std::cmp::Ordering::Greater => record.offset > before.offset,
+            };
+            if !follows {
+                oracle.violated(format!(
+                    "{place:?}: {} of epoch {epoch} follows {} of epoch {before_epoch}",
+                    record.offset, before.offset
+                ));
+            }
+        }
+        if *epoch >= offsets.epoch {
+            oracle.violated(format!("{place:?}: {} has epoch {epoch}, as records to come", record.offset));
+        }
+        present.extend(oracle.seen(place, *epoch, record));
+    }
+    if let Some((epoch, last)) = stored.last().filter(|_| level_of(&topic.config) == Some(AckLevel::Synced)) {
+        oracle.read_as_stable(place, *epoch, last.offset.next());
+    }
+    Ok(offsets.first)
+}
+
+/// Epochs ascend from life to life, and the next offset lies above all that were ever handed out.
+fn check_ends(oracle: &Oracle, place: Place, offsets: millstream_log::Offsets) {
+    let mut ledger = oracle.ledger();
+    let history = ledger.partitions.entry(place).or_default();
+    let before = history.epoch.replace(offsets.epoch);
+    let highest = history.placed.keys().next_back().copied();
+    if before.is_some_and(|before| before >= offsets.epoch) {
+        ledger.violations.push(format!("{place:?}: epoch {} after {before:?}", offsets.epoch));
+    }
+    if highest.is_some_and(|highest| highest >= offsets.tail) {
+        ledger.violations.push(format!("{place:?}: tail {}, and {highest:?} was handed out", offsets.tail));
+    }
+}
+
+struct Loss<'a> {
+    topic: &'a Topic,
+    partition: u32,
+    first: Offset,
+    crash: Crash,
+    now_ms: i64,
+}
+
+impl Loss<'_> {
+    /// What is missing may be missing: it had no level that outlives the crash, or retention has taken it.
+    fn check(&self, ledger: &mut Ledger, present: &HashSet<u64>) {
+        let Some(history) = ledger.partitions.get(&(self.topic.id, self.partition)) else { return };
+        let secured = history.secured.iter().filter(|(level, _)| self.crash.spares(**level)).map(|(_, below)| *below);
+        let secured = secured.max().unwrap_or_default();
+        let missing: Vec<_> = history
+            .placed
+            .iter()
+            .filter(|(_, serial)| !present.contains(serial) && !ledger.records[**serial as usize].gone)
+            .map(|(offset, serial)| (*offset, *serial))
+            .collect();
+        for (offset, serial) in missing {
+            let append = &ledger.appends[ledger.records[serial as usize].append];
+            let expired =
+                self.topic.config.retention.is_some_and(|kept| append.at_ms + kept.as_millis() as i64 <= self.now_ms);
+            if offset < secured && !(offset < self.first && expired) {
+                let violation = format!(
+                    "{}/{} (first {}): record {serial} at {offset} is lost; it was answered at {:?}, everything below {secured} outlives {:?}",
+                    self.topic.name, self.partition, self.first, append.level, self.crash
+                );
+                ledger.violations.push(violation);
+            }
+        }
+    }
+}
+
+/// Of an append all entries are there or none. (Topics that are gone, or whose records expire, do not count.)
+fn check_atomic(ledger: &mut Ledger, log: &dyn Log, present: &HashSet<u64>) {
+    let topics = log.topics();
+    let lasting = |place: Place| {
+        topics
+            .iter()
+            .any(|topic| topic.id == place.0 && topic.config.retention.is_none() && level_of(&topic.config).is_some())
+    };
+    let mut torn = Vec::new();
+    for (number, append) in ledger.appends.iter().enumerate() {
+        let serials: Vec<u64> = append
+            .entries
+            .iter()
+            .filter(|entry| lasting(entry.place))
+            .flat_map(|entry| entry.serials.clone())
+            .collect();
+        let there = serials.iter().filter(|serial| present.contains(serial)).count();
+        if there != 0 && there != serials.len() {
+            torn.push(format!("append {number} ({:?}): {there} of {} records are there", append.ending, serials.len()));
+        }
+        if append.ending == Ending::Open {
+            torn.push(format!("append {number} was never answered"));
+        }
+    }
+    ledger.violations.append(&mut torn);
+}
+
+type Commit = (String, TopicPartition);
+
+/// For each group and partition the position that the last surviving append has committed, if any has.
+fn last_positions(ledger: &Ledger, present: &HashSet<u64>) -> HashMap<Commit, Option<Position>> {
+    let mut positions = HashMap::new();
+    for append in &ledger.appends {
+        let survived = append.entries.iter().any(|entry| present.contains(&entry.serials.start));
+        for commit in &append.commits {
+            let last = positions.entry((commit.group.clone(), commit.partition.clone())).or_insert(None);
+            if survived {
+                *last = Some(commit.position);
+            }
+        }
+    }
+    positions
+}
+
+fn check_positions(oracle: &Oracle, log: &dyn Log, positions: &HashMap<Commit, Option<Position>>) {
+    for ((group, partition), expected) in positions {
+        let committed = log.committed(group, partition).ok().flatten();
+        if committed != *expected {
+            oracle.violated(format!("{group} stands at {committed:?} of {partition}, expected {expected:?}"));
+        }
+        let (Some(position), Ok(handle)) = (committed, log.partition(partition)) else { continue };
+        if position.offset > handle.offsets().stable {
+            oracle.violated(format!("{group} stands at {position:?} of {partition}, beyond {:?}", handle.offsets()));
+        }
+        match handle.resume(position) {
+            Ok(offset) if offset == position.offset => {}
+            other => oracle.violated(format!("{group} cannot resume at {position:?} of {partition}: {other:?}")),
+        }
+    }
+}

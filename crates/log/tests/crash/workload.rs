@@ -1,0 +1,300 @@
+//! One life of the engine: writers at all levels, a reader, and somebody who creates and deletes topics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use millstream_log::sim::{Rng, SimFiles};
+use millstream_log::{
+    AckLevel, Appended, AtomicAppend, Done, Embedded, Error, Log, Partition, PositionCommit, Storage, Topic,
+    TopicConfig, UpTo,
+};
+use millstream_types::{
+    BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Record, TopicName, TopicPartition, WallClock,
+};
+
+use crate::oracle::{Expected, Oracle, level_of};
+use crate::record::Sent;
+use crate::support::name;
+
+const WRITERS: u64 = 3;
+/// Longest time to wait for an answer: only an engine that never answers meets it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
+const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
+/// What the threads of one life share.
+pub(crate) struct Life<'a> {
+    pub(crate) log: &'a Arc<Embedded>,
+    pub(crate) files: &'a SimFiles,
+    pub(crate) oracle: &'a Oracle,
+    pub(crate) clock: &'a ManualClock,
+    /// How many calls each writer makes.
+    pub(crate) calls: u64,
+}
+
+/// Topics that exist in every life: one of each kind, with segments so small that they are often closed.
+fn lasting_topics() -> [(TopicName, TopicConfig); 4] {
+    let base = TopicConfig { retention: None, segment_bytes: 8 << 10, ..TopicConfig::default() };
+    [
+        (name("synced"), TopicConfig { partitions: 5, ..base.clone() }),
+        (name("written"), TopicConfig { level: AckLevel::Written, compression: Compression::Lz4, ..base.clone() }),
+        (name("expiring"), TopicConfig { retention: Some(Duration::from_millis(200)), ..base.clone() }),
+        (name("live"), TopicConfig { storage: Storage::Memory { max_bytes: 8 << 10 }, ..base }),
+    ]
+}
+
+/// One of the topics that writers know.
+struct Target {
+    topic: Arc<Topic>,
+    partitions: Vec<Arc<dyn Partition>>,
+}
+
+impl Target {
+    fn id(&self, partition: usize) -> TopicPartition {
+        TopicPartition::new(self.topic.name.clone(), partition as u32)
+    }
+}
+
+/// A partition of one of the targets.
+#[derive(Clone, Copy)]
+struct Aim<'t> {
+    target: &'t Target,
+    partition: usize,
+}
+
+impl Life<'_> {
+    /// Runs until every writer has made its calls or the power has gone.
+    pub(crate) fn run(&self, rng: &mut Rng) {
+        let Some(targets) = self.create_lasting_topics() else { return };
+        let written = AtomicBool::new(false);
+        let mut rngs: Vec<Rng> = (0..WRITERS + 2).map(|_| rng.fork()).collect();
+        let (mut churn_rng, mut reader_rng) = (rngs.remove(0), rngs.remove(0));
+        thread::scope(|threads| {
+            threads.spawn(|| self.churn(&mut churn_rng, &written));
+            threads.spawn(|| self.read(&targets, &mut reader_rng, &written));
+            let writers: Vec<_> = (0..)
+                .zip(&mut rngs)
+                .map(|(number, rng)| {
+                    let writer = Writer { life: self, targets: &targets, group: format!("group-{number}") };
+                    threads.spawn(move || writer.run(rng))
+                })
+                .collect();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            written.store(true, Ordering::Release);
+        });
+    }
+
+    /// `None` if the power has gone.
+    fn create_lasting_topics(&self) -> Option<Vec<Target>> {
+        lasting_topics().into_iter().map(|(name, config)| self.create(&name, &config)).collect()
+    }
+
+    fn create(&self, name: &TopicName, config: &TopicConfig) -> Option<Target> {
+        self.oracle.changing(name, Expected::Present(None, config.clone()));
+        let topic = self.accept(self.log.create_topic(name, config))?;
+        self.oracle.changed(name, Some(&topic));
+        let partitions =
+            (0..config.partitions).map(|partition| self.log.partition(&TopicPartition::new(name.clone(), partition)));
+        let partitions = self.accept(partitions.collect())?;
+        Some(Target { topic, partitions })
+    }
+
+    /// An error is a violation, unless the power has gone.
+    fn accept<T>(&self, result: Result<T, Error>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(_) if self.files.is_off() => None,
+            Err(e) => {
+                self.oracle.violated(format!("refused without a reason: {e}"));
+                None
+            }
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Creates topics, appends to them, alters and deletes them.
+    fn churn(&self, rng: &mut Rng, written: &AtomicBool) {
+        let mut targets = Vec::new();
+        while !written.load(Ordering::Acquire) && !self.files.is_off() {
+            let name = name(&format!("passing-{}", rng.below(3)));
+            let done = match self.log.topic(&name) {
+                None => self.create(&name, &TopicConfig { retention: None, ..TopicConfig::default() }).map(|target| {
+                    targets.push(target);
+                    let writer = Writer { life: self, targets: &targets, group: String::new() };
+                    for _ in 0..rng.below(5) {
+                        writer.append(rng);
+                    }
+                    targets.clear();
+                }),
+                Some(topic) if rng.chance(40) => self.alter(&topic, rng),
+                Some(topic) => self.delete(&topic),
+            };
+            if done.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn alter(&self, topic: &Topic, rng: &mut Rng) -> Option<()> {
+        let config = TopicConfig { segment_bytes: (4 + rng.below(8)) << 10, ..topic.config.clone() };
+        self.oracle.changing(&topic.name, Expected::Present(Some(topic.id), config.clone()));
+        let altered = self.accept(self.log.alter_topic(&topic.name, &config))?;
+        self.oracle.changed(&topic.name, Some(&altered));
+        Some(())
+    }
+
+    fn delete(&self, topic: &Topic) -> Option<()> {
+        self.oracle.changing(&topic.name, Expected::Absent);
+        self.accept(self.log.delete_topic(&topic.name))?;
+        self.oracle.changed(&topic.name, None);
+        Some(())
+    }
+
+    /// Follows the lasting topics, now up to what is stable and now up to the tail.
+    fn read(&self, targets: &[Target], rng: &mut Rng, written: &AtomicBool) {
+        while !written.load(Ordering::Acquire) {
+            let Some(aim) = aim(targets, rng) else { return };
+            let partition = &aim.target.partitions[aim.partition];
+            let place = (aim.target.topic.id, aim.partition as u32);
+            let level = level_of(&aim.target.topic.config);
+            let offsets = partition.offsets();
+            self.oracle.ends(place, offsets, level);
+            let up_to = if rng.chance(50) { UpTo::Stable } else { UpTo::Tail };
+            let from = Offset(offsets.tail.0.saturating_sub(rng.below(60)).max(offsets.first.0));
+            match partition.read(from, 16 << 10, up_to) {
+                Ok(batches) => {
+                    for batch in batches {
+                        let batch = batch.inflated(&BatchLimits::default()).unwrap();
+                        for record in batch.records() {
+                            self.oracle.seen(place, batch.epoch(), &record.unwrap().into());
+                        }
+                        if up_to == UpTo::Stable && level == Some(AckLevel::Synced) {
+                            self.oracle.read_as_stable(place, batch.epoch(), batch.last_offset().next());
+                        }
+                    }
+                }
+                Err(Error::Trimmed { .. }) => {}
+                Err(e) => {
+                    self.accept::<()>(Err(e));
+                }
+            }
+        }
+    }
+}
+
+fn aim<'t>(targets: &'t [Target], rng: &mut Rng) -> Option<Aim<'t>> {
+    let target = rng.pick(targets)?;
+    Some(Aim { target, partition: rng.below(target.partitions.len() as u64) as usize })
+}
+
+/// One thread that appends.
+struct Writer<'a> {
+    life: &'a Life<'a>,
+    targets: &'a [Target],
+    group: String,
+}
+
+impl Writer<'_> {
+    fn run(&self, rng: &mut Rng) {
+        for _ in 0..self.life.calls {
+            if self.life.files.is_off() {
+                return;
+            }
+            match rng.below(100) {
+                0..60 => self.append(rng),
+                60..70 => self.append_batch(rng),
+                70..92 => self.append_atomic(rng),
+                _ => self.life.clock.advance(Duration::from_millis(rng.below(40))),
+            }
+        }
+    }
+
+    fn append(&self, rng: &mut Rng) {
+        let Some(aim) = aim(self.targets, rng) else { return };
+        self.send(rng, &[(aim, 1 + rng.clone().below(8))], Vec::new(), |_, level, records, done| {
+            aim.target.partitions[aim.partition].append(&records[0], level, one(done))
+        });
+    }
+
+    fn append_batch(&self, rng: &mut Rng) {
+        let Some(aim) = aim(self.targets, rng) else { return };
+        let codec = *rng.pick(&CODECS).unwrap();
+        self.send(rng, &[(aim, 1 + rng.clone().below(20))], Vec::new(), |_, level, records, done| {
+            let mut builder = BatchBuilder::default();
+            records[0].iter().for_each(|record| builder.push(record));
+            let batch = builder.seal(Offset(0), Epoch(0), codec);
+            aim.target.partitions[aim.partition].append_batch(batch, level, one(done))
+        });
+    }
+
+    /// Appends to lasting topics without retention, and commits a position that somebody has read up to.
+    fn append_atomic(&self, rng: &mut Rng) {
+        let targets = &self.targets[..2];
+        let counts: Vec<_> =
+            (0..1 + rng.below(4)).filter_map(|_| Some((aim(targets, rng)?, 1 + rng.below(4)))).collect();
+        let read = Aim { target: &targets[0], partition: rng.below(5) as usize };
+        let commit = self.life.oracle.position((read.target.topic.id, read.partition as u32)).map(|position| {
+            PositionCommit { group: self.group.clone(), partition: read.target.id(read.partition), position }
+        });
+        self.send(rng, &counts, commit.into_iter().collect(), |commits, level, records, done| {
+            let ids = counts.iter().map(|(aim, _)| aim.target.id(aim.partition));
+            let append = AtomicAppend { records: ids.zip(records).collect(), positions: commits };
+            self.life.log.append_atomic(&append, level, done)
+        });
+    }
+
+    /// Makes one append of `counts` records for each aim; waits for the answer, or not.
+    fn send(
+        &self,
+        rng: &mut Rng,
+        counts: &[(Aim<'_>, u64)],
+        commits: Vec<PositionCommit>,
+        call: impl FnOnce(Vec<PositionCommit>, AckLevel, Vec<Vec<Record<'_>>>, Done<Vec<Appended>>) -> Result<(), Error>,
+    ) {
+        let level = *rng.pick(&LEVELS).unwrap();
+        let places: Vec<_> =
+            counts.iter().map(|(aim, count)| ((aim.target.topic.id, aim.partition as u32), *count)).collect();
+        let oracle = self.life.oracle;
+        let (append, serials) = oracle.sending(level, &places, commits.clone(), self.life.now_ms());
+        let sent: Vec<Vec<Sent>> = serials.into_iter().map(Sent::many).collect();
+        let headers: Vec<Vec<_>> = sent.iter().map(|sent| sent.iter().map(Sent::headers).collect()).collect();
+        let records = sent
+            .iter()
+            .zip(&headers)
+            .map(|(sent, headers)| sent.iter().zip(headers).map(|(sent, headers)| sent.record(headers)).collect());
+
+        let (sender, answer) = mpsc::channel();
+        let told = oracle.clone();
+        let done = Done::call(move |result| {
+            told.answered(append, result);
+            sender.send(()).ok();
+        });
+        match call(commits, level, records.collect(), done) {
+            Ok(()) if rng.chance(40) => {
+                if answer.recv_timeout(ANSWER_TIMEOUT).is_err() {
+                    oracle.violated(format!("append {append} was not answered within {ANSWER_TIMEOUT:?}"));
+                }
+            }
+            Ok(()) => {}
+            Err(e) => {
+                oracle.refused(append);
+                if !matches!(e, Error::Overloaded { .. }) {
+                    self.life.accept::<()>(Err(e));
+                }
+            }
+        }
+    }
+}
+
+/// A [`Done`] for one partition that answers as one for several does.
+fn one(done: Done<Vec<Appended>>) -> Done<Appended> {
+    Done::call(move |result| done.finish(result.map(|appended| vec![appended])))
+}
