@@ -1,0 +1,182 @@
+//! What the engine says and does when the disk fails, and where it goes on afterwards.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::sync::Arc;
+
+use millstream_log::conformance::read_all;
+use millstream_log::sim::{PowerLoss, SimFiles};
+use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, Error, Log, LogConfig, Partition, TopicConfig, UpTo};
+use millstream_types::{Offset, Position, Record};
+
+use crate::support::{append, clock, create, name, new_disk, open, partitions};
+
+fn values(partition: &dyn Partition) -> Vec<String> {
+    let first = partition.offsets().first;
+    let stored = read_all(partition, first, UpTo::Stable).unwrap();
+    stored.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect()
+}
+
+fn assert_writing_has_ended(log: &Arc<Embedded>, partition: &dyn Partition) {
+    let ended = |result: Result<(), Error>| match result {
+        Err(e @ Error::WritingEnded { .. }) => assert!(e.may_have_applied() && !e.is_retryable()),
+        other => panic!("writing has not ended: {other:?}"),
+    };
+    ended(append(partition, b"later", AckLevel::Memory).map(drop));
+    let entry = (partition.id().clone(), vec![millstream_types::Record::default()]);
+    let atomic = AtomicAppend { records: vec![entry], positions: Vec::new() };
+    ended(log.append_atomic(&atomic, AckLevel::Memory, Done::ignore()));
+    ended(log.create_topic(&name("later"), &TopicConfig::default()).map(drop));
+    ended(log.delete_topic(&partition.id().topic));
+}
+
+#[test]
+fn a_failed_sync_ends_writing_until_a_restart_and_readers_go_on() {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    let partition = &create(&log, "t", &TopicConfig::default())[0];
+    append(&**partition, b"before", AckLevel::Synced).unwrap();
+
+    files.fail_next_sync();
+    match append(&**partition, b"failed", AckLevel::Synced) {
+        Err(Error::WritingEnded { .. }) => {}
+        other => panic!("the failed sync is not reported: {other:?}"),
+    }
+    assert_writing_has_ended(&log, &**partition);
+    assert_eq!(values(&**partition), ["before"]);
+    assert!(log.close().is_err());
+
+    // Later syncs succeed without the data, so only what was durable before may be relied on.
+    let files = files.crash(1, PowerLoss::DropAll);
+    let log = open(&files, &clock).unwrap();
+    let partition = &partitions(&log, "t")[0];
+    assert_eq!(values(&**partition), ["before"]);
+    append(&**partition, b"after", AckLevel::Synced).unwrap();
+    assert_eq!(values(&**partition), ["before", "after"]);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_full_disk_ends_writing_and_keeps_whatever_was_acknowledged() {
+    for free_bytes in [0, 1, 100, 1000, 5000, 20_000, 100_000] {
+        let (files, clock) = (new_disk(), clock());
+        let log = open(&files, &clock).unwrap();
+        let topic = create(&log, "t", &TopicConfig { segment_bytes: 8 << 10, ..TopicConfig::default() });
+        files.disk_full_after(free_bytes);
+        let mut acknowledged = Vec::new();
+        let refusal = (0..2000).find_map(|number| {
+            let value = format!("{number} {}", "x".repeat(700));
+            match append(&*topic[0], value.as_bytes(), AckLevel::Synced) {
+                Ok(_) => acknowledged.push(value),
+                Err(e) => return Some(e),
+            }
+            None
+        });
+        match refusal {
+            Some(Error::WritingEnded { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::StorageFull),
+            other => panic!("{free_bytes} free bytes end in {other:?}"),
+        }
+        assert!(values(&*topic[0]).starts_with(&acknowledged));
+        assert!(log.close().is_err());
+
+        let files = files.crash(free_bytes, PowerLoss::DropAll);
+        let log = open(&files, &clock).unwrap();
+        assert_eq!(values(&*partitions(&log, "t")[0]), acknowledged);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_directory_has_one_owner_at_a_time() {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    match open(&files, &clock) {
+        Err(Error::InUse { path, .. }) => assert_eq!(path, support::small_config().dir),
+        other => panic!("not refused as in use: {:?}", other.map(drop)),
+    }
+    log.close().unwrap();
+    drop(log);
+    open(&files, &clock).unwrap().close().unwrap();
+}
+
+/// A log whose partition 0 of "t" holds three synced records and had a fourth that the power has taken.
+fn after_a_loss() -> (SimFiles, Arc<Embedded>, Position) {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    let partition = &create(&log, "t", &TopicConfig::default())[0];
+    for value in ["a", "b", "c"] {
+        append(&**partition, value.as_bytes(), AckLevel::Synced).unwrap();
+    }
+    files.crash_after(1);
+    let lost = append(&**partition, b"lost", AckLevel::Memory).unwrap();
+    let seen = Position { topic: partition.topic().id, epoch: lost.epoch, offset: lost.last.next() };
+    let files = files.crash(1, PowerLoss::DropAll);
+    drop(log.close());
+    let log = open(&files, &clock).unwrap();
+    (files, log, seen)
+}
+
+#[test]
+fn a_lost_offset_is_not_given_again_and_a_reader_passes_the_gap() {
+    let (_files, log, seen) = after_a_loss();
+    let partition = &partitions(&log, "t")[0];
+    let appended = append(&**partition, b"d", AckLevel::Synced).unwrap();
+    assert!(appended.first >= seen.offset && appended.epoch > seen.epoch);
+    for from in [3, 4, appended.first.0 - 1, appended.first.0] {
+        let batches = partition.read(Offset(from), 1, UpTo::Stable).unwrap();
+        assert_eq!(batches[0].base_offset(), appended.first, "from {from}");
+    }
+    assert_eq!(values(&**partition), ["a", "b", "c", "d"]);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_reader_that_has_seen_a_lost_record_is_told_where_to_go_on() {
+    let (_files, log, seen) = after_a_loss();
+    let partition = &partitions(&log, "t")[0];
+    match partition.resume(seen) {
+        Err(Error::PositionLost { position, restart, .. }) => assert_eq!((position, restart), (seen, Offset(3))),
+        other => panic!("not refused as lost: {other:?}"),
+    }
+    let behind_what_is_left = Position { offset: Offset(3), ..seen };
+    assert_eq!(partition.resume(behind_what_is_left).unwrap(), Offset(3));
+    log.close().unwrap();
+}
+
+#[test]
+fn every_start_begins_a_new_epoch() {
+    let (mut files, clock) = (new_disk(), clock());
+    let mut epochs = Vec::new();
+    for crash in 0..6 {
+        let log = open(&files, &clock).unwrap();
+        let topic = create(&log, "t", &TopicConfig::default());
+        epochs.push(topic[0].offsets().epoch);
+        if crash % 2 == 0 {
+            log.close().unwrap();
+        }
+        files = files.crash(crash, PowerLoss::DropAll);
+        drop(log.close());
+    }
+    assert!(epochs.is_sorted_by(|before, after| before < after), "{epochs:?}");
+}
+
+#[test]
+fn more_than_the_journal_holds_may_wait_to_be_written() {
+    let (files, clock) = (new_disk(), clock());
+    let config = LogConfig { pending_max_bytes: 8 << 20, ..support::small_config() };
+    assert!(config.journal_max_bytes < 1 << 20);
+    let log = Embedded::open(config, Arc::new(files), clock.clone(), clock).unwrap();
+    let topic = create(&log, "t", &TopicConfig { retention: None, ..TopicConfig::default() });
+    let value = [b'x'; 50_000];
+    for number in 0..100 {
+        let record = Record { value: Some(&value), ..Record::default() };
+        topic[number % topic.len()].append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+    }
+    for partition in &topic {
+        append(&**partition, b"last", AckLevel::Synced).unwrap();
+        assert_eq!(values(&**partition).len(), 26);
+    }
+    log.close().unwrap();
+}
