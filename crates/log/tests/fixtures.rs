@@ -1,0 +1,289 @@
+//! Directories that earlier versions have written are opened for ever, and damage in them is recognised.
+//!
+//! `tests/fixtures/v1` holds, per directory, one data directory (without its lock file); `closed-damaged-meta` holds only
+//! the files in which it differs from `closed`. They were written once, by
+//! `MILLSTREAM_WRITE_FIXTURES=v1 cargo test -p millstream-log --test fixtures`; a format that is released is never
+//! written again, a new one gets a directory of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::fs;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millstream_log::conformance::read_all;
+use millstream_log::sim::SimFiles;
+use millstream_log::{
+    AckLevel, AtomicAppend, Embedded, Error, Files, Log, LogConfig, PositionCommit, Storage, TopicConfig, UpTo, reply,
+};
+use millstream_types::{Compression, Offset, Position};
+
+use crate::support::{append, clock, create, name, partitions};
+
+/// Records in each partition of the topics on disk: some in segments, some in the journal.
+const RECORDS: u64 = 24;
+/// Of these, so many were brought to segments.
+const FLUSHED: u64 = 18;
+const GROUP: &str = "readers";
+
+fn config() -> LogConfig {
+    LogConfig {
+        dir: PathBuf::from("/log"),
+        journal_file_bytes: 20 << 10,
+        journal_max_bytes: 60 << 10,
+        append_max_bytes: 4 << 10,
+        pending_max_bytes: 64 << 10,
+        batch_max_bytes: 1 << 10,
+        ..LogConfig::default()
+    }
+}
+
+fn topics() -> [(&'static str, TopicConfig); 3] {
+    let base = TopicConfig { partitions: 2, retention: None, segment_bytes: 1 << 10, ..TopicConfig::default() };
+    [
+        ("plain", base.clone()),
+        ("packed", TopicConfig { compression: Compression::Zstd, level: AckLevel::Written, ..base.clone() }),
+        ("live", TopicConfig { storage: Storage::Memory { max_bytes: 4 << 10 }, ..base }),
+    ]
+}
+
+fn value(number: u64) -> String {
+    format!("record {number} {}", "fixture ".repeat(number as usize))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
+}
+
+fn open(files: &SimFiles) -> Result<Arc<Embedded>, Error> {
+    let clock = clock();
+    Embedded::open(config(), Arc::new(files.clone()), clock.clone(), clock)
+}
+
+/// The stored directory as a disk.
+fn load(fixture: &str) -> SimFiles {
+    let files = SimFiles::new();
+    let base = fixture.split('-').next().unwrap();
+    copy(base, &files);
+    copy(fixture, &files);
+    files
+}
+
+fn copy(fixture: &str, files: &SimFiles) {
+    let from = root().join(fixture);
+    let mut ahead = vec![from.clone()];
+    while let Some(dir) = ahead.pop() {
+        let to = config().dir.join(dir.strip_prefix(&from).unwrap());
+        files.create_dir_all(&to).unwrap();
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                ahead.push(path);
+            } else {
+                let file = files.create(&to.join(path.file_name().unwrap())).unwrap();
+                file.write_at(&[IoSlice::new(&fs::read(&path).unwrap())], 0).unwrap();
+            }
+        }
+    }
+}
+
+/// Everything is there, and the log can be written to and opened again.
+fn check_healthy(files: &SimFiles, records: impl Fn(&str, u32) -> u64) {
+    for round in 0..2 {
+        let log = open(files).unwrap();
+        for (topic, config) in topics() {
+            assert_eq!(log.topic(&name(topic)).unwrap().config, config);
+        }
+        for topic in ["plain", "packed"] {
+            for (number, partition) in (0..).zip(partitions(&log, topic)) {
+                let stored = read_all(&*partition, Offset::ZERO, UpTo::Stable).unwrap();
+                let mut expected: Vec<_> = (0..records(topic, number)).map(value).collect();
+                expected.resize(expected.len() + round, "after".to_owned());
+                let found: Vec<_> =
+                    stored.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect();
+                assert_eq!(found, expected, "{topic}/{number}");
+                append(&*partition, b"after", AckLevel::Synced).unwrap();
+            }
+        }
+        let source = partitions(&log, "plain").swap_remove(0);
+        let position = log.committed(GROUP, source.id()).unwrap().unwrap();
+        assert_eq!(position.offset, Offset(FLUSHED));
+        assert_eq!(source.resume(position).unwrap(), Offset(FLUSHED));
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_version_1_has_closed_is_read() {
+    check_healthy(&load("closed"), |_, _| RECORDS);
+}
+
+#[test]
+fn a_log_that_version_1_left_in_a_crash_is_recovered() {
+    check_healthy(&load("crashed"), |_, _| RECORDS);
+}
+
+#[test]
+fn a_journal_that_version_1_left_torn_is_recovered_up_to_the_tear() {
+    let last = |topic: &str, partition| if (topic, partition) == ("packed", 1) { RECORDS - 1 } else { RECORDS };
+    check_healthy(&load("crashed-torn"), last);
+}
+
+#[test]
+fn a_damaged_index_of_version_1_is_rebuilt() {
+    check_healthy(&load("closed-damaged-index"), |_, _| RECORDS);
+}
+
+#[test]
+fn a_damaged_segment_of_version_1_is_reported_with_its_place() {
+    let log = open(&load("closed-damaged-segment")).unwrap();
+    let all: Vec<_> = ["plain", "packed"].iter().flat_map(|topic| partitions(&log, topic)).collect();
+    let mut refused = all.iter().filter_map(|partition| {
+        let refusal = read_all(&**partition, Offset::ZERO, UpTo::Stable).err()?;
+        Some((partition.id(), refusal))
+    });
+    match refused.next() {
+        Some((read, Error::Corrupt { partition, path, .. })) => {
+            assert_eq!(&partition, read);
+            assert!(path.extension().is_some_and(|extension| extension == "segment"));
+        }
+        other => panic!("not refused as corrupt: {other:?}"),
+    }
+    assert!(refused.next().is_none(), "the other partitions are read");
+    log.close().unwrap();
+}
+
+#[test]
+fn a_damaged_meta_or_journal_of_version_1_is_reported() {
+    for (fixture, file) in [("closed-damaged-meta", "meta"), ("crashed-damaged-journal", "journal")] {
+        match open(&load(fixture)) {
+            Err(Error::CorruptFile { path, .. }) => assert!(path.display().to_string().ends_with(file), "{path:?}"),
+            other => panic!("{fixture} is not refused as corrupt: {:?}", other.map(drop)),
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_a_later_version_is_refused() {
+    match open(&load("closed-later-version")) {
+        Err(Error::UnknownVersion { version: 2, known: 1, .. }) => {}
+        other => panic!("not refused as later: {:?}", other.map(drop)),
+    }
+}
+
+// --- How the fixtures were written.
+
+fn fill(log: &Embedded, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        for topic in ["plain", "packed"] {
+            for partition in partitions(log, topic) {
+                append(&*partition, value(number).as_bytes(), AckLevel::Synced).unwrap();
+            }
+        }
+    }
+}
+
+fn commit(log: &Embedded) {
+    let partition = partitions(log, "plain").swap_remove(0);
+    let position =
+        Position { topic: partition.topic().id, epoch: partition.offsets().epoch, offset: partition.offsets().stable };
+    let commit = PositionCommit { group: GROUP.to_owned(), partition: partition.id().clone(), position };
+    let (done, answer) = reply();
+    let append = AtomicAppend { records: Vec::new(), positions: vec![commit] };
+    log.append_atomic(&append, AckLevel::Synced, done).unwrap();
+    answer.wait().unwrap();
+}
+
+fn store(files: &SimFiles, fixture: &str) {
+    let base = fixture.split('-').next().unwrap();
+    for (path, size) in files.files() {
+        let inside = path.strip_prefix(config().dir).unwrap();
+        if inside == Path::new("LOCK") {
+            continue;
+        }
+        let mut bytes = vec![0; size as usize];
+        files.open(&path).unwrap().read_at(&mut bytes, 0).unwrap();
+        let is_as_in_base = base != fixture && fs::read(root().join(base).join(inside)).unwrap() == bytes;
+        if !is_as_in_base {
+            let to = root().join(fixture).join(inside);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::write(to, bytes).unwrap();
+        }
+    }
+}
+
+/// The first file, by path, whose name has this ending.
+fn first(files: &SimFiles, ending: &str) -> (PathBuf, u64) {
+    files.files().into_iter().find(|(path, _)| path.display().to_string().ends_with(ending)).unwrap()
+}
+
+/// A copy of `image`, with one bit in the middle of a file flipped.
+fn damaged(image: &SimFiles, ending: &str) -> SimFiles {
+    let files = image.kill();
+    let (path, size) = first(&files, ending);
+    files.flip_bit(&path, size * 4).unwrap();
+    files
+}
+
+/// A copy of `image` whose `meta` says that it is of version 2.
+fn of_version_2(image: &SimFiles) -> SimFiles {
+    let files = image.kill();
+    let meta = files.open(&config().dir.join("meta")).unwrap();
+    let mut header = [0; 64];
+    meta.read_at(&mut header, 0).unwrap();
+    header[8] = 2;
+    let crc = crc32c::crc32c(&header[..60]);
+    header[60..].copy_from_slice(&crc.to_le_bytes());
+    meta.write_at(&[IoSlice::new(&header)], 0).unwrap();
+    files
+}
+
+/// A copy of `image` with one bit flipped in a frame of its journal: the one that has `later` frames behind it.
+fn damaged_journal(image: &SimFiles, later: usize) -> SimFiles {
+    let files = image.kill();
+    let mut frames = Vec::new();
+    for (path, size) in files.files() {
+        if path.extension().is_some_and(|extension| extension == "journal") {
+            let mut bytes = vec![0; size as usize];
+            files.open(&path).unwrap().read_at(&mut bytes, 0).unwrap();
+            for (number, sector) in (0..).zip(bytes.chunks(512)).filter(|(_, sector)| sector.starts_with(b"MSFR")) {
+                let sequence = u64::from_le_bytes(sector[16..24].try_into().unwrap());
+                frames.push((sequence, path.clone(), number * 512));
+            }
+        }
+    }
+    frames.sort();
+    let (_, path, at) = &frames[frames.len() - 1 - later];
+    files.flip_bit(path, (at + 60) * 8).unwrap();
+    files
+}
+
+#[test]
+fn fixtures_are_written_when_asked_for() {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v1") {
+        return;
+    }
+    let files = SimFiles::new();
+    let log = open(&files).unwrap();
+    topics().iter().for_each(|(topic, config)| drop(create(&log, topic, config)));
+    fill(&log, 0..FLUSHED);
+    log.flush().unwrap();
+    commit(&log);
+    fill(&log, FLUSHED..RECORDS);
+    let crashed = files.kill();
+    drop(log.close());
+    let files = crashed.kill();
+    open(&files).unwrap().close().unwrap();
+
+    store(&files, "closed");
+    store(&damaged(&files, ".segment"), "closed-damaged-segment");
+    store(&damaged(&files, ".index"), "closed-damaged-index");
+    store(&damaged(&files, "meta"), "closed-damaged-meta");
+    store(&of_version_2(&files), "closed-later-version");
+    store(&crashed, "crashed");
+    store(&damaged_journal(&crashed, 5), "crashed-damaged-journal");
+    store(&damaged_journal(&crashed, 0), "crashed-torn");
+}
