@@ -1,6 +1,10 @@
 //! The plane over real sockets, on a real log with four partitions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod gate;
+mod logins;
 mod messages;
+mod refusals;
 mod registry_api;
+mod registry_model;
 mod world;

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::gate::GatedFiles;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_connect::{Connect, ConnectConfig};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles, UpTo};
+use millstream_log::{Embedded, Log, LogConfig, UpTo};
 use millstream_types::{BatchLimits, Kind, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Ground, Shards};
 use serde_json::Value;
@@ -36,12 +37,16 @@ impl World {
     }
 
     pub(crate) async fn open_with(dir: &Path, config: ConnectConfig) -> Self {
+        Self::open_on(dir, config, LogConfig::default(), GatedFiles::default()).await
+    }
+
+    pub(crate) async fn open_on(dir: &Path, config: ConnectConfig, log: LogConfig, files: GatedFiles) -> Self {
         let metrics = Metrics::default();
         let (path, counted) = (dir.to_owned(), metrics.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let clock = Arc::new(SystemClock::default());
-            let log_config = LogConfig { dir: path.join("log"), ..LogConfig::default() };
-            let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+            let log_config = LogConfig { dir: path.join("log"), ..log };
+            let log = Embedded::open(log_config, Arc::new(files), clock.clone(), clock.clone()).unwrap();
             let ground = Ground {
                 log: log.clone() as Arc<dyn Log>,
                 checkpoints: Checkpoints::open(&path.join("views")).unwrap(),
@@ -71,13 +76,22 @@ impl World {
     }
 
     pub(crate) async fn stop(self) {
+        self.end(true).await;
+    }
+
+    /// As [`World::stop`], after the log has failed.
+    pub(crate) async fn stop_broken(self) {
+        self.end(false).await;
+    }
+
+    async fn end(self, is_sound: bool) {
         let Self { log, connect, applications, devices, .. } = self;
         assert_eq!(devices.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
         assert_eq!(applications.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
         let stopped = tokio::task::spawn_blocking(move || {
             connect.stop();
             drop(connect);
-            log.close().unwrap();
+            assert_eq!(log.close().is_ok(), is_sound);
         });
         stopped.await.unwrap();
     }

@@ -1,0 +1,159 @@
+//! Every status by which the adapter refuses, with its body.
+
+use millstream_log::LogConfig;
+use serde_json::json;
+
+use crate::gate::GatedFiles;
+use crate::world::{World, basic, quick};
+
+/// Request, headers and body; status, value and rule of the refusal.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str, &'a str);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    let presence = ("content-type", "application/vnd.eclipse-hono-empty-notification");
+    let table: [Row<'_>; 11] = [
+        ("POST /telemetry", &[("qos-level", "5")], b"x", 400, "5", "qos-level 0 (at most once) or 1"),
+        ("POST /event", &[("qos-level", "0")], b"x", 400, "0", "qos-level 1 only"),
+        ("POST /telemetry", &[("hono-ttd", "soon")], b"x", 400, "soon", "whole number of seconds"),
+        ("POST /telemetry?hono-ttd=1.5", &[], b"x", 400, "1.5", "whole number of seconds"),
+        ("POST /event", &[("hono-ttl", "x")], b"x", 400, "x", "whole number of seconds"),
+        ("POST /event?hono-ttl=-1", &[], b"x", 400, "-1", "0 or more"),
+        ("POST /telemetry", &[], b"", 400, "no Content-Type", "an empty body needs a Content-Type"),
+        ("POST /event", &[("content-type", "")], b"", 400, "no Content-Type", "an empty body needs a Content-Type"),
+        ("POST /event", &[presence], b"xyz", 400, "3 bytes", "has an empty body"),
+        ("POST /telemetry", &[], &[b'B'; 2_049], 413, "2049", "connect.http.payload_max_bytes = 2048"),
+        ("PUT /telemetry/U/d", &[], b"x", 403, "U", "this login is of tenant 'T'"),
+    ];
+    let login = basic("d@T", "pw");
+    for (line, headers, body, status, value, rule) in table {
+        let mut headers = headers.to_vec();
+        headers.push(("authorization", &login));
+        world.device(line, &headers, body).await.expect_refusal(line, "", status, value, rule);
+    }
+    let text = world.metrics.text();
+    assert!(text.contains("status=\"unprocessable\",tenant=\"T\""), "refusals are counted: {text}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_that_are_not_right_are_refused_with_a_challenge() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    let secrets = json!([
+        {"type": "hashed-password", "auth-id": "off", "enabled": false, "secrets": [{"pwd-plain": "pw"}]},
+        {"type": "hashed-password", "auth-id": "none"},
+        {"type": "hashed-password", "auth-id": "dead", "secrets": [
+            {"pwd-plain": "pw", "enabled": false},
+            {"pwd-plain": "pw", "not-after": "2020-01-01T00:00:00Z"},
+            {"pwd-plain": "pw", "not-before": "2999-01-01T00:00:00Z"}]},
+    ]);
+    world.do_registry("POST /v1/devices/T/e", "", 201).await;
+    world.do_registry("PUT /v1/credentials/T/e", &secrets.to_string(), 204).await;
+    let none = "enabled credential";
+    for (header, value, rule) in [
+        (None, "no Authorization header", "auth-id@tenant"),
+        (Some("Bearer abc".to_owned()), "Bearer", "HTTP Basic"),
+        (Some("Basic ???".to_owned()), "Basic", "HTTP Basic"),
+        (Some("Basic YWJj".to_owned()), "Basic", "base64 of auth-id@tenant:password"),
+        (Some(basic("d@T", "PW")), "d@T", none),
+        (Some(basic("d@T", "")), "d@T", none),
+        (Some(basic("d@U", "pw")), "d@U", none),
+        (Some(basic("d@/", "pw")), "d@/", none),
+        (Some(basic("d", "pw")), "d@default", none),
+        (Some(basic("x@T", "pw")), "x@T", none),
+        (Some(basic("off@T", "pw")), "off@T", none),
+        (Some(basic("none@T", "pw")), "none@T", none),
+        (Some(basic("dead@T", "pw")), "dead@T", none),
+    ] {
+        let headers: Vec<_> = header.iter().map(|header| ("authorization", header.as_str())).collect();
+        for line in ["POST /telemetry", "PUT /event/T/d", "PUT /telemetry//d"] {
+            world.device(line, &headers, b"x").await.expect_refusal(line, "", 401, value, rule);
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_disabled_unknown_or_not_behind_the_gateway_may_not_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for device in ["d", "g"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("POST /v1/devices/T/behind", r#"{"via":["g"]}"#, 201).await;
+    world.do_registry("POST /v1/devices/T/off", r#"{"via":["g"],"enabled":false}"#, 201).await;
+    world.do_registry("POST /v1/devices/T/other", r#"{"via":["x"],"viaGroups":["y"]}"#, 201).await;
+    let (device, gateway) = (basic("d@T", "pw"), basic("g@T", "pw"));
+    let check = async |login: &str, line: &str, status: u16, value: &str, rule: &str| {
+        world.device(line, &[("authorization", login)], b"x").await.expect_refusal(line, "", status, value, rule);
+    };
+    check(&gateway, "PUT /telemetry//unknown", 404, "unknown", "only an enabled device").await;
+    check(&gateway, "PUT /event/T/off", 404, "off", "only an enabled device").await;
+    check(&gateway, "PUT /event//other", 403, "other", "via of the device names 'g'").await;
+    check(&device, "PUT /telemetry//behind", 403, "behind", "via of the device names 'd'").await;
+    world.do_registry("PUT /v1/devices/T/d", r#"{"enabled":false}"#, 204).await;
+    check(&device, "POST /telemetry", 404, "d", "only an enabled device").await;
+    check(&device, "PUT /event//d", 404, "d", "only an enabled device").await;
+    world.do_registry("PUT /v1/devices/T/g", r#"{"enabled":false}"#, 204).await;
+    check(&gateway, "PUT /telemetry//behind", 403, "g", "an enabled device").await;
+    for tenant in [
+        r#"{"enabled":false}"#,
+        r#"{"adapters":[]}"#,
+        r#"{"adapters":[{"type":"hono-mqtt","enabled":true}]}"#,
+        r#"{"adapters":[{"type":"hono-http"}]}"#,
+    ] {
+        world.do_registry("PUT /v1/tenants/T", tenant, 204).await;
+        check(&device, "POST /telemetry", 403, "T", "hono-http").await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ways_of_not_now_have_texts_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = GatedFiles::default();
+    let mut config = quick();
+    config.http.send_timeout_ms = 50;
+    let log = LogConfig {
+        journal_file_bytes: 64 << 10,
+        journal_max_bytes: 256 << 10,
+        append_max_bytes: 32 << 10,
+        batch_max_bytes: 16 << 10,
+        pending_max_bytes: 32 << 10,
+        ..LogConfig::default()
+    };
+    let world = World::open_on(dir.path(), config, log, files.clone()).await;
+    world.register("T", "d").await;
+    let login = basic("d@T", "pw");
+    let headers = [("authorization", login.as_str())];
+    assert_eq!(world.device("POST /event", &headers, b"x").await.status, 202);
+    files.shut();
+    let slow = world.device("POST /telemetry", &[headers[0], ("qos-level", "1")], b"x").await;
+    slow.expect_problem(503, "50 ms", "connect.http.send_timeout_ms = 50; the message may or may not be stored");
+    assert!(slow.body.contains("not accepted in time"));
+    world.device("POST /event", &headers, b"x").await.expect_problem(503, "50 ms", "not accepted in time");
+    let mut full = None;
+    for _ in 0..1_000 {
+        let answer = world.device("POST /telemetry", &headers, &[b'B'; 2_000]).await;
+        if answer.status != 202 {
+            full = Some(answer);
+            break;
+        }
+    }
+    let full = full.expect("nothing can be written, so the queue is full some time");
+    full.expect_problem(503, "log.pending_max_bytes", "nothing of this message was taken");
+    assert!(full.body.contains("overloaded"));
+    files.open_again();
+    while world.device("POST /event", &headers, b"x").await.status != 202 {}
+    files.break_down();
+    let ended = world.device("POST /event", &headers, b"x").await;
+    ended.expect_problem(503, "writing", "may or may not be stored");
+    assert!(ended.body.contains("not accepted: the log takes no messages"));
+    assert!(world.metrics.text().contains("status=\"undeliverable\",tenant=\"T\""), "counted as ours");
+    world.stop_broken().await;
+}
