@@ -20,8 +20,10 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it.
     pub fn new(text: &str) -> Result<Self, regex::Error> {
-        Regex::new(text)?;
-        let whole = RegexBuilder::new(&format!(r"\A(?:{text})\z")).size_limit(COMPILED_MAX_BYTES).build()?;
+        let compile = |text: &str| RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).build();
+        // By itself first: `a)|(b` must not become a pattern by what is put around it.
+        compile(text)?;
+        let whole = compile(&format!(r"\A(?:{text})\z"))?;
         Ok(Self { text: text.to_owned(), whole })
     }
 

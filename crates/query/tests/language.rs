@@ -110,6 +110,8 @@ fn a_refusal_says_where_what_and_what_was_probably_meant() {
         ("SELECT * FROM STREAM() WHERE a = 9223372036854775808L", 1, 34, "not a 64-bit integer", None),
         ("SELECT * FROM STREAM() WHERE a RLIKE '(?=x)'", 1, 38, "not a regular expression of linear time", None),
         ("SELECT * FROM STREAM() WHERE a RLIKE '(x'", 1, 38, "not a regular expression", None),
+        ("SELECT * FROM STREAM() WHERE a RLIKE 'x)|(y'", 1, 38, "not a regular expression", None),
+        ("SELECT * FROM STREAM() WHERE a RLIKE '(x{999}){999}'", 1, 38, "size limit", None),
         ("SELECT * FROM STREAM() WHERE a IN ()", 1, 36, "expected a field", None),
         ("SELECT * FROM STREAM() WHERE a IS 1", 1, 35, "expected NULL or NOT NULL", None),
         ("SELECT * FROM STREAM() WHERE (a = 1) BETWEEN TRUE AND FALSE", 1, 30, "BETWEEN needs a field", None),
