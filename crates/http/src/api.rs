@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::metrics::{Counter, Histogram, Metrics};
 use crate::openapi::{Operation, document};
 use crate::route::{Endpoint, PATH_PARAMS_MAX, PathParams};
-use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Route, Routes};
+use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Route, Routes, TraceContext};
 
 /// Upper bounds of the latency histogram, seconds.
 const LATENCY_BOUNDS_S: [f64; 14] =
@@ -33,6 +33,16 @@ impl std::fmt::Debug for Api {
 pub(crate) struct Group {
     pub(crate) style: Option<ErrorStyle>,
     pub(crate) cors: Option<Cors>,
+    pub(crate) echoed: Option<HeaderName>,
+}
+
+impl Group {
+    /// The header that every answer of the group carries, if there is one.
+    pub(crate) fn echo(&self, request: &HeaderMap, trace: TraceContext) -> Option<(HeaderName, HeaderValue)> {
+        let name = self.echoed.as_ref()?;
+        let value = request.get(name).filter(|value| !value.is_empty()).cloned();
+        Some((name.clone(), value.unwrap_or_else(|| trace.id_as_uuid())))
+    }
 }
 
 /// All methods of one path.
@@ -154,7 +164,7 @@ impl ApiBuilder {
             paths: matchit::Router::new(),
             entries: Vec::new(),
             scopes: Vec::new(),
-            rest: Arc::new(Group { style: None, cors: None }),
+            rest: Arc::new(Group { style: None, cors: None, echoed: None }),
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
             document,
         };
@@ -186,7 +196,7 @@ impl ApiBuilder {
 
 impl Api {
     fn add(&mut self, routes: Routes, api: &'static str, metrics: &Metrics) -> Result<(), Error> {
-        let group = Arc::new(Group { style: routes.style, cors: routes.cors });
+        let group = Arc::new(Group { style: routes.style, cors: routes.cors, echoed: routes.echoed });
         self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
         for route in routes.routes {
             self.add_route(route, routes.name, &group, |route| {

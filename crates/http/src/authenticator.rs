@@ -16,7 +16,9 @@ use crate::route::PathParams;
 use crate::{Problem, Reason};
 
 /// Headers that name the tenant of a request, if its route's path does not.
-pub const TENANT_HEADERS: [&str; 2] = ["fiware-service", "x-tenant"];
+pub const TENANT_HEADERS: [&str; 2] = [FIWARE_SERVICE, "x-tenant"];
+/// NGSI's name of the tenant, which does not tell capitals from small letters.
+const FIWARE_SERVICE: &str = "fiware-service";
 
 /// What a request says about itself before anybody believes it.
 #[derive(Clone, Copy)]
@@ -35,7 +37,8 @@ pub struct Claim<'a> {
 
 impl Claim<'_> {
     /// The tenant in which the caller wants to act: the path's, if the route says which parameter names it; else the
-    /// value of `Fiware-Service` or `X-Tenant`; `None` if nothing names one (which means `default`).
+    /// value of `Fiware-Service`, folded to small letters, or of `X-Tenant`; `None` if nothing names one (which means
+    /// `default`).
     ///
     /// # Errors
     /// A [`Problem`] if it is no tenant id, or if both headers are there and differ.
@@ -44,12 +47,17 @@ impl Claim<'_> {
             let named = self.param(name)?.map(|value| TenantId::new(&value)).transpose()?;
             return Ok(named);
         }
-        let mut named: Option<&str> = None;
+        let mut named: Option<Cow<'_, str>> = None;
         for header in TENANT_HEADERS {
             let Some(value) = self.headers.get(header) else { continue };
             let Ok(value) = value.to_str() else {
                 return Err(Problem::new(Reason::MalformedParameter, format!("header {header} is not ASCII text"))
                     .value(String::from_utf8_lossy(value.as_bytes())));
+            };
+            // Here and not in a handler: what a caller may do is judged by the tenant that it gets.
+            let value = match header {
+                FIWARE_SERVICE => Cow::from(value.to_ascii_lowercase()),
+                _ => Cow::from(value),
             };
             if named.is_some_and(|other| other != value) {
                 return Err(Problem::invalid("two headers name different tenants")
@@ -59,7 +67,7 @@ impl Claim<'_> {
             }
             named = Some(value);
         }
-        Ok(named.filter(|value| !value.is_empty()).map(TenantId::new).transpose()?)
+        Ok(named.filter(|value| !value.is_empty()).map(|value| TenantId::new(&value)).transpose()?)
     }
 
     /// The decoded value of a parameter of the path.

@@ -62,9 +62,11 @@ impl Rim {
                 let watch = Unanswered(&route.metrics);
                 let method = request.method().clone();
                 let page = route.group.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
+                let echo = route.group.echo(request.headers(), origin.trace);
                 let response = self.answer(route, params, origin, request).await;
                 std::mem::forget(watch);
                 let mut response = finish(response, &route.group, &method, &route.path, origin);
+                response.headers_mut().extend(echo);
                 if let Some(cors) = &route.group.cors {
                     cors.write_answer(page.as_ref(), response.headers_mut());
                 }
@@ -77,7 +79,8 @@ impl Rim {
                     Found::Nothing(group) => (unknown_route(&request).into_response(), group),
                     Found::Route(..) => unreachable!("matched above"),
                 };
-                let response = finish(response, group, request.method(), request.uri().path(), origin);
+                let mut response = finish(response, group, request.method(), request.uri().path(), origin);
+                response.headers_mut().extend(group.echo(request.headers(), origin.trace));
                 count(&self.api.unmatched, &response, origin);
                 response.map(|body| Answer::plain(body, pulse.clone()))
             }

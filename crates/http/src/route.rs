@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{HeaderName, Method};
 use axum::response::Response;
 use millstream_types::Role;
 use percent_encoding::percent_decode_str;
@@ -208,13 +208,14 @@ pub struct Routes {
     pub(crate) prefix: Option<&'static str>,
     pub(crate) style: Option<ErrorStyle>,
     pub(crate) cors: Option<Cors>,
+    pub(crate) echoed: Option<HeaderName>,
     pub(crate) routes: Vec<Route>,
 }
 
 impl Routes {
     /// No routes yet. `name` groups them in the documentation.
     pub fn new(name: &'static str) -> Self {
-        Self { name, prefix: None, style: None, cors: None, routes: Vec::new() }
+        Self { name, prefix: None, style: None, cors: None, echoed: None, routes: Vec::new() }
     }
 
     /// Renders every problem of these routes by `style`, and those of unknown paths that begin with `prefix`.
@@ -229,6 +230,13 @@ impl Routes {
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = Some(cors);
+        self
+    }
+
+    /// Every answer carries the request's `header`, refusals of the rim included; the trace id if it has none.
+    #[must_use]
+    pub fn echo(mut self, header: HeaderName) -> Self {
+        self.echoed = Some(header);
         self
     }
 

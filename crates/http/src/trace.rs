@@ -8,7 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 
 /// Length of a rendered `traceparent`.
 pub const TRACEPARENT_BYTES: usize = 55;
@@ -32,6 +32,13 @@ impl TraceContext {
             Some((trace_id, flags)) => Self { trace_id, span_id, flags },
             None => Self { trace_id: u128::from(random()) << 64 | u128::from(random()), span_id, flags: 0 },
         }
+    }
+
+    /// The trace's id in the form of a UUID.
+    pub(crate) fn id_as_uuid(&self) -> HeaderValue {
+        let id = format!("{:032x}", self.trace_id);
+        let text = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
+        HeaderValue::try_from(text).expect("hexadecimal digits are ASCII")
     }
 
     /// The value of `traceparent` for whatever this request causes.

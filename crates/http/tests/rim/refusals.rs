@@ -215,6 +215,23 @@ async fn a_group_renders_the_refusals_of_the_rim_in_its_own_style() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_group_echoes_a_header_on_every_answer_or_begins_one() {
+    let name = axum::http::HeaderName::from_static("x-correlator");
+    let group = Routes::new("things").errors("/things", style).echo(name);
+    let route = Route::get("/things", Access::Public, LIMITS, "List").answers(200, "Things.").to(async || "", ());
+    let server = Server::of(group.route(route)).await;
+    for (request, status) in [("GET /things", 200), ("GET /things/1", 400), ("PUT /things", 405)] {
+        let answer = server.ask(&format!("{request} HTTP/1.1\r\nx-correlator: mine"), "").await;
+        assert_eq!((answer.status, answer.header("x-correlator")), (status, Some("mine")), "{request}");
+        let answer = server.ask(&format!("{request} HTTP/1.1"), "").await;
+        let begun = answer.header("x-correlator").unwrap();
+        assert_eq!(begun.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{begun}");
+    }
+    assert_eq!(server.ask("GET /openapi.json HTTP/1.1", "").await.header("x-correlator"), None);
+    server.stop().await;
+}
+
 #[test]
 fn routes_that_overlap_or_are_not_documented_refuse_to_start() {
     async fn nothing() {}
