@@ -1,1 +1,52 @@
+//! Entities, as NGSI-v2 knows them: the latest state of every thing, made of devices' measurements and clients' updates.
+//!
+//! ```text
+//!  telemetry.<tenant> ──► measurement ──┐
+//!                                       ├─► owner of (tenant, id) ──► one atomic append: _context + context.<tenant>
+//!  POST, PATCH, PUT, DELETE /v2 ──► given ┘            │
+//!  GET /v2/entities ◄── show ◄── snapshot ◄────────────┘
+//! ```
+//!
+//! The state is a view over the compacted topic `_context`, partitioned by (tenant, entity id); every change is told in
+//! `context.<tenant>`. An update is answered once it is durable, and a read after the answer sees it.
+//!
+//! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`].
+//! Not yet: subscriptions, queries by attribute, types, batches, geometry, history; they are answered by 501.
 
+mod change_topics;
+mod config;
+mod datetime;
+mod desk;
+mod entities;
+mod entity;
+mod error;
+mod given;
+mod json;
+mod list;
+mod mapping;
+mod measurement;
+mod plane;
+mod refusal;
+mod request;
+mod routes;
+mod show;
+mod state;
+mod state_record;
+mod stats;
+mod syntax;
+mod update;
+
+pub use change_topics::{ALTERATION_TYPE, CHANGED_ATTRIBUTES, SERVICE_PATH};
+pub use config::ContextConfig;
+pub use error::Error;
+pub use mapping::{DEFAULT_ID_PREFIX, DEFAULT_TYPE, MAPPING_MEMBER, Mapping, Mappings};
+pub use plane::Context;
+pub use stats::ContextStats;
+
+use config::RECORD_MAX_BYTES;
+use millstream_types::TenantId;
+
+/// What an entity is partitioned by: all entities with one id have one owner.
+fn partition_key(tenant: &TenantId, id: &str) -> Vec<u8> {
+    [tenant.as_str().as_bytes(), &[0], id.as_bytes()].concat()
+}

@@ -1,0 +1,65 @@
+//! Limits of the context plane.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Largest record of the topics that entities lie in: room for the largest entity, and for the names of its attributes.
+pub(crate) const RECORD_MAX_BYTES: usize = 3 << 20;
+const ENTITY_LIMIT_BYTES: usize = 1 << 20;
+const MEASURED_ENTITY_LIMIT_BYTES: usize = 64 << 10;
+
+/// Limits of the context plane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContextConfig {
+    /// Partitions of the entities' state; fixed when the data directory is made. Default 4.
+    pub partitions: u32,
+    /// Largest body of a request, in bytes. Default 1 MiB.
+    pub body_max_bytes: u64,
+    /// Largest entity that a request may make, in bytes of its normalized JSON, at most 1 MiB. Default 1 MiB.
+    pub entity_max_bytes: usize,
+    /// Largest entity that a measurement may make, in bytes of its normalized JSON, at most 64 KiB. Default 64 KiB.
+    pub measured_entity_max_bytes: usize,
+    /// Time that a request may take, in milliseconds. Default 10,000.
+    pub timeout_ms: u64,
+    /// Threads that turn telemetry into entities. Default 1.
+    pub telemetry_threads: usize,
+}
+
+impl Default for ContextConfig {
+    fn default() -> Self {
+        Self {
+            partitions: 4,
+            body_max_bytes: 1 << 20,
+            entity_max_bytes: ENTITY_LIMIT_BYTES,
+            measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,
+            timeout_ms: 10_000,
+            telemetry_threads: 1,
+        }
+    }
+}
+
+impl ContextConfig {
+    /// Checks each setting by itself.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] names the setting, its value and the rule.
+    pub fn validate(&self) -> Result<(), Error> {
+        let rules = [
+            ("context.partitions", self.partitions as usize, 1..=10_000, "use 1 to 10000"),
+            ("context.entity_max_bytes", self.entity_max_bytes, 1_024..=ENTITY_LIMIT_BYTES, "use 1024 to 1048576"),
+            (
+                "context.measured_entity_max_bytes",
+                self.measured_entity_max_bytes,
+                1_024..=MEASURED_ENTITY_LIMIT_BYTES,
+                "use 1024 to 65536",
+            ),
+            ("context.telemetry_threads", self.telemetry_threads, 1..=64, "use 1 to 64"),
+        ];
+        match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {
+            None => Ok(()),
+            Some((setting, value, _, rule)) => Err(Error::InvalidSetting { setting, value: value.to_string(), rule }),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Where requests are taken in: what every one of them says, and the way to the owners and back.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request as HttpRequest};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use bytes::Bytes;
+use millstream_http::{Caller, Payload, Problem};
+use millstream_types::{MonotonicClock, TenantId, TopicPartition};
+use millstream_view::Views;
+
+use crate::change_topics::ChangeTopics;
+use crate::entities::{self, Action, Answer, Command, EntityView, Request};
+use crate::entity::Entity;
+use crate::partition_key;
+use crate::refusal::{Failure, Refusal};
+use crate::request::{self, Parameters, Paths};
+use crate::stats::Counters;
+
+/// What all requests share.
+pub(crate) struct Desk {
+    pub(crate) views: Arc<Views<EntityView>>,
+    pub(crate) topics: Arc<ChangeTopics>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+}
+
+/// What a request says beside its body. An extractor; refuses what is wrong whatever the route.
+pub(crate) struct Ask {
+    pub(crate) tenant: TenantId,
+    headers: HeaderMap,
+    uri: Uri,
+}
+
+impl<S: Sync> FromRequestParts<S> for Ask {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        request::check_service(&parts.headers)?;
+        request::check_accept(&parts.headers)?;
+        let caller = Caller::from_request_parts(parts, state).await?;
+        Ok(Self { tenant: caller.tenant.clone(), headers: parts.headers.clone(), uri: parts.uri.clone() })
+    }
+}
+
+impl Ask {
+    /// The query's parameters, given those that the route has.
+    pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<Parameters, Refusal> {
+        Parameters::read(self.uri.query(), parameters, options)
+    }
+
+    /// The service paths that a read looks at.
+    pub(crate) fn paths(&self) -> Result<Paths, Refusal> {
+        Paths::of_read(&self.headers)
+    }
+}
+
+/// The body of a request that needs one. An extractor.
+pub(crate) struct JsonText(pub(crate) Bytes);
+
+impl<S: Sync> FromRequest<S> for JsonText {
+    type Rejection = Failure;
+
+    async fn from_request(request: HttpRequest, state: &S) -> Result<Self, Failure> {
+        request::check_length(request.headers())?;
+        request::check_type(request.headers())?;
+        let Payload(bytes) = Payload::from_request(request, state).await?;
+        Ok(Self(bytes))
+    }
+}
+
+impl Desk {
+    /// Hands a write to the owner of the entity `id`; answered once it is durable.
+    pub(crate) async fn write(self: &Arc<Self>, ask: &Ask, id: &str, action: Action) -> Result<Answer, Failure> {
+        let started = self.clock.now();
+        let path = request::write_path(&ask.headers)?;
+        let tell = self.tell(&ask.tenant, id).await?;
+        let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
+        let request = Request { tenant: ask.tenant.clone(), path, tell, action };
+        match self.views.ask(owner, Command::Request(request)).await? {
+            Answer::Refused(refusal) => Err(refusal.into()),
+            answer => {
+                self.counters.updated(self.clock.now().saturating_sub(started));
+                Ok(answer)
+            }
+        }
+    }
+
+    /// The one entity that a read names.
+    pub(crate) fn read(&self, ask: &Ask, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, Refusal> {
+        let paths = ask.paths()?;
+        let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)));
+        let same = snapshot.state.of(&ask.tenant).map_or(&[][..], |entities| entities.with_id(id));
+        let here = same.iter().filter(|entity| paths.have(&entity.key.path));
+        entities::only(here, id, kind).cloned()
+    }
+
+    /// Where the change is told. A tenant's first change makes its topic, which waits for the disk.
+    async fn tell(self: &Arc<Self>, tenant: &TenantId, id: &str) -> Result<TopicPartition, Failure> {
+        if let Some(known) = self.topics.known_partition(tenant, id) {
+            return Ok(known);
+        }
+        let (desk, tenant, id) = (self.clone(), tenant.clone(), id.to_owned());
+        let opened = tokio::task::spawn_blocking(move || desk.topics.partition(&tenant, &id)).await;
+        Ok(opened.map_err(|panic| Problem::internal(panic.to_string()))??)
+    }
+}

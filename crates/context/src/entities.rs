@@ -1,0 +1,326 @@
+//! The view: what is asked of entities, how their owner decides it, what becomes of it.
+//!
+//! One atomic append carries an entity's full new value to the state topic and the change to its tenant's change topic.
+//! Changes by HTTP and by measurements meet here; the last one in the owner's order wins.
+
+use std::sync::Arc;
+
+use millstream_types::{Offset, TenantId, TopicPartition};
+use millstream_view::{DecodeError, Draft, Encoded, Publish, Source, View};
+
+use crate::change_topics::{ALTERATION_TYPE, CHANGED_ATTRIBUTES, SERVICE_PATH};
+use crate::entity::{Entity, Key};
+use crate::given::{AttributeGiven, EntityGiven};
+use crate::measurement::{self, Measurement};
+use crate::refusal::{Name, Refusal};
+use crate::state::State;
+use crate::stats::Counters;
+use crate::update::{self, Manner, Outcome};
+use crate::{show, state_record};
+
+/// The view of entities, with its limits.
+pub(crate) struct EntityView {
+    pub(crate) entity_max_bytes: usize,
+    pub(crate) measured_entity_max_bytes: usize,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What is asked of an owner.
+pub(crate) enum Command {
+    /// By a client, of one entity.
+    Request(Request),
+    /// By a source of measurements: apply those that are not yet, then note that everything before `next` is.
+    Measured { source: Source, next: Offset, measurements: Vec<(Offset, Measurement)> },
+}
+
+/// What a client asks.
+pub(crate) struct Request {
+    pub(crate) tenant: TenantId,
+    /// The service path that it writes to.
+    pub(crate) path: Arc<str>,
+    /// Where the change is told.
+    pub(crate) tell: TopicPartition,
+    pub(crate) action: Action,
+}
+
+pub(crate) enum Action {
+    Create(EntityGiven),
+    /// Creates, or appends to the one that exists.
+    Upsert(EntityGiven),
+    Set {
+        target: Target,
+        given: Vec<AttributeGiven>,
+        manner: Manner,
+    },
+    SetOne {
+        target: Target,
+        given: AttributeGiven,
+    },
+    RemoveAttribute {
+        target: Target,
+        name: String,
+    },
+    Delete(Target),
+}
+
+/// An existing entity, as a request names it.
+pub(crate) struct Target {
+    pub(crate) id: Arc<str>,
+    /// Makes an id unambiguous that several entities share.
+    pub(crate) kind: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Created,
+    Updated,
+    Refused(Refusal),
+}
+
+/// An entity's new version, or its end.
+pub(crate) enum Change {
+    Put { tenant: TenantId, entity: Arc<Entity> },
+    Remove { tenant: TenantId, key: Key },
+}
+
+impl View for EntityView {
+    type State = State;
+    type Change = Change;
+    type Command = Command;
+    type Answer = Answer;
+    const NAME: &'static str = "context";
+
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+        match command {
+            Command::Request(request) => self.request(draft, request).unwrap_or_else(Answer::Refused),
+            Command::Measured { source, next, measurements } => {
+                let applied = draft.applied(source);
+                let new = measurements.into_iter().filter(|(offset, _)| *offset >= applied);
+                let answer = measurement::apply(self, draft, new.map(|(_, one)| one));
+                draft.advance(source, next);
+                answer
+            }
+        }
+    }
+
+    fn apply(state: &mut State, change: &Change) {
+        match change {
+            Change::Put { tenant, entity } => state.put(tenant, entity.clone()),
+            Change::Remove { tenant, key } => state.remove(tenant, key),
+        }
+    }
+
+    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+        match change {
+            Change::Put { tenant, entity } => {
+                state_record::encode_key(tenant, &entity.key, key);
+                state_record::encode_value(entity, value);
+                Encoded::Value
+            }
+            Change::Remove { tenant, key: gone } => {
+                state_record::encode_key(tenant, gone, key);
+                Encoded::Tombstone
+            }
+        }
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+        let (tenant, key) = state_record::decode_key(key)?;
+        match value {
+            Some(value) => Ok(Change::Put { tenant, entity: Arc::new(state_record::decode_value(key, value)?) }),
+            None => Ok(Change::Remove { tenant, key }),
+        }
+    }
+}
+
+impl EntityView {
+    fn request(&self, draft: &mut Draft<'_, Self>, request: Request) -> Result<Answer, Refusal> {
+        let Request { tenant, path, tell, action } = request;
+        let write = Write { view: self, tenant, path, tell };
+        match action {
+            Action::Create(given) => match write.existing(draft, &given) {
+                Some(_) => Err(exists(&given)),
+                None => write.create(draft, given),
+            },
+            Action::Upsert(given) => match write.existing(draft, &given) {
+                Some(before) => write.set(draft, before, given.attributes, Manner::Append),
+                None => write.create(draft, given),
+            },
+            Action::Set { target, given, manner } => {
+                let before = write.target(draft, &target)?;
+                write.set(draft, before, given, manner)
+            }
+            Action::SetOne { target, given } => {
+                let before = write.target_attribute(draft, &target, &given.name)?;
+                write.set(draft, before, vec![given], Manner::Update)
+            }
+            Action::RemoveAttribute { target, name } => {
+                let before = write.target_attribute(draft, &target, &name)?;
+                let mut after = (*before).clone();
+                after.attributes.retain(|attribute| *attribute.name != *name);
+                write.put(draft, Some(&before), after)
+            }
+            Action::Delete(target) => {
+                let before = write.target(draft, &target)?;
+                write.delete(draft, &before);
+                Ok(Answer::Updated)
+            }
+        }
+    }
+}
+
+/// One client's write, at its owner.
+struct Write<'a> {
+    view: &'a EntityView,
+    tenant: TenantId,
+    path: Arc<str>,
+    tell: TopicPartition,
+}
+
+impl Write<'_> {
+    fn existing(&self, draft: &Draft<'_, EntityView>, given: &EntityGiven) -> Option<Arc<Entity>> {
+        draft.state().of(&self.tenant)?.get(&self.key(given)).cloned()
+    }
+
+    fn key(&self, given: &EntityGiven) -> Key {
+        Key { id: given.id.clone(), kind: given.kind.clone(), path: self.path.clone() }
+    }
+
+    fn target(&self, draft: &Draft<'_, EntityView>, target: &Target) -> Result<Arc<Entity>, Refusal> {
+        let same = draft.state().of(&self.tenant).map_or(&[][..], |entities| entities.with_id(&target.id));
+        let here = same.iter().filter(|entity| entity.key.path == self.path);
+        only(here, &target.id, target.kind.as_deref()).cloned()
+    }
+
+    fn target_attribute(
+        &self,
+        draft: &Draft<'_, EntityView>,
+        target: &Target,
+        name: &str,
+    ) -> Result<Arc<Entity>, Refusal> {
+        let entity = self.target(draft, target)?;
+        if entity.attribute(name).is_none() {
+            return Err(no_attribute(&entity, name));
+        }
+        Ok(entity)
+    }
+
+    fn create(&self, draft: &mut Draft<'_, EntityView>, given: EntityGiven) -> Result<Answer, Refusal> {
+        let mut entity = Entity::new(self.key(&given), draft.now_ms());
+        entity.attributes = given.attributes.into_iter().map(update::create).collect();
+        self.put(draft, None, entity).map(|_| Answer::Created)
+    }
+
+    fn set(
+        &self,
+        draft: &mut Draft<'_, EntityView>,
+        before: Arc<Entity>,
+        given: Vec<AttributeGiven>,
+        manner: Manner,
+    ) -> Result<Answer, Refusal> {
+        let mut after = (*before).clone();
+        let outcome = update::set(&mut after, given, manner);
+        if outcome.has_effect() {
+            self.put(draft, Some(&before), after)?;
+        }
+        match outcome {
+            Outcome::Done => Ok(Answer::Updated),
+            Outcome::Refused(refusal) => Err(refusal),
+        }
+    }
+
+    fn put(
+        &self,
+        draft: &mut Draft<'_, EntityView>,
+        before: Option<&Entity>,
+        mut after: Entity,
+    ) -> Result<Answer, Refusal> {
+        after.modified_ms = draft.now_ms();
+        let told = tell(before, &after, draft.now_ms());
+        let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);
+        if size > limit {
+            return Err(Refusal::new(
+                Name::RequestEntityTooLarge,
+                format!(
+                    "entity '{}' would have {size} bytes of JSON: context.entity_max_bytes = {limit}; \
+                     spread it over several entities, or raise the limit",
+                    after.key.id
+                ),
+            ));
+        }
+        draft.publish(self.tell.clone(), told);
+        draft.change(Change::Put { tenant: self.tenant.clone(), entity: Arc::new(after) });
+        Ok(Answer::Updated)
+    }
+
+    fn delete(&self, draft: &mut Draft<'_, EntityView>, before: &Entity) {
+        let changed = before.attributes.iter().map(|attribute| attribute.name.clone()).collect();
+        draft.publish(self.tell.clone(), record(before, "entityDelete", changed, draft.now_ms()));
+        draft.change(Change::Remove { tenant: self.tenant.clone(), key: before.key.clone() });
+    }
+}
+
+/// The change record for a new version of an entity.
+pub(crate) fn tell(before: Option<&Entity>, after: &Entity, timestamp_ms: i64) -> Publish {
+    let changed = update::changed(before, after);
+    let alteration = match before {
+        None => "entityCreate",
+        Some(_) if changed.is_empty() => "entityUpdate",
+        Some(_) => "entityChange",
+    };
+    record(after, alteration, changed, timestamp_ms)
+}
+
+fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, timestamp_ms: i64) -> Publish {
+    Publish {
+        timestamp_ms,
+        key: Some(entity.key.id.as_bytes().to_vec()),
+        value: Some(show::normalized(entity).into_bytes()),
+        headers: vec![
+            (ALTERATION_TYPE, alteration.as_bytes().to_vec()),
+            (CHANGED_ATTRIBUTES, changed.join(",").into_bytes()),
+            (SERVICE_PATH, entity.key.path.as_bytes().to_vec()),
+        ],
+    }
+}
+
+/// The one entity that an id and perhaps a type name.
+pub(crate) fn only<'a>(
+    same: impl Iterator<Item = &'a Arc<Entity>>,
+    id: &str,
+    kind: Option<&str>,
+) -> Result<&'a Arc<Entity>, Refusal> {
+    let mut fitting = same.filter(|entity| kind.is_none_or(|kind| &*entity.key.kind == kind));
+    let Some(entity) = fitting.next() else {
+        let of_kind = kind.map_or_else(String::new, |kind| format!(" of type '{kind}'"));
+        return Err(Refusal::new(
+            Name::NotFound,
+            format!("there is no entity '{id}'{of_kind} in this tenant and service path; create it, or check the name"),
+        ));
+    };
+    if fitting.next().is_some() {
+        return Err(Refusal::new(
+            Name::TooManyResults,
+            format!(
+                "several entities have the id '{id}': a request names one; add the parameter type, or a service path"
+            ),
+        ));
+    }
+    Ok(entity)
+}
+
+/// The entity is there, the attribute is not.
+pub(crate) fn no_attribute(entity: &Entity, name: &str) -> Refusal {
+    let id = &entity.key.id;
+    Refusal::new(Name::NotFound, format!("entity '{id}' has no attribute '{name}'; append it, or check the name"))
+}
+
+fn exists(given: &EntityGiven) -> Refusal {
+    let (id, kind) = (&given.id, &given.kind);
+    Refusal::new(
+        Name::Unprocessable,
+        format!(
+            "entity '{id}' of type '{kind}' exists already: an entity is created once; update it, or use options=upsert"
+        ),
+    )
+}

@@ -1,0 +1,68 @@
+//! An entity: what a thing is called, and its attributes as they are now.
+//!
+//! Values are kept as canonical JSON text, so that showing an entity is copying. Everything is shared: a new version of
+//! an entity costs what has changed.
+
+use std::sync::Arc;
+
+/// The service path of entities that name none.
+pub(crate) const ROOT_PATH: &str = "/";
+
+/// What identifies an entity within its tenant. One id with two types, or in two paths, is two entities.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) id: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) path: Arc<str>,
+}
+
+/// One version of an entity; never changed once it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entity {
+    pub(crate) key: Key,
+    pub(crate) created_ms: i64,
+    pub(crate) modified_ms: i64,
+    /// In the order in which they were first given.
+    pub(crate) attributes: Vec<Attribute>,
+}
+
+/// An attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    /// Canonical JSON text.
+    pub(crate) value: Arc<str>,
+    pub(crate) metadata: Arc<[Metadata]>,
+}
+
+/// A metadata item of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    /// Canonical JSON text.
+    pub(crate) value: Arc<str>,
+}
+
+/// Where an entity stands in lists: by creation, ties by id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) created_ms: i64,
+    pub(crate) key: Key,
+}
+
+impl Entity {
+    /// A new entity without attributes.
+    pub(crate) fn new(key: Key, now_ms: i64) -> Self {
+        Self { key, created_ms: now_ms, modified_ms: now_ms, attributes: Vec::new() }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { created_ms: self.created_ms, key: self.key.clone() }
+    }
+
+    pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.iter().find(|attribute| &*attribute.name == name)
+    }
+}

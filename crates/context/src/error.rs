@@ -1,0 +1,42 @@
+//! Why the context plane cannot be opened, or a mapping not be used.
+
+use millstream_types::ErrorCode;
+
+/// What can go wrong outside a request.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device's mapping breaks a rule.
+    #[error("the mapping in 'ext.context' cannot be used: {what}")]
+    Mapping {
+        /// Value, rule and remedy.
+        what: String,
+    },
+    /// The view of entities cannot be opened.
+    #[error(transparent)]
+    View(#[from] millstream_view::Error),
+    /// The log refused.
+    #[error(transparent)]
+    Log(#[from] millstream_log::Error),
+    /// A setting that cannot be.
+    #[error("{setting} = {value}: {rule}")]
+    InvalidSetting {
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// The rule, and the remedy.
+        rule: &'static str,
+    },
+}
+
+impl Error {
+    /// The kind of failure, from which every door takes its own code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Mapping { .. } | Self::InvalidSetting { .. } => ErrorCode::Invalid,
+            Self::View(error) => error.code(),
+            Self::Log(error) => error.code(),
+        }
+    }
+}

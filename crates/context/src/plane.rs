@@ -1,0 +1,109 @@
+//! The context plane as a whole: opened, asked for its routes, stopped.
+
+use std::sync::Arc;
+
+use millstream_http::{Metrics, Routes};
+use millstream_log::{Cleanup, Log, TopicConfig, Writers};
+use millstream_types::{MonotonicClock, TopicName};
+use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
+
+use crate::change_topics::ChangeTopics;
+use crate::config::RECORD_MAX_BYTES;
+use crate::desk::Desk;
+use crate::entities::EntityView;
+use crate::mapping::Mappings;
+use crate::measurement::Telemetry;
+use crate::routes;
+use crate::stats::Counters;
+use crate::{ContextConfig, ContextStats, Error};
+
+/// The compacted topic that holds every entity's latest version.
+const STATE_TOPIC: &str = "_context";
+/// Room for the state and the telling of the largest entity that a client may make.
+const APPEND_MAX_BYTES: usize = 4 << 20;
+/// Measurements in one command: so many versions of the largest measured entity fit into one append.
+const COMMAND_MAX_MEASUREMENTS: usize = 16;
+
+/// The running context plane.
+pub struct Context {
+    desk: Arc<Desk>,
+    follower: Follower,
+    config: ContextConfig,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Context({:?})", self.desk.views)
+    }
+}
+
+impl Context {
+    /// Opens the entities in `ground` and begins to follow telemetry.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`], [`Error::View`], [`Error::Log`].
+    pub fn open(
+        ground: &Ground,
+        config: ContextConfig,
+        mappings: Arc<dyn Mappings>,
+        clock: Arc<dyn MonotonicClock>,
+        metrics: &Metrics,
+    ) -> Result<Self, Error> {
+        config.validate()?;
+        let counters = Arc::new(Counters::new(metrics));
+        let view = EntityView {
+            entity_max_bytes: config.entity_max_bytes,
+            measured_entity_max_bytes: config.measured_entity_max_bytes,
+            counters: counters.clone(),
+        };
+        let name = TopicName::internal(STATE_TOPIC);
+        create_state_topic(&name, config.partitions, &*ground.log)?;
+        let views_config =
+            ViewsConfig { partitions: config.partitions, append_max_bytes: APPEND_MAX_BYTES, ..ViewsConfig::default() };
+        let views = Views::open(view, &name, &views_config, ground)?;
+        let topics = Arc::new(ChangeTopics::new(ground.log.clone()));
+        let telemetry =
+            Telemetry { views: views.clone(), topics: topics.clone(), mappings, counters: counters.clone() };
+        let follower_config = FollowerConfig {
+            threads: config.telemetry_threads,
+            command_max_records: COMMAND_MAX_MEASUREMENTS,
+            ..FollowerConfig::default()
+        };
+        let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
+        let desk = Arc::new(Desk { views, topics, counters, clock });
+        Ok(Self { desk, follower, config })
+    }
+
+    /// The NGSI-v2 routes, under `/v2`.
+    pub fn routes(&self) -> Routes {
+        routes::routes(&self.desk, &self.config)
+    }
+
+    /// What has been counted.
+    pub fn stats(&self) -> ContextStats {
+        let snapshots = self.desk.views.snapshots();
+        self.desk.counters.stats(snapshots.iter().map(|snapshot| snapshot.state.count()).sum())
+    }
+
+    /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
+    pub fn stop(&self) {
+        self.follower.stop();
+        self.desk.views.stop();
+    }
+}
+
+/// Made here and not by the view, because an entity may be larger than a record usually is.
+fn create_state_topic(name: &TopicName, partitions: u32, log: &dyn Log) -> Result<(), Error> {
+    if log.topic(name).is_none() {
+        let config = TopicConfig {
+            partitions,
+            cleanup: Cleanup::Compact,
+            writers: Writers::OwnersOnly,
+            retention: None,
+            record_max_bytes: RECORD_MAX_BYTES,
+            ..TopicConfig::default()
+        };
+        log.create_topic(name, &config)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! A refusal as NGSI clients read it: `{"error": NAME, "description": text}` with the code that belongs to the name.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Problem, Reason};
+use millstream_types::ErrorCode;
+use serde_json::json;
+
+/// The names of errors, which clients compare exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    ParseError,
+    BadRequest,
+    NotFound,
+    NotAcceptable,
+    TooManyResults,
+    ContentLengthRequired,
+    RequestEntityTooLarge,
+    UnsupportedMediaType,
+    Unprocessable,
+    PartialUpdate,
+    NotImplemented,
+}
+
+impl Name {
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::ParseError | Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::TooManyResults => StatusCode::CONFLICT,
+            Self::ContentLengthRequired => StatusCode::LENGTH_REQUIRED,
+            Self::RequestEntityTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Unprocessable | Self::PartialUpdate => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::ParseError => "ParseError",
+            Self::BadRequest => "BadRequest",
+            Self::NotFound => "NotFound",
+            Self::NotAcceptable => "NotAcceptable",
+            Self::TooManyResults => "TooManyResults",
+            Self::ContentLengthRequired => "ContentLengthRequired",
+            Self::RequestEntityTooLarge => "RequestEntityTooLarge",
+            Self::UnsupportedMediaType => "UnsupportedMediaType",
+            Self::Unprocessable => "Unprocessable",
+            Self::PartialUpdate => "PartialUpdate",
+            Self::NotImplemented => "NotImplemented",
+        }
+    }
+}
+
+/// Why a request is not done, in the reference's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) name: Name,
+    /// Value, rule and remedy.
+    pub(crate) description: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(name: Name, description: impl Into<String>) -> Self {
+        Self { name, description: description.into() }
+    }
+
+    /// Wrong in the request alone.
+    pub(crate) fn bad(description: impl Into<String>) -> Self {
+        Self::new(Name::BadRequest, description)
+    }
+
+    /// Known to NGSI, not to this version.
+    pub(crate) fn later(what: &str, value: &str) -> Self {
+        let value = if value.is_empty() { String::new() } else { format!(" ('{value}')") };
+        Self::new(Name::NotImplemented, format!("{what}{value} is not supported by this version; leave it out"))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        body(self.name.status(), self.name.as_str(), &self.description)
+    }
+}
+
+/// A refusal of ours, or a problem of the layers below, which the rim logs and renders by [`style`].
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Refused(Refusal),
+    Problem(Problem),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<millstream_view::Error> for Failure {
+    fn from(error: millstream_view::Error) -> Self {
+        Self::Problem(Problem::from_error(error.code(), &error))
+    }
+}
+
+impl From<millstream_log::Error> for Failure {
+    fn from(error: millstream_log::Error) -> Self {
+        Self::Problem(Problem::from_error(error.code(), &error))
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Refused(refusal) => refusal.into_response(),
+            Self::Problem(problem) => problem.into_response(),
+        }
+    }
+}
+
+/// Renders the rim's problems as NGSI errors.
+pub(crate) fn style(problem: Problem) -> Response {
+    let (status, name) = match problem.reason() {
+        // The reference has 400 for an unknown path.
+        Reason::UnknownRoute => (StatusCode::BAD_REQUEST, "BadRequest"),
+        Reason::MalformedBody => (StatusCode::BAD_REQUEST, "ParseError"),
+        Reason::MethodNotAllowed => (problem.status(), "MethodNotAllowed"),
+        Reason::BodyTooLarge => (problem.status(), "RequestEntityTooLarge"),
+        Reason::UnsupportedMediaType => (problem.status(), "UnsupportedMediaType"),
+        Reason::DeadlinePassed => (problem.status(), "ServiceUnavailable"),
+        Reason::SlowBody => (problem.status(), "RequestTimeout"),
+        Reason::Code(code) => (problem.status(), name_of(code)),
+        _ => (problem.status(), "BadRequest"),
+    };
+    body(status, name, &problem.text())
+}
+
+const fn name_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::Unauthenticated => "Unauthorized",
+        ErrorCode::Forbidden => "Forbidden",
+        ErrorCode::NotFound => "NotFound",
+        ErrorCode::Conflict => "Unprocessable",
+        ErrorCode::PreconditionFailed => "PreconditionFailed",
+        ErrorCode::TooLarge => "RequestEntityTooLarge",
+        ErrorCode::RateLimited => "TooManyRequests",
+        ErrorCode::Overloaded | ErrorCode::Timeout | ErrorCode::Unavailable => "ServiceUnavailable",
+        ErrorCode::Unsupported => "NotImplemented",
+        ErrorCode::Corrupt | ErrorCode::Internal => "InternalServerError",
+        _ => "BadRequest",
+    }
+}
+
+fn body(status: StatusCode, name: &str, description: &str) -> Response {
+    let text = json!({"error": name, "description": description}).to_string();
+    let mut response = (status, text).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

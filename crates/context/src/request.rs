@@ -1,0 +1,389 @@
+//! What a request says in its headers and in its query, checked.
+
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use percent_encoding::percent_decode_str;
+use std::sync::Arc;
+
+use crate::entity::ROOT_PATH;
+use crate::given::Form;
+use crate::list::{Count, Page};
+use crate::refusal::{Name, Refusal};
+use crate::syntax::check_identifier;
+
+/// The tenant.
+pub(crate) const SERVICE: &str = "fiware-service";
+/// Where within the tenant.
+pub(crate) const SERVICE_PATH: &str = "fiware-servicepath";
+
+const LIMIT_DEFAULT: usize = 20;
+const LIMIT_MAX: usize = 1_000;
+const PATH_LEVELS_MAX: usize = 10;
+const PATH_LEVEL_MAX_CHARS: usize = 50;
+const PATHS_MAX: usize = 10;
+
+/// Parameters that NGSI knows, not all of them served.
+const KNOWN_PARAMETERS: [&str; 14] = [
+    "id",
+    "type",
+    "idPattern",
+    "typePattern",
+    "q",
+    "mq",
+    "georel",
+    "geometry",
+    "coords",
+    "attrs",
+    "metadata",
+    "orderBy",
+    "limit",
+    "offset",
+];
+/// Options that NGSI knows, not all of them served.
+const KNOWN_OPTIONS: [&str; 12] = [
+    "count",
+    "keyValues",
+    "values",
+    "unique",
+    "append",
+    "upsert",
+    "overrideMetadata",
+    "forcedUpdate",
+    "flowControl",
+    "skipForwarding",
+    "dateCreated",
+    "dateModified",
+];
+
+/// The parameters of a request's query; those that its route does not have are refused.
+#[derive(Debug)]
+pub(crate) struct Parameters {
+    values: Vec<(String, String)>,
+    options: Vec<String>,
+}
+
+impl Parameters {
+    /// Reads `query`. `parameters` and `options` are those that the route has.
+    pub(crate) fn read(query: Option<&str>, parameters: &[&str], options: &[&str]) -> Result<Self, Refusal> {
+        let mut read = Self { values: Vec::new(), options: Vec::new() };
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decoded(name)?, decoded(value)?);
+            if name == "options" {
+                read.options = read_options(&value, options)?;
+                continue;
+            }
+            if !parameters.contains(&name.as_str()) {
+                return Err(not_here("parameter", &name, &KNOWN_PARAMETERS, parameters));
+            }
+            if value.is_empty() {
+                return Err(Refusal::bad(format!("parameter '{name}' is empty: give it a value, or leave it out")));
+            }
+            if read.value(&name).is_some() {
+                return Err(Refusal::bad(format!("parameter '{name}' is given twice: give it once")));
+            }
+            read.values.push((name, value));
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn has_option(&self, option: &str) -> bool {
+        self.options.iter().any(|given| given == option)
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        if self.has_option("keyValues") { Form::KeyValues } else { Form::Normalized }
+    }
+
+    pub(crate) fn count(&self) -> Count {
+        if self.has_option("count") { Count::Wanted } else { Count::Unwanted }
+    }
+
+    /// A list of identifiers, separated by commas.
+    pub(crate) fn identifiers(&self, name: &str) -> Result<Vec<String>, Refusal> {
+        let mut items: Vec<String> = Vec::new();
+        for item in self.value(name).into_iter().flat_map(|list| list.split(',')) {
+            check_identifier(&format!("parameter {name}:"), item)?;
+            if !items.iter().any(|known| known == item) {
+                items.push(item.to_owned());
+            }
+        }
+        Ok(items)
+    }
+
+    /// The one type that tells entities of one id apart.
+    pub(crate) fn kind(&self) -> Result<Option<String>, Refusal> {
+        let kind = self.value("type");
+        kind.map_or(Ok(()), |kind| check_identifier("parameter type:", kind))?;
+        Ok(kind.map(str::to_owned))
+    }
+
+    pub(crate) fn page(&self) -> Result<Page, Refusal> {
+        let limit = self.number("limit", LIMIT_DEFAULT)?;
+        if limit > LIMIT_MAX {
+            return Err(Refusal::bad(format!(
+                "limit = {limit}: a page has at most {LIMIT_MAX}; ask for several pages"
+            )));
+        }
+        Ok(Page { limit, offset: self.number("offset", 0)? })
+    }
+
+    fn number(&self, name: &str, default: usize) -> Result<usize, Refusal> {
+        let Some(text) = self.value(name) else { return Ok(default) };
+        let digits = text.bytes().all(|c| c.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
+            Refusal::bad(format!("{name} = '{text}': it must be a whole number, not negative; correct it"))
+        })
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+fn read_options(list: &str, served: &[&str]) -> Result<Vec<String>, Refusal> {
+    let options: Vec<String> = list.split(',').map(str::to_owned).collect();
+    match options.iter().find(|option| !served.contains(&option.as_str())) {
+        Some(option) => Err(not_here("option", option, &KNOWN_OPTIONS, served)),
+        None => Ok(options),
+    }
+}
+
+/// What NGSI knows is a matter of this version, the rest a mistake in the request.
+fn not_here(what: &str, name: &str, known: &[&str], served: &[&str]) -> Refusal {
+    if known.contains(&name) {
+        return Refusal::later(what, name);
+    }
+    let served = if served.is_empty() { "none".to_owned() } else { served.join(", ") };
+    Refusal::bad(format!("{what} '{name}' is unknown: this request takes {served}; remove it"))
+}
+
+fn decoded(text: &str) -> Result<String, Refusal> {
+    let text = text.replace('+', " ");
+    percent_decode_str(&text)
+        .decode_utf8()
+        .map(Into::into)
+        .map_err(|_| Refusal::bad(format!("'{text}' in the query is not UTF-8 once decoded; encode UTF-8")))
+}
+
+/// Service paths that a read looks at; none means all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Paths(Vec<PathPattern>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PathPattern {
+    Exactly(String),
+    /// This one and all below; empty for the root.
+    Below(String),
+}
+
+impl Paths {
+    /// The paths that a read's header names.
+    pub(crate) fn of_read(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let Some(text) = path_header(headers)? else { return Ok(Self::default()) };
+        let paths: Vec<&str> = text.split(',').map(str::trim).collect();
+        if paths.len() > PATHS_MAX {
+            return Err(Refusal::bad(format!(
+                "Fiware-ServicePath lists {} paths: at most {PATHS_MAX} are allowed; send several requests",
+                paths.len()
+            )));
+        }
+        let pattern = |path: &&str| match path.strip_suffix("/#") {
+            Some("") => Ok(PathPattern::Below(String::new())),
+            Some(parent) => checked_path(parent).map(PathPattern::Below),
+            None => checked_path(path).map(PathPattern::Exactly),
+        };
+        paths.iter().map(pattern).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn are_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn have(&self, path: &str) -> bool {
+        self.are_all()
+            || self.0.iter().any(|pattern| match pattern {
+                PathPattern::Exactly(exact) => path == exact,
+                PathPattern::Below(parent) => {
+                    path.strip_prefix(parent.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                }
+            })
+    }
+}
+
+/// The one path that a write's header names.
+pub(crate) fn write_path(headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
+    match path_header(headers)? {
+        None => Ok(ROOT_PATH.into()),
+        Some(text) => checked_path(text).map(Into::into),
+    }
+}
+
+fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+    match headers.get(SERVICE_PATH).map(|value| value.to_str()) {
+        None => Ok(None),
+        Some(Ok("")) => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(Refusal::bad("Fiware-ServicePath is not ASCII text: use /[A-Za-z0-9_] levels")),
+    }
+}
+
+fn checked_path(text: &str) -> Result<String, Refusal> {
+    let path = text.strip_suffix('/').unwrap_or(text);
+    if text == ROOT_PATH {
+        return Ok(text.to_owned());
+    }
+    let level_is_legal = |level: &str| {
+        (1..=PATH_LEVEL_MAX_CHARS).contains(&level.len())
+            && level.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+    };
+    let levels: Vec<&str> = path.split('/').skip(1).collect();
+    let legal = path.starts_with('/') && levels.len() <= PATH_LEVELS_MAX && levels.iter().all(|l| level_is_legal(l));
+    if !legal {
+        return Err(Refusal::bad(format!(
+            "Fiware-ServicePath '{text}': use up to {PATH_LEVELS_MAX} levels of 1 to {PATH_LEVEL_MAX_CHARS} of the \
+             characters A-Z a-z 0-9 _, each after a slash; writes take exactly one path, reads also '/#' at its end"
+        )));
+    }
+    Ok(path.to_owned())
+}
+
+/// Checks the tenant's name by NGSI's rule; the rim has folded it to small letters.
+pub(crate) fn check_service(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(value) = headers.get(SERVICE) else { return Ok(()) };
+    let legal = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
+    if value.as_bytes().iter().all(legal) {
+        return Ok(());
+    }
+    Err(Refusal::bad(format!(
+        "Fiware-Service '{}': use up to 50 letters, digits and underscores; choose another tenant",
+        String::from_utf8_lossy(value.as_bytes())
+    )))
+}
+
+/// Refuses a client that cannot read JSON.
+pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut given = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    if given.peek().is_none() {
+        return Ok(());
+    }
+    let listed: Vec<&str> = given.flat_map(|list| list.split(',')).map(str::trim).collect();
+    let takes_json = |range: &&str| {
+        let mut parts = range.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let refused = parts.any(|part| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)));
+        !refused && matches!(media.as_str(), "application/json" | "application/*" | "*/*")
+    };
+    if listed.iter().any(takes_json) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Name::NotAcceptable,
+        format!("Accept: {}: answers are application/json; accept that", listed.join(", ")),
+    ))
+}
+
+/// Refuses a body that is not declared as JSON.
+pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
+    let given = headers.get(CONTENT_TYPE).map_or("none".into(), |value| String::from_utf8_lossy(value.as_bytes()));
+    let media = given.split(';').next().unwrap_or_default().trim();
+    if media.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Name::UnsupportedMediaType,
+        format!("Content-Type: {given}: bodies are application/json here; send that header, and JSON"),
+    ))
+}
+
+/// Refuses a body without an announced length, or with none.
+pub(crate) fn check_length(headers: &HeaderMap) -> Result<(), Refusal> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).unwrap_or("none");
+    match length.parse::<u64>() {
+        Ok(bytes) if bytes > 0 => Ok(()),
+        _ => Err(Refusal::new(
+            Name::ContentLengthRequired,
+            format!("Content-Length: {length}: POST, PUT and PATCH need a body with its length; send both"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(axum::http::HeaderName::from_static(name), value.parse().unwrap())])
+    }
+
+    #[test]
+    fn a_write_names_one_path_and_a_read_several() {
+        let write = |value: &str| write_path(&headers(SERVICE_PATH, value));
+        let deepest = "/a".repeat(10);
+        for (given, expected) in [("/", "/"), ("/a/", "/a"), ("/a/b_1", "/a/b_1"), (&deepest, &deepest)] {
+            assert_eq!(&*write(given).unwrap(), expected);
+        }
+        let (too_deep, too_long) = ("/a".repeat(11), format!("/{}", "x".repeat(51)));
+        for given in ["a", "/a/#", "/#", "/a,/b", "/a//b", "/a-b", "//", &too_deep, &too_long] {
+            assert!(write(given).unwrap_err().description.contains(given), "{given}");
+        }
+        let read = |value: &str| Paths::of_read(&headers(SERVICE_PATH, value));
+        for (given, path, expected) in [
+            ("/#", "/", true),
+            ("/#", "/a/b", true),
+            ("/", "/a", false),
+            ("/a", "/a", true),
+            ("/a", "/a/b", false),
+            ("/a/#", "/a", true),
+            ("/a/#", "/a/b/c", true),
+            ("/a/#", "/ab", false),
+            ("/a, /b/#", "/b/c", true),
+        ] {
+            assert_eq!(read(given).unwrap().have(path), expected, "{given} {path}");
+        }
+        assert!(read(&["/a"; 11].join(",")).is_err());
+        assert!(Paths::of_read(&HeaderMap::new()).unwrap().have("/any"));
+    }
+
+    #[test]
+    fn parameters_are_checked_by_what_the_request_takes() {
+        let read = |query| Parameters::read(Some(query), &["id", "type", "limit", "offset"], &["count", "keyValues"]);
+        let given = read("id=a,b,a&limit=5&offset=7&options=count,keyValues&type=T%3A1").unwrap();
+        assert_eq!(given.identifiers("id").unwrap(), ["a", "b"]);
+        assert_eq!(given.kind().unwrap().as_deref(), Some("T:1"));
+        assert_eq!(given.page().unwrap(), Page { limit: 5, offset: 7 });
+        assert_eq!((given.form(), given.count()), (Form::KeyValues, Count::Wanted));
+        assert_eq!(read("").unwrap().page().unwrap(), Page { limit: 20, offset: 0 });
+        for (query, name) in [
+            ("q=a==1", Name::NotImplemented),
+            ("options=values", Name::NotImplemented),
+            ("colour=red", Name::BadRequest),
+            ("options=fast", Name::BadRequest),
+            ("id=", Name::BadRequest),
+            ("id=a&id=b", Name::BadRequest),
+            ("id=%ff", Name::BadRequest),
+        ] {
+            assert_eq!(read(query).unwrap_err().name, name, "{query}");
+        }
+        for query in ["limit=1001", "limit=-1", "limit=x", "offset=1.5", "offset=99999999999999999999999"] {
+            assert!(read(query).unwrap().page().is_err(), "{query}");
+        }
+        for query in ["id=a%3Cb", "id=a,,b", "id=%20"] {
+            assert!(read(query).unwrap().identifiers("id").is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn only_a_client_that_reads_json_is_answered() {
+        for (accept, expected) in [
+            ("application/json", true),
+            ("*/*", true),
+            ("text/html, application/*;q=0.5", true),
+            ("text/plain", false),
+            ("application/json;q=0", false),
+        ] {
+            assert_eq!(check_accept(&headers("accept", accept)).is_ok(), expected, "{accept}");
+        }
+        assert!(check_accept(&HeaderMap::new()).is_ok());
+    }
+}

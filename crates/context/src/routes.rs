@@ -1,0 +1,309 @@
+//! The NGSI-v2 operations on entities and their attributes, and which of NGSI's others are answered by 501.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Content, Limits, Path, Route, RouteDraft, Routes};
+use millstream_types::Role;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::json;
+
+use crate::ContextConfig;
+use crate::desk::{Ask, Desk, JsonText};
+use crate::entities::{Action, Answer, Target};
+use crate::given::{self, MetadataGiven};
+use crate::list::{self, Filter};
+use crate::refusal::{Failure, Refusal, style};
+use crate::request::Parameters;
+use crate::show::{self, Head, Selection};
+use crate::syntax::{check_attribute_name, check_identifier};
+use crate::update::Manner;
+
+const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
+const ENTITIES: &str = "/v2/entities";
+const ENTITY: &str = "/v2/entities/{id}";
+const ATTRIBUTES: &str = "/v2/entities/{id}/attrs";
+const ATTRIBUTE: &str = "/v2/entities/{id}/attrs/{name}";
+const READER: Access = Access::Role(Role::Reader);
+const WRITER: Access = Access::Role(Role::Writer);
+/// Identifiers may have these, URLs may not.
+const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b'%').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+type Answered = Result<Response, Failure>;
+type Shared = State<Arc<Desk>>;
+
+/// All routes of the plane.
+pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
+    let limits = Limits {
+        body_max_bytes: config.body_max_bytes,
+        body_max_setting: "context.body_max_bytes",
+        timeout: Duration::from_millis(config.timeout_ms),
+    };
+    let without_body = Limits { body_max_bytes: 0, ..limits };
+    let entities = Routes::new("entities").errors("/v2", style).echo(CORRELATOR);
+    let entities = of_entities(entities, desk, limits, without_body);
+    later(of_attributes(entities, desk, limits, without_body), limits)
+}
+
+/// Names a request in logs of all systems that it passes; a client's own, or a new one.
+const CORRELATOR: HeaderName = HeaderName::from_static("fiware-correlator");
+
+fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
+    let list = scoped(Route::get(ENTITIES, READER, without_body, "List entities, oldest first"))
+        .query("id", "Ids, separated by commas.")
+        .query("type", "Types, separated by commas.")
+        .query("attrs", "Attributes to show, in this order; also dateCreated, dateModified, servicePath and *.")
+        .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
+        .query("offset", "Entities to pass over; 0 if left out.")
+        .query("options", "keyValues: bare values; count: the total in Fiware-Total-Count.")
+        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})));
+    let create = scoped(Route::post(ENTITIES, WRITER, limits, "Create an entity"))
+        .query("options", "keyValues: bare values; upsert: update it if it exists.")
+        .takes(Content::json(entity_schema()))
+        .answers(201, "Created; Location names it.")
+        .answers(204, "Updated.");
+    let read = of_one(Route::get(ENTITY, READER, without_body, "Read an entity"))
+        .query("attrs", "Attributes to show.")
+        .query("options", "keyValues: bare values.")
+        .answers_with(200, "The entity.", Content::json(entity_schema()));
+    let delete = of_one(Route::delete(ENTITY, WRITER, without_body, "Delete an entity")).answers(204, "It is gone.");
+    routes
+        .route(list.to(list_entities, desk.clone()))
+        .route(create.to(create_entity, desk.clone()))
+        .route(read.to(read_entity, desk.clone()))
+        .route(delete.to(delete_entity, desk.clone()))
+}
+
+fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
+    let read = of_one(Route::get(ATTRIBUTES, READER, without_body, "Read an entity's attributes"))
+        .query("attrs", "Attributes to show.")
+        .query("options", "keyValues: bare values.")
+        .answers_with(200, "The attributes.", Content::json(entity_schema()));
+    let write = |method, summary| {
+        of_one(Route::on(method, ATTRIBUTES, WRITER, limits, summary))
+            .query(
+                "options",
+                "keyValues: bare values; overrideMetadata: metadata is replaced; append (POST): strictly.",
+            )
+            .takes(Content::json(entity_schema()))
+            .answers(204, "Done.")
+    };
+    let one = |method, access, limits, summary| {
+        of_one(Route::on(method, ATTRIBUTE, access, limits, summary)).param("name", "The attribute's name.")
+    };
+    let read_one = one(Method::GET, READER, without_body, "Read an attribute").answers_with(
+        200,
+        "The attribute.",
+        Content::json(attribute_schema()),
+    );
+    let put_one = one(Method::PUT, WRITER, limits, "Set an attribute")
+        .query("options", "overrideMetadata: metadata is replaced.")
+        .takes(Content::json(attribute_schema()))
+        .answers(204, "Set.");
+    let delete_one = one(Method::DELETE, WRITER, without_body, "Remove an attribute").answers(204, "Removed.");
+    routes
+        .route(read.to(read_attributes, desk.clone()))
+        .route(write(Method::POST, "Update or append attributes").to(post_attributes, desk.clone()))
+        .route(write(Method::PATCH, "Update existing attributes").to(patch_attributes, desk.clone()))
+        .route(write(Method::PUT, "Replace all attributes").to(put_attributes, desk.clone()))
+        .route(read_one.to(read_attribute, desk.clone()))
+        .route(put_one.to(put_attribute, desk.clone()))
+        .route(delete_one.to(delete_attribute, desk.clone()))
+}
+
+/// Operations of NGSI-v2 that this version does not have.
+fn later(routes: Routes, limits: Limits) -> Routes {
+    let table: [(&str, &[Method]); 10] = [
+        ("/v2/entities/{id}/attrs/{name}/value", &[Method::GET, Method::PUT]),
+        ("/v2/types", &[Method::GET]),
+        ("/v2/types/{type}", &[Method::GET]),
+        ("/v2/op/update", &[Method::POST]),
+        ("/v2/op/query", &[Method::POST]),
+        ("/v2/op/notify", &[Method::POST]),
+        ("/v2/subscriptions", &[Method::GET, Method::POST]),
+        ("/v2/subscriptions/{id}", &[Method::GET, Method::PATCH, Method::DELETE]),
+        ("/v2/registrations", &[Method::GET, Method::POST]),
+        ("/v2/registrations/{id}", &[Method::GET, Method::DELETE]),
+    ];
+    table.into_iter().flat_map(|(path, methods)| methods.iter().map(move |method| (path, method.clone()))).fold(
+        routes,
+        |routes, (path, method)| {
+            let mut route = Route::on(method, path, READER, limits, "Not supported by this version")
+                .answers(501, "Not supported by this version.");
+            for name in ["id", "name", "type"].into_iter().filter(|name| path.contains(&format!("{{{name}}}"))) {
+                route = route.param(name, "Which one.");
+            }
+            routes.route(route.to(not_yet, ()))
+        },
+    )
+}
+
+fn scoped(route: RouteDraft) -> RouteDraft {
+    route
+        .header("Fiware-Service", "The tenant: letters, digits, underscores; 'default' if left out.")
+        .header("Fiware-ServicePath", "A path within the tenant; reads also take '/a/#' and lists.")
+}
+
+fn of_one(route: RouteDraft) -> RouteDraft {
+    scoped(route).param("id", "The entity's id.").query("type", "Its type, if several entities have the id.")
+}
+
+fn entity_schema() -> serde_json::Value {
+    json!({"type": "object", "additionalProperties": true})
+}
+
+fn attribute_schema() -> serde_json::Value {
+    json!({"type": "object", "properties": {"value": {}, "type": {"type": "string"}, "metadata": {"type": "object"}}})
+}
+
+async fn not_yet(method: Method, uri: Uri) -> Response {
+    Refusal::later("the operation", &format!("{method} {}", uri.path())).into_response()
+}
+
+async fn list_entities(State(desk): Shared, ask: Ask) -> Answered {
+    let given = ask.parameters(&["id", "type", "attrs", "limit", "offset"], &["keyValues", "count"])?;
+    let filter = Filter { ids: given.identifiers("id")?, kinds: given.identifiers("type")?, paths: ask.paths()? };
+    let selection = selection(&given)?;
+    let snapshots = desk.views.snapshots();
+    let shape = (given.form(), &selection);
+    let listed = list::list(&snapshots, &ask.tenant, &filter, given.page()?, given.count(), shape).await;
+    let mut response = json_answer(listed.json);
+    if let Some(total) = listed.total {
+        response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
+    }
+    Ok(response)
+}
+
+async fn create_entity(State(desk): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
+    let given = ask.parameters(&[], &["keyValues", "upsert"])?;
+    let entity = given::entity(&body, given.form())?;
+    let (id, kind) = (entity.id.clone(), entity.kind.clone());
+    let action = if given.has_option("upsert") { Action::Upsert(entity) } else { Action::Create(entity) };
+    let status = match desk.write(&ask, &id, action).await? {
+        Answer::Created => StatusCode::CREATED,
+        Answer::Updated | Answer::Refused(_) => StatusCode::NO_CONTENT,
+    };
+    let encode = |text| utf8_percent_encode(text, NOT_IN_URLS);
+    let location = format!("{ENTITIES}/{}?type={}", encode(&id), encode(&kind));
+    let location = HeaderValue::from_str(&location).expect("identifiers are ASCII");
+    Ok((status, [(LOCATION, location)]).into_response())
+}
+
+async fn read_entity(State(desk): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+    show_one(&desk, &ask, &id, Head::Shown)
+}
+
+async fn read_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+    show_one(&desk, &ask, &id, Head::Hidden)
+}
+
+fn show_one(desk: &Desk, ask: &Ask, id: &str, head: Head) -> Answered {
+    check_identifier("entity id", id)?;
+    let given = ask.parameters(&["type", "attrs"], &["keyValues"])?;
+    let selection = selection(&given)?;
+    let entity = desk.read(ask, id, given.kind()?.as_deref())?;
+    let mut out = String::new();
+    show::push_entity(&entity, head, given.form(), &selection, &mut out);
+    Ok(json_answer(out))
+}
+
+async fn delete_entity(State(desk): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+    let given = ask.parameters(&["type"], &[])?;
+    let target = target(&id, &given)?;
+    desk.write(&ask, &id, Action::Delete(target)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn post_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>, body: JsonText) -> Answered {
+    let given = ask.parameters(&["type"], &["keyValues", "append", "overrideMetadata"])?;
+    let manner = if given.has_option("append") { Manner::AppendStrict } else { Manner::Append };
+    set_attributes(&desk, &ask, &id, &given, (body, manner)).await
+}
+
+async fn patch_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>, body: JsonText) -> Answered {
+    let given = ask.parameters(&["type"], &["keyValues", "overrideMetadata"])?;
+    set_attributes(&desk, &ask, &id, &given, (body, Manner::Update)).await
+}
+
+async fn put_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>, body: JsonText) -> Answered {
+    let given = ask.parameters(&["type"], &["keyValues"])?;
+    set_attributes(&desk, &ask, &id, &given, (body, Manner::Replace)).await
+}
+
+async fn set_attributes(
+    desk: &Arc<Desk>,
+    ask: &Ask,
+    id: &str,
+    given: &Parameters,
+    (JsonText(body), manner): (JsonText, Manner),
+) -> Answered {
+    let target = target(id, given)?;
+    let mut attributes = given::attributes(&body, given.form())?;
+    if attributes.is_empty() && manner != Manner::Replace {
+        return Err(Refusal::bad("the body {} names no attribute: it must name at least one; add it").into());
+    }
+    if given.has_option("overrideMetadata") {
+        attributes.iter_mut().for_each(|attribute| override_metadata(&mut attribute.metadata));
+    }
+    desk.write(ask, id, Action::Set { target, given: attributes, manner }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn read_attribute(State(desk): Shared, ask: Ask, Path((id, name)): Path<(String, String)>) -> Answered {
+    check_attribute_name(&name)?;
+    let given = ask.parameters(&["type"], &[])?;
+    let target = target(&id, &given)?;
+    let entity = desk.read(&ask, &target.id, target.kind.as_deref())?;
+    let attribute = entity.attribute(&name).ok_or_else(|| crate::entities::no_attribute(&entity, &name))?;
+    let mut out = String::new();
+    show::push_attribute(attribute, &mut out);
+    Ok(json_answer(out))
+}
+
+async fn put_attribute(
+    State(desk): Shared,
+    ask: Ask,
+    Path((id, name)): Path<(String, String)>,
+    JsonText(body): JsonText,
+) -> Answered {
+    let given = ask.parameters(&["type"], &["overrideMetadata"])?;
+    let target = target(&id, &given)?;
+    let mut attribute = given::attribute(&name, &body)?;
+    if given.has_option("overrideMetadata") {
+        override_metadata(&mut attribute.metadata);
+    }
+    desk.write(&ask, &id, Action::SetOne { target, given: attribute }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn delete_attribute(State(desk): Shared, ask: Ask, Path((id, name)): Path<(String, String)>) -> Answered {
+    check_attribute_name(&name)?;
+    let given = ask.parameters(&["type"], &[])?;
+    let target = target(&id, &given)?;
+    desk.write(&ask, &id, Action::RemoveAttribute { target, name }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn target(id: &str, given: &Parameters) -> Result<Target, Refusal> {
+    check_identifier("entity id", id)?;
+    Ok(Target { id: id.into(), kind: given.kind()? })
+}
+
+fn selection(given: &Parameters) -> Result<Selection, Refusal> {
+    Ok(Selection::of(given.identifiers("attrs")?.iter().map(String::as_str)))
+}
+
+fn override_metadata(metadata: &mut MetadataGiven) {
+    *metadata = match std::mem::replace(metadata, MetadataGiven::Keep) {
+        MetadataGiven::Keep => MetadataGiven::Replace(Default::default()),
+        MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => MetadataGiven::Replace(items),
+    };
+}
+
+fn json_answer(text: String) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}

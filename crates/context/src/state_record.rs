@@ -1,0 +1,162 @@
+//! How an entity lies in the state topic: a key and a versioned value, fixed for ever.
+//!
+//! | | bytes |
+//! | --- | --- |
+//! | key | tenant, id, type, service path, separated by zero bytes (none of them can contain one) |
+//! | value | version 1; created, modified (8 each, ms); count (4) of attributes: name, type, value, count (4) of metadata: name, type, value |
+//!
+//! Integers are big endian; a text is its length in bytes (4) and UTF-8.
+
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use millstream_view::DecodeError;
+
+use crate::entity::{Attribute, Entity, Key, Metadata};
+
+const VERSION: u8 = 1;
+const SEPARATOR: u8 = 0;
+
+/// Appends the key of a state record.
+pub(crate) fn encode_key(tenant: &TenantId, key: &Key, out: &mut Vec<u8>) {
+    out.extend_from_slice(tenant.as_str().as_bytes());
+    for part in [&key.id, &key.kind, &key.path] {
+        out.push(SEPARATOR);
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Appends the value of a state record.
+pub(crate) fn encode_value(entity: &Entity, out: &mut Vec<u8>) {
+    out.push(VERSION);
+    out.extend_from_slice(&entity.created_ms.to_be_bytes());
+    out.extend_from_slice(&entity.modified_ms.to_be_bytes());
+    push_count(entity.attributes.len(), out);
+    for attribute in &entity.attributes {
+        push_item(&attribute.name, &attribute.kind, &attribute.value, out);
+        push_count(attribute.metadata.len(), out);
+        for item in attribute.metadata.iter() {
+            push_item(&item.name, &item.kind, &item.value, out);
+        }
+    }
+}
+
+/// Reads the key of a state record.
+pub(crate) fn decode_key(bytes: &[u8]) -> Result<(TenantId, Key), DecodeError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::new("an entity's key is not UTF-8"))?;
+    let parts: Vec<&str> = text.split(char::from(SEPARATOR)).collect();
+    let [tenant, id, kind, path] = parts[..] else {
+        return Err(DecodeError::new(format!("an entity's key has 4 parts and not {}", parts.len())));
+    };
+    let tenant = TenantId::new(tenant).map_err(|error| DecodeError::new(error.to_string()))?;
+    Ok((tenant, Key { id: id.into(), kind: kind.into(), path: path.into() }))
+}
+
+/// Reads the value of a state record.
+pub(crate) fn decode_value(key: Key, bytes: &[u8]) -> Result<Entity, DecodeError> {
+    let mut rest = Rest(bytes);
+    match rest.take::<1>()? {
+        [VERSION] => {}
+        [other] => return Err(DecodeError::new(format!("entity record of version {other}"))),
+    }
+    let (created_ms, modified_ms) = (i64::from_be_bytes(rest.take()?), i64::from_be_bytes(rest.take()?));
+    let attributes = rest.many(|rest| {
+        let (name, kind, value) = (rest.text()?, rest.text()?, rest.text()?);
+        let metadata =
+            rest.many(|rest| Ok(Metadata { name: rest.text()?, kind: rest.text()?, value: rest.text()? }))?;
+        Ok(Attribute { name, kind, value, metadata: metadata.into() })
+    })?;
+    if !rest.0.is_empty() {
+        return Err(DecodeError::new(format!("{} bytes behind an entity", rest.0.len())));
+    }
+    Ok(Entity { key, created_ms, modified_ms, attributes })
+}
+
+fn push_item(name: &str, kind: &str, value: &str, out: &mut Vec<u8>) {
+    for text in [name, kind, value] {
+        push_count(text.len(), out);
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+fn push_count(count: usize, out: &mut Vec<u8>) {
+    let count = u32::try_from(count).expect("an entity is smaller than 4 GiB");
+    out.extend_from_slice(&count.to_be_bytes());
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn text(&mut self) -> Result<Arc<str>, DecodeError> {
+        let length = u32::from_be_bytes(self.take()?) as usize;
+        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(cut_short)?;
+        self.0 = rest;
+        std::str::from_utf8(taken).map(Arc::from).map_err(|_| DecodeError::new("an entity's text is not UTF-8"))
+    }
+
+    fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
+        let count = u32::from_be_bytes(self.take()?);
+        // Grown as they are read: the count is believed only as far as there are bytes.
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(one(self)?);
+        }
+        Ok(items)
+    }
+}
+
+fn cut_short() -> DecodeError {
+    DecodeError::new("an entity record ends too early")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Entity {
+        let key = Key { id: "r1".into(), kind: "Room".into(), path: "/".into() };
+        let metadata = vec![Metadata { name: "m".into(), kind: "N".into(), value: "1".into() }];
+        let attribute =
+            Attribute { name: "t".into(), kind: "Text".into(), value: "\"ä\"".into(), metadata: metadata.into() };
+        Entity { key, created_ms: 1, modified_ms: -2, attributes: vec![attribute] }
+    }
+
+    /// The first released format; must be read for ever.
+    const VERSION_1: &[u8] = b"\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\0\0\0\x01\
+        \0\0\0\x01t\0\0\0\x04Text\0\0\0\x04\"\xc3\xa4\"\0\0\0\x01\0\0\0\x01m\0\0\0\x01N\0\0\0\x011";
+
+    #[test]
+    fn version_1_reads_and_writes_as_ever() {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        encode_key(&TenantId::default(), &sample().key, &mut key);
+        encode_value(&sample(), &mut value);
+        assert_eq!(key, b"default\0r1\0Room\0/");
+        assert_eq!(value, VERSION_1);
+        let (tenant, key) = decode_key(&key).unwrap();
+        assert_eq!(tenant, TenantId::default());
+        assert_eq!(decode_value(key, VERSION_1).unwrap(), sample());
+    }
+
+    #[test]
+    fn damaged_records_are_errors() {
+        for length in 0..VERSION_1.len() {
+            assert!(decode_value(sample().key, &VERSION_1[..length]).is_err(), "{length}");
+        }
+        let mut longer = VERSION_1.to_vec();
+        longer.push(0);
+        assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("behind"));
+        longer[0] = 2;
+        assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("version 2"));
+        let hostile = [&[1][..], &[0; 16], &[0xff; 4]].concat();
+        assert!(decode_value(sample().key, &hostile).is_err());
+        for key in [&b""[..], b"t\0i\0k", b"t\0i\0k\0/\0x", b"\xff\0i\0k\0/", b"no tenant\0i\0k\0/"] {
+            assert!(decode_key(key).is_err());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the context plane counts.
+
+use millstream_http::{Counter, Histogram, Metrics};
+use millstream_types::{LatencyCounts, LatencyHistogram};
+use std::time::Duration;
+
+/// Upper bounds of the latency histogram, seconds.
+const LATENCY_BOUNDS_S: [f64; 12] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
+
+/// Counted where it happens.
+pub(crate) struct Counters {
+    /// Creates, updates and deletes that clients asked for and that took effect.
+    pub(crate) updates: Counter,
+    /// Records of telemetry that became a version of an entity.
+    pub(crate) measurements: Counter,
+    /// Records of telemetry that are no JSON object or have no device.
+    pub(crate) unmapped: Counter,
+    /// Members left out because NGSI forbids their name or text.
+    pub(crate) skipped: Counter,
+    /// Measurements that would have made their entity too large.
+    pub(crate) too_large: Counter,
+    latency_s: Histogram,
+    latency: LatencyHistogram,
+}
+
+/// The context plane at one moment. Counts are since the start of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextStats {
+    /// Entities of all tenants.
+    pub entities: u64,
+    /// Creates, updates and deletes that clients asked for and that took effect.
+    pub updates: u64,
+    /// Measurements that became a version of an entity, durable or on its way.
+    pub measurements: u64,
+    /// Measurements that are no JSON object or have no device: no entity was changed.
+    pub unmapped_measurements: u64,
+    /// Attributes that measurements have and entities do not, because NGSI forbids their name or text.
+    pub skipped_attributes: u64,
+    /// Measurements that would have made their entity larger than `context.measured_entity_max_bytes`.
+    pub too_large_measurements: u64,
+    /// How long clients' updates took until they were durable.
+    pub update_latency: LatencyCounts,
+}
+
+impl Counters {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let counter = |name, help| metrics.counter(name, help, &[]);
+        Self {
+            updates: counter("millstream_context_updates_total", "Changes of entities that clients made."),
+            measurements: counter("millstream_context_measurements_total", "Measurements applied to entities."),
+            unmapped: counter("millstream_context_unmapped_total", "Measurements that are no JSON object."),
+            skipped: counter("millstream_context_skipped_attributes_total", "Members that NGSI forbids, left out."),
+            too_large: counter(
+                "millstream_context_too_large_total",
+                "Measurements that would make an entity too large.",
+            ),
+            latency_s: metrics.histogram(
+                "millstream_context_update_seconds",
+                "Time from a client's update to its being durable.",
+                &[],
+                &LATENCY_BOUNDS_S,
+            ),
+            latency: LatencyHistogram::default(),
+        }
+    }
+
+    pub(crate) fn updated(&self, took: Duration) {
+        self.updates.inc();
+        self.latency_s.observe(took.as_secs_f64());
+        self.latency.record(took);
+    }
+
+    pub(crate) fn stats(&self, entities: usize) -> ContextStats {
+        ContextStats {
+            entities: entities as u64,
+            updates: self.updates.get(),
+            measurements: self.measurements.get(),
+            unmapped_measurements: self.unmapped.get(),
+            skipped_attributes: self.skipped.get(),
+            too_large_measurements: self.too_large.get(),
+            update_latency: self.latency.counts(),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What an update makes of an entity's attributes. Nothing here knows of owners or of HTTP.
+
+use std::sync::Arc;
+
+use crate::entity::{Attribute, Entity, Metadata};
+use crate::given::{AttributeGiven, MetadataGiven};
+use crate::refusal::{Name, Refusal};
+
+/// How attributes are set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Those that exist are updated, the others appended.
+    Append,
+    /// Only those that do not exist are appended.
+    AppendStrict,
+    /// Only those that exist are updated.
+    Update,
+    /// They take the place of all there were.
+    Replace,
+}
+
+/// What an update has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All of it.
+    Done,
+    /// None of it, or a part; the reason names what was not done.
+    Refused(Refusal),
+}
+
+impl Outcome {
+    /// Whether the entity has a new version.
+    pub(crate) fn has_effect(&self) -> bool {
+        !matches!(self, Self::Refused(refusal) if refusal.name != Name::PartialUpdate)
+    }
+}
+
+/// Sets attributes of `entity` in the given manner.
+pub(crate) fn set(entity: &mut Entity, given: Vec<AttributeGiven>, manner: Manner) -> Outcome {
+    let count = given.len();
+    let mut refused: Vec<Arc<str>> = Vec::new();
+    if manner == Manner::Replace {
+        entity.attributes.clear();
+    }
+    for attribute in given {
+        let found = entity.attributes.iter_mut().find(|known| known.name == attribute.name);
+        match (found, manner) {
+            (Some(_), Manner::AppendStrict) | (None, Manner::Update) => refused.push(attribute.name),
+            (Some(known), _) => overwrite(known, attribute),
+            (None, _) => entity.attributes.push(create(attribute)),
+        }
+    }
+    if refused.is_empty() {
+        return Outcome::Done;
+    }
+    let (name, applied) = if refused.len() == count {
+        (Name::Unprocessable, "nothing was changed")
+    } else {
+        (Name::PartialUpdate, "the other attributes were applied")
+    };
+    let (state, remedy) = match manner {
+        Manner::AppendStrict => ("exist already", "update them without options=append"),
+        _ => ("do not exist", "append them by POST"),
+    };
+    Outcome::Refused(Refusal::new(
+        name,
+        format!("attributes {} of entity '{}' {state}: {applied}; {remedy}", refused.join(", "), entity.key.id),
+    ))
+}
+
+/// A new attribute.
+pub(crate) fn create(given: AttributeGiven) -> Attribute {
+    let metadata = match given.metadata {
+        MetadataGiven::Keep => Default::default(),
+        MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => items,
+    };
+    Attribute { name: given.name, kind: given.kind, value: given.value, metadata }
+}
+
+/// Gives an attribute its new value and type; metadata is merged unless it is to be replaced.
+pub(crate) fn overwrite(known: &mut Attribute, given: AttributeGiven) {
+    // What stays equal stays shared with the version before.
+    if known.kind != given.kind {
+        known.kind = given.kind;
+    }
+    known.value = given.value;
+    match given.metadata {
+        MetadataGiven::Keep => {}
+        MetadataGiven::Replace(items) => known.metadata = items,
+        MetadataGiven::Merge(items) => known.metadata = merged(&known.metadata, items),
+    }
+}
+
+fn merged(known: &[Metadata], given: Arc<[Metadata]>) -> Arc<[Metadata]> {
+    let named = |items: &[Metadata], name: &str| items.iter().any(|item| &*item.name == name);
+    if known.iter().all(|item| named(&given, &item.name)) {
+        return given;
+    }
+    let current = |item: &Metadata| given.iter().find(|new| new.name == item.name).unwrap_or(item).clone();
+    let added = given.iter().filter(|item| !named(known, &item.name)).cloned();
+    known.iter().map(current).chain(added).collect()
+}
+
+/// Names of the attributes in which two versions of an entity differ.
+pub(crate) fn changed(before: Option<&Entity>, after: &Entity) -> Vec<Arc<str>> {
+    let of_before = before.map_or(&[][..], |entity| &entity.attributes);
+    let differs = |attribute: &&Attribute| {
+        of_before.iter().find(|known| known.name == attribute.name).is_none_or(|known| known != *attribute)
+    };
+    let gone = of_before.iter().filter(|known| after.attribute(&known.name).is_none());
+    after.attributes.iter().filter(differs).chain(gone).map(|attribute| attribute.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::Key;
+    use crate::given::{Form, attributes};
+    use crate::show::normalized;
+
+    fn room() -> Entity {
+        let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }, 0);
+        let body = br#"{"a":{"value":1,"metadata":{"m":{"value":1},"n":{"value":2}}},"b":{"value":"x"}}"#;
+        set(&mut room, attributes(body, Form::Normalized).unwrap(), Manner::Append);
+        room
+    }
+
+    fn check(manner: Manner, body: &str, refusal: Option<Name>, expected: &str, differing: &[&str]) {
+        let mut after = room();
+        let outcome = set(&mut after, attributes(body.as_bytes(), Form::Normalized).unwrap(), manner);
+        match (&outcome, refusal) {
+            (Outcome::Done, None) => {}
+            (Outcome::Refused(given), Some(expected)) => assert_eq!(given.name, expected, "{given:?}"),
+            other => panic!("{other:?}"),
+        }
+        let shown = normalized(&after);
+        let members = shown.strip_prefix(r#"{"id":"r","type":"Room""#).unwrap();
+        assert_eq!(members, expected, "{manner:?} {body}");
+        let names = changed(Some(&room()), &after);
+        assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), differing, "{manner:?} {body}");
+    }
+
+    #[test]
+    fn each_manner_does_what_the_reference_says() {
+        use Manner::*;
+        let a = |value: &str| {
+            let metadata = r#"{"m":{"type":"Number","value":1},"n":{"type":"Number","value":2}}"#;
+            format!(r#","a":{{"type":"Number","value":{value},"metadata":{metadata}}}"#)
+        };
+        let text =
+            |name: &str, value: &str| format!(r#","{name}":{{"type":"Text","value":"{value}","metadata":{{}}}}"#);
+        let (old_a, old_b) = (a("1"), text("b", "x"));
+        let both = r#"{"a":{"value":7},"c":{"value":"z"}}"#;
+        let c = text("c", "z");
+        check(Append, both, None, &format!("{}{old_b}{c}}}", a("7")), &["a", "c"]);
+        check(AppendStrict, both, Some(Name::PartialUpdate), &format!("{old_a}{old_b}{c}}}"), &["c"]);
+        check(Update, both, Some(Name::PartialUpdate), &format!("{}{old_b}}}", a("7")), &["a"]);
+        let replaced = format!(r#","a":{{"type":"Number","value":7,"metadata":{{}}}}{c}}}"#);
+        check(Replace, both, None, &replaced, &["a", "c", "b"]);
+        let unchanged = format!("{old_a}{old_b}}}");
+        check(AppendStrict, r#"{"b":{"value":"y"}}"#, Some(Name::Unprocessable), &unchanged, &[]);
+        check(Update, r#"{"c":{"value":"y"}}"#, Some(Name::Unprocessable), &unchanged, &[]);
+        check(Append, r#"{"b":{"value":"x"}}"#, None, &unchanged, &[]);
+    }
+
+    #[test]
+    fn metadata_is_merged_and_cleared_only_by_an_empty_object() {
+        let metadata_after = |given: &str| {
+            let mut after = room();
+            let body = format!(r#"{{"a":{{"value":1{given}}}}}"#);
+            set(&mut after, attributes(body.as_bytes(), Form::Normalized).unwrap(), Manner::Append);
+            let items = &after.attribute("a").unwrap().metadata;
+            items.iter().map(|item| format!("{}={}", item.name, item.value)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(metadata_after(""), "m=1 n=2");
+        assert_eq!(metadata_after(r#","metadata":{"n":{"value":3},"o":{"value":4}}"#), "m=1 n=3 o=4");
+        assert_eq!(metadata_after(r#","metadata":{}"#), "");
+    }
+}

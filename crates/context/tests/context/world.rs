@@ -1,0 +1,211 @@
+//! A process's worth of context plane: opened on a directory, asked over sockets, closed or opened again.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_context::{Context, ContextConfig, Mapping, Mappings};
+use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
+use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
+use millstream_types::{BatchLimits, Header, Kind, Record, SystemClock, TenantId, TopicName, TopicPartition, header};
+use millstream_view::{Checkpoints, Ground, Shards};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Mappings as a registry would give them.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<HashMap<String, Arc<Mapping>>>);
+
+impl Registry {
+    pub(crate) fn set(&self, device: &str, ext: Value) {
+        let mapping = Mapping::of_ext(&ext).unwrap().unwrap();
+        self.0.lock().insert(device.to_owned(), Arc::new(mapping));
+    }
+}
+
+impl Mappings for Registry {
+    fn mapping(&self, _: &TenantId, device: &str) -> Option<Arc<Mapping>> {
+        self.0.lock().get(device).cloned()
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) context: Context,
+    pub(crate) registry: Arc<Registry>,
+    shards: Arc<Shards>,
+    checkpoints: PathBuf,
+}
+
+impl World {
+    pub(crate) fn open(dir: &Path) -> Self {
+        Self::open_with(dir, Arc::new(Registry::default()), ContextConfig::default())
+    }
+
+    pub(crate) fn open_with(dir: &Path, registry: Arc<Registry>, config: ContextConfig) -> Self {
+        let clock = Arc::new(SystemClock::default());
+        let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+        let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let checkpoints = dir.join("views");
+        let shards = Shards::start(2).unwrap();
+        let ground = Ground {
+            log: log.clone(),
+            checkpoints: Checkpoints::open(&checkpoints).unwrap(),
+            shards: shards.clone(),
+            wall: clock.clone(),
+        };
+        let context = Context::open(&ground, config, registry.clone(), clock, &Metrics::default()).unwrap();
+        Self { log, context, registry, shards, checkpoints }
+    }
+
+    /// Stops everything; returns where the checkpoint lies.
+    pub(crate) fn close(self) -> PathBuf {
+        self.context.stop();
+        drop(self.context);
+        self.log.close().unwrap();
+        self.shards.join();
+        self.checkpoints
+    }
+
+    /// Makes the tenant's telemetry topic, as the device side would.
+    pub(crate) fn make_telemetry(&self, tenant: &str) -> TopicName {
+        let name = TopicName::reserved(Kind::Telemetry, &TenantId::new(tenant).unwrap());
+        let config = TopicConfig { level: AckLevel::Written, ..TopicConfig::default() };
+        self.log.create_topic(&name, &config).unwrap();
+        name
+    }
+
+    /// Appends one measurement of `device`, as the device side would.
+    pub(crate) fn measure(&self, topic: &TopicName, device: &str, timestamp_ms: i64, payload: &str) {
+        let partition = millstream_types::partition_of_key(device.as_bytes(), 4);
+        let headers = [Header { key: header::DEVICE_ID, value: Some(device.as_bytes()) }];
+        let record =
+            Record { timestamp_ms, key: Some(device.as_bytes()), value: Some(payload.as_bytes()), headers: &headers };
+        let partition = self.log.partition(&TopicPartition::new(topic.clone(), partition.0)).unwrap();
+        partition.append(&[record], AckLevel::Written, Done::ignore()).unwrap();
+    }
+
+    /// All changes told of the tenant's entities, in the order of each partition.
+    pub(crate) fn told(&self, tenant: &str) -> Vec<Told> {
+        let name = TopicName::reserved(Kind::Context, &TenantId::new(tenant).unwrap());
+        let Some(topic) = self.log.topic(&name) else { return Vec::new() };
+        (0..topic.config.partitions)
+            .flat_map(|number| {
+                let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
+                let batches = partition.read(partition.offsets().first, usize::MAX, UpTo::Stable).unwrap();
+                batches.into_iter().flat_map(Told::of_batch).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Serves the routes on a free port.
+    pub(crate) async fn serve(&self) -> Served {
+        let metrics = Metrics::default();
+        let api = Api::builder("test", "Context", "1").with(self.context.routes()).build(&metrics).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let everybody = Arc::new(LoopbackApplications::default());
+        let listener = Listener::bind("test", address, everybody, ListenerLimits::default()).await.unwrap();
+        let address = listener.address();
+        Served { serving: listener.serve(Arc::new(api), &metrics), address }
+    }
+}
+
+/// A record of a change topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) id: String,
+    pub(crate) timestamp_ms: i64,
+    pub(crate) entity: Value,
+    pub(crate) alteration: String,
+    pub(crate) changed: String,
+}
+
+impl Told {
+    fn of_batch(batch: millstream_types::RecordBatch) -> Vec<Self> {
+        let batch = batch.inflated(&BatchLimits::default()).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let read = |record: millstream_types::RecordView<'_>| Self {
+            id: text(record.key.unwrap()),
+            timestamp_ms: record.timestamp_ms,
+            entity: serde_json::from_slice(record.value.unwrap()).unwrap(),
+            alteration: text(record.header(millstream_context::ALTERATION_TYPE).unwrap()),
+            changed: text(record.header(millstream_context::CHANGED_ATTRIBUTES).unwrap()),
+        };
+        batch.records().map(|record| read(record.unwrap())).collect()
+    }
+}
+
+/// Waits until `holds`, and fails if it never does.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = Instant::now();
+    while !holds() {
+        assert!(patience.elapsed() < Duration::from_secs(60), "{what} has not come about");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) struct Served {
+    serving: Serving,
+    address: SocketAddr,
+}
+
+impl Served {
+    /// One request on a connection of its own; `head` is method, target and further headers, one a line.
+    pub(crate) async fn ask(&self, head: &str, body: Option<&str>) -> Answer {
+        let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
+        let mut request = format!("{first} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        for line in headers.lines() {
+            request += &format!("{}\r\n", line.trim());
+        }
+        if let Some(body) = body {
+            if !headers.to_ascii_lowercase().contains("content-type") {
+                request += "content-type: application/json\r\n";
+            }
+            request += &format!("content-length: {}\r\n", body.len());
+        }
+        request += "\r\n";
+        request += body.unwrap_or_default();
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut text = Vec::new();
+        socket.read_to_end(&mut text).await.unwrap();
+        Answer::parse(&String::from_utf8(text).unwrap())
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.ask(&format!("GET {target}"), None).await
+    }
+
+    pub(crate) async fn stop(self) {
+        assert_eq!(self.serving.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.to_owned(), v.to_owned()));
+        Self { status, headers: headers.collect(), body: body.to_owned() }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
