@@ -74,6 +74,7 @@ macro_rules! conformance_suite {
             positions_are_committed_with_the_records,
             positions_may_be_committed_alone,
             an_atomic_append_with_one_bad_part_takes_nothing,
+            a_position_beyond_what_is_stable_is_refused,
             groups_have_positions_of_their_own,
             committed_positions_survive_a_restart,
         );

@@ -7,7 +7,7 @@ use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Record}
 use parking_lot::Mutex;
 
 use super::{Stored, Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Done, Error, TopicConfig, UpTo};
+use crate::{AckLevel, Done, Error, TopicConfig, UpTo, Writers};
 
 /// Null and empty keys and values, negative times and headers come back as they went in.
 pub fn records_are_read_as_they_were_appended<S: Subject>() -> Result<(), Error> {
@@ -42,12 +42,13 @@ pub fn offsets_ascend_from_one_append_to_the_next<S: Subject>() -> Result<(), Er
     Ok(())
 }
 
-/// Records of one append stand in order, without others between them, whoever else appends.
+/// In a topic of its owners, records of one append stand in order and without others between them, whoever appends.
 pub fn the_records_of_one_append_stand_together<S: Subject>() -> Result<(), Error> {
     const WRITERS: u32 = 4;
     const APPENDS: u32 = 50;
     let subject = S::start();
-    let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
+    let config = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
+    let (_, partition) = new_topic(&**subject.log(), &config)?;
     thread::scope(|threads| {
         let appends = |writer: u32| {
             let partition = &*partition;
