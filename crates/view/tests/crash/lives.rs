@@ -57,12 +57,12 @@ impl Lives<'_> {
     fn live(&mut self) {
         let (world, views) = self.start();
         let log: Arc<dyn Log> = world.log.clone();
-        let recovered = self.oracle.lock().check_recovered(&views, &*log);
-        self.seen.lost_applied += recovered.outlived();
-        self.seen.lost_unapplied += recovered.lost();
+        let lost = self.oracle.lock().check_recovered(&views, &*log);
+        self.seen.lost_applied += lost.applied;
+        self.seen.lost_unapplied += lost.unapplied;
         let follower = follow(&views, &log);
         wait_until_caught_up(&views, &*log);
-        self.oracle.lock().check_caught_up(&views, &recovered);
+        self.oracle.lock().check_caught_up(&views);
 
         self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
         workload::run(&views, &*log, &self.oracle, &mut self.stores, &mut self.rng);
@@ -70,7 +70,7 @@ impl Lives<'_> {
             // Everything was sent and the power is still there: nothing is missing before it goes.
             let all = wait_until_caught_up(&views, &*log);
             if all {
-                self.oracle.lock().check_caught_up(&views, &recovered);
+                self.oracle.lock().check_caught_up(&views);
             }
         }
         let loss = if self.rng.chance(40) { PowerLoss::DropAll } else { PowerLoss::Torn };
@@ -85,6 +85,7 @@ impl Lives<'_> {
     fn start(&mut self) -> (World, Arc<Views<Shelf>>) {
         loop {
             let found = self.stores.replace(&mut self.rng);
+            println!("starts with checkpoint store: {found:?}");
             *self.seen.stores.entry(found).or_default() += 1;
             if self.rng.chance(30) {
                 self.files.crash_after(1 + self.rng.below(CHANGES_PER_START));

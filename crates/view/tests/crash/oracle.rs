@@ -26,6 +26,12 @@ pub(crate) struct Sent {
     pub(crate) pieces: i64,
 }
 
+impl Sent {
+    fn count(&self, bins: &mut BTreeMap<String, i64>) {
+        *bins.entry(self.bin.clone()).or_default() += self.pieces;
+    }
+}
+
 /// What is known of a slot, which one thread sets and clears in turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -43,53 +49,40 @@ pub(crate) struct Oracle {
     pub(crate) slots: BTreeMap<String, Slot>,
 }
 
-/// What a life's start has found out; the end of catching up is judged by it.
-pub(crate) struct Recovered {
-    /// For each record sent so far: whether it had been applied.
-    applied: Vec<bool>,
-    /// For each record sent so far: whether the log still has it.
-    stored: Vec<bool>,
-}
-
-impl Recovered {
-    /// Records that were applied although the log has lost them.
-    pub(crate) fn outlived(&self) -> usize {
-        self.applied.iter().zip(&self.stored).filter(|(applied, stored)| **applied && !**stored).count()
-    }
-
-    /// Records that were lost before they were applied.
-    pub(crate) fn lost(&self) -> usize {
-        self.applied.iter().zip(&self.stored).filter(|(applied, stored)| !**applied && !**stored).count()
-    }
+/// Records that a crash has taken out of the log.
+pub(crate) struct Lost {
+    /// Those whose effect is there all the same, for ever.
+    pub(crate) applied: usize,
+    /// Those that will never have one.
+    pub(crate) unapplied: usize,
 }
 
 impl Oracle {
     /// Checks a state that has just been recovered, before anything follows.
-    pub(crate) fn check_recovered(&mut self, views: &Views<Shelf>, log: &dyn Log) -> Recovered {
+    pub(crate) fn check_recovered(&mut self, views: &Views<Shelf>, log: &dyn Log) -> Lost {
         self.check_parts(views, log);
         self.check_slots(views);
         let stored = self.stored(log);
         let applied: Vec<bool> = self.sent.iter().map(|sent| sent.offset < applied(views, log, sent)).collect();
-        let expected = self.bins(|index| applied[index]);
+        let mut expected = BTreeMap::new();
+        self.sent.iter().zip(&applied).filter(|(_, applied)| **applied).for_each(|(sent, _)| sent.count(&mut expected));
         assert_eq!(bins(views), expected, "derived pieces right after recovery");
-        Recovered { applied, stored }
-    }
-
-    /// Checks a state after the follower has caught up, with the records of this life counted as well.
-    pub(crate) fn check_caught_up(&self, views: &Views<Shelf>, recovered: &Recovered) {
-        let counts = |index: usize| match recovered.applied.get(index) {
-            Some(applied) => *applied || recovered.stored[index],
-            None => true,
+        let fate = || applied.iter().zip(&stored);
+        let lost = Lost {
+            applied: fate().filter(|(applied, stored)| **applied && !**stored).count(),
+            unapplied: fate().filter(|(applied, stored)| !**applied && !**stored).count(),
         };
-        assert_eq!(bins(views), self.bins(counts), "derived pieces after catching up");
+        // What was lost unapplied is out of the story: its offset lies below what will be applied next.
+        let mut counts = fate().map(|(applied, stored)| *applied || *stored).collect::<Vec<_>>().into_iter();
+        self.sent.retain(|_| counts.next().unwrap_or(true));
+        lost
     }
 
-    fn bins(&self, counts: impl Fn(usize) -> bool) -> BTreeMap<String, i64> {
-        let mut bins = BTreeMap::new();
-        for (_, sent) in self.sent.iter().enumerate().filter(|(index, _)| counts(*index)) {
-            *bins.entry(sent.bin.clone()).or_default() += sent.pieces;
-        }
-        bins
+    /// Checks a state after the follower has caught up, when nothing has been lost since recovery.
+    pub(crate) fn check_caught_up(&self, views: &Views<Shelf>) {
+        let mut expected = BTreeMap::new();
+        self.sent.iter().for_each(|sent| sent.count(&mut expected));
+        assert_eq!(bins(views), expected, "derived pieces after catching up");
     }
 
     /// Which of the records sent are in the log; none is there that was not sent.
