@@ -181,3 +181,89 @@ fn key(partition: PartitionId, kind: u8, record: &[u8]) -> Vec<u8> {
     key.extend_from_slice(record);
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state_record::StateRecord;
+
+    const TOPIC: TopicId = TopicId(0x0102);
+
+    fn dirty(records: &[(&'static str, Option<&'static str>)], next: u64) -> Dirty {
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let records: Vec<StateRecord> = records.iter().map(|(key, value)| (bytes(key), value.map(bytes))).collect();
+        let mut dirty = Dirty::default();
+        dirty.take(records, Epoch(3), Offset(next));
+        dirty
+    }
+
+    fn loaded(checkpoint: &Checkpoint, partition: u32) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let take = |key: &[u8], value: &[u8]| {
+            all.push((text(key), text(value)));
+            Ok(())
+        };
+        checkpoint.load(PartitionId(partition), take).unwrap();
+        all
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_there_after_a_restart_and_partitions_are_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+            let (one, two) = (PartitionId(1), PartitionId(2));
+            checkpoint.write_dirty(one, TOPIC, &dirty(&[("a", Some("1")), ("b", Some("2"))], 7)).unwrap();
+            checkpoint.write_dirty(two, TOPIC, &dirty(&[("a", Some("3"))], 8)).unwrap();
+            checkpoint.write_dirty(one, TOPIC, &dirty(&[("a", None), ("c", Some(""))], 9)).unwrap();
+            checkpoint.write_dirty(one, TOPIC, &Dirty::default()).unwrap();
+        }
+        let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+        assert_eq!(loaded(&checkpoint, 1), pairs(&[("b", "2"), ("c", "")]));
+        assert_eq!(loaded(&checkpoint, 2), pairs(&[("a", "3")]));
+        let reflected = |number| checkpoint.reflected(PartitionId(number)).unwrap();
+        let at = |next| Some(Reflected { topic: TOPIC, epoch: Epoch(3), next: Offset(next) });
+        assert_eq!((reflected(0), reflected(1), reflected(2)), (None, at(9), at(8)));
+        checkpoint.clear(PartitionId(1)).unwrap();
+        assert_eq!((reflected(1), reflected(2)), (None, at(8)));
+        assert_eq!((loaded(&checkpoint, 1).len(), loaded(&checkpoint, 2).len()), (0, 1));
+    }
+
+    #[test]
+    fn keys_of_version_1_are_written_byte_for_byte() {
+        assert_eq!(key(PartitionId(0x0a), POSITION, &[]), b"\0\0\0\x0ap");
+        assert_eq!(key(PartitionId(0x0a), RECORD, b"\x01bolt"), b"\0\0\0\x0ar\x01bolt");
+    }
+
+    #[test]
+    fn after_a_failed_write_nothing_newer_is_written() {
+        let mut dirty = dirty(&[("a", Some("1"))], 7);
+        let failed = dirty.drain();
+        assert_eq!((failed.records.len(), dirty.records.len()), (1, 0));
+        dirty.abandon();
+        dirty.take(vec![(Bytes::from_static(b"b"), None)], Epoch(3), Offset(8));
+        let after = dirty.drain();
+        assert!(after.reflected.is_none() && after.records.is_empty() && after.bytes == 0);
+        dirty.take(vec![(Bytes::from_static(b"c"), None)], Epoch(3), Offset(9));
+        assert!(dirty.reflected.is_none(), "for as long as the owner lives");
+    }
+
+    #[test]
+    fn a_condemned_store_is_begun_anew_by_the_next_start() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+            checkpoint.write_dirty(PartitionId(1), TOPIC, &dirty(&[("a", Some("1"))], 7)).unwrap();
+            checkpoint.condemn();
+        }
+        for _ in 0..2 {
+            let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+            assert_eq!(checkpoint.reflected(PartitionId(1)).unwrap(), None);
+        }
+    }
+}

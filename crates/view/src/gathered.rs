@@ -157,3 +157,39 @@ fn payload_bytes(record: &Publish) -> usize {
     let headers = record.headers.iter().map(|(key, value)| key.len() + value.len());
     record.key.as_ref().map_or(0, Vec::len) + record.value.as_ref().map_or(0, Vec::len) + headers.sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{PartitionId, TopicId};
+
+    use super::*;
+    use crate::tally::Tally;
+
+    #[test]
+    fn of_each_source_the_newest_position_is_written_and_undoing_brings_back_the_one_before() {
+        let source = |number| Source { topic: TopicId(1), partition: PartitionId(number) };
+        let (mut state, mut sources) = (imbl::OrdMap::new(), Sources::new());
+        let mut gathered = Gathered::<Tally>::new();
+        let mut advance = |gathered: &mut Gathered<Tally>, number, next| {
+            let mut draft = gathered.draft(&mut state, &mut sources, 0);
+            draft.change((format!("part-{next}"), Some(1)));
+            draft.advance(source(number), Offset(next));
+            draft.applied(source(number))
+        };
+        assert_eq!(advance(&mut gathered, 0, 10), Offset(10));
+        assert_eq!(advance(&mut gathered, 1, 15), Offset(15));
+        assert_eq!(advance(&mut gathered, 0, 20), Offset(20));
+        assert_eq!(advance(&mut gathered, 0, 12), Offset(20), "it never goes back");
+        let mark = gathered.mark();
+        assert_eq!(advance(&mut gathered, 0, 30), Offset(30));
+        let (mut state, mut sources) = (imbl::OrdMap::new(), Sources::new());
+        gathered.undo(mark, &mut state, &mut sources);
+        assert_eq!(sources, [(source(0), Offset(20)), (source(1), Offset(15))].into_iter().collect());
+        assert_eq!(state.keys().collect::<Vec<_>>(), ["part-10", "part-12", "part-15", "part-20"]);
+
+        let mut expected = StateRecords::default();
+        expected.source(source(1), Offset(15));
+        expected.source(source(0), Offset(20));
+        assert_eq!(gathered.finish().0, expected.finish());
+    }
+}

@@ -24,6 +24,8 @@ mod owner;
 mod shard;
 mod source;
 mod state_record;
+#[cfg(test)]
+mod tally;
 mod view;
 
 pub use checkpoint::Checkpoints;

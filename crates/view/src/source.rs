@@ -66,3 +66,54 @@ pub(crate) fn decode_position(bytes: &[u8]) -> Option<(TopicId, Epoch, Offset)> 
     let offset: [u8; 8] = rest.try_into().ok()?;
     Some((TopicId(u128::from_be_bytes(*topic)), Epoch(u32::from_be_bytes(*epoch)), Offset(u64::from_be_bytes(offset))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: Source =
+        Source { topic: TopicId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), partition: PartitionId(7) };
+
+    #[test]
+    fn version_1_is_read_and_written_byte_for_byte() {
+        let mut key = Vec::new();
+        SOURCE.encode_key(&mut key);
+        assert_eq!(key, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 0, 0, 7]);
+        assert_eq!(Source::decode_key(&key).unwrap(), SOURCE);
+
+        let mut value = Vec::new();
+        encode_offset(Offset(0x1122), &mut value);
+        assert_eq!(value, [1, 0, 0, 0, 0, 0, 0, 0x11, 0x22]);
+        assert_eq!(decode_offset(&value).unwrap(), Offset(0x1122));
+
+        let position = encode_position(Epoch(3), Offset(0x1122), SOURCE.topic);
+        let expected =
+            [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0x11, 0x22];
+        assert_eq!(position, expected);
+        assert_eq!(decode_position(&position), Some((SOURCE.topic, Epoch(3), Offset(0x1122))));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_was_found() {
+        for (key, expected) in [
+            (&[0; 19][..], "a source's key has 20 bytes and not 19"),
+            (&[0; 21], "a source's key has 20 bytes and not 21"),
+            (&[], "a source's key has 20 bytes and not 0"),
+        ] {
+            assert_eq!(Source::decode_key(key).unwrap_err().what, expected);
+        }
+        for (value, expected) in [
+            (&[][..], "an empty source record"),
+            (&[2, 0, 0, 0, 0, 0, 0, 0, 0], "source record of version 2"),
+            (&[1, 0, 0], "a source's offset has 8 bytes and not 2"),
+        ] {
+            assert_eq!(decode_offset(value).unwrap_err().what, expected);
+        }
+        let position = encode_position(Epoch(3), Offset(5), SOURCE.topic);
+        for cut in 0..position.len() {
+            assert_eq!(decode_position(&position[..cut]), None, "{cut} bytes");
+        }
+        assert_eq!(decode_position(&[&position[..], &[0]].concat()), None);
+        assert_eq!(decode_position(&[&[2], &position[1..]].concat()), None, "a later version");
+    }
+}

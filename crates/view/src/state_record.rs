@@ -105,3 +105,74 @@ pub(crate) fn apply<V: View>(snapshot: &mut Snapshot<V>, key: &[u8], value: Opti
         None => Err(DecodeError::new("a state record without a key")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{PartitionId, TopicId};
+
+    use super::*;
+    use crate::Sources;
+    use crate::tally::{Change, Tally};
+
+    const SOURCE: Source = Source { topic: TopicId(0x0a), partition: PartitionId(2) };
+
+    fn empty() -> Snapshot<Tally> {
+        Snapshot { state: imbl::OrdMap::new(), sources: Sources::new(), next: Offset::ZERO }
+    }
+
+    fn change(name: &str, number: Option<u8>) -> Change {
+        (name.to_owned(), number)
+    }
+
+    #[test]
+    fn records_of_version_1_are_read_and_written_byte_for_byte() {
+        let mut records = StateRecords::default();
+        assert_eq!(records.change::<Tally>(&change("bolt", Some(9))), 7);
+        assert_eq!(records.change::<Tally>(&change("nut", None)), 4);
+        records.source(SOURCE, Offset(5));
+        let written = records.finish();
+        let expected: [(&[u8], Option<&[u8]>); 3] = [
+            (b"\x01bolt", Some(&[1, 9])),
+            (b"\x01nut", None),
+            (b"\x00\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\0\x02", Some(b"\x01\0\0\0\0\0\0\0\x05")),
+        ];
+        let written: Vec<_> = written.iter().map(|(key, value)| (&key[..], value.as_deref())).collect();
+        assert_eq!(written, expected);
+
+        let mut snapshot = empty();
+        snapshot.state.insert("nut".to_owned(), 4);
+        for (key, value) in expected {
+            apply(&mut snapshot, key, value).unwrap();
+        }
+        assert_eq!(snapshot.state, [("bolt".to_owned(), 9)].into_iter().collect());
+        assert_eq!(snapshot.sources, [(SOURCE, Offset(5))].into_iter().collect());
+        apply(&mut snapshot, expected[2].0, None).unwrap();
+        assert_eq!(snapshot.sources, Sources::new());
+    }
+
+    #[test]
+    fn records_of_no_kind_are_refused() {
+        for (key, value, expected) in [
+            (&b""[..], &b""[..], "a state record without a key"),
+            (b"\x02bolt", b"", "state record of kind 2"),
+            (b"\x01bolt", b"\x02\x09", "no number: [2, 9]"),
+        ] {
+            assert_eq!(apply(&mut empty(), key, Some(value)).unwrap_err().what, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_leaves_what_was_before() {
+        let mut records = StateRecords::default();
+        records.change::<Tally>(&change("bolt", Some(1)));
+        let before = records.size_bytes();
+        records.change::<Tally>(&change("nut", Some(2)));
+        records.change::<Tally>(&change("screw", None));
+        records.truncate(1);
+        assert_eq!(records.size_bytes(), before);
+        records.truncate(1);
+        records.change::<Tally>(&change("rivet", None));
+        let keys: Vec<_> = records.finish().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, [&b"\x01bolt"[..], b"\x01rivet"]);
+    }
+}
