@@ -169,7 +169,7 @@ fn more_than_the_journal_holds_may_wait_to_be_written() {
     assert!(config.journal_max_bytes < 1 << 20);
     let log = Embedded::open(config, Arc::new(files), clock.clone(), clock).unwrap();
     let topic = create(&log, "t", &TopicConfig { retention: None, ..TopicConfig::default() });
-    let value = [b'x'; 50_000];
+    let value = [b'x'; 30_000];
     for number in 0..100 {
         let record = Record { value: Some(&value), ..Record::default() };
         topic[number % topic.len()].append(&[record], AckLevel::Memory, Done::ignore()).unwrap();

@@ -19,8 +19,8 @@ impl Sent {
     pub(crate) fn new(serial: u64) -> Self {
         let mut rng = Rng::new(serial);
         let most = match rng.below(10) {
-            0 => 4000,
-            1..4 => 1000,
+            0 => 1500,
+            1..4 => 800,
             _ => 100,
         };
         let filler = rng.below(most);

@@ -13,10 +13,10 @@ use millstream_types::{ManualClock, Record, TenantId, TopicName, TopicPartition}
 pub(crate) fn small_config() -> LogConfig {
     LogConfig {
         dir: PathBuf::from("/data/log"),
-        journal_file_bytes: 128 << 10,
-        journal_max_bytes: 512 << 10,
+        journal_file_bytes: 56 << 10,
+        journal_max_bytes: 224 << 10,
         pending_max_bytes: 256 << 10,
-        append_max_bytes: 96 << 10,
+        append_max_bytes: 40 << 10,
         batch_max_bytes: 4 << 10,
         cache_bytes: 16 << 10,
         sync_interval_ms: 5,
