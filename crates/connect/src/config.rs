@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
+
+/// Most partitions that a topic may have.
+const PARTITIONS_MAX: u32 = 10_000;
+
 /// Devices, their registry and their adapters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -49,6 +54,24 @@ impl Default for ConnectConfig {
     }
 }
 
+impl ConnectConfig {
+    /// Checks what only has a meaning within bounds.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] names the setting, its value and the rule.
+    pub fn validate(&self) -> Result<(), Error> {
+        for (setting, value) in [
+            ("connect.registry_partitions", self.registry_partitions),
+            ("connect.topic_partitions", self.topic_partitions),
+        ] {
+            if !(1..=PARTITIONS_MAX).contains(&value) {
+                return Err(Error::InvalidSetting { setting, value: value.to_string(), rule: "use 1 to 10000" });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Devices over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -76,6 +99,29 @@ impl Default for HttpAdapterConfig {
             ttd_max_s: 60,
             authentication_required: true,
             cors_allowed_origin: "*".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_holds_and_a_number_of_partitions_that_cannot_be_is_named_with_its_rule() {
+        ConnectConfig::default().validate().unwrap();
+        for (config, told) in [
+            (
+                ConnectConfig { registry_partitions: 0, ..ConnectConfig::default() },
+                "connect.registry_partitions = 0: use",
+            ),
+            (
+                ConnectConfig { topic_partitions: 10_001, ..ConnectConfig::default() },
+                "connect.topic_partitions = 10001: use",
+            ),
+        ] {
+            let refusal = config.validate().unwrap_err().to_string();
+            assert!(refusal.contains(told), "{refusal}");
         }
     }
 }

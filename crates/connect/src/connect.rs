@@ -59,6 +59,7 @@ impl Connect {
         monotonic: Arc<dyn MonotonicClock>,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
+        config.validate()?;
         let hashing = hashing(config)?;
         let thread = |source| Error::Thread(Arc::new(source));
         let hashers = Workers::start("hashing", 1, config.hashing_max_waiting).map_err(thread)?;
@@ -66,6 +67,12 @@ impl Connect {
         let registry = Registry::open(ground, config.registry_partitions).map_err(Error::Registry)?;
         let meters = Arc::new(Meters::new(metrics));
         let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));
+        for tenant in registry.tenants() {
+            if let Err(error) = streams.resolve(&tenant) {
+                // The tenant's first message tries again, and tells its sender if it fails again.
+                tracing::warn!(%tenant, %error, "the topics of a tenant cannot be opened");
+            }
+        }
         let verified = VerifiedLogins::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
         let logins = Logins::new(registry.clone(), verified, checkers, ground.wall.clone(), is_required);

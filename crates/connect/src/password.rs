@@ -12,6 +12,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256, Sha512};
 
+/// Longest salt that is taken, bytes.
+const SALT_MAX_BYTES: usize = 256;
+
 /// How a password was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HashFunction {
@@ -47,7 +50,7 @@ impl fmt::Debug for PasswordHash {
 pub(crate) enum HashError {
     #[error("hash-function '{function}' is not known; use sha-256, sha-512 or bcrypt, or send pwd-plain")]
     Function { function: String },
-    #[error("salt is not base64 (RFC 4648, with padding)")]
+    #[error("salt is not base64 (RFC 4648, with padding) of at most {SALT_MAX_BYTES} bytes")]
     Salt,
     #[error("pwd-hash is not base64 of the {bytes} bytes that {function} yields")]
     Digest { function: &'static str, bytes: usize },
@@ -71,7 +74,8 @@ impl PasswordHash {
             "bcrypt" => HashFunction::Bcrypt,
             other => return Err(HashError::Function { function: other.to_owned() }),
         };
-        if salt.as_ref().is_some_and(|salt| BASE64.decode(salt).is_err()) {
+        let is_salt = |salt: &String| BASE64.decode(salt).is_ok_and(|salt| salt.len() <= SALT_MAX_BYTES);
+        if !salt.as_ref().is_none_or(is_salt) {
             return Err(HashError::Salt);
         }
         match function {
@@ -183,6 +187,7 @@ mod tests {
             ("sha-256", "AQIDBA==", None, "32 bytes"),
             ("sha-512", "!", None, "64 bytes"),
             ("sha-256", "K7gNU3sdo+OL0wNhqoVWhr3g6s1xYv72ol/pe/Unols=", Some("?"), "salt is not base64"),
+            ("sha-256", "K7gNU3sdo+OL0wNhqoVWhr3g6s1xYv72ol/pe/Unols=", Some(&"A".repeat(400)), "at most 256 bytes"),
             ("bcrypt", "$2a$", None, "no bcrypt hash"),
             ("bcrypt", costly, None, "bcrypt cost 11 is over connect.bcrypt_max_cost = 10"),
         ] {

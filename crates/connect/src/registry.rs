@@ -33,7 +33,7 @@ use view::RegistryView;
 
 /// Commands decided in one append: each may carry a body of [`crate::management::BODY_MAX_BYTES`], and all together
 /// must stay well below the log's largest append.
-const BATCH_MAX_COMMANDS: usize = 128;
+const BATCH_MAX_COMMANDS: usize = 64;
 
 /// All tenants, devices and credentials. Cheap to clone.
 #[derive(Clone)]
@@ -90,6 +90,14 @@ impl Registry {
             }
         }
         counts
+    }
+
+    /// All tenants, in no order.
+    pub(crate) fn tenants(&self) -> Vec<TenantId> {
+        let ids = |snapshot: Arc<Snapshot<RegistryView>>| -> Vec<TenantId> {
+            snapshot.state.tenants().map(|(tenant, _)| tenant.clone()).collect()
+        };
+        self.views.snapshots().into_iter().flat_map(ids).collect()
     }
 
     /// The state that `tenant` is part of, as it is now.

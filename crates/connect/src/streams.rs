@@ -2,7 +2,6 @@
 //!
 //! Resolved once per tenant; a message finds its partition without a lock, an allocation or a name being rendered.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -17,7 +16,7 @@ pub(crate) struct Streams {
     log: Arc<dyn Log>,
     partitions: u32,
     meters: Arc<Meters>,
-    known: ArcSwap<HashMap<TenantId, Arc<TenantStreams>>>,
+    known: ArcSwap<imbl::HashMap<TenantId, Arc<TenantStreams>>>,
     /// Held while a tenant's topics are resolved, so that each is resolved once.
     resolving: Mutex<()>,
 }
@@ -49,7 +48,7 @@ impl TenantStreams {
 
 impl Streams {
     pub(crate) fn new(log: Arc<dyn Log>, partitions: u32, meters: Arc<Meters>) -> Self {
-        let known = ArcSwap::from_pointee(HashMap::new());
+        let known = ArcSwap::from_pointee(imbl::HashMap::new());
         Self { log, partitions, meters, known, resolving: Mutex::new(()) }
     }
 
@@ -72,12 +71,11 @@ impl Streams {
     /// Forgets those of `tenant`: one of them has been deleted.
     pub(crate) fn forget(&self, tenant: &TenantId) {
         let _turn = self.resolving.lock();
-        let mut known = HashMap::clone(&self.known.load());
-        known.remove(tenant);
-        self.known.store(Arc::new(known));
+        self.known.store(Arc::new(self.known.load().without(tenant)));
     }
 
-    fn resolve(&self, tenant: &TenantId) -> Result<Arc<TenantStreams>, millstream_log::Error> {
+    /// As [`Streams::of`], waiting for the disk.
+    pub(crate) fn resolve(&self, tenant: &TenantId) -> Result<Arc<TenantStreams>, millstream_log::Error> {
         let _turn = self.resolving.lock();
         if let Some(known) = self.known(tenant) {
             return Ok(known);
@@ -87,9 +85,7 @@ impl Streams {
             event: self.topic(tenant, Kind::Event, AckLevel::Synced)?,
             meter: self.meters.of(tenant),
         });
-        let mut known = HashMap::clone(&self.known.load());
-        known.insert(tenant.clone(), resolved.clone());
-        self.known.store(Arc::new(known));
+        self.known.store(Arc::new(self.known.load().update(tenant.clone(), resolved.clone())));
         Ok(resolved)
     }
 

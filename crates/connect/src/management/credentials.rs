@@ -17,6 +17,8 @@ use crate::registry::{
 };
 
 const PATH: &str = "/v1/credentials/{tenant}/{device}";
+/// Longest comment of a secret.
+const COMMENT_MAX_BYTES: usize = 256;
 
 pub(super) fn routes(management: &Management) -> Vec<Route> {
     let schema = || Content::json(json!({"type": "array", "items": {"type": "object"}}));
@@ -115,14 +117,7 @@ impl Management {
     }
 
     async fn secret(&self, mut given: GivenSecret) -> Result<SecretDraft, Problem> {
-        if let (Some(from), Some(to)) = (given.not_before, given.not_after)
-            && to < from
-        {
-            return Err(Problem::invalid("a secret ends before it begins")
-                .value(to.to_string())
-                .rule(format!("not-after lies after not-before, {from}"))
-                .remedy("correct one of them"));
-        }
+        check_secret(&given)?;
         let password = self.password(&mut given).await?;
         let origin = match (given.id, password) {
             (Some(id), password) => SecretOrigin::Stored(id, password),
@@ -165,4 +160,22 @@ impl Management {
             Err(_) => Err(Problem::internal("the threads that hash passwords have ended")),
         }
     }
+}
+
+fn check_secret(given: &GivenSecret) -> Result<(), Problem> {
+    if let (Some(from), Some(to)) = (given.not_before, given.not_after)
+        && to < from
+    {
+        return Err(Problem::invalid("a secret ends before it begins")
+            .value(to.to_string())
+            .rule(format!("not-after lies after not-before, {from}"))
+            .remedy("correct one of them"));
+    }
+    if let Some(comment) = given.comment.as_ref().filter(|comment| comment.len() > COMMENT_MAX_BYTES) {
+        return Err(Problem::invalid("the comment of a secret is too long")
+            .value(format!("{} bytes", comment.len()))
+            .rule(format!("a comment has at most {COMMENT_MAX_BYTES} bytes"))
+            .remedy("shorten it, or use ext of the credential"));
+    }
+    Ok(())
 }

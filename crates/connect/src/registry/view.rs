@@ -107,3 +107,58 @@ fn decode_value<T: DeserializeOwned>(value: Option<&[u8]>) -> Result<Option<Arc<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// State records as version 1 has written them; they must be read for ever.
+    const VERSION_1: [(&[u8], &str); 3] = [
+        (
+            b"\x01acme",
+            r#"{"version":1,"born":1,"created_ms":5,"updated_ms":6,"value":{"enabled":true,"ext":{"a":1},"adapters":[{"type":"hono-http","enabled":true,"device-authentication-required":true}],"resource-limits":{"max-connections":-1,"max-ttl":60,"max-ttl-telemetry-qos0":-1,"max-ttl-telemetry-qos1":-1,"max-ttl-command-response":-1}}}"#,
+        ),
+        (
+            b"\x02acme\0d:1",
+            r#"{"version":18446744073709551615,"born":2,"created_ms":5,"updated_ms":6,"value":{"enabled":false,"defaults":{"ttl":5},"via":["g"],"viaGroups":["gs"],"ext":{"a":[1,2.5]}}}"#,
+        ),
+        (
+            b"\x03acme\0d:1",
+            r#"{"version":3,"born":3,"created_ms":5,"updated_ms":6,"value":[{"type":"hashed-password","auth_id":"a=1","enabled":true,"secrets":[{"id":"00ff","enabled":true,"not_before":"2026-01-01T00:00:00Z","comment":"c","password":{"function":"sha-512","hash":"AQ==","salt":"Ag=="}},{"id":"01ff","enabled":false,"password":{"function":"argon2id","hash":"$argon2id$"}}]}]}"#,
+        ),
+    ];
+
+    #[test]
+    fn records_of_version_1_are_read_and_written_as_they_lie() {
+        for (key, json) in VERSION_1 {
+            let stored = [&[1], json.as_bytes()].concat();
+            let change = RegistryView::decode(key, Some(&stored)).unwrap();
+            let (mut key_again, mut value_again) = (Vec::new(), Vec::new());
+            assert_eq!(RegistryView::encode(&change, &mut key_again, &mut value_again), Encoded::Value);
+            assert_eq!(key_again, key);
+            let again: serde_json::Value = serde_json::from_slice(&value_again[1..]).unwrap();
+            assert_eq!(again, serde_json::from_str::<serde_json::Value>(json).unwrap());
+            let gone = RegistryView::decode(key, None).unwrap();
+            key_again.clear();
+            assert_eq!(RegistryView::encode(&gone, &mut key_again, &mut value_again), Encoded::Tombstone);
+            assert_eq!(key_again, key);
+        }
+    }
+
+    #[test]
+    fn records_of_a_later_version_or_of_no_kind_are_refused() {
+        let (key, json) = VERSION_1[0];
+        for (key, value, told) in [
+            (key, [&[2], json.as_bytes()].concat(), "record version 2, known is 1"),
+            (key, vec![], "record version 0"),
+            (key, b"\x01{".to_vec(), "cannot be read"),
+            (b"\x09acme", vec![1], "of kind 9"),
+            (b"\x02acme", vec![1], "without tenant"),
+            (b"\x01a b", vec![1], "not a tenant id"),
+            (b"", vec![1], "empty key"),
+        ] {
+            let refusal = RegistryView::decode(key, Some(&value)).unwrap_err().to_string();
+            assert!(refusal.contains(told), "{refusal}");
+        }
+    }
+}

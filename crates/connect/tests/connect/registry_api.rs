@@ -205,6 +205,13 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
         ),
         (
             "PUT /v1/credentials/T/d",
+            secret(&format!(r#""pwd-plain":"x","comment":"{}""#, "c".repeat(257))),
+            400,
+            "257 bytes",
+            "at most 256 bytes",
+        ),
+        (
+            "PUT /v1/credentials/T/d",
             r#"[{"type":"hashed-password","auth-id":"x"},{"type":"hashed-password","auth-id":"x"}]"#.into(),
             400,
             "x",
@@ -297,5 +304,31 @@ async fn of_many_creations_and_conditional_changes_exactly_one_wins() {
         statuses.sort_unstable();
         assert_eq!(statuses, [204, 412, 412, 412, 412, 412, 412, 412]);
     }
+    std::sync::Arc::into_inner(world).unwrap().stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_with_more_devices_than_one_append_holds_is_deleted_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = std::sync::Arc::new(World::open(dir.path()).await);
+    world.do_registry("POST /v1/tenants/T", "", 201).await;
+    let clients: Vec<_> = (0..32)
+        .map(|client| {
+            let world = world.clone();
+            tokio::spawn(async move {
+                for n in 0..130 {
+                    world.do_registry(&format!("POST /v1/devices/T/d-{client}-{n}"), "", 201).await;
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(world.connect.stats().devices, 32 * 130);
+    world.do_registry("DELETE /v1/tenants/T", "", 204).await;
+    assert_eq!((world.connect.stats().tenants, world.connect.stats().devices), (1, 0));
+    world.do_registry("POST /v1/tenants/T", "", 201).await;
+    world.registry("GET /v1/devices/T/d-0-0", &[], "").await.expect_problem(404, "d-0-0", "registered before");
     std::sync::Arc::into_inner(world).unwrap().stop().await;
 }

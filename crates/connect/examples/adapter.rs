@@ -1,0 +1,45 @@
+//! What a message costs: registry and HTTP adapter on one thread, over a log in the directory that is named.
+//!
+//! ```text
+//! cargo run --release -p millstream-connect --example adapter DIR
+//! curl -X POST http://APPLICATIONS/v1/devices/default/d
+//! curl -X PUT -H 'content-type: application/json' http://APPLICATIONS/v1/credentials/default/d \
+//!      -d '[{"type":"hashed-password","auth-id":"d","secrets":[{"pwd-plain":"pw"}]}]'
+//! wrk -t1 -c64 -d10 -s put.lua http://DEVICES/telemetry/default/d
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_connect::{Connect, ConnectConfig};
+use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics};
+use millstream_log::{Embedded, LogConfig, SystemFiles};
+use millstream_types::SystemClock;
+use millstream_view::{Checkpoints, Ground, Shards};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = PathBuf::from(std::env::args().nth(1).ok_or("name a directory")?);
+    let clock = Arc::new(SystemClock::default());
+    let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+    let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
+    let checkpoints = Checkpoints::open(&dir.join("views"))?;
+    let ground = Ground { log, checkpoints, shards: Shards::start(1)?, wall: clock.clone() };
+    let metrics = Metrics::default();
+    let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(&connect, &metrics))
+}
+
+async fn serve(connect: &Connect, metrics: &Metrics) -> Result<(), Box<dyn std::error::Error>> {
+    let applications =
+        Api::builder("applications", "Registry", "1").with(connect.application_routes()).build(metrics)?;
+    let [telemetry, events] = connect.device_routes();
+    let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).build(metrics)?;
+    let anybody = Arc::new(LoopbackApplications::default());
+    let limits = ListenerLimits::default();
+    let door = Listener::bind("applications", "127.0.0.1:0".parse()?, anybody, limits.clone()).await?;
+    let gate = Listener::bind("devices", "127.0.0.1:0".parse()?, connect.device_authenticator(), limits).await?;
+    println!("applications {}, devices {}", door.address(), gate.address());
+    let _serving = [door.serve(Arc::new(applications), metrics), gate.serve(Arc::new(devices), metrics)];
+    std::future::pending::<()>().await;
+    Ok(())
+}
