@@ -1,0 +1,27 @@
+# Two commands are all the set-up: `make demo` and `make test`.
+
+# One target directory outside the checkout, shared by every build, so that dependencies are compiled once.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/millstream/target
+MILLSTREAM := $(CARGO_TARGET_DIR)/release/millstream
+
+.PHONY: demo test test-all build console setup
+
+demo: build ## Replay a year of weather through the whole of Millstream: console in the browser, live table here.
+	$(MILLSTREAM) demo $(ARGS)
+
+build: console ## The binary with the console in it.
+	cargo build --release --locked --bin millstream
+
+console: setup
+	scripts/build-console
+
+setup:
+	scripts/setup build
+
+test: ## The whole gate.
+	scripts/setup test
+	scripts/test
+
+test-all: ## The gate, with everything that takes long.
+	scripts/setup test
+	MILLSTREAM_CRASH_POINTS=1000 MILLSTREAM_BIT_FLIPS=1000 MILLSTREAM_KILLS=20 scripts/test
