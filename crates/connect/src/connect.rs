@@ -1,16 +1,16 @@
 //! The plane as `server` runs it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_http::{Authenticator, Metrics, Routes};
-use millstream_types::MonotonicClock;
+use millstream_types::{LatencyCounts, MonotonicClock};
 use millstream_view::Ground;
-use serde::Serialize;
 
 use crate::http::{self, HttpAdapter};
 use crate::login::Logins;
 use crate::management::Management;
-use crate::meter::Meters;
+use crate::meter::{Meters, Totals};
 use crate::password::PasswordHashing;
 use crate::registry::Registry;
 use crate::streams::Streams;
@@ -27,8 +27,14 @@ pub struct Connect {
 }
 
 /// What the plane holds at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectStats {
+    /// Messages that were accepted since the start of the process.
+    pub accepted: u64,
+    /// Messages that were refused, for any reason, after their sender had logged in.
+    pub rejected: u64,
+    /// How long accepted messages took, from their arrival to their answer.
+    pub accept_latency: LatencyCounts,
     /// Tenants that are registered.
     pub tenants: usize,
     /// Devices that are registered, of all tenants.
@@ -80,6 +86,7 @@ impl Connect {
             registry: registry.clone(),
             streams: streams.clone(),
             meters,
+            totals: Totals::default(),
             wall: ground.wall.clone(),
             monotonic,
             origins: http::origins(&config.http)?,
@@ -112,7 +119,16 @@ impl Connect {
     /// What the plane holds now.
     pub fn stats(&self) -> ConnectStats {
         let (tenants, devices) = self.registry.counts();
-        ConnectStats { tenants, devices, logins_waiting: self.logins.waiting(), logins_cached: self.logins.cached() }
+        let totals = &self.adapter.totals;
+        ConnectStats {
+            accepted: totals.accept_latency.counts().total(),
+            rejected: totals.rejected.load(Ordering::Relaxed),
+            accept_latency: totals.accept_latency.counts(),
+            tenants,
+            devices,
+            logins_waiting: self.logins.waiting(),
+            logins_cached: self.logins.cached(),
+        }
     }
 
     /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.

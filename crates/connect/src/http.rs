@@ -15,7 +15,7 @@ use axum::http::{HeaderValue, StatusCode};
 use millstream_http::{Access, Caller, Content, Cors, Limits, Origins, Path, Problem, Route, Routes, TraceContext};
 use millstream_types::{MonotonicClock, WallClock};
 
-use crate::meter::Meters;
+use crate::meter::{Meters, Totals};
 use crate::registry::Registry;
 use crate::streams::{Stream, Streams};
 use crate::{Error, HttpAdapterConfig};
@@ -29,6 +29,7 @@ pub(crate) struct HttpAdapter {
     pub(crate) registry: Registry,
     pub(crate) streams: Arc<Streams>,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) totals: Totals,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) origins: Origins,

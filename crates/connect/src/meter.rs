@@ -1,11 +1,12 @@
 //! What is counted of messages, under the names that Hono's users know (dots are underscores).
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millstream_http::{Histogram, Metrics};
-use millstream_types::TenantId;
+use millstream_types::{LatencyHistogram, TenantId};
 use parking_lot::Mutex;
 
 use crate::streams::Stream;
@@ -18,6 +19,15 @@ const PAYLOAD_BOUNDS_BYTES: [f64; 6] = [64.0, 256.0, 1_024.0, 2_048.0, 8_192.0, 
 pub(crate) struct Meters {
     metrics: Metrics,
     known: Mutex<HashMap<TenantId, Arc<Meter>>>,
+}
+
+/// What all tenants' messages came to.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// How long accepted messages took; their number is its total.
+    pub(crate) accept_latency: LatencyHistogram,
+    /// Messages that were refused.
+    pub(crate) rejected: AtomicU64,
 }
 
 /// The meter of one tenant; its labels are resolved on first use.

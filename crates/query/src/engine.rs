@@ -1,6 +1,7 @@
 //! The engine: takes queries, answers what is asked about them, ends them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -142,6 +143,16 @@ impl Engine {
     /// How many queries of all tenants are live.
     pub fn live_count(&self) -> usize {
         self.registry.live_count()
+    }
+
+    /// How many records have been seen by any query since the start; one counts once, however many see it.
+    pub fn records_seen(&self) -> u64 {
+        self.registry.totals.records_seen.load(Ordering::Relaxed)
+    }
+
+    /// How many rows have been found for all queries since the start.
+    pub fn matched(&self) -> u64 {
+        self.registry.totals.matched.load(Ordering::Relaxed)
     }
 
     /// Refuses new queries, ends the live ones with cause `shutdown`, and ends the threads. Again is no error.

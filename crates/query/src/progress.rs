@@ -7,6 +7,13 @@ use millstream_types::{Offset, PartitionId};
 
 use crate::{Covered, Tally};
 
+/// What all queries together have come to since the start; a record counts once, however many queries see it.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) records_seen: AtomicU64,
+    pub(crate) matched: AtomicU64,
+}
+
 /// Counters of one partition; written by the thread that reads it, after each batch and before its rows go out.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {

@@ -81,7 +81,8 @@ impl Reader {
             return Ok(());
         }
         if !self.streams.contains_key(&id) {
-            let tailed = Tailed::begin(query.stream.clone(), mine, &self.inbox().bell(), self.read_max_bytes);
+            let (bell, totals) = (self.inbox().bell(), self.registry.totals.clone());
+            let tailed = Tailed::begin(query.stream.clone(), mine, &bell, self.read_max_bytes, totals);
             self.streams.insert(id, tailed);
         }
         let Some(tailed) = self.streams.get_mut(&id) else {

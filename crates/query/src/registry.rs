@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::live::Live;
+use crate::progress::Totals;
 use crate::{Cause, Config, Error, QueryId, Trouble};
 
 /// What a thread is told.
@@ -67,6 +68,7 @@ impl Inbox {
 pub(crate) struct Registry {
     live: Mutex<LiveQueries>,
     pub(crate) inboxes: Vec<Inbox>,
+    pub(crate) totals: Arc<Totals>,
 }
 
 #[derive(Default)]
@@ -78,7 +80,8 @@ struct LiveQueries {
 
 impl Registry {
     pub(crate) fn new(threads: usize) -> Self {
-        Self { live: Mutex::default(), inboxes: (0..threads).map(|_| Inbox::open()).collect() }
+        let inboxes = (0..threads).map(|_| Inbox::open()).collect();
+        Self { live: Mutex::default(), inboxes, totals: Arc::default() }
     }
 
     /// Takes a query, if there is room.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_log::{Bell, Error as LogError, Partition, UpTo};
 use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch, TopicName};
@@ -9,7 +10,7 @@ use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch
 use crate::index::EntryId;
 use crate::live::{Live, Stream};
 use crate::outbox::Put;
-use crate::progress::{Progress, Share};
+use crate::progress::{Progress, Share, Totals};
 use crate::{Matcher, QueryId};
 
 /// Why a stream cannot be read on.
@@ -30,6 +31,7 @@ pub(crate) struct Tailed {
     matcher: Matcher<Arc<Live>>,
     entries: HashMap<QueryId, EntryId>,
     read_max_bytes: usize,
+    totals: Arc<Totals>,
 }
 
 struct Part {
@@ -45,6 +47,7 @@ impl Tailed {
         mine: impl Fn(&dyn Partition) -> bool,
         bell: &Arc<Bell>,
         read_max_bytes: usize,
+        totals: Arc<Totals>,
     ) -> Self {
         let begin = |partition: &Arc<dyn Partition>| {
             // Watched before its tail is read, so that nothing is appended unnoticed in between.
@@ -53,7 +56,7 @@ impl Tailed {
             Part { partition: partition.clone(), next, progress: Arc::new(Progress::start(next)) }
         };
         let parts = stream.partitions.iter().filter(|partition| mine(&***partition)).map(begin).collect();
-        Self { stream, parts, matcher: Matcher::default(), entries: HashMap::new(), read_max_bytes }
+        Self { stream, parts, matcher: Matcher::default(), entries: HashMap::new(), read_max_bytes, totals }
     }
 
     pub(crate) fn watch(&self, bell: &Arc<Bell>) {
@@ -126,10 +129,14 @@ impl Tailed {
             part.next = batch.last_offset().next();
             // Before the rows go out, so that whoever ends by them is told of the records that gave them.
             part.progress.add(tally, part.next);
+            self.totals.records_seen.fetch_add(tally.records, Ordering::Relaxed);
         }
-        self.matcher.drain(|_, query, yielded| match query.outbox.put(yielded.rows, yielded.evaluation_errors) {
-            Put::Taken => {}
-            put => finished.push((query.clone(), put)),
+        self.matcher.drain(|_, query, yielded| {
+            self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);
+            match query.outbox.put(yielded.rows, yielded.evaluation_errors) {
+                Put::Taken => {}
+                put => finished.push((query.clone(), put)),
+            }
         });
         Ok(!batches.is_empty())
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -35,13 +36,23 @@ impl HttpAdapter {
         request: Request,
     ) -> Result<StatusCode, Problem> {
         let started = self.monotonic.now();
-        let message = Message::read(stream, trace, request).await?;
+        let message = match Message::read(stream, trace, request).await {
+            Ok(message) => message,
+            Err(problem) => {
+                self.totals.rejected.fetch_add(1, Ordering::Relaxed);
+                return Err(problem);
+            }
+        };
         let (delivery, payload_bytes) = (message.delivery, message.payload.len());
         let sent = self.send(&message, target, caller).await;
         let took = self.monotonic.now().saturating_sub(started);
         match sent {
-            Ok(streams) => streams.meter.count(delivery, Fate::Forwarded, payload_bytes, took),
+            Ok(streams) => {
+                streams.meter.count(delivery, Fate::Forwarded, payload_bytes, took);
+                self.totals.accept_latency.record(took);
+            }
             Err(problem) => {
+                self.totals.rejected.fetch_add(1, Ordering::Relaxed);
                 let is_ours = problem.status().is_server_error();
                 let fate = if is_ours { Fate::Undeliverable } else { Fate::Unprocessable };
                 self.meters.of(&caller.tenant).count(delivery, fate, payload_bytes, took);
