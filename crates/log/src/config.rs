@@ -13,7 +13,8 @@ const JOURNAL_FILE_SPARE_BYTES: u64 = 16 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// The engine's directory; one process at a time owns it. Default `data/log`.
+    /// The engine's directory; one process at a time owns it. Not a setting: it follows from the data directory.
+    #[serde(skip)]
     pub dir: PathBuf,
     /// Size of one journal file, in bytes; an append must fit into one. Default 16 MiB.
     pub journal_file_bytes: u64,

@@ -138,6 +138,14 @@ impl Embedded {
         self.closed.get_or_init(|| result).clone()
     }
 
+    /// Whether appends are taken.
+    ///
+    /// # Errors
+    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] once it is closed.
+    pub fn check_writing(&self) -> Result<(), Error> {
+        self.shared.check_open()
+    }
+
     /// What it has done since it was opened, and what is there now.
     pub fn stats(&self) -> LogStats {
         let mut stats = self.shared.counters.stats();
