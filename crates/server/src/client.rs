@@ -1,0 +1,126 @@
+//! A client of one request: what the command line asks a running server.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a running server is and who asks.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Server {
+    /// The server's applications listener
+    #[arg(long, value_name = "URL", env = "MILLSTREAM_SERVER", default_value = "http://127.0.0.1:8000")]
+    server: String,
+    /// API token; none is needed on loopback
+    #[arg(long, value_name = "TOKEN", env = "MILLSTREAM_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Tenant
+    #[arg(long, value_name = "TENANT", default_value = "default")]
+    tenant: String,
+}
+
+impl Server {
+    /// Sends `body` as JSON; the answer has arrived up to its head.
+    pub(crate) async fn post(&self, path: &str, body: String, accept: &str) -> anyhow::Result<Response<Incoming>> {
+        let uri: Uri = self.server.parse().with_context(|| format!("--server {} is no URL", self.server))?;
+        let (Some(host), Some("http")) = (uri.host(), uri.scheme_str()) else {
+            bail!("--server {}: use http://HOST:PORT", self.server);
+        };
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
+            .await
+            .with_context(|| format!("no answer from {address} within {CONNECT_TIMEOUT:?}"))?
+            .with_context(|| format!("cannot connect to {address}; is 'millstream serve' running there?"))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await?;
+        tokio::spawn(connection);
+        let mut request = Request::post(path)
+            .header(HOST, &address)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, accept)
+            .header("Fiware-Service", &self.tenant);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        Ok(sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?)
+    }
+}
+
+/// One server-sent event.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) data: String,
+}
+
+/// Reads server-sent events from an answer.
+pub(crate) struct Events {
+    body: Incoming,
+    waiting: Vec<u8>,
+}
+
+impl Events {
+    pub(crate) fn of(answer: Response<Incoming>) -> Self {
+        Self { body: answer.into_body(), waiting: Vec::new() }
+    }
+
+    /// The next event; `None` at the end of the answer.
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Event>> {
+        loop {
+            if let Some(end) = self.waiting.windows(2).position(|two| two == b"\n\n") {
+                let rest = self.waiting.split_off(end + 2);
+                let text =
+                    String::from_utf8(std::mem::replace(&mut self.waiting, rest)).context("event is not UTF-8")?;
+                match parse_event(&text) {
+                    Some(event) => return Ok(Some(event)),
+                    None => continue,
+                }
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    if let Ok(data) = frame.context("the server broke off")?.into_data() {
+                        self.waiting.extend_from_slice(&data);
+                    }
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// The event in one block of lines; `None` if it is a comment only.
+fn parse_event(text: &str) -> Option<Event> {
+    let mut name = String::from("message");
+    let mut data: Option<String> = None;
+    for line in text.lines() {
+        if let Some(value) = line.strip_prefix("event: ") {
+            value.clone_into(&mut name);
+        } else if let Some(value) = line.strip_prefix("data: ") {
+            let data = data.get_or_insert_default();
+            if !data.is_empty() {
+                data.push('\n');
+            }
+            data.push_str(value);
+        }
+    }
+    data.map(|data| Event { name, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_passed_over_and_lines_of_data_are_joined() {
+        assert_eq!(parse_event(": still here\n"), None);
+        let event = parse_event("id: 7\nevent: rows\ndata: {\ndata: }\n").unwrap();
+        assert_eq!(event, Event { name: "rows".into(), data: "{\n}".into() });
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether the process lives, whether it can serve, and its counters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Content, Limits, Metrics, Route, Routes, Shutdown};
+
+const LIMITS: Limits =
+    Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(5) };
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Says why the process cannot serve, if it cannot.
+pub(crate) type Readiness = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// `/healthz`, `/readyz`, `/metrics`.
+pub(crate) fn routes(metrics: &Metrics, readiness: Readiness) -> Routes {
+    Routes::new("health")
+        .route(
+            Route::get("/healthz", Access::Public, LIMITS, "Whether the process lives")
+                .answers_with(200, "It does.", Content::text())
+                .to(alive, ()),
+        )
+        .route(
+            Route::get("/readyz", Access::Public, LIMITS, "Whether requests can be served now")
+                .answers_with(200, "They can.", Content::text())
+                .answers_with(503, "They cannot; the text says why.", Content::text())
+                .to(ready, readiness),
+        )
+        .route(
+            Route::get("/metrics", Access::Public, LIMITS, "Counters in Prometheus' text format")
+                .answers_with(200, "All counters.", Content::text())
+                .to(counters, metrics.clone()),
+        )
+}
+
+async fn alive() -> &'static str {
+    "alive\n"
+}
+
+async fn ready(State(readiness): State<Readiness>, shutdown: Shutdown) -> Response {
+    if shutdown.has_begun() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response();
+    }
+    match readiness() {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn counters(State(metrics): State<Metrics>) -> Response {
+    ([(CONTENT_TYPE, PROMETHEUS_TEXT)], metrics.text()).into_response()
+}

@@ -1,0 +1,186 @@
+//! `/api/queries`: live queries over HTTP. A thin door: what a query is and does stands in crate `query`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use millstream_http::{
+    Access, Caller, Content, Event, EventSender, Json, Limits, Path, Problem, Route, Routes, Shutdown, event_stream,
+};
+use millstream_query::{Deliver, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription};
+use millstream_types::Role;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Rows batches that may wait in the socket's own queue; what waits beyond stays with the query and its bounds.
+const EVENTS_WAITING_MAX: usize = 4;
+/// A query that waits for its one answer may take as long as its duration says.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+const BODY_MAX_SETTING: &str = "none: a request for a query has at most 128 KiB";
+const ASK_LIMITS: Limits =
+    Limits { body_max_bytes: 128 << 10, body_max_setting: BODY_MAX_SETTING, timeout: ANSWER_TIMEOUT };
+const LOOK_LIMITS: Limits =
+    Limits { body_max_bytes: 0, body_max_setting: BODY_MAX_SETTING, timeout: Duration::from_secs(10) };
+
+/// Shared by all handlers.
+type Queries = Arc<Engine>;
+
+/// The routes.
+pub(crate) fn routes(engine: Queries) -> Routes {
+    let reader = Access::Role(Role::Reader);
+    let id = "The query's id.";
+    Routes::new("queries")
+        .route(
+            Route::post("/api/queries", reader, ASK_LIMITS, "Ask a live query")
+                .takes(Content::json(json!({"type": "object", "required": ["query"]})))
+                .answers_with(
+                    200,
+                    "With `deliver: wait` all rows and the meta at the end.",
+                    Content::json(json!({"type": "object"})),
+                )
+                .answers_with(
+                    200,
+                    "With `deliver: sse` events `meta`, `rows`, `end`.",
+                    Content::events(json!({"type": "object"})),
+                )
+                .answers(422, "The text is no query: `errors` says where and why.")
+                .answers(503, "As many queries live as may.")
+                .to(ask, Arc::clone(&engine)),
+        )
+        .route(
+            Route::post("/api/queries/validate", reader, ASK_LIMITS, "Check the text of a query")
+                .takes(Content::json(json!({"type": "object", "required": ["query"]})))
+                .answers(204, "It is a query.")
+                .answers(422, "It is none: `errors` says where and why.")
+                .to(validate, Arc::clone(&engine)),
+        )
+        .route(
+            Route::get("/api/queries", reader, LOOK_LIMITS, "List the tenant's live queries")
+                .answers_with(200, "What can be told about each.", Content::json(json!({"type": "array"})))
+                .to(list, Arc::clone(&engine)),
+        )
+        .route(
+            Route::get("/api/queries/{id}", reader, LOOK_LIMITS, "Look at a live query")
+                .param("id", id)
+                .answers_with(200, "What can be told about it.", Content::json(json!({"type": "object"})))
+                .answers(404, "It does not exist or has ended.")
+                .to(look, Arc::clone(&engine)),
+        )
+        .route(
+            Route::delete("/api/queries/{id}", reader, LOOK_LIMITS, "End a live query")
+                .param("id", id)
+                .answers(204, "It has ended; its client gets what was waiting.")
+                .answers(404, "It does not exist or has ended.")
+                .to(kill, engine),
+        )
+}
+
+async fn ask(
+    State(engine): State<Queries>,
+    caller: Caller,
+    shutdown: Shutdown,
+    Json(request): Json<QueryRequest>,
+) -> Result<Response, Problem> {
+    let deliver = request.deliver;
+    let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
+    match deliver {
+        Deliver::Wait => {
+            let answer = tokio::select! {
+                answer = subscription.answer() => answer,
+                () = shutdown.begun() => return Err(problem(Error::Stopped)),
+            };
+            Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], Bytes::from(answer.to_json()))
+                .into_response())
+        }
+        Deliver::Sse => {
+            let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
+            tokio::spawn(deliver_events(subscription, sender));
+            Ok(stream.into_response())
+        }
+    }
+}
+
+/// Sends what a query gives until it ends or its client leaves, which ends it.
+async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
+    let opening = event("meta", &subscription.opening());
+    if sender.send(opening).await.is_err() {
+        return;
+    }
+    loop {
+        let delivery = tokio::select! {
+            delivery = subscription.next() => delivery,
+            () = sender.ended() => return,
+        };
+        let event = match &delivery {
+            Some(Delivery::Rows(rows)) => rows_event(rows),
+            Some(Delivery::End(meta)) => event("end", meta),
+            None => return,
+        };
+        if sender.send(event).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn event(name: &str, data: &impl serde::Serialize) -> Event {
+    let data = serde_json::to_string(data).expect("what is told about a query has string keys only");
+    Event::new(None, Some(name), &data)
+}
+
+fn rows_event(rows: &RowBatch) -> Event {
+    let mut data = b"{\"records\":[".to_vec();
+    rows.write_list(&mut data);
+    data.extend_from_slice(b"]}");
+    Event::new(None, Some("rows"), &String::from_utf8_lossy(&data))
+}
+
+#[derive(Debug, Deserialize)]
+struct Text {
+    query: String,
+}
+
+async fn validate(State(engine): State<Queries>, Json(text): Json<Text>) -> Result<StatusCode, Problem> {
+    engine.validate(&text.query).map(|_| StatusCode::NO_CONTENT).map_err(problem)
+}
+
+async fn list(State(engine): State<Queries>, caller: Caller) -> Response {
+    axum::Json(engine.list(&caller.tenant)).into_response()
+}
+
+async fn look(State(engine): State<Queries>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+    let meta = engine.get(&caller.tenant, parse_id(&id)?).map_err(problem)?;
+    Ok(axum::Json(meta).into_response())
+}
+
+async fn kill(State(engine): State<Queries>, caller: Caller, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+    engine.kill(&caller.tenant, parse_id(&id)?).map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn parse_id(id: &str) -> Result<QueryId, Problem> {
+    let rule = "a query's id is a UUID, as 'GET /api/queries' lists it";
+    id.parse().map_err(|_| Problem::invalid(format!("'{id}' is no query's id")).value(id).rule(rule))
+}
+
+/// A refusal; one of the text itself is 422 and points at the places.
+fn problem(error: Error) -> Problem {
+    let problem = Problem::from_error(error.code(), &error);
+    match error {
+        Error::Refused { diagnostics } => {
+            let errors: Vec<Value> = diagnostics.iter().map(place).collect();
+            problem.with_status(StatusCode::UNPROCESSABLE_ENTITY).member("errors", errors)
+        }
+        _ => problem,
+    }
+}
+
+/// A diagnostic with the length of what it points at.
+fn place(diagnostic: &Diagnostic) -> Value {
+    let mut place = serde_json::to_value(diagnostic).expect("a diagnostic has string keys only");
+    place["length"] = diagnostic.found.chars().count().max(1).into();
+    place
+}

@@ -1,0 +1,188 @@
+//! `millstream query`: asks a running server and prints rows as they come.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anyhow::{Context as _, bail};
+use http_body_util::BodyExt as _;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Events, Server};
+
+/// Narrowest column of the table.
+const COLUMN_MIN_CHARS: usize = 8;
+/// Widest column of the table; longer values push the rest of their line.
+const COLUMN_MAX_CHARS: usize = 40;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueryArgs {
+    /// The query, such as: SELECT temp FROM STREAM(30000, TIME) WHERE temp > 20 LIMIT 10
+    query: String,
+    /// How rows are printed [default: table on a terminal, else ndjson]
+    #[arg(long, value_enum)]
+    output: Option<Output>,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// Aligned columns
+    Table,
+    /// One JSON object a line
+    Ndjson,
+}
+
+pub(crate) fn run(arguments: &QueryArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(ask(arguments))
+}
+
+async fn ask(arguments: &QueryArgs) -> anyhow::Result<()> {
+    let body = json!({"query": arguments.query, "deliver": "sse"}).to_string();
+    let answer = arguments.server.post("/api/queries", body, "text/event-stream").await?;
+    if !answer.status().is_success() {
+        let status = answer.status();
+        let problem = answer.into_body().collect().await?.to_bytes();
+        bail!("{}", refusal(&arguments.query, status.as_u16(), &problem));
+    }
+    let output =
+        arguments.output.unwrap_or(if std::io::stdout().is_terminal() { Output::Table } else { Output::Ndjson });
+    let mut printer = Printer { output, columns: Vec::new(), rows: 0 };
+    let mut events = Events::of(answer);
+    while let Some(event) = events.next().await? {
+        let data: Value = serde_json::from_str(&event.data).context("the server sent no JSON")?;
+        match event.name.as_str() {
+            "meta" => printer.columns = named_columns(&data),
+            "rows" => {
+                for record in data["records"].as_array().into_iter().flatten() {
+                    printer.print(record)?;
+                }
+            }
+            "end" => {
+                eprintln!("{}", summary(&data));
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+    bail!("the server ended the answer before the query had ended")
+}
+
+/// The columns that the query names; none for `SELECT *`.
+fn named_columns(meta: &Value) -> Vec<(String, usize)> {
+    let names = meta["columns"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.map(|name| (name.to_owned(), name.len())).collect()
+}
+
+/// Why a query was refused, with the place in its text.
+fn refusal(query: &str, status: u16, problem: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
+    let mut text = problem["detail"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned);
+    for error in problem["errors"].as_array().into_iter().flatten() {
+        let (line, column) = (error["line"].as_u64().unwrap_or(1), error["column"].as_u64().unwrap_or(1));
+        let length = error["length"].as_u64().unwrap_or(1).max(1);
+        text.push_str(&format!("\n  {line}:{column} {}", error["message"].as_str().unwrap_or_default()));
+        if let Some(shown) = query.lines().nth(line as usize - 1) {
+            let (indent, marks) = (" ".repeat(column as usize - 1), "^".repeat(length as usize));
+            text.push_str(&format!("\n    {shown}\n    {indent}{marks}"));
+        }
+        if let Some(suggestion) = error["suggestion"].as_str() {
+            text.push_str(&format!("\n  did you mean {suggestion}?"));
+        }
+    }
+    text
+}
+
+fn summary(meta: &Value) -> String {
+    let count = |name: &str| meta[name].as_u64().unwrap_or_default();
+    format!(
+        "ended by {}: {} of {} records matched, {} dropped, {} errors",
+        meta["cause"].as_str().unwrap_or("unknown"),
+        count("matched"),
+        count("records_seen"),
+        count("dropped"),
+        count("evaluation_errors"),
+    )
+}
+
+/// Prints rows; the table's header goes out before the first of them.
+struct Printer {
+    output: Output,
+    columns: Vec<(String, usize)>,
+    rows: u64,
+}
+
+impl Printer {
+    fn print(&mut self, record: &Value) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        match (self.output, record) {
+            (Output::Table, Value::Object(members)) => {
+                if self.rows == 0 {
+                    self.settle_columns(members);
+                    let header = self.columns.iter().map(|(name, width)| format!("{name:width$}"));
+                    writeln!(out, "{}", header.collect::<Vec<_>>().join("  ").trim_end())?;
+                }
+                writeln!(out, "{}", self.line(members))?;
+            }
+            _ => writeln!(out, "{record}")?,
+        }
+        self.rows += 1;
+        out.flush()
+    }
+
+    /// Columns as the query names them, else as the first row has them; as wide as the first row needs.
+    fn settle_columns(&mut self, first: &Map<String, Value>) {
+        if self.columns.is_empty() {
+            self.columns = first.keys().map(|name| (name.clone(), name.len())).collect();
+        }
+        for (name, width) in &mut self.columns {
+            let shown = first.get(name).map_or(0, |value| cell(value).chars().count());
+            *width = (*width).max(shown).clamp(COLUMN_MIN_CHARS, COLUMN_MAX_CHARS);
+        }
+    }
+
+    fn line(&self, members: &Map<String, Value>) -> String {
+        let cells = self.columns.iter().map(|(name, width)| {
+            let value = members.get(name).unwrap_or(&Value::Null);
+            format!("{:width$}", cell(value))
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+/// A value as the table shows it: text without quotes, nothing for null.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_points_at_the_place_in_the_text() {
+        let problem = json!({"detail": "the query has 1 error", "errors":
+            [{"message": "expected FROM", "line": 1, "column": 8, "length": 4, "suggestion": "FROM"}]});
+        let text = refusal("SELECT FORM STREAM()", 422, problem.to_string().as_bytes());
+        assert_eq!(
+            text,
+            "the query has 1 error\n  1:8 expected FROM\n    SELECT FORM STREAM()\n           ^^^^\n  did you mean FROM?"
+        );
+    }
+
+    #[test]
+    fn columns_follow_the_query_and_missing_values_stay_blank() {
+        let mut printer =
+            Printer { output: Output::Table, columns: vec![("temp".into(), 4), ("name".into(), 4)], rows: 0 };
+        let first = json!({"temp": 21.5, "name": "a long name of a station"});
+        let first = first.as_object().unwrap();
+        printer.settle_columns(first);
+        assert_eq!(printer.line(first), "21.5      a long name of a station");
+        let second = json!({"name": "JFK", "temp": null});
+        assert_eq!(printer.line(second.as_object().unwrap()), "          JFK");
+    }
+}

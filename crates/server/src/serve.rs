@@ -1,0 +1,228 @@
+//! The server: opens everything in order, serves until told to stop, closes everything in the reverse order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use millstream_connect::Connect;
+use millstream_context::Context;
+use millstream_http::{
+    Api, ApiTokens, Authenticator, Limits, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving,
+};
+use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_query::Engine;
+use millstream_types::{SystemClock, WallClock};
+use millstream_view::{Checkpoints, Ground, Shards};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, Door};
+use crate::mappings::RegistryMappings;
+use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
+use crate::{console, health, logging, queries, stats};
+
+const DOCUMENT_LIMITS: Limits =
+    Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
+
+/// `millstream serve`.
+pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
+    logging::start(&config.logging)?;
+    let runtime = runtime(config)?;
+    let server = runtime.block_on(Server::start(config))?;
+    for (name, address) in server.addresses() {
+        println!("listening {name} http://{address}");
+    }
+    runtime.block_on(told_to_stop())?;
+    tracing::info!("stopping");
+    runtime.block_on(server.stop())
+}
+
+/// The threads that serve sockets.
+pub(crate) fn runtime(config: &Config) -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().thread_name("rim").worker_threads(or_cores(config.threads.rim));
+    builder.build().context("cannot start the threads that serve sockets")
+}
+
+fn or_cores(count: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if count == 0 { cores } else { count }
+}
+
+/// Resolves on SIGINT or SIGTERM.
+pub(crate) async fn told_to_stop() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT"),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    listeners: Vec<(&'static str, Serving)>,
+    sampling: JoinHandle<()>,
+    planes: Arc<Planes>,
+    shutdown_timeout: Duration,
+}
+
+/// What keeps state behind the listeners.
+struct Planes {
+    log: Arc<Embedded>,
+    checkpoints: Arc<Checkpoints>,
+    connect: Connect,
+    context: Context,
+    query: Arc<Engine>,
+}
+
+impl Server {
+    /// Opens the data directory, rebuilds all state and starts to listen; ready for requests when it returns.
+    pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
+        let clock = Arc::new(SystemClock::default());
+        let metrics = Metrics::default();
+        let (opened, counted) = (config.clone(), metrics.clone());
+        let planes = tokio::task::spawn_blocking({
+            let clock = clock.clone();
+            move || Planes::open(&opened, &clock, &counted)
+        });
+        let planes = Arc::new(planes.await??);
+        let counts = Arc::clone(&planes);
+        let started_at = iso_time(clock.now_ms());
+        let sampler = Sampler::new(
+            Arc::clone(&planes.log),
+            clock.clone(),
+            started_at,
+            config.memory.budget_bytes,
+            Box::new(move || counts.counts()),
+        );
+        let mut listeners = Vec::new();
+        if let Door::At(address) = config.listen.applications {
+            let api = planes.applications_api(&sampler, &metrics)?;
+            listeners
+                .push(("applications", listen("applications", address, applications(config)?, api, &metrics).await?));
+        }
+        if let Door::At(address) = config.listen.devices_http {
+            let api = planes.devices_api(&metrics)?;
+            let authenticator = planes.connect.device_authenticator();
+            listeners.push(("devices-http", listen("devices-http", address, authenticator, api, &metrics).await?));
+        }
+        let sampling = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
+            loop {
+                ticks.tick().await;
+                sampler.sample();
+            }
+        });
+        Ok(Self { listeners, sampling, planes, shutdown_timeout: Duration::from_millis(config.shutdown_timeout_ms) })
+    }
+
+    /// The listeners, by name, with their real ports.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        self.listeners.iter().map(|(name, serving)| (*name, serving.address()))
+    }
+
+    /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        let Self { listeners, sampling, planes, shutdown_timeout } = self;
+        futures_util::future::join_all(listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout)))
+            .await;
+        sampling.abort();
+        tokio::task::spawn_blocking(move || planes.stop()).await?
+    }
+}
+
+impl Planes {
+    /// Opens the log, then every plane over it. Blocks while state is rebuilt.
+    fn open(config: &Config, clock: &Arc<SystemClock>, metrics: &Metrics) -> anyhow::Result<Self> {
+        let log = LogConfig { dir: config.data_dir.join("log"), ..config.log.clone() };
+        let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
+        let shards =
+            Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;
+        let checkpoints = Checkpoints::open(&config.data_dir.join("views"))?;
+        let ground = Ground {
+            log: log.clone() as Arc<dyn Log>,
+            checkpoints: Arc::clone(&checkpoints),
+            shards,
+            wall: clock.clone(),
+        };
+        let connect = Connect::open(&ground, &config.connect, clock.clone(), metrics)?;
+        let mappings = Arc::new(RegistryMappings::new(connect.registry().clone()));
+        let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
+        let query = Engine::start(ground.log.clone(), config.query.clone(), clock.clone(), clock.clone())?;
+        Ok(Self { log, checkpoints, connect, context, query: Arc::new(query) })
+    }
+
+    fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
+        let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
+            .with(console::routes())
+            .with(self.connect.application_routes())
+            .with(self.context.routes())
+            .with(queries::routes(Arc::clone(&self.query)))
+            .with(stats::routes(Arc::clone(sampler)))
+            .with(health::routes(metrics, self.readiness()))
+            .with_openapi(DOCUMENT_LIMITS);
+        Ok(api.build(metrics)?)
+    }
+
+    fn devices_api(&self, metrics: &Metrics) -> anyhow::Result<Api> {
+        let mut api = Api::builder("devices-http", "Millstream for devices", env!("CARGO_PKG_VERSION"));
+        for routes in self.connect.device_routes() {
+            api = api.with(routes);
+        }
+        Ok(api.build(metrics)?)
+    }
+
+    fn readiness(&self) -> health::Readiness {
+        let log = Arc::clone(&self.log);
+        Arc::new(move || log.check_writing().map_err(|e| e.to_string()))
+    }
+
+    fn counts(&self) -> PlaneCounts {
+        let (connect, context) = (self.connect.stats(), self.context.stats());
+        PlaneCounts {
+            accepted: connect.accepted,
+            rejected: connect.rejected,
+            accept_latency: connect.accept_latency,
+            entities: context.entities,
+            updates: context.updates + context.measurements,
+            update_latency: context.update_latency,
+            live_queries: self.query.live_count() as u64,
+            records_seen: self.query.records_seen(),
+            matched: self.query.matched(),
+        }
+    }
+
+    /// The listeners have stopped before. In the reverse order of [`Planes::open`].
+    fn stop(&self) -> anyhow::Result<()> {
+        self.query.stop();
+        self.context.stop();
+        self.connect.stop();
+        self.checkpoints.sync()?;
+        self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")
+    }
+}
+
+async fn listen(
+    name: &'static str,
+    address: SocketAddr,
+    authenticator: Arc<dyn Authenticator>,
+    api: Api,
+    metrics: &Metrics,
+) -> anyhow::Result<Serving> {
+    let listener = Listener::bind(name, address, authenticator, ListenerLimits::default()).await?;
+    Ok(listener.serve(Arc::new(api), metrics))
+}
+
+/// Who may call the applications' listener.
+fn applications(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
+    let tokens = &config.applications.tokens;
+    Ok(if tokens.is_empty() { Arc::new(LoopbackApplications::default()) } else { Arc::new(ApiTokens::new(tokens)?) })
+}
+
+/// Milliseconds since 1970 as ISO 8601 in UTC.
+pub(crate) fn iso_time(ms: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}

@@ -1,0 +1,273 @@
+//! `/stats`: what the process does right now, for people and the console. Rates and latencies cover the last seconds.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Caller, Content, Limits, Route, Routes};
+use millstream_log::{Embedded, LogStats, SYNC_BUCKETS_US};
+use millstream_types::{Kind, LatencyCounts, MonotonicClock, Role, TenantId};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// How much of the past rates and latencies cover.
+const WINDOW: Duration = Duration::from_secs(5);
+/// How often a sample is taken.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+const LIMITS: Limits =
+    Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
+
+/// Counters of the planes, all since the start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PlaneCounts {
+    pub(crate) accepted: u64,
+    pub(crate) rejected: u64,
+    pub(crate) accept_latency: LatencyCounts,
+    pub(crate) entities: u64,
+    pub(crate) updates: u64,
+    pub(crate) update_latency: LatencyCounts,
+    pub(crate) live_queries: u64,
+    pub(crate) records_seen: u64,
+    pub(crate) matched: u64,
+}
+
+struct Sample {
+    at: Duration,
+    log: LogStats,
+    planes: PlaneCounts,
+}
+
+/// Takes samples and tells what lies between them.
+pub(crate) struct Sampler {
+    log: Arc<Embedded>,
+    planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
+    clock: Arc<dyn MonotonicClock>,
+    samples: Mutex<VecDeque<Sample>>,
+    started: Duration,
+    started_at: String,
+    budget_bytes: u64,
+}
+
+impl Sampler {
+    pub(crate) fn new(
+        log: Arc<Embedded>,
+        clock: Arc<dyn MonotonicClock>,
+        started_at: String,
+        budget_bytes: u64,
+        planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
+    ) -> Arc<Self> {
+        let started = clock.now();
+        let samples = Mutex::new(VecDeque::new());
+        let sampler = Self { log, planes, clock, samples, started, started_at, budget_bytes };
+        sampler.sample();
+        Arc::new(sampler)
+    }
+
+    /// Takes a sample; forgets those that no window needs.
+    pub(crate) fn sample(&self) {
+        let sample = Sample { at: self.clock.now(), log: self.log.stats(), planes: (self.planes)() };
+        let mut samples = self.samples.lock();
+        let window_start = sample.at.saturating_sub(WINDOW);
+        samples.push_back(sample);
+        while samples.get(1).is_some_and(|next| next.at <= window_start) {
+            samples.pop_front();
+        }
+    }
+
+    /// What there is to say to a caller of `tenant`: everything, but of topics only his own.
+    fn stats(&self, tenant: &TenantId) -> Stats {
+        let samples = self.samples.lock();
+        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Stats::default() };
+        let seconds = (last.at - first.at).as_secs_f64();
+        let rate = |before: u64, now: u64| if seconds > 0.0 { (now - before) as f64 / seconds } else { 0.0 };
+        let (was, is) = (&first.planes, &last.planes);
+        Stats {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_s: (self.clock.now() - self.started).as_secs(),
+            started_at: self.started_at.clone(),
+            log: LogPart {
+                append_rate_per_s: rate(first.log.records, last.log.records),
+                bytes_per_s: rate(first.log.bytes, last.log.bytes),
+                sync_p50_ms: sync_quantile_ms(&first.log, &last.log, 0.5),
+                sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
+                topics: topics(&last.log, tenant),
+            },
+            connect: ConnectPart {
+                accepted_total: is.accepted,
+                rejected_total: is.rejected,
+                accepted_rate_per_s: rate(was.accepted, is.accepted),
+                latency_ms: Latency::between(&was.accept_latency, &is.accept_latency),
+            },
+            context: ContextPart {
+                entities: is.entities,
+                updates_total: is.updates,
+                updates_rate_per_s: rate(was.updates, is.updates),
+                latency_ms: Latency::between(&was.update_latency, &is.update_latency),
+            },
+            query: QueryPart { live: is.live_queries, records_seen_total: is.records_seen, matched_total: is.matched },
+            memory: MemoryPart { used_bytes: queued_bytes(&last.log), budget_bytes: self.budget_bytes },
+            rss_bytes: resident_bytes(),
+        }
+    }
+}
+
+/// `/stats`.
+pub(crate) fn routes(sampler: Arc<Sampler>) -> Routes {
+    Routes::new("stats").route(
+        Route::get("/stats", Access::Role(Role::Reader), LIMITS, "What the process does right now")
+            .answers_with(
+                200,
+                "Rates and latencies of the last seconds, totals, topics.",
+                Content::json(serde_json::json!({"type": "object"})),
+            )
+            .to(stats, sampler),
+    )
+}
+
+async fn stats(State(sampler): State<Arc<Sampler>>, caller: Caller) -> Response {
+    axum::Json(sampler.stats(&caller.tenant)).into_response()
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Stats {
+    version: &'static str,
+    uptime_s: u64,
+    started_at: String,
+    log: LogPart,
+    connect: ConnectPart,
+    context: ContextPart,
+    query: QueryPart,
+    memory: MemoryPart,
+    rss_bytes: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct LogPart {
+    append_rate_per_s: f64,
+    bytes_per_s: f64,
+    sync_p50_ms: Option<f64>,
+    sync_p99_ms: Option<f64>,
+    topics: Vec<TopicPart>,
+}
+
+#[derive(Debug, Serialize)]
+struct TopicPart {
+    name: String,
+    tenant: String,
+    kind: &'static str,
+    partitions: Vec<PartitionPart>,
+}
+
+#[derive(Debug, Serialize)]
+struct PartitionPart {
+    partition: u32,
+    first: u64,
+    stable: u64,
+    tail: u64,
+    bytes: u64,
+    segments: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct ConnectPart {
+    accepted_total: u64,
+    rejected_total: u64,
+    accepted_rate_per_s: f64,
+    latency_ms: Latency,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct ContextPart {
+    entities: u64,
+    updates_total: u64,
+    updates_rate_per_s: f64,
+    latency_ms: Latency,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct QueryPart {
+    live: u64,
+    records_seen_total: u64,
+    matched_total: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct MemoryPart {
+    used_bytes: u64,
+    budget_bytes: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Latency {
+    p50: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
+}
+
+impl Latency {
+    fn between(before: &LatencyCounts, now: &LatencyCounts) -> Self {
+        let recent = now.since(before);
+        Self { p50: recent.quantile_ms(0.5), p99: recent.quantile_ms(0.99), max: recent.quantile_ms(1.0) }
+    }
+}
+
+/// The upper end of the bucket in which the quantile of recent syncs lies.
+fn sync_quantile_ms(before: &LogStats, now: &LogStats, quantile: f64) -> Option<f64> {
+    let recent: Vec<u64> = now.sync_buckets.iter().zip(before.sync_buckets).map(|(now, before)| now - before).collect();
+    let total: u64 = recent.iter().sum();
+    let rank = ((total as f64 * quantile).ceil() as u64).max(1);
+    let mut below = 0;
+    let bucket = recent.iter().position(|count| {
+        below += count;
+        below >= rank
+    })?;
+    let end_us = SYNC_BUCKETS_US.get(bucket).or(SYNC_BUCKETS_US.last())?;
+    Some(*end_us as f64 / 1_000.0)
+}
+
+fn topics(log: &LogStats, tenant: &TenantId) -> Vec<TopicPart> {
+    let mut topics: Vec<TopicPart> = Vec::new();
+    for partition in &log.partitions {
+        let name = &partition.partition.topic;
+        if name.tenant() != tenant && name.kind() != Kind::Internal {
+            continue;
+        }
+        let part = PartitionPart {
+            partition: partition.partition.partition.0,
+            first: partition.offsets.first.0,
+            stable: partition.offsets.stable.0,
+            tail: partition.offsets.tail.0,
+            bytes: partition.segment_bytes + partition.memory_bytes,
+            segments: partition.segments,
+        };
+        let rendered = name.to_string();
+        match topics.last_mut().filter(|topic| topic.name == rendered) {
+            Some(topic) => topic.partitions.push(part),
+            None => topics.push(TopicPart {
+                name: rendered,
+                tenant: name.tenant().to_string(),
+                kind: kind_word(name.kind()),
+                partitions: vec![part],
+            }),
+        }
+    }
+    topics
+}
+
+fn kind_word(kind: Kind) -> &'static str {
+    kind.prefix().unwrap_or(if kind == Kind::Internal { "internal" } else { "user" })
+}
+
+/// Bytes in the log's queues and caches.
+fn queued_bytes(log: &LogStats) -> u64 {
+    log.pending_bytes + log.partitions.iter().map(|partition| partition.memory_bytes).sum::<u64>()
+}
+
+/// Resident memory of this process as the system counts it; 0 where it does not tell.
+fn resident_bytes() -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default() * PAGE_BYTES
+}

@@ -1,0 +1,61 @@
+//! Who may import whom, read from the manifests.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What each crate may import of ours, directly. A new line here is a design change: say why in ARCHITECTURE.md.
+const ALLOWED: [(&str, &[&str]); 9] = [
+    ("types", &[]),
+    ("log", &["types"]),
+    ("view", &["log", "types"]),
+    ("http", &["types"]),
+    ("connect", &["log", "view", "http", "types"]),
+    ("context", &["log", "view", "http", "types"]),
+    ("query", &["log", "types"]),
+    ("load", &["types"]),
+    ("server", &["types", "log", "view", "http", "connect", "context", "query", "load"]),
+];
+
+const PREFIX: &str = "millstream-";
+
+/// Crate name → crates of ours that its manifest names, in any section of dependencies.
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let manifests = std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("Cargo.toml"));
+    manifests.filter(|path| path.is_file()).map(|path| read(&path)).collect()
+}
+
+fn read(manifest: &Path) -> (String, BTreeSet<String>) {
+    let text = std::fs::read_to_string(manifest).unwrap();
+    let (mut name, mut imports, mut in_dependencies) = (String::new(), BTreeSet::new(), false);
+    for line in text.lines() {
+        if line.starts_with('[') {
+            in_dependencies = line.contains("dependencies");
+        } else if let Some(own) = line.strip_prefix("name = \"millstream-") {
+            name = own.trim_end_matches('"').to_owned();
+        } else if let (true, Some(import)) = (in_dependencies, line.strip_prefix(PREFIX)) {
+            imports.insert(import.split(['.', ' ', '=']).next().unwrap().to_owned());
+        }
+    }
+    (name, imports)
+}
+
+#[test]
+fn crates_import_only_what_the_design_allows() {
+    let imports = imports();
+    let named: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    let found: BTreeSet<&str> = imports.keys().map(String::as_str).collect();
+    assert_eq!(found, named, "every crate stands in ALLOWED, and nothing else does");
+    for (name, allowed) in ALLOWED {
+        let allowed: BTreeSet<String> = allowed.iter().map(|import| (*import).to_owned()).collect();
+        let forbidden: Vec<_> =
+            imports[name].iter().filter(|import| *import != name && !allowed.contains(*import)).collect();
+        assert!(forbidden.is_empty(), "{name} imports {forbidden:?}; it may import {allowed:?}");
+    }
+}
+
+#[test]
+fn the_check_sees_imports_at_all() {
+    assert!(imports()["view"].contains("log"));
+}

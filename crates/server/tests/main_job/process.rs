@@ -1,0 +1,243 @@
+//! The real binary as a process, and a client of one request a connection.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `millstream serve`; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) applications: SocketAddr,
+    pub(crate) devices: SocketAddr,
+}
+
+/// Two ports that nobody listens on.
+pub(crate) fn free_ports() -> [u16; 2] {
+    let held: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
+}
+
+pub(crate) fn millstream() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_millstream"))
+}
+
+impl Process {
+    pub(crate) fn start(data_dir: &Path) -> Self {
+        Self::start_on(data_dir, [0, 0], &[])
+    }
+
+    /// Starts on these ports and returns once it listens.
+    pub(crate) fn start_on(data_dir: &Path, ports: [u16; 2], arguments: &[&str]) -> Self {
+        let mut child = millstream()
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(data_dir)
+            .args(["--listen-applications", &format!("127.0.0.1:{}", ports[0])])
+            .args(["--listen-devices-http", &format!("127.0.0.1:{}", ports[1])])
+            .args(["--set", "logging.level=warn"])
+            .args(arguments)
+            .current_dir(data_dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut listening = |name: &str| -> SocketAddr {
+            let line = lines.next().expect("the server says where it listens before it ends").unwrap();
+            let rest = line.strip_prefix("listening ").unwrap_or_else(|| panic!("unexpected line {line:?}"));
+            let (listener, url) = rest.split_once(' ').unwrap();
+            assert_eq!(listener, name);
+            url.strip_prefix("http://").unwrap().parse().unwrap()
+        };
+        let (applications, devices) = (listening("applications"), listening("devices-http"));
+        Self { child, applications, devices }
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; waits for an orderly end.
+    pub(crate) fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    pub(crate) fn applications_url(&self) -> String {
+        format!("http://{}", self.applications)
+    }
+
+    pub(crate) fn devices_url(&self) -> String {
+        format!("http://{}", self.devices)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        ask(self.applications, "GET", path, &[], b"")
+    }
+
+    pub(crate) fn get_json(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Opens a connection, sends a request, reads to the end of the answer's head; the rest is the caller's.
+fn request(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> BufReader<TcpStream> {
+    let mut socket = TcpStream::connect(to).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    head.push_str("\r\n");
+    socket.write_all(head.as_bytes()).unwrap();
+    socket.write_all(body).unwrap();
+    BufReader::new(socket)
+}
+
+fn read_head(reader: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_owned();
+        if line.is_empty() {
+            break;
+        }
+        lines.push(line);
+    }
+    let status = lines[0].split(' ').nth(1).unwrap().parse().unwrap();
+    let split = |line: &String| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+    (status, lines[1..].iter().filter_map(split).collect())
+}
+
+pub(crate) fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let mut reader = request(to, method, path, headers, body);
+    let (status, headers) = read_head(&mut reader);
+    let mut body = Vec::new();
+    let chunked =
+        headers.iter().any(|(name, value)| name.eq_ignore_ascii_case("transfer-encoding") && value == "chunked");
+    if chunked {
+        while let Some(chunk) = read_chunk(&mut reader) {
+            body.extend_from_slice(&chunk);
+        }
+    } else {
+        reader.read_to_end(&mut body).unwrap();
+    }
+    Answer { status, headers, body }
+}
+
+/// The next chunk of a chunked answer; `None` at its end.
+fn read_chunk(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut size = String::new();
+    reader.read_line(&mut size).unwrap();
+    let size = usize::from_str_radix(size.trim_end(), 16).unwrap();
+    let mut chunk = vec![0; size + 2];
+    reader.read_exact(&mut chunk).unwrap();
+    chunk.truncate(size);
+    (size > 0).then_some(chunk)
+}
+
+/// A live query's events as they come.
+pub(crate) struct Live {
+    reader: BufReader<TcpStream>,
+    text: String,
+}
+
+impl Live {
+    /// Asks; the query is live when this returns.
+    pub(crate) fn ask(process: &Process, query: &str) -> Self {
+        let body = serde_json::json!({"query": query, "deliver": "sse"}).to_string();
+        let headers = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
+        let mut reader = request(process.applications, "POST", "/api/queries", &headers, body.as_bytes());
+        let (status, _) = read_head(&mut reader);
+        let mut live = Self { reader, text: String::new() };
+        if status != 200 {
+            let mut refusal = String::new();
+            live.reader.read_to_string(&mut refusal).unwrap();
+            panic!("{query}: {status} {refusal}");
+        }
+        let (name, _) = live.next();
+        assert_eq!(name, "meta");
+        live
+    }
+
+    fn next(&mut self) -> (String, Value) {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+                if let (Some(name), Some(data)) = (field("event: "), field("data: ")) {
+                    return (name, serde_json::from_str(&data).unwrap());
+                }
+                continue;
+            }
+            let chunk = read_chunk(&mut self.reader).expect("a live query ends with its end event");
+            self.text.push_str(&String::from_utf8(chunk).unwrap());
+        }
+    }
+
+    /// All rows until the query ends, and what was told at its end.
+    pub(crate) fn finish(mut self) -> (Vec<Value>, Value) {
+        let mut rows = Vec::new();
+        loop {
+            match self.next() {
+                (name, mut data) if name == "rows" => rows.append(data["records"].as_array_mut().unwrap()),
+                (name, data) if name == "end" => return (rows, data),
+                (name, data) => panic!("unexpected event {name}: {data}"),
+            }
+        }
+    }
+}
+
+/// Waits until `holds`; says what was waited for if it takes too long.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,118 @@
+//! How the program starts, what it refuses to start with, and what it says then.
+
+use std::process::Output;
+
+use crate::process::{Process, ask, millstream};
+
+fn run(arguments: &[&str]) -> Output {
+    millstream().args(arguments).current_dir(std::env::temp_dir()).output().unwrap()
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(!output.status.success(), "{arguments:?} is taken");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_second_process_on_the_same_directory_is_told_who_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let path = dir.path().to_str().unwrap();
+    let said = refusal(&["serve", "--data-dir", path, "--listen-applications", "off", "--listen-devices-http", "off"]);
+    assert!(said.contains("is in use by another millstream process (pid "), "{said}");
+    process.stop();
+}
+
+#[test]
+fn an_address_that_is_not_loopback_needs_callers_that_prove_who_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let serve = ["serve", "--data-dir", path, "--listen-devices-http", "off", "--listen-applications", "0.0.0.0:0"];
+    let said = refusal(&serve);
+    assert!(said.contains("0.0.0.0:0") && said.contains("configure API tokens"), "{said}");
+}
+
+#[test]
+fn a_setting_that_is_none_is_named_with_its_place_and_the_nearest_one() {
+    let said = refusal(&["config", "show", "--set", "log.sync_intervall_ms=3"]);
+    assert!(
+        said.contains("'log.sync_intervall_ms' in command line") && said.contains("did you mean 'sync_interval_ms'?"),
+        "{said}"
+    );
+    let said = refusal(&["config", "show", "--set", "log.cache_bytes=2000000000"]);
+    assert!(
+        said.contains("log.cache_bytes = 2000000000") && said.contains("memory.budget_bytes = 1073741824"),
+        "{said}"
+    );
+    let said = refusal(&["config", "show", "--listen-applications", "8000"]);
+    assert!(said.contains("HOST:PORT"), "{said}");
+}
+
+#[test]
+fn settings_come_from_defaults_file_environment_and_flags_in_this_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.toml");
+    std::fs::write(&file, "[log]\nsync_interval_ms = 10\nflush_interval_ms = 11\ncache_bytes = 12\n").unwrap();
+    let output = millstream()
+        .args(["config", "show", "--config", file.to_str().unwrap(), "--set", "log.cache_bytes=32"])
+        .env("MILLSTREAM__LOG__FLUSH_INTERVAL_MS", "21")
+        .env("MILLSTREAM__LOG__CACHE_BYTES", "22")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let line = |key: &str| {
+        let line = shown.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{key} in {shown}"));
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(line("log.sync_interval_ms"), format!("log.sync_interval_ms = 10 # {}", file.display()));
+    assert_eq!(line("log.flush_interval_ms"), "log.flush_interval_ms = 21 # environment");
+    assert_eq!(line("log.cache_bytes"), "log.cache_bytes = 32 # command line");
+    assert_eq!(line("log.pending_max_bytes"), "log.pending_max_bytes = 67108864 # default");
+}
+
+#[test]
+fn tokens_are_masked_where_settings_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.toml");
+    let token = "[[applications.tokens]]\nname = \"ops\"\ntoken = \"0123456789abcdef\"\nroles = [\"admin\"]\n";
+    std::fs::write(&file, token).unwrap();
+    let output = run(&["config", "show", "--config", file.to_str().unwrap()]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("ops") && shown.contains("***") && !shown.contains("0123456789abcdef"), "{shown}");
+}
+
+#[test]
+fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.toml");
+    let token = "[[applications.tokens]]\nname = \"dashboard\"\ntoken = \"0123456789abcdef\"\nroles = [\"reader\"]\n";
+    std::fs::write(&file, token).unwrap();
+    let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+    assert_eq!(process.get("/v2/entities").status, 401);
+    let bearer = ("Authorization", "Bearer 0123456789abcdef");
+    assert_eq!(ask(process.applications, "GET", "/v2/entities", &[bearer], b"").status, 200);
+    assert_eq!(ask(process.applications, "DELETE", "/v1/tenants/default", &[bearer], b"").status, 403);
+    assert_eq!(process.get("/healthz").status, 200);
+    process.stop();
+}
+
+#[test]
+fn a_running_server_tells_how_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    assert_eq!(process.get("/healthz").text(), "alive\n");
+    assert_eq!(process.get("/readyz").text(), "ready\n");
+    let metrics = process.get("/metrics");
+    assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(metrics.text().contains("millstream_http_connections"), "{}", metrics.text());
+    let stats = process.get_json("/stats");
+    assert_eq!(stats["version"], env!("CARGO_PKG_VERSION"));
+    assert!(stats["rss_bytes"].as_u64().unwrap() > 0);
+    let openapi = process.get_json("/openapi.json");
+    for path in ["/v2/entities", "/v1/tenants/{tenant}", "/api/queries", "/stats"] {
+        assert!(!openapi["paths"][path].is_null(), "{path} is not documented");
+    }
+    assert_eq!(run(&["version"]).stdout, format!("millstream {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+    process.stop();
+}
