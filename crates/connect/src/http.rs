@@ -82,7 +82,7 @@ fn of_stream(adapter: &Arc<HttpAdapter>, path: &str, stream: Stream) -> [Route; 
         let draft = draft
             .takes(Content::bytes("application/octet-stream"))
             .header("Content-Type", "Type of the payload; required if the body is empty.")
-            .header("hono-ttd", "Seconds that the device waits for a command; also as a query parameter.")
+            .header("hono-ttd", "Seconds that the device listens for a command; told to applications, the answer comes at once. Also as a query parameter.")
             .answers(202, "Accepted.")
             .answers(400, "A header is wrong, or type and payload do not fit.")
             .answers(404, "The device is unknown or disabled.")

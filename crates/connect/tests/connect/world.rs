@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gate::GatedFiles;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_connect::{Connect, ConnectConfig};
@@ -16,6 +15,8 @@ use millstream_view::{Checkpoints, Ground, Shards};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::gate::GatedFiles;
 
 /// A running plane. A test ends it by [`World::stop`].
 pub(crate) struct World {
