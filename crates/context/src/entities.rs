@@ -80,7 +80,7 @@ pub(crate) enum Answer {
 /// An entity's new version, or its end.
 pub(crate) enum Change {
     Put { tenant: TenantId, entity: Arc<Entity> },
-    Remove { tenant: TenantId, key: Key },
+    Remove { tenant: TenantId, key: Arc<Key> },
 }
 
 impl View for EntityView {
@@ -182,8 +182,8 @@ impl Write<'_> {
         draft.state().of(&self.tenant)?.get(&self.key(given)).cloned()
     }
 
-    fn key(&self, given: &EntityGiven) -> Key {
-        Key { id: given.id.clone(), kind: given.kind.clone(), path: self.path.clone() }
+    fn key(&self, given: &EntityGiven) -> Arc<Key> {
+        Arc::new(Key { id: given.id.clone(), kind: given.kind.clone(), path: self.path.clone() })
     }
 
     fn target(&self, draft: &Draft<'_, EntityView>, target: &Target) -> Result<Arc<Entity>, Refusal> {

@@ -19,7 +19,7 @@ pub(crate) struct Key {
 /// One version of an entity; never changed once it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entity {
-    pub(crate) key: Key,
+    pub(crate) key: Arc<Key>,
     pub(crate) created_ms: i64,
     pub(crate) modified_ms: i64,
     /// In the order in which they were first given.
@@ -49,12 +49,12 @@ pub(crate) struct Metadata {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) created_ms: i64,
-    pub(crate) key: Key,
+    pub(crate) key: Arc<Key>,
 }
 
 impl Entity {
     /// A new entity without attributes.
-    pub(crate) fn new(key: Key, now_ms: i64) -> Self {
+    pub(crate) fn new(key: Arc<Key>, now_ms: i64) -> Self {
         Self { key, created_ms: now_ms, modified_ms: now_ms, attributes: Vec::new() }
     }
 

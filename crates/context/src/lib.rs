@@ -25,6 +25,7 @@ mod json;
 mod list;
 mod mapping;
 mod measurement;
+mod places;
 mod plane;
 mod refusal;
 mod request;

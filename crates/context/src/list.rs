@@ -1,19 +1,20 @@
 //! Lists of entities: by creation, merged over the partitions' snapshots, a page at a time.
 //!
-//! An index serves id and type; a page looks at as many places as it skips and shows, at entities only to show them.
+//! An index serves id and type; what a page skips is passed a block at a time, entities are looked at only to be shown.
 //! It works on snapshots and lets others run now and then, so that no list holds up an update.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-use imbl::OrdSet;
 use millstream_types::TenantId;
 use millstream_view::Snapshot;
 
 use crate::entities::EntityView;
 use crate::entity::{Entity, Place};
 use crate::given::Form;
+use crate::places::{Places, Run, skip_blocks};
 use crate::request::Paths;
 use crate::show::{self, Head, Selection};
 use crate::state::Entities;
@@ -65,9 +66,11 @@ pub(crate) async fn list(
     shape: (Form, &Selection),
 ) -> Listed {
     let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(tenant)).collect();
-    let mut merge = Merge::new(&partitions, filter);
+    let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, filter)).collect();
+    let mut runs = runs(&partitions, &named, filter);
+    let mut matched = if filter.paths.are_all() { skip_blocks(&mut runs, page.offset) } else { 0 };
+    let mut merge = Merge::new(runs);
     let mut json = String::from("[");
-    let mut matched = 0;
     let end = page.offset.saturating_add(page.limit);
     let whole_count = filter.total(&partitions);
     let wants_more = |matched: usize| matched < end || (count == Count::Wanted && whole_count.is_none());
@@ -110,7 +113,7 @@ impl Filter {
         if !self.ids.is_empty() || !self.paths.are_all() {
             return None;
         }
-        let kind_count = |entities: &Entities, kind| entities.places_of(kind).map_or(0, OrdSet::len);
+        let kind_count = |entities: &Entities, kind| entities.places_of(kind).map_or(0, Places::len);
         Some(match self.kinds.is_empty() {
             true => partitions.iter().map(|entities| entities.places().len()).sum(),
             false => partitions
@@ -121,58 +124,44 @@ impl Filter {
     }
 }
 
-/// Places in order of creation, from several sorted runs.
-struct Merge<'a> {
-    runs: Vec<(Run<'a>, &'a Entities)>,
-    /// The first place of each run that has one, and the run's index.
-    heads: BinaryHeap<Reverse<(Head1<'a>, usize)>>,
-}
-
-/// A place by reference where an index holds it.
-type Head1<'a> = std::borrow::Cow<'a, Place>;
-
-enum Run<'a> {
-    Indexed(imbl::ordset::Iter<'a, Place, imbl::shared_ptr::DefaultSharedPtr>),
-    Few(std::vec::IntoIter<Place>),
-}
-
-impl<'a> Run<'a> {
-    fn next(&mut self) -> Option<Head1<'a>> {
-        match self {
-            Self::Indexed(places) => places.next().map(Head1::Borrowed),
-            Self::Few(places) => places.next().map(Head1::Owned),
+/// The runs of places, each sorted, that the filter's indexes name.
+fn runs<'a>(partitions: &[&'a Entities], named: &'a [Vec<Place>], filter: &Filter) -> Vec<Run<'a, &'a Entities>> {
+    let mut runs = Vec::new();
+    for (entities, named) in partitions.iter().zip(named) {
+        if !filter.ids.is_empty() {
+            runs.push(Run::new(std::iter::once(named.as_slice()), *entities));
+        } else if filter.kinds.is_empty() {
+            runs.push(Run::new(entities.places().blocks(), *entities));
+        } else {
+            let of_kinds = filter.kinds.iter().filter_map(|kind| entities.places_of(kind));
+            runs.extend(of_kinds.map(|places| Run::new(places.blocks(), *entities)));
         }
     }
+    runs
+}
+
+/// Places in order of creation, from several sorted runs.
+struct Merge<'a> {
+    runs: Vec<Run<'a, &'a Entities>>,
+    /// The first place of each run that has one, and the run's index.
+    heads: BinaryHeap<Reverse<(&'a Place, usize)>>,
 }
 
 impl<'a> Merge<'a> {
-    fn new(partitions: &[&'a Entities], filter: &Filter) -> Self {
-        let mut runs: Vec<(Run<'a>, &'a Entities)> = Vec::new();
-        for entities in partitions {
-            if !filter.ids.is_empty() {
-                runs.push((Run::Few(by_id(entities, filter).into_iter()), entities));
-            } else if filter.kinds.is_empty() {
-                runs.push((Run::Indexed(entities.places().iter()), entities));
-            } else {
-                let of_kinds = filter.kinds.iter().filter_map(|kind| entities.places_of(kind));
-                runs.extend(of_kinds.map(|places| (Run::Indexed(places.iter()), *entities)));
-            }
-        }
-        let mut merge = Self { runs, heads: BinaryHeap::new() };
-        (0..merge.runs.len()).for_each(|run| merge.refill(run));
-        merge
+    fn new(mut runs: Vec<Run<'a, &'a Entities>>) -> Self {
+        let heads = runs.iter_mut().enumerate().filter_map(|(run, places)| Some(Reverse((places.next()?, run))));
+        let heads = heads.collect();
+        Self { runs, heads }
     }
 
-    fn refill(&mut self, run: usize) {
-        if let Some(head) = self.runs[run].0.next() {
-            self.heads.push(Reverse((head, run)));
+    fn next(&mut self) -> Option<(&'a Place, &'a Entities)> {
+        let mut first = self.heads.peek_mut()?;
+        let Reverse((place, run)) = *first;
+        match self.runs[run].next() {
+            Some(next) => *first = Reverse((next, run)),
+            None => drop(PeekMut::pop(first)),
         }
-    }
-
-    fn next(&mut self) -> Option<(Head1<'a>, &'a Entities)> {
-        let Reverse((place, run)) = self.heads.pop()?;
-        self.refill(run);
-        Some((place, self.runs[run].1))
+        Some((place, self.runs[run].of))
     }
 }
 

@@ -27,7 +27,7 @@ const TIME_INSTANT: &str = "TimeInstant";
 pub(crate) struct Measurement {
     tell: TopicPartition,
     tenant: TenantId,
-    key: Key,
+    key: Arc<Key>,
     measured_ms: i64,
     /// No name twice.
     attributes: Vec<Attribute>,
@@ -87,7 +87,7 @@ impl Telemetry {
         }
         let tell = self.topics.partition(tenant, &id).ok()?;
         let attributes = self.attributes(&mapping, members, record.timestamp_ms);
-        let key = Key { id, kind: mapping.kind(), path: ROOT_PATH.into() };
+        let key = Arc::new(Key { id, kind: mapping.kind(), path: ROOT_PATH.into() });
         Some(Measurement { tell, tenant: tenant.clone(), key, measured_ms: record.timestamp_ms, attributes })
     }
 
@@ -138,7 +138,7 @@ pub(crate) fn apply(
     draft: &mut Draft<'_, EntityView>,
     measurements: impl Iterator<Item = Measurement>,
 ) -> Answer {
-    let mut latest: HashMap<(TenantId, Key), Arc<Entity>> = HashMap::new();
+    let mut latest: HashMap<(TenantId, Arc<Key>), Arc<Entity>> = HashMap::new();
     for Measurement { tell: to, tenant, key, measured_ms, attributes } in measurements {
         let place = (tenant, key);
         let before = match latest.get(&place) {

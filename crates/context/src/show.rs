@@ -120,7 +120,7 @@ mod tests {
 
     fn room() -> Entity {
         let key = Key { id: "room1".into(), kind: "Room".into(), path: "/a".into() };
-        let mut room = Entity::new(key, 0);
+        let mut room = Entity::new(key.into(), 0);
         let metadata = vec![Metadata { name: "m".into(), kind: "Text".into(), value: "\"x\"".into() }];
         let attribute = |name: &str, kind: &str, value: &str| Attribute {
             name: name.into(),

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use imbl::{HashMap, OrdSet};
+use imbl::HashMap;
 use millstream_types::TenantId;
 
 use crate::entity::{Entity, Key, Place};
+use crate::places::Places;
 
 /// The entities of all tenants in one partition.
 #[derive(Debug, Clone, Default)]
@@ -21,8 +22,8 @@ pub(crate) struct State {
 pub(crate) struct Entities {
     /// All entities that share an id; seldom more than one.
     by_id: HashMap<Arc<str>, Arc<[Arc<Entity>]>>,
-    by_creation: OrdSet<Place>,
-    by_kind: HashMap<Arc<str>, OrdSet<Place>>,
+    by_creation: Places,
+    by_kind: HashMap<Arc<str>, Places>,
 }
 
 impl State {
@@ -59,16 +60,16 @@ impl Entities {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Entity>> {
-        self.with_id(&key.id).iter().find(|entity| entity.key == *key)
+        self.with_id(&key.id).iter().find(|entity| *entity.key == *key)
     }
 
     /// Places of all entities, by creation.
-    pub(crate) fn places(&self) -> &OrdSet<Place> {
+    pub(crate) fn places(&self) -> &Places {
         &self.by_creation
     }
 
     /// Places of the entities of one type, by creation.
-    pub(crate) fn places_of(&self, kind: &str) -> Option<&OrdSet<Place>> {
+    pub(crate) fn places_of(&self, kind: &str) -> Option<&Places> {
         self.by_kind.get(kind)
     }
 
@@ -95,7 +96,7 @@ impl Entities {
         let Some(place) = self.get(key).map(|entity| entity.place()) else { return };
         self.remove_place(&place);
         let others: Arc<[Arc<Entity>]> =
-            self.with_id(&key.id).iter().filter(|other| other.key != *key).cloned().collect();
+            self.with_id(&key.id).iter().filter(|other| *other.key != *key).cloned().collect();
         if others.is_empty() {
             self.by_id.remove(&key.id);
         } else {
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     fn entity(id: &str, kind: &str, created_ms: i64) -> Arc<Entity> {
-        Arc::new(Entity::new(Key { id: id.into(), kind: kind.into(), path: "/".into() }, created_ms))
+        Arc::new(Entity::new(Key { id: id.into(), kind: kind.into(), path: "/".into() }.into(), created_ms))
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
         state.put(&tenant, entity("b", "Room", 3));
         let order = |state: &State| -> Vec<String> {
             let entities = state.of(&tenant).unwrap();
-            entities.places().iter().map(|place| format!("{}/{}", place.key.id, place.key.kind)).collect()
+            entities.places().blocks().flatten().map(|place| format!("{}/{}", place.key.id, place.key.kind)).collect()
         };
         assert_eq!(order(&state), ["a/Car", "a/Room", "b/Room"]);
         assert_eq!(state.of(&tenant).unwrap().with_id("a").len(), 2);

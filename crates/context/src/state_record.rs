@@ -42,18 +42,18 @@ pub(crate) fn encode_value(entity: &Entity, out: &mut Vec<u8>) {
 }
 
 /// Reads the key of a state record.
-pub(crate) fn decode_key(bytes: &[u8]) -> Result<(TenantId, Key), DecodeError> {
+pub(crate) fn decode_key(bytes: &[u8]) -> Result<(TenantId, Arc<Key>), DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::new("an entity's key is not UTF-8"))?;
     let parts: Vec<&str> = text.split(char::from(SEPARATOR)).collect();
     let [tenant, id, kind, path] = parts[..] else {
         return Err(DecodeError::new(format!("an entity's key has 4 parts and not {}", parts.len())));
     };
     let tenant = TenantId::new(tenant).map_err(|error| DecodeError::new(error.to_string()))?;
-    Ok((tenant, Key { id: id.into(), kind: kind.into(), path: path.into() }))
+    Ok((tenant, Arc::new(Key { id: id.into(), kind: kind.into(), path: path.into() })))
 }
 
 /// Reads the value of a state record.
-pub(crate) fn decode_value(key: Key, bytes: &[u8]) -> Result<Entity, DecodeError> {
+pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, DecodeError> {
     let mut rest = Rest(bytes);
     match rest.take::<1>()? {
         [VERSION] => {}
@@ -124,7 +124,7 @@ mod tests {
         let metadata = vec![Metadata { name: "m".into(), kind: "N".into(), value: "1".into() }];
         let attribute =
             Attribute { name: "t".into(), kind: "Text".into(), value: "\"ä\"".into(), metadata: metadata.into() };
-        Entity { key, created_ms: 1, modified_ms: -2, attributes: vec![attribute] }
+        Entity { key: key.into(), created_ms: 1, modified_ms: -2, attributes: vec![attribute] }
     }
 
     /// The first released format; must be read for ever.

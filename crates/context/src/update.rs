@@ -119,7 +119,7 @@ mod tests {
     use crate::show::normalized;
 
     fn room() -> Entity {
-        let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }, 0);
+        let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 0);
         let body = br#"{"a":{"value":1,"metadata":{"m":{"value":1},"n":{"value":2}}},"b":{"value":"x"}}"#;
         set(&mut room, attributes(body, Form::Normalized).unwrap(), Manner::Append);
         room
