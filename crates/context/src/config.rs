@@ -21,6 +21,8 @@ pub struct ContextConfig {
     pub entity_max_bytes: usize,
     /// Largest entity that a measurement may make, in bytes of its normalized JSON, at most 64 KiB. Default 64 KiB.
     pub measured_entity_max_bytes: usize,
+    /// Largest page of a list, in bytes. Default 32 MiB.
+    pub page_max_bytes: usize,
     /// Time that a request may take, in milliseconds. Default 10,000.
     pub timeout_ms: u64,
     /// Threads that turn telemetry into entities. Default 1.
@@ -34,6 +36,7 @@ impl Default for ContextConfig {
             body_max_bytes: 1 << 20,
             entity_max_bytes: ENTITY_LIMIT_BYTES,
             measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,
+            page_max_bytes: 32 << 20,
             timeout_ms: 10_000,
             telemetry_threads: 1,
         }

@@ -24,6 +24,7 @@ pub(crate) struct Desk {
     pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
+    pub(crate) page_max_bytes: usize,
 }
 
 /// What a request says beside its body. An extractor; refuses what is wrong whatever the route.

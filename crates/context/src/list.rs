@@ -15,6 +15,7 @@ use crate::entities::EntityView;
 use crate::entity::{Entity, Place};
 use crate::given::Form;
 use crate::places::{Places, Run, skip_blocks};
+use crate::refusal::{Name, Refusal};
 use crate::request::Paths;
 use crate::show::{self, Head, Selection};
 use crate::state::Entities;
@@ -36,6 +37,14 @@ pub(crate) struct Filter {
 pub(crate) struct Page {
     pub(crate) limit: usize,
     pub(crate) offset: usize,
+}
+
+/// How entities are shown, and how many bytes of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape<'a> {
+    pub(crate) form: Form,
+    pub(crate) selection: &'a Selection,
+    pub(crate) max_bytes: usize,
 }
 
 /// A page of a list as JSON, and how many there are in all if that was asked for.
@@ -63,8 +72,8 @@ pub(crate) async fn list(
     filter: &Filter,
     page: Page,
     count: Count,
-    shape: (Form, &Selection),
-) -> Listed {
+    shape: Shape<'_>,
+) -> Result<Listed, Refusal> {
     let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(tenant)).collect();
     let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, filter)).collect();
     let mut runs = runs(&partitions, &named, filter);
@@ -88,7 +97,7 @@ pub(crate) async fn list(
         matched += 1;
         if matched > page.offset && matched <= end {
             if let Some(entity) = entities.get(&place.key) {
-                push(entity, shape, &mut json);
+                push(entity, shape, &mut json)?;
             }
             if matched % ENTITIES_PER_TURN == 0 {
                 tokio::task::yield_now().await;
@@ -97,14 +106,25 @@ pub(crate) async fn list(
     }
     json.push(']');
     let total = (count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
-    Listed { json, total }
+    Ok(Listed { json, total })
 }
 
-fn push(entity: &Entity, (form, selection): (Form, &Selection), json: &mut String) {
+fn push(entity: &Entity, shape: Shape<'_>, json: &mut String) -> Result<(), Refusal> {
     if json.len() > 1 {
         json.push(',');
     }
-    show::push_entity(entity, Head::Shown, form, selection, json);
+    show::push_entity(entity, Head::Shown, shape.form, shape.selection, json);
+    if json.len() <= shape.max_bytes {
+        return Ok(());
+    }
+    let (size, limit) = (json.len(), shape.max_bytes);
+    Err(Refusal::new(
+        Name::NoResourcesAvailable,
+        format!(
+            "the page would have more than {size} bytes: context.page_max_bytes = {limit}; ask for fewer with limit, \
+             or for some attributes with attrs"
+        ),
+    ))
 }
 
 impl Filter {

@@ -70,7 +70,7 @@ impl Context {
             ..FollowerConfig::default()
         };
         let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
-        let desk = Arc::new(Desk { views, topics, counters, clock });
+        let desk = Arc::new(Desk { views, topics, counters, clock, page_max_bytes: config.page_max_bytes });
         Ok(Self { desk, follower, config })
     }
 

@@ -17,6 +17,7 @@ pub(crate) enum Name {
     TooManyResults,
     ContentLengthRequired,
     RequestEntityTooLarge,
+    NoResourcesAvailable,
     UnsupportedMediaType,
     Unprocessable,
     PartialUpdate,
@@ -31,7 +32,7 @@ impl Name {
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::TooManyResults => StatusCode::CONFLICT,
             Self::ContentLengthRequired => StatusCode::LENGTH_REQUIRED,
-            Self::RequestEntityTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestEntityTooLarge | Self::NoResourcesAvailable => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unprocessable | Self::PartialUpdate => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
@@ -47,6 +48,7 @@ impl Name {
             Self::TooManyResults => "TooManyResults",
             Self::ContentLengthRequired => "ContentLengthRequired",
             Self::RequestEntityTooLarge => "RequestEntityTooLarge",
+            Self::NoResourcesAvailable => "NoResourcesAvailable",
             Self::UnsupportedMediaType => "UnsupportedMediaType",
             Self::Unprocessable => "Unprocessable",
             Self::PartialUpdate => "PartialUpdate",
@@ -164,4 +166,43 @@ fn body(status: StatusCode, name: &str, description: &str) -> Response {
     let mut response = (status, text).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn problems_of_the_layers_below_have_the_references_codes_and_names() {
+        use ErrorCode::*;
+        for (reason, status, name) in [
+            (Reason::UnknownRoute, 400, "BadRequest"),
+            (Reason::MethodNotAllowed, 405, "MethodNotAllowed"),
+            (Reason::BodyTooLarge, 413, "RequestEntityTooLarge"),
+            (Reason::UnsupportedMediaType, 415, "UnsupportedMediaType"),
+            (Reason::MalformedBody, 400, "ParseError"),
+            (Reason::MalformedParameter, 400, "BadRequest"),
+            (Reason::SlowBody, 408, "RequestTimeout"),
+            (Reason::DeadlinePassed, 503, "ServiceUnavailable"),
+            (Reason::Code(Invalid), 400, "BadRequest"),
+            (Reason::Code(Unauthenticated), 401, "Unauthorized"),
+            (Reason::Code(Forbidden), 403, "Forbidden"),
+            (Reason::Code(PreconditionFailed), 412, "PreconditionFailed"),
+            (Reason::Code(TooLarge), 413, "RequestEntityTooLarge"),
+            (Reason::Code(RateLimited), 429, "TooManyRequests"),
+            (Reason::Code(Overloaded), 503, "ServiceUnavailable"),
+            (Reason::Code(Timeout), 503, "ServiceUnavailable"),
+            (Reason::Code(Unavailable), 503, "ServiceUnavailable"),
+            (Reason::Code(Internal), 500, "InternalServerError"),
+            (Reason::Code(Corrupt), 500, "InternalServerError"),
+            (Reason::Code(Unsupported), 501, "NotImplemented"),
+        ] {
+            let problem = Problem::new(reason, "it failed").value("7").rule("the rule").remedy("the remedy");
+            let response = style(problem);
+            assert_eq!(response.status().as_u16(), status, "{reason:?}");
+            let bytes = axum::body::to_bytes(response.into_body(), 1_024).await.unwrap();
+            let expected = json!({"error": name, "description": "it failed ('7'); the rule; the remedy"});
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&bytes).unwrap(), expected, "{reason:?}");
+        }
+    }
 }

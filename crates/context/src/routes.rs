@@ -16,7 +16,7 @@ use crate::ContextConfig;
 use crate::desk::{Ask, Desk, JsonText};
 use crate::entities::{Action, Answer, Target};
 use crate::given::{self, MetadataGiven};
-use crate::list::{self, Filter};
+use crate::list::{self, Filter, Shape};
 use crate::refusal::{Failure, Refusal, style};
 use crate::request::Parameters;
 use crate::show::{self, Head, Selection};
@@ -169,8 +169,8 @@ async fn list_entities(State(desk): Shared, ask: Ask) -> Answered {
     let filter = Filter { ids: given.identifiers("id")?, kinds: given.identifiers("type")?, paths: ask.paths()? };
     let selection = selection(&given)?;
     let snapshots = desk.views.snapshots();
-    let shape = (given.form(), &selection);
-    let listed = list::list(&snapshots, &ask.tenant, &filter, given.page()?, given.count(), shape).await;
+    let shape = Shape { form: given.form(), selection: &selection, max_bytes: desk.page_max_bytes };
+    let listed = list::list(&snapshots, &ask.tenant, &filter, given.page()?, given.count(), shape).await?;
     let mut response = json_answer(listed.json);
     if let Some(total) = listed.total {
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));

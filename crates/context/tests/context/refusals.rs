@@ -26,7 +26,12 @@ async fn ask(served: &Served, head: &str, body: Option<&str>) -> Answer {
 }
 
 async fn world_with_rooms(dir: &std::path::Path) -> (World, Served) {
-    let config = ContextConfig { entity_max_bytes: 4_096, body_max_bytes: 8_192, ..ContextConfig::default() };
+    let config = ContextConfig {
+        entity_max_bytes: 4_096,
+        body_max_bytes: 8_192,
+        page_max_bytes: 120,
+        ..ContextConfig::default()
+    };
     let world = World::open_with(dir, Arc::new(Registry::default()), config);
     let served = world.serve().await;
     for body in [
@@ -207,6 +212,7 @@ async fn the_form_of_the_request_has_its_own_codes() {
         ("PUT /v2/entities/one/attrs/t", None, 411, "ContentLengthRequired", "none"),
         (create, Some(&larger), 413, "RequestEntityTooLarge", "context.body_max_bytes = 8192"),
         (create, Some(&large), 413, "RequestEntityTooLarge", "context.entity_max_bytes = 4096"),
+        ("GET /v2/entities", None, 413, "NoResourcesAvailable", "context.page_max_bytes = 120"),
         (text, Some("{}"), 415, "UnsupportedMediaType", "text/plain"),
     ] {
         check(&ask(&served, head, body).await, status, name, named, head);

@@ -126,6 +126,33 @@ fn each_tenant_has_its_own_entities_and_changes() {
     world.close();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_and_measurements_may_change_one_entity_at_once() {
+    const EACH: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let topic = world.make_telemetry("default");
+    let served = world.serve().await;
+    let target = "/v2/entities/urn:ngsi-ld:Device:d";
+    world.measure(&topic, "d", 0, r#"{"n": 0}"#);
+    wait_until("the entity", || world.context.stats().entities == 1);
+    for n in 1..=EACH {
+        world.measure(&topic, "d", n as i64, &format!(r#"{{"n": {n}, "measured": {n}}}"#));
+        let body = format!(r#"{{"n":{{"value":{n}}},"set":{{"value":{n}}}}}"#);
+        assert_eq!(served.ask(&format!("POST {target}/attrs"), Some(&body)).await.status, 204);
+    }
+    wait_until("every change", || world.told("default").len() == 1 + 2 * EACH);
+    world.context.stop();
+    let told = world.told("default");
+    assert_eq!(served.get(target).await.json(), told[2 * EACH].entity, "the last change in the owner's order wins");
+    for member in ["measured", "set"] {
+        let seen: Vec<u64> = told.iter().filter_map(|told| told.entity[member]["value"].as_u64()).collect();
+        assert!(seen.is_sorted() && seen.last() == Some(&(EACH as u64)), "no change is taken back");
+    }
+    served.stop().await;
+    world.close();
+}
+
 /// What happens between two lives of the process.
 #[derive(Debug, Clone, Copy)]
 enum Checkpoint {
