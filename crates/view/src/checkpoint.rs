@@ -23,6 +23,9 @@ use crate::source::{decode_position, encode_position};
 const POSITION: u8 = b'p';
 const RECORD: u8 = b'r';
 
+/// Bytes of changes that the store keeps in memory before it writes a table: what a start reads again, record by record.
+const MEMTABLE_MAX_BYTES: u64 = 8 << 20;
+
 /// A file that says that the store is damaged: the next start begins a new one.
 const CONDEMNED: &str = "condemned";
 
@@ -66,7 +69,8 @@ impl Checkpoints {
     }
 
     pub(crate) fn keyspace(self: &Arc<Self>, view: &str) -> Result<Checkpoint, Error> {
-        let keyspace = self.database.keyspace(view, KeyspaceCreateOptions::default).map_err(|e| self.error(e))?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_MAX_BYTES);
+        let keyspace = self.database.keyspace(view, options).map_err(|e| self.error(e))?;
         Ok(Checkpoint { store: Arc::clone(self), keyspace })
     }
 
