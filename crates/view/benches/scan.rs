@@ -1,5 +1,5 @@
 //! What a scan of all keys costs those who update single ones, what many updates at once bring, and how long a restart
-//! takes. The library alone, on a real disk: no sockets. Run with `--quick` for a look.
+//! takes. The library alone, on a real disk: no sockets. `--quick` for a look; `scan`, `many` or `restart` for a part.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 #[path = "../tests/common/mod.rs"]
@@ -12,15 +12,12 @@ use std::time::{Duration, Instant};
 use common::{Answer, Command, Shelf, World, add, submit};
 use millstream_view::Views;
 
-/// Times of single calls, ascending once they are told.
-struct Times(Vec<Duration>);
+const SLICE: Duration = Duration::from_millis(250);
 
-impl Times {
-    fn told(mut self) -> String {
-        self.0.sort_unstable();
-        let at = |share: f64| self.0[((self.0.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-        format!("p50 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3} ms", at(0.5), at(0.99), at(0.999), at(1.0))
-    }
+fn told(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    format!("p50 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3} ms", at(0.5), at(0.99), at(0.999), at(1.0))
 }
 
 fn key(number: u64) -> String {
@@ -50,7 +47,7 @@ fn fill(views: &Views<Shelf>, keys: u64, commands: u64, in_flight: usize) {
 }
 
 /// Single updates, each waiting for its answer.
-fn update(views: &Views<Shelf>, keys: u64, length: Duration) -> Times {
+fn update(views: &Views<Shelf>, keys: u64, length: Duration) -> Vec<Duration> {
     let started = Instant::now();
     let mut times = Vec::new();
     while started.elapsed() < length {
@@ -59,7 +56,7 @@ fn update(views: &Views<Shelf>, keys: u64, length: Duration) -> Times {
         add(views, &name, 1);
         times.push(asked.elapsed());
     }
-    Times(times)
+    times
 }
 
 fn scan(views: &Views<Shelf>) -> (usize, i64) {
@@ -68,27 +65,42 @@ fn scan(views: &Views<Shelf>) -> (usize, i64) {
     all.fold((0, 0), |(count, sum), (name, pieces)| (count + usize::from(!name.is_empty()), sum + pieces))
 }
 
-fn scans_beside_updates(world: &World, views: &Views<Shelf>, keys: u64, rounds: u64, length: Duration) {
+/// Updates for a slice, while another thread does `work` again and again.
+fn beside(views: &Views<Shelf>, keys: u64, work: impl Fn() + Sync) -> Vec<Duration> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                work();
+            }
+        });
+        let times = update(views, keys, SLICE);
+        stop.store(true, Ordering::Relaxed);
+        times
+    })
+}
+
+/// Slices alone, beside a scan and beside a thread that only spins take turns, so that what else the machine does falls
+/// on all of them. What a spinning thread costs is the processor's time; what a scan costs beyond it would be ours.
+fn scans_beside_updates(views: &Views<Shelf>, keys: u64, rounds: u64, slices: u64) {
     println!("\nSingle updates of {keys} keys over 4 partitions, closed loop, one thread, synced");
     for round in 1..=rounds {
-        let quiet = update(views, keys, length);
-        let (stop, scans) = (AtomicBool::new(false), AtomicU64::new(0));
-        let beside = std::thread::scope(|threads| {
-            threads.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    assert_eq!(scan(views).0 as u64, keys);
-                    scans.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-            let times = update(views, keys, length);
-            stop.store(true, Ordering::Relaxed);
-            times
-        });
-        let per_s = scans.load(Ordering::Relaxed) as f64 / length.as_secs_f64();
-        println!("round {round}: alone          {:>6} updates  {}", quiet.0.len(), quiet.told());
-        println!("         beside a scan  {:>6} updates  {}  ({per_s:.0} scans/s)", beside.0.len(), beside.told());
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        let scans = AtomicU64::new(0);
+        for _ in 0..slices {
+            times[0].extend(update(views, keys, SLICE));
+            times[1].extend(beside(views, keys, || {
+                assert_eq!(scan(views).0 as u64, keys);
+                scans.fetch_add(1, Ordering::Relaxed);
+            }));
+            times[2].extend(beside(views, keys, std::hint::spin_loop));
+        }
+        let per_s = scans.load(Ordering::Relaxed) as f64 / (SLICE * slices as u32).as_secs_f64();
+        println!("round {round}, {per_s:.0} scans/s");
+        for (what, times) in ["alone", "beside a scan", "beside a spinning thread"].into_iter().zip(times) {
+            println!("  {what:<25} {:>6} updates  {}", times.len(), told(times));
+        }
     }
-    drop(world.log.stats());
 }
 
 fn many_at_once(views: &Views<Shelf>, keys: u64, commands: u64) {
@@ -124,34 +136,40 @@ fn restarts(dir: &std::path::Path, keys: u64) {
     }
 }
 
-fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick");
-    let (length, rounds) = if quick { (Duration::from_secs(1), 2) } else { (Duration::from_secs(4), 3) };
-    let dir = tempfile::tempdir().unwrap();
-    let keys = 100_000;
-    let world = World::open(dir.path());
-    let views = world.shelf();
+/// Adds to each key once.
+fn make(views: &Views<Shelf>, keys: u64) {
     let started = Instant::now();
-    for number in 0..keys / 1_000 {
-        let names = (0..1_000).map(|n| key(number * 1_000 + n));
-        let asked: Vec<_> = names.map(|name| submit(&views, Command::Add { name, pieces: 1 }).unwrap()).collect();
-        asked.into_iter().for_each(|answer| assert_ne!(answer.blocking_recv().unwrap().unwrap(), Answer::Gone));
-    }
-    println!("{keys} keys made in {:.2} s", started.elapsed().as_secs_f64());
-    scans_beside_updates(&world, &views, keys, rounds, length);
-    many_at_once(&views, keys, if quick { 200_000 } else { 1_000_000 });
-    world.close(views);
-
-    let dir = tempfile::tempdir().unwrap();
-    let keys = if quick { 100_000 } else { 1_000_000 };
-    let world = World::open(dir.path());
-    let views = world.shelf();
-    let asked = (0..keys).collect::<Vec<_>>();
-    for numbers in asked.chunks(4_096) {
+    for numbers in (0..keys).collect::<Vec<_>>().chunks(4_096) {
         let asked: Vec<_> =
-            numbers.iter().map(|n| submit(&views, Command::Add { name: key(*n), pieces: 1 }).unwrap()).collect();
+            numbers.iter().map(|n| submit(views, Command::Add { name: key(*n), pieces: 1 }).unwrap()).collect();
         asked.into_iter().for_each(|answer| assert_ne!(answer.blocking_recv().unwrap().unwrap(), Answer::Gone));
     }
-    world.close(views);
-    restarts(dir.path(), keys);
+    println!("\n{keys} keys made in {:.2} s", started.elapsed().as_secs_f64());
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let quick = args.iter().any(|arg| arg == "--quick");
+    let wants = |part: &str| args.iter().all(|arg| arg == "--quick") || args.iter().any(|arg| arg == part);
+    if wants("scan") || wants("many") {
+        let dir = tempfile::tempdir().unwrap();
+        let (world, keys) = (World::open(dir.path()), 100_000);
+        let views = world.shelf();
+        make(&views, keys);
+        if wants("scan") {
+            scans_beside_updates(&views, keys, if quick { 2 } else { 3 }, if quick { 4 } else { 20 });
+        }
+        if wants("many") {
+            many_at_once(&views, keys, if quick { 200_000 } else { 1_000_000 });
+        }
+        world.close(views);
+    }
+    if wants("restart") {
+        let dir = tempfile::tempdir().unwrap();
+        let (world, keys) = (World::open(dir.path()), if quick { 100_000 } else { 1_000_000 });
+        let views = world.shelf();
+        make(&views, keys);
+        world.close(views);
+        restarts(dir.path(), keys);
+    }
 }
