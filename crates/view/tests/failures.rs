@@ -48,15 +48,16 @@ fn name(name: &str) -> TopicName {
     TopicName::user(name, &TenantId::default()).unwrap()
 }
 
-/// Appends to a topic of its own until the log takes no more.
+/// Appends to a topic of its own until the log takes no more, not even the smallest record.
 fn fill(log: &dyn Log) {
     let filler = log.partition(&TopicPartition::new(name("filler"), 0)).unwrap();
-    let value = vec![b'x'; 1 << 10];
-    let records = [Record { value: Some(&value), ..Record::default() }];
+    let mut value = vec![b'x'; 1 << 10];
     loop {
+        let records = [Record { value: Some(&value), ..Record::default() }];
         match filler.append(&records, AckLevel::Memory, Done::ignore()) {
             Ok(()) => {}
-            Err(LogError::Overloaded { .. }) => return,
+            Err(LogError::Overloaded { .. }) if value.is_empty() => return,
+            Err(LogError::Overloaded { .. }) => value.truncate(value.len() / 2),
             Err(e) => panic!("{e}"),
         }
     }
