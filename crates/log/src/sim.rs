@@ -5,7 +5,7 @@
 //!   create, rename, remove ► seen by readers ──sync_dir──► on the medium ──crash──► …
 //! ```
 //!
-//! The model promises what [`Files`](crate::Files) promises and not a byte more. A sync covers the changes that were
+//! The model promises what [`Files`] promises and not a byte more. A sync covers the changes that were
 //! made before it was called. What was not synced may be lost, or arrive in part: cut at a byte, or sector by sector in
 //! any order; a name that was not synced may be there or not, whatever its file's contents.
 //!
