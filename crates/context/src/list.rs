@@ -89,7 +89,7 @@ pub(crate) async fn list(
     {
         passed += 1;
         if passed % PLACES_PER_TURN == 0 {
-            tokio::task::yield_now().await;
+            let_others_run().await;
         }
         if !filter.paths.have(&place.key.path) {
             continue;
@@ -100,13 +100,20 @@ pub(crate) async fn list(
                 push(entity, shape, &mut json)?;
             }
             if matched % ENTITIES_PER_TURN == 0 {
-                tokio::task::yield_now().await;
+                let_others_run().await;
             }
         }
     }
     json.push(']');
     let total = (count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
     Ok(Listed { json, total })
+}
+
+/// Gives way to other requests on this thread, and to the threads of owners and the log on this core: they have slept
+/// and would else wait until the system takes the core from the list, which is milliseconds.
+async fn let_others_run() {
+    std::thread::yield_now();
+    tokio::task::yield_now().await;
 }
 
 fn push(entity: &Entity, shape: Shape<'_>, json: &mut String) -> Result<(), Refusal> {
