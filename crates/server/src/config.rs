@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The file that is read if it is there and `--config` names no other.
 pub(crate) const DEFAULT_FILE: &str = "millstream.toml";
 /// `MILLSTREAM__LOG__SYNC_INTERVAL_MS` is `log.sync_interval_ms`.
-const ENVIRONMENT_PREFIX: &str = "MILLSTREAM__";
+pub(crate) const ENVIRONMENT_PREFIX: &str = "MILLSTREAM__";
 /// Keys whose values are never shown.
 const SECRET_KEYS: [&str; 2] = ["token", "secret"];
 

@@ -1,5 +1,6 @@
 //! The binary `millstream`: configuration, wiring, command line.
 
+mod bench;
 mod client;
 mod config;
 mod console;
@@ -36,6 +37,8 @@ enum Command {
     Query(query_command::QueryArgs),
     /// Simulate devices
     Sim(millstream_load::sim::SimArgs),
+    /// Measure this program on this machine
+    Bench(bench::BenchArgs),
     /// Look at the configuration
     Config {
         #[command(subcommand)]
@@ -71,6 +74,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             runtime.block_on(millstream_load::sim::run(arguments))?;
             Ok(())
         }
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Config { command: ConfigCommand::Show(flags) } => {
             print!("{}", config::load(&flags)?.show()?);
             Ok(())

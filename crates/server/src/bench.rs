@@ -1,0 +1,84 @@
+//! `millstream bench`: what this program does per second on this machine, beside something that is known.
+//!
+//! Suites
+//! - `log`: the log's engine, called in this process ([`log`]), beside a bare loop over the same bytes ([`bare`]).
+//! - `connect`: `millstream serve` as a process of its own with its default configuration, over sockets ([`connect`]).
+//!
+//! Every suite ends in the same report: a table on standard output, and the same figures as JSON if asked for.
+
+mod append;
+mod bare;
+mod child;
+mod connect;
+mod log;
+mod machine;
+mod process;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use millstream_load::report::{BenchCase, table, write_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Debug, Subcommand)]
+enum Suite {
+    /// Appends to the log, called as a library, beside a bare loop that writes the same bytes with the same syncs
+    Log(RunArgs),
+    /// Devices that send over HTTP to a server of their own, as fast as it answers
+    Connect(RunArgs),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Within a minute; the default
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Several minutes, for figures that last
+    #[arg(long)]
+    full: bool,
+    /// Writes the cases as JSON to this file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// How long each case is measured: `quick` or `full`, whichever was asked for.
+    fn case_time(&self, quick: Duration, full: Duration) -> Duration {
+        if self.full && !self.quick { full } else { quick }
+    }
+}
+
+/// What a suite has to say.
+#[derive(Debug)]
+struct Report {
+    /// What was measured and how, before the table.
+    heading: String,
+    cases: Vec<BenchCase>,
+    /// Below the table, a line each.
+    notes: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}\n\n{}", self.heading, table(&self.cases))?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+    }
+}
+
+pub(crate) fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
+    let (report, run) = match &arguments.suite {
+        Suite::Log(run) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
+        Suite::Connect(run) => (connect::measure(run.case_time(connect::QUICK, connect::FULL))?, run),
+    };
+    print!("{report}");
+    if let Some(path) = &run.json {
+        write_json(path, &report.cases)?;
+    }
+    Ok(())
+}
