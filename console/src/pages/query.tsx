@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Finding } from "../api/http";
-import { IDLE, QuerySession, ROWS_MAX, serverOf, type Snapshot } from "../live/session";
+import { IDLE, type QueryState, QuerySession, ROWS_MAX, serverOf, type Snapshot } from "../live/session";
 import { Editor } from "../parts/editor";
 import { Notice } from "../parts/notice";
 import { QueryStatus } from "../parts/query-status";
@@ -93,13 +93,7 @@ function Answer(props: {
   const { snapshot, params, onChoose } = props;
   const { state, rows, columns, received, dropped } = snapshot;
   if (state.kind === "idle" || state.kind === "refused") return null;
-  if (received === 0) {
-    return state.kind === "ended" ? (
-      <Notice tone="quiet" title="No record matched" />
-    ) : state.kind === "broken" ? null : (
-      <Notice tone="quiet" title="Waiting for the first record that matches…" />
-    );
-  }
+  if (received === 0) return <NoRows state={state} />;
   return (
     <>
       {dropped > 0 && (
@@ -117,6 +111,13 @@ function Answer(props: {
       </div>
     </>
   );
+}
+
+function NoRows({ state }: { state: QueryState }): ComponentChildren {
+  if (state.kind === "ended") return <Notice tone="quiet" title="No record matched" />;
+  // Not while the server has yet to take the query: what arrives until then is not part of the answer.
+  if (state.kind !== "live" && state.kind !== "stopping") return null;
+  return <Notice tone="quiet" title="Waiting for the first record that matches…" />;
 }
 
 /** The text being written; the address bar follows when the hand rests. */
