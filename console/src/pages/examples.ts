@@ -14,11 +14,15 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     text: "SELECT origin, time, temp, humid, wind_speed\nFROM STREAM(120000, TIME)\nLIMIT 500",
   },
   {
-    title: "One station when it is warm",
-    text: "SELECT origin, time, temp\nFROM STREAM(300000, TIME)\nWHERE origin = 'JFK' AND temp > 70",
+    title: "Warm hours",
+    text: "SELECT origin, time, temp\nFROM STREAM(600000, TIME)\nWHERE temp > 80",
+  },
+  {
+    title: "Frost at one station",
+    text: "SELECT origin, time, temp, wind_speed\nFROM STREAM(600000, TIME)\nWHERE origin = 'JFK' AND temp < 32",
   },
   {
     title: "Storms",
-    text: "SELECT origin, time, wind_gust, pressure, precip\nFROM STREAM(300000, TIME)\nWHERE wind_gust > 40 OR pressure < 1000",
+    text: "SELECT origin, time, wind_gust, pressure, precip\nFROM STREAM(600000, TIME)\nWHERE wind_gust > 40 OR pressure < 1000",
   },
 ];

@@ -20,7 +20,7 @@ const RATES: readonly [string, ColumnName][] = [
 const LATENCIES: readonly [string, ColumnName][] = [
   ["accept p99", "accept_p99"],
   ["sync p99", "sync_p99"],
-  ["update p99", "update_p99"],
+  ["client update p99", "update_p99"],
 ];
 
 export function OverviewPage(props: {
@@ -89,7 +89,9 @@ function Tiles({ stats }: { stats: Stats }): ComponentChildren {
         {counted(context.updates_total, "update")}
       </Tile>
       <Tile label="Entities" value={short(context.entities)}>
-        update p99 {orDash(context.latency_ms.p99)}
+        {context.latency_ms.p99 === null
+          ? "no client updates now"
+          : `client updates p99 ${latency(context.latency_ms.p99)}`}
       </Tile>
       <Tile label="Live queries" value={whole(query.live)}>
         {short(query.matched_total)} of {short(query.records_seen_total)} records matched

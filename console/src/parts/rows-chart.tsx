@@ -11,8 +11,8 @@ import { Notice } from "./notice";
 const HEIGHT_PX = 280;
 /** A chart of thousands of rows is costlier to draw than the table, and nobody reads it as fast. */
 const PERIOD_MS = 250;
-/** In the address bar: one line, even where a column would split it. */
-const ONE_LINE = "-";
+/** In the address bar: no column, even where one would be guessed. */
+const NONE = "-";
 
 export function RowsChart(props: {
   columns: readonly string[];
@@ -24,9 +24,9 @@ export function RowsChart(props: {
   const rows = usePaced(props.rows, PERIOD_MS);
   const available = useMemo(() => chartColumns(columns, rows), [columns, rows]);
   const column = pick(available.numeric, params.get("chart")) ?? available.numeric[0];
-  const time = pick(available.temporal, params.get("over"));
-  const wanted = params.get("by");
-  const by = wanted === ONE_LINE ? null : (pick(available.categorical, wanted) ?? available.categorical[0] ?? null);
+  // What a device says of the time of its measurement is closer to the matter than when that came here.
+  const time = pickOrNone(available.temporal, params.get("over"));
+  const by = pickOrNone(available.categorical, params.get("by"));
   const lines = useMemo(
     () => (column === undefined ? null : linesOf(rows, column, time, by)),
     [rows, column, time, by],
@@ -51,16 +51,16 @@ export function RowsChart(props: {
         />
         <Choice
           label="over"
-          value={time ?? ""}
-          options={[["", "arrival"], ...available.temporal.map((name): [string, string] => [name, name])]}
+          value={time ?? NONE}
+          options={[[NONE, "arrival"], ...available.temporal.map((name): [string, string] => [name, name])]}
           onChange={(over) => {
             onChoose({ over });
           }}
         />
         <Choice
           label="by"
-          value={by ?? ONE_LINE}
-          options={[[ONE_LINE, "one line"], ...available.categorical.map((name): [string, string] => [name, name])]}
+          value={by ?? NONE}
+          options={[[NONE, "one line"], ...available.categorical.map((name): [string, string] => [name, name])]}
           onChange={(split) => {
             onChoose({ by: split });
           }}
@@ -81,6 +81,11 @@ export function RowsChart(props: {
 
 function pick(options: readonly string[], wanted: string | null): string | null {
   return options.find((option) => option === wanted) ?? null;
+}
+
+/** The column that is wanted, else the first; null if none is wanted or there is none. */
+function pickOrNone(options: readonly string[], wanted: string | null): string | null {
+  return wanted === NONE ? null : (pick(options, wanted) ?? options[0] ?? null);
 }
 
 function Choice(props: {

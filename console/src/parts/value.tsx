@@ -3,6 +3,8 @@ import type { ComponentChildren } from "preact";
 import type { Json } from "../api/decode";
 
 const TEXT_MAX_CHARS = 120;
+/** Beyond these a number shows how it is stored, not what was measured: 10.357019999999999. */
+const DIGITS_MAX = 12;
 
 export function textOf(value: Json | undefined): string {
   if (value === undefined) return "";
@@ -18,6 +20,10 @@ export function Value({ value }: { value: Json | undefined }): ComponentChildren
     );
   if (value === null) return <span class="absent">null</span>;
   const text = textOf(value);
+  if (typeof value === "number") {
+    const rounded = String(Number(value.toPrecision(DIGITS_MAX)));
+    return rounded === text || Number.isInteger(value) ? <>{text}</> : <span title={text}>{rounded}</span>;
+  }
   if (text.length <= TEXT_MAX_CHARS) return <>{text}</>;
   return <span title={text}>{text.slice(0, TEXT_MAX_CHARS)}…</span>;
 }
