@@ -6,7 +6,8 @@ export default defineConfig({
     reporters: ["default", "./tests/sum.ts"],
     // One browser and one server at a time: the machine that runs this is small.
     fileParallelism: false,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // Only what would fail waits as long: every wait is for a condition.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 });

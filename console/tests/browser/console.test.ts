@@ -21,13 +21,13 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await browser.close();
-  await server.stop();
+  // Either may be missing if the other could not be started.
+  await Promise.all([(browser as Browser | undefined)?.close(), (server as Server | undefined)?.stop()]);
 });
 
-/** Until `read` gives what is expected; the page's own time limit ends the wait. */
+/** Until `read` gives what is expected; a limit ends the wait of a test that would fail. */
 async function eventually<T>(read: () => Promise<T>, expected: T): Promise<void> {
-  await expect.poll(read, { timeout: 15_000, interval: 100 }).toEqual(expected);
+  await expect.poll(read, { timeout: 30_000, interval: 100 }).toEqual(expected);
 }
 
 async function open(page: Page, path: string): Promise<void> {

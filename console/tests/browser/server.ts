@@ -100,6 +100,10 @@ async function launch(dataDir: string, applications: string, devices: string): P
     ["serve", "--data-dir", dataDir, "--listen-applications", applications, "--listen-devices-http", devices],
     { stdio: ["ignore", "pipe", "pipe"] },
   );
+  // However this process ends, the server does not outlive it.
+  const kill = (): boolean => child.kill("SIGKILL");
+  process.once("exit", kill);
+  child.once("exit", () => process.off("exit", kill));
   const said: string[] = [];
   child.stderr.on("data", (piece: Buffer) => said.push(piece.toString()));
   const listeners = new Map<string, string>();
