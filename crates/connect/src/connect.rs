@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_http::{Authenticator, Metrics, Routes};
+use millstream_http::{Authenticator, Metrics, Routes, Share, Workers};
 use millstream_types::{LatencyCounts, MonotonicClock};
 use millstream_view::Ground;
 
@@ -15,7 +15,6 @@ use crate::password::PasswordHashing;
 use crate::registry::Registry;
 use crate::streams::Streams;
 use crate::verified::VerifiedLogins;
-use crate::workers::Workers;
 use crate::{ConnectConfig, Error};
 
 /// Registry and adapters, open.
@@ -68,8 +67,9 @@ impl Connect {
         config.validate()?;
         let hashing = hashing(config)?;
         let thread = |source| Error::Thread(Arc::new(source));
-        let hashers = Workers::start("hashing", 1, config.hashing_max_waiting).map_err(thread)?;
-        let checkers = Workers::start("login", config.logins_threads, config.logins_max_waiting).map_err(thread)?;
+        let hashers = Workers::start("hashing", 1, config.hashing_max_waiting, Share::Equal).map_err(thread)?;
+        let checkers =
+            Workers::start("login", config.logins_threads, config.logins_max_waiting, Share::Equal).map_err(thread)?;
         let registry = Registry::open(ground, config.registry_partitions).map_err(Error::Registry)?;
         let meters = Arc::new(Meters::new(metrics));
         let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));

@@ -35,7 +35,6 @@ mod registry;
 mod streams;
 mod timestamp;
 mod verified;
-mod workers;
 
 pub use config::{ConnectConfig, HttpAdapterConfig};
 pub use connect::{Connect, ConnectStats};

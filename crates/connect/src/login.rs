@@ -9,13 +9,12 @@ use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_http::{Authenticator, Claim, Identity, Problem, Reach, Reason, Verdict};
+use millstream_http::{Authenticator, Claim, Full, Identity, Problem, Reach, Reason, Verdict, Workers};
 use millstream_types::{ErrorCode, Principal, Role, Roles, TenantId, WallClock};
 
 use crate::http::ADAPTER;
 use crate::registry::{Credential, Registry, Version};
 use crate::verified::{Fingerprint, Verified, VerifiedLogins};
-use crate::workers::{Full, Workers};
 
 /// The name of a caller whose tenant lets devices send without logging in. No device id looks like it.
 pub(crate) const UNAUTHENTICATED: &str = "(unauthenticated)";

@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use millstream_http::{Content, Json, Limits, Problem, Routes, check_json_type, parse_json};
+use millstream_http::{Content, Json, Limits, Problem, Routes, Workers, check_json_type, parse_json};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -24,7 +24,6 @@ use crate::ConnectConfig;
 use crate::password::PasswordHashing;
 use crate::registry::{Registry, Version};
 use crate::streams::Streams;
-use crate::workers::Workers;
 use etag::entity_tag;
 
 /// Largest body of a request to the registry, bytes.

@@ -114,6 +114,8 @@ struct Lists {
 }
 
 fn list(address: SocketAddr, lists: &Lists) {
+    // It stands for another machine: what it does itself should not take the core from server and updater.
+    rustix::process::nice(15).unwrap();
     let mut client = Client::connect(address);
     let pages = (0..ENTITIES).step_by(1_000).cycle();
     for offset in pages.take_while(|_| !lists.done.load(Ordering::Acquire)) {

@@ -25,6 +25,8 @@ pub struct ContextConfig {
     pub page_max_bytes: usize,
     /// Time that a request may take, in milliseconds. Default 10,000.
     pub timeout_ms: u64,
+    /// Lists of more than 64 entities that may wait to be rendered; further ones are answered 503. Default 256.
+    pub lists_max_waiting: usize,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
 }
@@ -38,6 +40,7 @@ impl Default for ContextConfig {
             measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,
             page_max_bytes: 32 << 20,
             timeout_ms: 10_000,
+            lists_max_waiting: 256,
             telemetry_threads: 1,
         }
     }

@@ -1,13 +1,14 @@
 //! Where requests are taken in: what every one of them says, and the way to the owners and back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Request as HttpRequest};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
-use millstream_http::{Caller, Payload, Problem};
-use millstream_types::{MonotonicClock, TenantId, TopicPartition};
+use millstream_http::{Caller, Payload, Problem, Workers};
+use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition};
 use millstream_view::Views;
 
 use crate::change_topics::ChangeTopics;
@@ -25,7 +26,31 @@ pub(crate) struct Desk {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) page_max_bytes: usize,
+    /// Where bulky lists are rendered.
+    pub(crate) background: Workers,
 }
+
+impl Desk {
+    /// Does bulky work where it holds up nobody.
+    pub(crate) async fn in_background<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let done = self.background.submit(work).map_err(|full| {
+            Problem::from_error(ErrorCode::Overloaded, &full)
+                .value(full.waiting)
+                .rule("context.lists_max_waiting")
+                .remedy("ask again later, or for pages of at most 64")
+                .retry_after(Duration::from_secs(1))
+        })?;
+        done.await.map_err(|_| Problem::from_error(ErrorCode::Unavailable, &Stopping))
+    }
+}
+
+/// The process ends, and with it the threads that render lists.
+#[derive(Debug, thiserror::Error)]
+#[error("the server is stopping; ask again when it is back")]
+struct Stopping;
 
 /// What a request says beside its body. An extractor; refuses what is wrong whatever the route.
 pub(crate) struct Ask {

@@ -1,5 +1,7 @@
 //! Why the context plane cannot be opened, or a mapping not be used.
 
+use std::sync::Arc;
+
 use millstream_types::ErrorCode;
 
 /// What can go wrong outside a request.
@@ -18,6 +20,9 @@ pub enum Error {
     /// The log refused.
     #[error(transparent)]
     Log(#[from] millstream_log::Error),
+    /// The system refuses a thread.
+    #[error("a thread for lists cannot be started")]
+    Thread(#[source] Arc<std::io::Error>),
     /// A setting that cannot be.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
@@ -37,6 +42,7 @@ impl Error {
             Self::Mapping { .. } | Self::InvalidSetting { .. } => ErrorCode::Invalid,
             Self::View(error) => error.code(),
             Self::Log(error) => error.code(),
+            Self::Thread(_) => ErrorCode::Internal,
         }
     }
 }

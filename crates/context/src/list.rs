@@ -1,7 +1,7 @@
 //! Lists of entities: by creation, merged over the partitions' snapshots, a page at a time.
 //!
 //! An index serves id and type; what a page skips is passed a block at a time, entities are looked at only to be shown.
-//! It works on snapshots and lets others run now and then, so that no list holds up an update.
+//! It works on snapshots; a page that is bulky is rendered in the background, so that no list holds up an update.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,9 +20,8 @@ use crate::request::Paths;
 use crate::show::{self, Head, Selection};
 use crate::state::Entities;
 
-/// Places passed, and entities shown, before others run.
-const PLACES_PER_TURN: usize = 4_096;
-const ENTITIES_PER_TURN: usize = 64;
+/// Entities on a page that is rendered where it was asked for; a larger one goes to the background.
+const SMALL_PAGE: usize = 64;
 
 /// What a list asks for. Empty filters let everything pass.
 #[derive(Debug, Default)]
@@ -40,11 +39,21 @@ pub(crate) struct Page {
 }
 
 /// How entities are shown, and how many bytes of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape<'a> {
+#[derive(Debug)]
+pub(crate) struct Shape {
     pub(crate) form: Form,
-    pub(crate) selection: &'a Selection,
+    pub(crate) selection: Selection,
     pub(crate) max_bytes: usize,
+}
+
+/// A list as it was asked for.
+pub(crate) struct Asked {
+    pub(crate) snapshots: Snapshots,
+    pub(crate) tenant: TenantId,
+    pub(crate) filter: Filter,
+    pub(crate) page: Page,
+    pub(crate) count: Count,
+    pub(crate) shape: Shape,
 }
 
 /// A page of a list as JSON, and how many there are in all if that was asked for.
@@ -65,15 +74,17 @@ pub(crate) enum Count {
 /// Where a page is looked for: the snapshots of all partitions.
 pub(crate) type Snapshots = Vec<Arc<Snapshot<EntityView>>>;
 
+impl Asked {
+    /// Whether rendering it takes no longer than any other request.
+    pub(crate) fn is_small(&self) -> bool {
+        let looks_at_few = self.filter.paths.are_all() || !self.filter.ids.is_empty();
+        self.page.limit <= SMALL_PAGE && self.filter.ids.len() <= SMALL_PAGE && looks_at_few
+    }
+}
+
 /// Renders the page.
-pub(crate) async fn list(
-    snapshots: &Snapshots,
-    tenant: &TenantId,
-    filter: &Filter,
-    page: Page,
-    count: Count,
-    shape: Shape<'_>,
-) -> Result<Listed, Refusal> {
+pub(crate) fn list(asked: &Asked) -> Result<Listed, Refusal> {
+    let Asked { snapshots, tenant, filter, page, count, shape } = asked;
     let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(tenant)).collect();
     let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, filter)).collect();
     let mut runs = runs(&partitions, &named, filter);
@@ -82,45 +93,31 @@ pub(crate) async fn list(
     let mut json = String::from("[");
     let end = page.offset.saturating_add(page.limit);
     let whole_count = filter.total(&partitions);
-    let wants_more = |matched: usize| matched < end || (count == Count::Wanted && whole_count.is_none());
-    let mut passed = 0;
+    let wants_more = |matched: usize| matched < end || (*count == Count::Wanted && whole_count.is_none());
     while wants_more(matched)
         && let Some((place, entities)) = merge.next()
     {
-        passed += 1;
-        if passed % PLACES_PER_TURN == 0 {
-            let_others_run().await;
-        }
         if !filter.paths.have(&place.key.path) {
             continue;
         }
         matched += 1;
-        if matched > page.offset && matched <= end {
-            if let Some(entity) = entities.get(&place.key) {
-                push(entity, shape, &mut json)?;
-            }
-            if matched % ENTITIES_PER_TURN == 0 {
-                let_others_run().await;
-            }
+        if matched > page.offset
+            && matched <= end
+            && let Some(entity) = entities.get(&place.key)
+        {
+            push(entity, shape, &mut json)?;
         }
     }
     json.push(']');
-    let total = (count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
+    let total = (*count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
     Ok(Listed { json, total })
 }
 
-/// Gives way to other requests on this thread, and to the threads of owners and the log on this core: they have slept
-/// and would else wait until the system takes the core from the list, which is milliseconds.
-async fn let_others_run() {
-    std::thread::yield_now();
-    tokio::task::yield_now().await;
-}
-
-fn push(entity: &Entity, shape: Shape<'_>, json: &mut String) -> Result<(), Refusal> {
+fn push(entity: &Entity, shape: &Shape, json: &mut String) -> Result<(), Refusal> {
     if json.len() > 1 {
         json.push(',');
     }
-    show::push_entity(entity, Head::Shown, shape.form, shape.selection, json);
+    show::push_entity(entity, Head::Shown, shape.form, &shape.selection, json);
     if json.len() <= shape.max_bytes {
         return Ok(());
     }

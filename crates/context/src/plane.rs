@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_http::{Metrics, Routes};
+use millstream_http::{Metrics, Routes, Share, Workers};
 use millstream_log::{Cleanup, Log, TopicConfig, Writers};
 use millstream_types::{MonotonicClock, TopicName};
 use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
@@ -70,7 +70,9 @@ impl Context {
             ..FollowerConfig::default()
         };
         let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
-        let desk = Arc::new(Desk { views, topics, counters, clock, page_max_bytes: config.page_max_bytes });
+        let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
+            .map_err(|source| Error::Thread(Arc::new(source)))?;
+        let desk = Arc::new(Desk { views, topics, counters, clock, page_max_bytes: config.page_max_bytes, background });
         Ok(Self { desk, follower, config })
     }
 
@@ -87,6 +89,7 @@ impl Context {
 
     /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
     pub fn stop(&self) {
+        self.desk.background.stop();
         self.follower.stop();
         self.desk.views.stop();
     }

@@ -167,10 +167,16 @@ async fn not_yet(method: Method, uri: Uri) -> Response {
 async fn list_entities(State(desk): Shared, ask: Ask) -> Answered {
     let given = ask.parameters(&["id", "type", "attrs", "limit", "offset"], &["keyValues", "count"])?;
     let filter = Filter { ids: given.identifiers("id")?, kinds: given.identifiers("type")?, paths: ask.paths()? };
-    let selection = selection(&given)?;
-    let snapshots = desk.views.snapshots();
-    let shape = Shape { form: given.form(), selection: &selection, max_bytes: desk.page_max_bytes };
-    let listed = list::list(&snapshots, &ask.tenant, &filter, given.page()?, given.count(), shape).await?;
+    let asked = list::Asked {
+        snapshots: desk.views.snapshots(),
+        tenant: ask.tenant.clone(),
+        filter,
+        page: given.page()?,
+        count: given.count(),
+        shape: Shape { form: given.form(), selection: selection(&given)?, max_bytes: desk.page_max_bytes },
+    };
+    let listed =
+        if asked.is_small() { list::list(&asked)? } else { desk.in_background(move || list::list(&asked)).await?? };
     let mut response = json_answer(listed.json);
     if let Some(total) = listed.total {
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));

@@ -62,6 +62,7 @@ mod route;
 mod sse;
 mod tokens;
 mod trace;
+mod workers;
 
 pub use api::{Api, ApiBuilder};
 pub use authenticator::{
@@ -79,3 +80,4 @@ pub use route::{Access, HandlerFuture, Limits, PATH_PARAMS_MAX, Route, RouteDraf
 pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream};
 pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RoleName, TOKEN_MIN_CHARS};
 pub use trace::{TRACEPARENT_BYTES, TraceContext};
+pub use workers::{Full, Share, Workers};

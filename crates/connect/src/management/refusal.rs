@@ -1,12 +1,11 @@
 //! The registry's refusals as HTTP says them.
 
-use millstream_http::{Problem, Reason};
+use millstream_http::{Full, Problem, Reason};
 use millstream_types::ErrorCode;
 
 use super::etag::entity_tag;
 use crate::password::HashError;
 use crate::registry::{Failure, IdError, Refusal, UnknownSecret};
-use crate::workers::Full;
 
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {

@@ -1,4 +1,6 @@
 //! A few named threads for work that would hold up sockets, and a bounded queue in front of them.
+//!
+//! Those in the background give the core to any other thread that wants it: bulky reads then cost nobody's write time.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +13,33 @@ use tokio::sync::oneshot;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads. They end when this is dropped or stopped.
-pub(crate) struct Workers {
+pub struct Workers {
     queue: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How much of a core the threads may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// As much as any thread.
+    Equal,
+    /// What others leave.
+    Background,
+}
+
+/// How far threads in the background step back (nice value; 0 is equal, 19 the furthest).
+const BACKGROUND_NICE: i32 = 15;
+
+impl Share {
+    /// Takes this share for the calling thread.
+    fn take(self) {
+        // On Linux a nice value is a thread's own.
+        if self == Self::Background
+            && let Err(error) = rustix::process::nice(BACKGROUND_NICE)
+        {
+            tracing::warn!(%error, "a background thread cannot step back");
+        }
+    }
 }
 
 struct Queue {
@@ -22,26 +48,40 @@ struct Queue {
     max_waiting: usize,
 }
 
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Workers({} waiting)", self.waiting())
+    }
+}
+
 struct State {
     jobs: VecDeque<Job>,
     stopping: bool,
 }
 
 /// The queue is full; nothing was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{waiting} requests wait for a thread, as many as may")]
+pub struct Full {
     /// How many wait: the limit.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
 }
 
 impl Workers {
-    pub(crate) fn start(name: &str, threads: usize, max_waiting: usize) -> std::io::Result<Self> {
+    /// Starts `threads` threads (at least one), in front of which at most `max_waiting` jobs wait.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn start(name: &str, threads: usize, max_waiting: usize, share: Share) -> std::io::Result<Self> {
         let state = Mutex::new(State { jobs: VecDeque::new(), stopping: false });
         let queue = Arc::new(Queue { state, changed: Condvar::new(), max_waiting });
         let workers = Self { queue, threads: Mutex::new(Vec::new()) };
         for number in 0..threads.max(1) {
             let queue = workers.queue.clone();
-            let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || queue.work())?;
+            let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
+                share.take();
+                queue.work();
+            })?;
             workers.threads.lock().push(thread);
         }
         Ok(workers)
@@ -49,7 +89,10 @@ impl Workers {
 
     /// Queues `work`; it is not done if the receiver is dropped before its turn. A receiver that fails says that the
     /// work panicked or the threads have stopped.
-    pub(crate) fn submit<T: Send + 'static>(
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, Full> {
@@ -72,12 +115,12 @@ impl Workers {
     }
 
     /// How many jobs wait for a thread.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.queue.state.lock().jobs.len()
     }
 
     /// Ends the threads; what still waits is not done.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         {
             let mut state = self.queue.state.lock();
             state.stopping = true;
@@ -129,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_abandoned_work_is_skipped_and_a_panic_ends_no_thread() {
-        let workers = Workers::start("test", 1, 2).unwrap();
+        let workers = Workers::start("test", 1, 2, Share::Background).unwrap();
         let (started, has_started) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let busy = workers.submit(move || {
