@@ -105,7 +105,9 @@ impl PartitionLog {
         }
         accept.pending_bytes += size_bytes;
         let waits = level > AckLevel::Memory && !done.is_ignored();
-        let urgent = waits || self.watchers.any() || accept.pending_bytes > URGENT_BYTES;
+        // Watchers are no reason to hurry: a stream that something follows has one always, and waking the appender for
+        // each of its records costs more than accepting them.
+        let urgent = waits || accept.pending_bytes > URGENT_BYTES;
         self.mark_dirty(&mut accept);
         if waits {
             accept.waiters.push(Waiter { level, answer: Answer::One(done, appended) });

@@ -11,6 +11,7 @@ use crate::Bell;
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     bells: Mutex<Vec<Weak<Bell>>>,
+    /// Whether anybody may listen.
     any: AtomicBool,
 }
 
@@ -21,13 +22,8 @@ impl Watchers {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether anybody listens.
-    pub(crate) fn any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-
     pub(crate) fn ring(&self) {
-        if !self.any() {
+        if !self.any.load(Ordering::Acquire) {
             return;
         }
         let mut bells = self.bells.lock();
