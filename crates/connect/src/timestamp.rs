@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, Time};
+use millstream_types::{iso_time, ms_of};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-const DAY_MS: i64 = 86_400_000;
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,20 +37,13 @@ fn parse(text: &str) -> Option<i64> {
     let (minute, rest) = number(rest.strip_prefix(':')?, 2)?;
     let (second, rest) = number(rest.strip_prefix(':')?, 2)?;
     let (fraction_ms, rest) = fraction(rest)?;
-    let is_legal = (1..=12).contains(&month)
-        && (1..=days_in_month(year, month)).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60;
-    if !is_legal {
-        return None;
-    }
-    let of_day_ms = ((hour * 60 + minute) * 60 + second) * 1000 + fraction_ms;
-    Some(days_since_1970(year, month, day) * DAY_MS + of_day_ms - offset_ms(rest)?)
+    let date = Date::new(year, month, day).ok()?;
+    let time = Time::new(hour, minute, second, fraction_ms * 1_000_000).ok()?;
+    Some(ms_of(DateTime::from_parts(date, time).checked_sub(offset(rest)?).ok()?))
 }
 
 /// `digits` digits and what follows them.
-fn number(text: &str, digits: usize) -> Option<(i64, &str)> {
+fn number<N: FromStr>(text: &str, digits: usize) -> Option<(N, &str)> {
     let (head, rest) = text.split_at_checked(digits)?;
     if !head.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -58,55 +52,37 @@ fn number(text: &str, digits: usize) -> Option<(i64, &str)> {
 }
 
 /// Milliseconds of an optional fraction of a second; further digits are cut off.
-fn fraction(text: &str) -> Option<(i64, &str)> {
+fn fraction(text: &str) -> Option<(i32, &str)> {
     let Some(rest) = text.strip_prefix('.') else { return Some((0, text)) };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let millis =
-        rest.bytes().take(digits).chain(*b"000").take(3).fold(0, |ms, digit| ms * 10 + i64::from(digit - b'0'));
+        rest.bytes().take(digits).chain(*b"000").take(3).fold(0, |ms, digit| ms * 10 + i32::from(digit - b'0'));
     (digits > 0).then_some((millis, &rest[digits..]))
 }
 
 /// `Z`, `+01:00` or `+0100`.
-fn offset_ms(text: &str) -> Option<i64> {
+fn offset(text: &str) -> Option<SignedDuration> {
     if text.eq_ignore_ascii_case("z") {
-        return Some(0);
+        return Some(SignedDuration::ZERO);
     }
     let sign = match text.as_bytes().first()? {
         b'+' => 1,
         b'-' => -1,
         _ => return None,
     };
-    let (hours, rest) = number(&text[1..], 2)?;
-    let (minutes, rest) = number(rest.strip_prefix(':').unwrap_or(rest), 2)?;
-    (rest.is_empty() && hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60_000)
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    days_since_1970(year + month / 12, month % 12 + 1, 1) - days_since_1970(year, month, 1)
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is counted from March, so that the leap day is
-/// its last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // Five months from March on have 153 days, and so have the next five.
-    365 * year + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468
+    let (hours, rest): (i64, _) = number(&text[1..], 2)?;
+    let (minutes, rest): (i64, _) = number(rest.strip_prefix(':').unwrap_or(rest), 2)?;
+    let is_legal = rest.is_empty() && hours < 24 && minutes < 60;
+    is_legal.then(|| SignedDuration::from_mins(sign * (hours * 60 + minutes)))
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, ms) = (self.0.div_euclid(DAY_MS), self.0.rem_euclid(DAY_MS));
-        // A year has 365 or 366 days: this one is never too late.
-        let mut year = 1970 + days.div_euclid(if days < 0 { 365 } else { 366 });
-        while days_since_1970(year + 1, 1, 1) <= days {
-            year += 1;
+        let text = iso_time(self.0);
+        match text.strip_suffix(".000Z") {
+            Some(whole_seconds) => write!(f, "{whole_seconds}Z"),
+            None => f.write_str(&text),
         }
-        let month = (1..=12).rev().find(|month| days_since_1970(year, *month, 1) <= days).unwrap_or(1);
-        let day = days - days_since_1970(year, month, 1) + 1;
-        let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
-        if ms % 1000 != 0 { write!(f, ".{:03}Z", ms % 1000) } else { f.write_str("Z") }
     }
 }
 
@@ -137,6 +113,7 @@ mod tests {
             ("2017-12-24T19:00:00+0100", 1_514_138_400_000),
             ("2017-12-24t10:30:00.1-07:30", 1_514_138_400_100),
             ("1969-12-31T23:59:59.999999Z", -1),
+            ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
         ] {
             assert_eq!(text.parse(), Ok(Timestamp(ms)), "{text}");
         }
@@ -158,6 +135,7 @@ mod tests {
             "2026-01-31T08:30:00Zx",
             "2026-01-31T08:30:00é",
             "+026-01-31T08:30:00Z",
+            "9999-12-31T23:59:59-01:00",
         ] {
             assert!(text.parse::<Timestamp>().unwrap_err().to_string().contains(text), "{text}");
         }

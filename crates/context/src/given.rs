@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use millstream_types::iso_time;
 use serde_json::{Map, Value};
 
 use crate::entity::Metadata;
@@ -212,7 +213,7 @@ fn checked(what: &str, kind: &str, value: &Value, unrestricted: bool) -> Result<
         return Ok(json::text(value));
     }
     match value.as_str().and_then(datetime::parse) {
-        Some(at_ms) => Ok(format!("\"{}\"", datetime::render(at_ms)).into()),
+        Some(at_ms) => Ok(format!("\"{}\"", iso_time(at_ms)).into()),
         None => Err(Refusal::bad(format!(
             "the value {value} of {what} is no {kind}: write YYYY-MM-DD, or YYYY-MM-DDThh:mm:ss.sssZ"
         ))),

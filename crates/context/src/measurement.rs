@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_log::Topic;
-use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, TopicPartition, header};
+use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, TopicPartition, header, iso_time};
 use millstream_view::{Draft, Follow, Source, Views};
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ use crate::given::kind_of;
 use crate::mapping::{Mapping, Mappings};
 use crate::stats::Counters;
 use crate::syntax::{self, NESTING_MAX};
-use crate::{datetime, json, partition_key};
+use crate::{json, partition_key};
 
 /// The metadata that tells when a value was measured.
 const TIME_INSTANT: &str = "TimeInstant";
@@ -121,7 +121,7 @@ fn depth(value: &Value) -> usize {
 }
 
 fn time_instant(at_ms: i64) -> Arc<[Metadata]> {
-    let value = format!("\"{}\"", datetime::render(at_ms)).into();
+    let value = format!("\"{}\"", iso_time(at_ms)).into();
     [Metadata { name: TIME_INSTANT.into(), kind: "DateTime".into(), value }].into()
 }
 

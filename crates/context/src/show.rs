@@ -1,6 +1,7 @@
 //! Entities and attributes as answers and change records show them.
 
-use crate::datetime;
+use millstream_types::iso_time;
+
 use crate::entity::{Attribute, Entity};
 use crate::given::Form;
 use crate::json::push_string;
@@ -104,8 +105,8 @@ pub(crate) fn normalized(entity: &Entity) -> String {
 
 fn built_in(entity: &Entity, name: &str) -> Option<Attribute> {
     let (kind, value) = match name {
-        "dateCreated" => ("DateTime", datetime::render(entity.created_ms)),
-        "dateModified" => ("DateTime", datetime::render(entity.modified_ms)),
+        "dateCreated" => ("DateTime", iso_time(entity.created_ms)),
+        "dateModified" => ("DateTime", iso_time(entity.modified_ms)),
         "servicePath" => ("Text", entity.key.path.to_string()),
         _ => return None,
     };

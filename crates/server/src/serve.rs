@@ -12,7 +12,7 @@ use millstream_http::{
 };
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::Engine;
-use millstream_types::{SystemClock, WallClock};
+use millstream_types::{SystemClock, WallClock, iso_time};
 use millstream_view::{Checkpoints, Ground, Shards};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -219,10 +219,4 @@ async fn listen(
 fn applications(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
     let tokens = &config.applications.tokens;
     Ok(if tokens.is_empty() { Arc::new(LoopbackApplications::default()) } else { Arc::new(ApiTokens::new(tokens)?) })
-}
-
-/// Milliseconds since 1970 as ISO 8601 in UTC.
-pub(crate) fn iso_time(ms: i64) -> String {
-    let time = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
-    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

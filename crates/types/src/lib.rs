@@ -6,6 +6,7 @@
 //! Not here: where records are kept (`log`), what they mean (`connect`, `context`, `query`), how they travel (`http`).
 
 mod batch;
+mod calendar;
 mod clock;
 mod compression;
 mod error;
@@ -20,6 +21,7 @@ pub use batch::{
     BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Producer, RecordBatch,
     RecordFault, RecordIter,
 };
+pub use calendar::{iso_time, ms_of};
 pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
 pub use compression::Compression;
 pub use error::ErrorCode;
