@@ -3,7 +3,8 @@
 //! A follower reads its sources up to their *stable* offset, turns records into commands and hands them to the owners.
 //! It stores no position of its own: every command says which records of which source it covers, the owner refuses
 //! what it has already applied and keeps the position in its state. A restart goes on from the least of the owners'
-//! positions, so owners that a source does not concern are told of its progress now and then.
+//! positions, so owners that a source does not concern are told of its progress now and then; retention leaves what is
+//! above it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::{Bell, Log, Partition, Topic, UpTo};
+use millstream_log::{Bell, Hold, Log, Partition, Topic, UpTo};
 use millstream_types::{BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
 use parking_lot::Mutex;
 
@@ -143,6 +144,8 @@ struct Cursor {
     next: Offset,
     /// Per owner: how far it knows.
     told: Vec<Offset>,
+    /// Keeps what some owner has not applied from being trimmed, where the engine can.
+    hold: Option<Box<dyn Hold>>,
     /// Set once the source cannot be read any more; it is left alone then.
     failed: bool,
 }
@@ -205,11 +208,26 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
             return;
         };
         partition.watch(&self.bell);
-        let applied = |snapshot: &crate::Snapshot<V>| snapshot.sources.get(&source).copied().unwrap_or_default();
-        let told: Vec<Offset> = self.views.snapshots().iter().map(|snapshot| applied(snapshot)).collect();
+        let told = self.applied(source);
         let least = told.iter().min().copied().unwrap_or_default();
+        let hold = self.log.capabilities().holds.then(|| partition.hold(V::NAME, least));
         let next = least.max(partition.offsets().first);
-        self.cursors.insert(source, Cursor { topic: Arc::clone(topic), partition, next, told, failed: false });
+        self.cursors.insert(source, Cursor { topic: Arc::clone(topic), partition, next, told, hold, failed: false });
+    }
+
+    /// How far each owner has applied `source`, durably.
+    fn applied(&self, source: Source) -> Vec<Offset> {
+        let snapshots = self.views.snapshots();
+        snapshots.iter().map(|snapshot| snapshot.sources.get(&source).copied().unwrap_or_default()).collect()
+    }
+
+    /// Lets retention have what every owner has applied.
+    fn let_go(&self, source: Source) {
+        if let Some(hold) = self.cursors.get(&source).and_then(|cursor| cursor.hold.as_ref())
+            && let Some(least) = self.applied(source).into_iter().min()
+        {
+            hold.advance(least);
+        }
     }
 
     /// Reads on in one source. Whether there was anything.
@@ -243,6 +261,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
             self.hand_over_all(source, owner, next, items)?;
         }
         self.tell_those_behind(source, self.config.progress_records)?;
+        self.let_go(source);
         Ok(true)
     }
 
@@ -324,7 +343,11 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
 
     fn tell_all(&mut self) -> Result<(), Error> {
         let sources: Vec<Source> = self.cursors.keys().copied().collect();
-        sources.into_iter().try_for_each(|source| self.tell_those_behind(source, 1))
+        for source in sources {
+            self.tell_those_behind(source, 1)?;
+            self.let_go(source);
+        }
+        Ok(())
     }
 }
 
