@@ -1,4 +1,4 @@
-//! Who may import whom, read from the manifests.
+//! Who may import whom, read from the manifests; and that ARCHITECTURE.md speaks of files that are there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,4 +58,15 @@ fn crates_import_only_what_the_design_allows() {
 #[test]
 fn the_check_sees_imports_at_all() {
     assert!(imports()["view"].contains("log"));
+}
+
+#[test]
+fn every_path_that_the_architecture_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let quoted = text.split('`').skip(1).step_by(2).filter(|quoted| quoted.starts_with("crates/"));
+    let paths: BTreeSet<&str> = quoted.collect();
+    assert!(paths.contains("crates/view/src/owner.rs"), "the life of a measurement names its files: {paths:?}");
+    let missing: Vec<&&str> = paths.iter().filter(|path| !root.join(path).exists()).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}; correct it");
 }
