@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::process::{Live, Process, free_ports, until};
 
 const OBSERVATIONS: usize = 26_115;
-/// How often the server is killed in the middle of the replay; `TEST_KILLS` sets another number.
+/// How often the server is killed in the middle of the replay; `MILLSTREAM_KILLS` sets another number.
 const KILLS: u32 = 20;
 
 fn weather() -> Weather {
@@ -150,7 +150,7 @@ fn killed_in_the_middle_of_the_replay_nothing_accepted_is_missing_and_nothing_co
     let dir = tempfile::tempdir().unwrap();
     let ports = free_ports();
     let start = || Process::start_on(dir.path(), ports, &[]);
-    let kills = std::env::var("TEST_KILLS").map_or(KILLS, |count| count.parse().unwrap());
+    let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());
     let mut process = start();
     let replay = replay(&process);
     let (sender, mut watching) = watch::channel(Progress::default());
