@@ -79,11 +79,13 @@ fn refusal(query: &str, status: u16, problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
     let mut text = problem["detail"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned);
     for error in problem["errors"].as_array().into_iter().flatten() {
-        let (line, column) = (error["line"].as_u64().unwrap_or(1), error["column"].as_u64().unwrap_or(1));
-        let length = error["length"].as_u64().unwrap_or(1).max(1);
+        let number =
+            |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1).max(1);
+        let (line, column, length) = (number("line"), number("column"), number("length"));
         text.push_str(&format!("\n  {line}:{column} {}", error["message"].as_str().unwrap_or_default()));
-        if let Some(shown) = query.lines().nth(line as usize - 1) {
-            let (indent, marks) = (" ".repeat(column as usize - 1), "^".repeat(length as usize));
+        if let Some(shown) = query.lines().nth(line - 1) {
+            let width = shown.chars().count();
+            let (indent, marks) = (" ".repeat((column - 1).min(width)), "^".repeat(length.min(width.max(1))));
             text.push_str(&format!("\n    {shown}\n    {indent}{marks}"));
         }
         if let Some(suggestion) = error["suggestion"].as_str() {
@@ -119,7 +121,7 @@ impl Printer {
             (Output::Table, Value::Object(members)) => {
                 if self.rows == 0 {
                     self.settle_columns(members);
-                    let header = self.columns.iter().map(|(name, width)| format!("{name:width$}"));
+                    let header = self.columns.iter().map(|(name, width)| format!("{:width$}", printable(name)));
                     writeln!(out, "{}", header.collect::<Vec<_>>().join("  ").trim_end())?;
                 }
                 writeln!(out, "{}", self.line(members))?;
@@ -150,11 +152,17 @@ impl Printer {
     }
 }
 
+/// Text with its control characters by their codes: what devices send must not command the terminal.
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
 /// A value as the table shows it: text without quotes, nothing for null.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text),
         other => other.to_string(),
     }
 }
@@ -172,6 +180,19 @@ mod tests {
             text,
             "the query has 1 error\n  1:8 expected FROM\n    SELECT FORM STREAM()\n           ^^^^\n  did you mean FROM?"
         );
+    }
+
+    #[test]
+    fn places_outside_the_text_are_marked_within_it() {
+        let problem =
+            json!({"detail": "no", "errors": [{"message": "m", "line": 0, "column": 99, "length": u64::MAX}]});
+        assert_eq!(refusal("abc", 422, problem.to_string().as_bytes()), "no\n  1:99 m\n    abc\n       ^^^");
+    }
+
+    #[test]
+    fn what_a_device_sends_does_not_command_the_terminal() {
+        assert_eq!(cell(&json!("a\u{1b}[2Jb\nc")), "a\\u{1b}[2Jb\\u{a}c");
+        assert_eq!(cell(&json!("Zürich")), "Zürich");
     }
 
     #[test]
