@@ -268,7 +268,7 @@ async fn refuse(mut socket: TcpStream, limit: usize) -> std::io::Result<()> {
         "this listener has no room for another connection",
     )
     .value(limit)
-    .rule(format!("connections_max = {limit}"))
+    .rule(format!("http.connections_max = {limit}"))
     .remedy("try again later, or raise the limit");
     let body = problem.json();
     let head = format!(

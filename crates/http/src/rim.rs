@@ -171,14 +171,14 @@ fn check_head(parts: &Parts, limits: &ListenerLimits) -> Result<(), Problem> {
     if uri_bytes > limits.uri_max_bytes {
         return Err(Problem::new(Reason::UriTooLong, format!("a request target of {uri_bytes} bytes is too long"))
             .value(uri_bytes)
-            .rule(format!("uri_max_bytes = {}", limits.uri_max_bytes))
+            .rule(format!("http.uri_max_bytes = {}", limits.uri_max_bytes))
             .remedy("put what is long into the body, or raise the limit"));
     }
     let head_bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if head_bytes > limits.head_max_bytes {
         return Err(Problem::new(Reason::HeadTooLarge, format!("headers of {head_bytes} bytes are too large"))
             .value(head_bytes)
-            .rule(format!("head_max_bytes = {}", limits.head_max_bytes))
+            .rule(format!("http.head_max_bytes = {}", limits.head_max_bytes))
             .remedy("send fewer or shorter headers, or raise the limit"));
     }
     Ok(())

@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     /// Who may call the applications' listener.
     pub(crate) applications: Applications,
+    /// What connections to any HTTP listener may cost.
+    pub(crate) http: millstream_http::ListenerLimits,
     /// Memory.
     pub(crate) memory: Memory,
     /// Threads.
@@ -54,6 +56,7 @@ impl Default for Config {
             data_dir: PathBuf::from("data"),
             listen: Listen::default(),
             applications: Applications::default(),
+            http: millstream_http::ListenerLimits::default(),
             memory: Memory::default(),
             threads: Threads::default(),
             logging: Logging::default(),

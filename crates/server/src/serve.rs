@@ -7,9 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use millstream_connect::Connect;
 use millstream_context::Context;
-use millstream_http::{
-    Api, ApiTokens, Authenticator, Limits, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving,
-};
+use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::Engine;
 use millstream_types::{SystemClock, WallClock, iso_time};
@@ -100,13 +98,14 @@ impl Server {
         let mut listeners = Vec::new();
         if let Door::At(address) = config.listen.applications {
             let api = planes.applications_api(&sampler, &metrics)?;
-            listeners
-                .push(("applications", listen("applications", address, applications(config)?, api, &metrics).await?));
+            let listener = Listener::bind("applications", address, applications(config)?, config.http.clone()).await?;
+            listeners.push(("applications", listener.serve(Arc::new(api), &metrics)));
         }
         if let Door::At(address) = config.listen.devices_http {
             let api = planes.devices_api(&metrics)?;
             let authenticator = planes.connect.device_authenticator();
-            listeners.push(("devices-http", listen("devices-http", address, authenticator, api, &metrics).await?));
+            let listener = Listener::bind("devices-http", address, authenticator, config.http.clone()).await?;
+            listeners.push(("devices-http", listener.serve(Arc::new(api), &metrics)));
         }
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
@@ -202,17 +201,6 @@ impl Planes {
         self.checkpoints.sync()?;
         self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")
     }
-}
-
-async fn listen(
-    name: &'static str,
-    address: SocketAddr,
-    authenticator: Arc<dyn Authenticator>,
-    api: Api,
-    metrics: &Metrics,
-) -> anyhow::Result<Serving> {
-    let listener = Listener::bind(name, address, authenticator, ListenerLimits::default()).await?;
-    Ok(listener.serve(Arc::new(api), metrics))
 }
 
 /// Who may call the applications' listener.

@@ -106,7 +106,7 @@ async fn connections_over_the_limit_are_told_so() {
     first.read_until("hi").await;
     let mut second = server.connect().await;
     let answer = Answer::parse(&second.read_to_end().await);
-    answer.expect_problem(503, "overloaded", Some("1"), "connections_max = 1");
+    answer.expect_problem(503, "overloaded", Some("1"), "http.connections_max = 1");
     assert_eq!(answer.header("retry-after"), Some("1"));
     let text = server.metrics.text();
     for line in [

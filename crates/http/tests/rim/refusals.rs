@@ -94,13 +94,13 @@ async fn each_refusal_names_value_rule_and_remedy() {
         414,
         "uri-too-long",
         Some("8208"),
-        "uri_max_bytes = 8192",
+        "http.uri_max_bytes = 8192",
     );
     ask(&format!("GET /things HTTP/1.1\r\nx-long: {}", "h".repeat(20_000)), "").await.expect_problem(
         431,
         "head-too-large",
         Some("20029"),
-        "head_max_bytes = 16384",
+        "http.head_max_bytes = 16384",
     );
 
     let refused = ask(&format!("POST /things HTTP/1.1\r\n{json}"), "{\"size\":\n ?}").await;

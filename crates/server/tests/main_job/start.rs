@@ -98,6 +98,17 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
 }
 
 #[test]
+fn the_limits_that_a_refused_head_names_can_be_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start_on(dir.path(), [0, 0], &["--set", "http.uri_max_bytes=20"]);
+    assert_eq!(process.get("/healthz").status, 200);
+    let refused = process.get("/healthz?and-so-much-more");
+    assert_eq!(refused.status, 414);
+    assert!(refused.text().contains("http.uri_max_bytes = 20"), "{}", refused.text());
+    process.stop();
+}
+
+#[test]
 fn a_running_server_tells_how_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
