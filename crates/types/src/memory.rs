@@ -1,0 +1,153 @@
+//! The memory that queues, caches and bodies draw on together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// So many bytes, for all who draw on them. A clone is the same budget.
+///
+/// ```text
+///   memory.budget_bytes ───take──► Grant ──drop──► given back
+///       └─ share: query.queues_max_bytes ───take──► Grant, counted in both
+/// ```
+#[derive(Debug, Clone)]
+pub struct MemoryBudget(Arc<Account>);
+
+#[derive(Debug)]
+struct Account {
+    setting: &'static str,
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+    whole: Option<MemoryBudget>,
+}
+
+impl MemoryBudget {
+    /// A budget of `limit_bytes`; `setting` is what an operator changes to have another.
+    pub fn new(setting: &'static str, limit_bytes: u64) -> Self {
+        Self(Arc::new(Account { setting, limit_bytes, used_bytes: AtomicU64::new(0), whole: None }))
+    }
+
+    /// A part with a limit of its own. It sets nothing aside: what is taken from it is taken from the whole too.
+    #[must_use]
+    pub fn share(&self, setting: &'static str, limit_bytes: u64) -> Self {
+        let whole = Some(self.clone());
+        Self(Arc::new(Account { setting, limit_bytes, used_bytes: AtomicU64::new(0), whole }))
+    }
+
+    /// Takes `bytes`, given back when the grant is dropped; `None` if they do not fit, and then nothing is taken.
+    /// Never waits.
+    #[must_use]
+    pub fn take(&self, bytes: u64) -> Option<Grant> {
+        self.add(bytes).then(|| Grant { budget: self.clone(), bytes })
+    }
+
+    /// Bytes that are taken now, never above the limit.
+    pub fn used_bytes(&self) -> u64 {
+        self.0.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that there are.
+    pub fn limit_bytes(&self) -> u64 {
+        self.0.limit_bytes
+    }
+
+    /// The name of the setting behind the limit.
+    pub fn setting(&self) -> &'static str {
+        self.0.setting
+    }
+
+    // The counters order nothing but themselves, so relaxed is enough.
+    fn add(&self, bytes: u64) -> bool {
+        let account = &*self.0;
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= account.limit_bytes);
+        if account.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            return false;
+        }
+        let fits = account.whole.as_ref().is_none_or(|whole| whole.add(bytes));
+        if !fits {
+            account.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.0.whole {
+            whole.give_back(bytes);
+        }
+    }
+}
+
+/// Bytes taken from a [`MemoryBudget`]; dropping it gives them back.
+#[derive(Debug)]
+#[must_use = "dropping it gives the bytes back"]
+pub struct Grant {
+    budget: MemoryBudget,
+    bytes: u64,
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_taken_what_does_not_takes_nothing_and_a_dropped_grant_is_given_back() {
+        let memory = MemoryBudget::new("memory.budget_bytes", 100);
+        let first = memory.take(60).unwrap();
+        assert!(memory.take(41).is_none() && memory.take(u64::MAX).is_none());
+        assert_eq!(memory.used_bytes(), 60);
+        let second = memory.take(40).unwrap();
+        assert_eq!(memory.clone().used_bytes(), 100);
+        drop(first);
+        assert_eq!(memory.used_bytes(), 40);
+        drop(second);
+        assert_eq!((memory.used_bytes(), memory.limit_bytes(), memory.setting()), (0, 100, "memory.budget_bytes"));
+    }
+
+    #[test]
+    fn a_share_ends_at_its_own_limit_and_where_the_whole_is_used_up() {
+        let whole = MemoryBudget::new("whole", 100);
+        let share = whole.share("share", 50);
+        assert!(share.take(51).is_none());
+        let most = whole.take(70).unwrap();
+        assert!(share.take(31).is_none());
+        assert_eq!((share.used_bytes(), whole.used_bytes()), (0, 70), "a refusal leaves nothing counted");
+        let rest = share.take(30).unwrap();
+        assert_eq!((share.used_bytes(), whole.used_bytes()), (30, 100));
+        drop(most);
+        assert!(share.take(21).is_none());
+        drop(rest);
+        assert_eq!((share.used_bytes(), whole.used_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn many_threads_never_have_more_than_the_limit_together_and_all_is_given_back() {
+        const LIMIT_BYTES: u64 = 1_000;
+        let whole = MemoryBudget::new("whole", LIMIT_BYTES);
+        let held = AtomicU64::new(0);
+        std::thread::scope(|threads| {
+            for number in 0..8_u64 {
+                let budget = if number % 2 == 0 { whole.clone() } else { whole.share("share", LIMIT_BYTES / 2) };
+                let held = &held;
+                threads.spawn(move || {
+                    for turn in 0..20_000 {
+                        let bytes = (number * 131 + turn * 17) % 400;
+                        let Some(grant) = budget.take(bytes) else { continue };
+                        // Counted by the test after it was taken and until before it is given back.
+                        let sum = held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+                        assert!(sum <= LIMIT_BYTES && budget.used_bytes() <= budget.limit_bytes(), "{sum}");
+                        held.fetch_sub(bytes, Ordering::SeqCst);
+                        drop(grant);
+                    }
+                });
+            }
+        });
+        assert_eq!(whole.used_bytes(), 0);
+        assert!(whole.take(LIMIT_BYTES).is_some(), "all of it is there again");
+    }
+}
