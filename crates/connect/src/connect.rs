@@ -70,7 +70,7 @@ impl Connect {
         let hashers = Workers::start("hashing", 1, config.hashing_max_waiting, Share::Equal).map_err(thread)?;
         let checkers =
             Workers::start("login", config.logins_threads, config.logins_max_waiting, Share::Equal).map_err(thread)?;
-        let registry = Registry::open(ground, config.registry_partitions).map_err(Error::Registry)?;
+        let registry = Registry::open(ground, config).map_err(Error::Registry)?;
         let meters = Arc::new(Meters::new(metrics));
         let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));
         for tenant in registry.tenants() {

@@ -15,6 +15,7 @@ mod view;
 
 use std::sync::Arc;
 
+use crate::ConnectConfig;
 use millstream_types::{TenantId, TopicName};
 use millstream_view::{Ground, Snapshot, Views, ViewsConfig};
 use tokio::sync::Semaphore;
@@ -60,8 +61,13 @@ pub(crate) enum Failure {
 
 impl Registry {
     /// Opens the registry and rebuilds its state. One without any tenant gets the tenant `default`.
-    pub(crate) fn open(ground: &Ground, partitions: u32) -> Result<Self, millstream_view::Error> {
-        let config = ViewsConfig { partitions, batch_max_commands: BATCH_MAX_COMMANDS, ..ViewsConfig::default() };
+    pub(crate) fn open(ground: &Ground, config: &ConnectConfig) -> Result<Self, millstream_view::Error> {
+        let config = ViewsConfig {
+            partitions: config.registry_partitions,
+            batch_max_commands: BATCH_MAX_COMMANDS,
+            dirty_max_bytes: config.registry_dirty_max_bytes,
+            ..ViewsConfig::default()
+        };
         let views = Views::open(RegistryView, &TopicName::internal("_registry"), &config, ground)?;
         let registry = Self { views, deletions: Arc::new(Semaphore::new(1)) };
         if registry.counts().0 == 0 {

@@ -15,6 +15,9 @@ const MEASURED_ENTITY_LIMIT_BYTES: usize = 64 << 10;
 pub struct ContextConfig {
     /// Partitions of the entities' state; fixed when the data directory is made. Default 4.
     pub partitions: u32,
+    /// Bytes of changes of entities that may be missing from their checkpoint before further ones wait.
+    /// Default 128 MiB.
+    pub dirty_max_bytes: usize,
     /// Largest body of a request, in bytes. Default 1 MiB.
     pub body_max_bytes: u64,
     /// Largest entity that a request may make, in bytes of its normalized JSON, at most 1 MiB. Default 1 MiB.
@@ -35,6 +38,7 @@ impl Default for ContextConfig {
     fn default() -> Self {
         Self {
             partitions: 4,
+            dirty_max_bytes: 128 << 20,
             body_max_bytes: 1 << 20,
             entity_max_bytes: ENTITY_LIMIT_BYTES,
             measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,

@@ -58,8 +58,12 @@ impl Context {
         };
         let name = TopicName::internal(STATE_TOPIC);
         create_state_topic(&name, config.partitions, &*ground.log)?;
-        let views_config =
-            ViewsConfig { partitions: config.partitions, append_max_bytes: APPEND_MAX_BYTES, ..ViewsConfig::default() };
+        let views_config = ViewsConfig {
+            partitions: config.partitions,
+            append_max_bytes: APPEND_MAX_BYTES,
+            dirty_max_bytes: config.dirty_max_bytes,
+            ..ViewsConfig::default()
+        };
         let views = Views::open(view, &name, &views_config, ground)?;
         let topics = Arc::new(ChangeTopics::new(ground.log.clone()));
         let telemetry =

@@ -30,7 +30,8 @@ pub struct ViewsConfig {
     pub flights_max: usize,
     /// How long changes stay out of the checkpoint. Default 1 s.
     pub checkpoint_interval: Duration,
-    /// Bytes of changes per partition that may be missing from the checkpoint before commands wait. Default 64 MiB.
+    /// Bytes of changes that may be missing from the checkpoint before commands wait, an equal part of it for each
+    /// partition. Default 128 MiB.
     pub dirty_max_bytes: usize,
 }
 
@@ -43,7 +44,7 @@ impl Default for ViewsConfig {
             append_max_bytes: 2 << 20,
             flights_max: 8,
             checkpoint_interval: Duration::from_secs(1),
-            dirty_max_bytes: 64 << 20,
+            dirty_max_bytes: 128 << 20,
         }
     }
 }
@@ -90,13 +91,14 @@ impl<V: View> Views<V> {
         let checkpoint = ground.checkpoints.keyspace(V::NAME)?;
         let checkpoint_due = Arc::new(Bell::default());
         let view = Arc::new(view);
+        let dirty_max_bytes = config.dirty_max_bytes / partitions.len().max(1);
         let load = |(index, partition): (usize, Arc<dyn Partition>)| {
             let parts = Parts {
                 view: Arc::clone(&view),
                 log: Arc::clone(&ground.log),
                 partition,
                 wall: Arc::clone(&ground.wall),
-                config: config.clone(),
+                config: ViewsConfig { dirty_max_bytes, ..config.clone() },
                 queue: ground.shards.queue(index),
                 checkpoint_due: Arc::clone(&checkpoint_due),
             };
