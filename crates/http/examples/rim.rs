@@ -14,7 +14,7 @@ use millstream_http::{
     Access, Api, Caller, Content, Limits, Listener, ListenerLimits, LoopbackApplications, Metrics, Path, Payload,
     Route, Routes,
 };
-use millstream_types::Role;
+use millstream_types::{MemoryBudget, Role};
 use tokio::net::TcpListener;
 
 const LIMITS: Limits =
@@ -53,6 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let anybody = Arc::new(LoopbackApplications::default());
     let listener = Listener::bind("things", "127.0.0.1:0".parse()?, anybody, ListenerLimits::default()).await?;
     println!("{}", listener.address());
+    let listener = listener.drawing_on(&MemoryBudget::new("memory.budget_bytes", 1 << 30));
     let _serving = listener.serve(Arc::new(api), &metrics);
     std::future::pending::<()>().await;
     Ok(())

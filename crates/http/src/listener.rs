@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use millstream_types::MemoryBudget;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -75,6 +76,7 @@ pub struct Listener {
     address: SocketAddr,
     authenticator: Arc<dyn Authenticator>,
     limits: ListenerLimits,
+    memory: Option<MemoryBudget>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -101,12 +103,20 @@ impl Listener {
         let bind = |source| Error::Bind { listener: name, address, source };
         let socket = TcpListener::bind(address).await.map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
-        Ok(Self { name, socket, address, authenticator, limits })
+        Ok(Self { name, socket, address, authenticator, limits, memory: None })
     }
 
     /// The address, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Takes the bytes of each body from `memory` before it is read and until the request is answered; one that does
+    /// not fit is answered 503. A body that does not announce its length counts as much as its route allows.
+    #[must_use]
+    pub fn drawing_on(mut self, memory: &MemoryBudget) -> Self {
+        self.memory = Some(memory.clone());
+        self
     }
 
     /// Starts to serve.
@@ -127,8 +137,8 @@ impl Listener {
             ),
             farewells: Arc::new(Semaphore::new(FAREWELLS_MAX)),
         });
-        let Self { name, socket, address, authenticator, limits } = self;
-        let rim = Arc::new(Rim { api, authenticator, limits, shutdown: Shutdown(stages.clone()) });
+        let Self { name, socket, address, authenticator, limits, memory } = self;
+        let rim = Arc::new(Rim { api, authenticator, limits, memory, shutdown: Shutdown(stages.clone()) });
         tracing::info!(listener = name, %address, "listening");
         let accepting = tokio::spawn(accept(socket, rim, connections.clone(), stages));
         Serving { name, address, stage, connections, accepting }

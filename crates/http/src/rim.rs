@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::Limited;
 use hyper::body::Incoming;
-use millstream_types::{Role, Roles};
+use millstream_types::{ErrorCode, Grant, MemoryBudget, Role, Roles};
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::Answer;
@@ -37,6 +37,7 @@ pub(crate) struct Rim {
     pub(crate) api: Arc<Api>,
     pub(crate) authenticator: Arc<dyn Authenticator>,
     pub(crate) limits: ListenerLimits,
+    pub(crate) memory: Option<MemoryBudget>,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -142,12 +143,20 @@ impl Rim {
             // The context is new, nobody else has set its identity.
             let _ = context.identity.set(identity);
         }
+        let _memory = self.memory_for(&body, &route.limits)?;
         parts.extensions.insert(context.clone());
         let mut request = Request::from_parts(parts, bounded(body, &route.limits));
         if route.limits.body_max_bytes > AXUM_BODY_LIMIT_BYTES {
             DefaultBodyLimit::disable().apply(&mut request);
         }
         Ok(route.endpoint.call(request).await)
+    }
+
+    /// The memory that the body takes until the request is answered; none without a body.
+    fn memory_for(&self, body: &Incoming, limits: &Limits) -> Result<Option<Grant>, Problem> {
+        let size = body.size_hint().exact().unwrap_or(limits.body_max_bytes);
+        let Some(memory) = self.memory.as_ref().filter(|_| size > 0) else { return Ok(None) };
+        memory.take(size).map(Some).ok_or_else(|| no_memory(size, memory))
     }
 
     async fn identify(&self, route: &Served, context: &Context, parts: &Parts) -> Result<Identity, Problem> {
@@ -218,6 +227,15 @@ fn bounded(body: Incoming, limits: &Limits) -> Body {
         return Body::new(body);
     }
     Body::new(Limited::new(body, usize::try_from(limits.body_max_bytes).unwrap_or(usize::MAX)))
+}
+
+fn no_memory(size_bytes: u64, memory: &MemoryBudget) -> Problem {
+    let (used, limit) = (memory.used_bytes(), memory.limit_bytes());
+    let detail = format!("no memory for a body of {size_bytes} bytes now: {used} of {limit} bytes are in use");
+    Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
+        .value(size_bytes)
+        .rule(format!("{} = {limit}", memory.setting()))
+        .remedy("send it again later, or raise the budget")
 }
 
 fn too_late(context: &Context, origin: Origin) -> Problem {

@@ -6,11 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use millstream_log::Log;
-use millstream_types::{Kind, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
+use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
 use crate::live::{Clocks, Live, Stream};
-use crate::outbox::{Bounds, Budget, Outbox};
+use crate::outbox::{Bounds, Outbox};
 use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::subscription::Subscription;
@@ -31,18 +31,19 @@ pub struct Engine {
     config: Config,
     clocks: Clocks,
     registry: Arc<Registry>,
-    budget: Arc<Budget>,
+    memory: MemoryBudget,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Engine {
-    /// Starts the threads.
+    /// Starts the threads. Rows that wait for their client draw on `memory`.
     ///
     /// # Errors
     /// [`Error::Thread`] if the system gives none.
     pub fn start(
         log: Arc<dyn Log>,
         config: Config,
+        memory: &MemoryBudget,
         monotonic: Arc<dyn MonotonicClock>,
         wall: Arc<dyn WallClock>,
     ) -> Result<Self, Error> {
@@ -52,7 +53,7 @@ impl Engine {
             log,
             clocks: Clocks { monotonic, wall },
             registry: Arc::new(Registry::new(threads)),
-            budget: Budget::new(config.queues_max_bytes),
+            memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
             config,
             threads: Mutex::default(),
         };
@@ -106,7 +107,7 @@ impl Engine {
             received,
             deadline: duration_ms.map(|duration_ms| received.saturating_add(Duration::from_millis(duration_ms))),
             clamped,
-            outbox: Outbox::new(bounds, self.budget.clone()),
+            outbox: Outbox::new(bounds, self.memory.clone()),
             shares: Mutex::default(),
             clocks: self.clocks.clone(),
         });

@@ -10,7 +10,7 @@
 //!
 //! use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
 //! use millstream_query::{Config, Delivery, Engine, QueryRequest};
-//! use millstream_types::{Kind, Record, SystemClock, TenantId, TopicName, TopicPartition};
+//! use millstream_types::{Kind, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,8 @@
 //! let telemetry = TopicName::reserved(Kind::Telemetry, &tenant);
 //! log.create_topic(&telemetry, &TopicConfig::default())?;
 //!
-//! let engine = Engine::start(log.clone(), Config::default(), clock.clone(), clock)?;
+//! let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+//! let engine = Engine::start(log.clone(), Config::default(), &memory, clock.clone(), clock)?;
 //! let request = QueryRequest::new("SELECT temp FROM STREAM() WHERE temp > 30 LIMIT 1");
 //! let mut hot = engine.submit(&tenant, request).await?;
 //!

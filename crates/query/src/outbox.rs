@@ -1,10 +1,9 @@
 //! Rows of one query on their way from the threads that match to the client that reads.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use millstream_types::{Grant, MemoryBudget};
 use parking_lot::Mutex;
 
 use crate::rows::RowBatch;
@@ -17,31 +16,6 @@ pub enum Delivery {
     Rows(RowBatch),
     /// The query has ended; nothing follows.
     End(Box<Meta>),
-}
-
-/// What waits for all clients together, against its bound.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    used_bytes: AtomicUsize,
-    max_bytes: usize,
-}
-
-impl Budget {
-    pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
-        Arc::new(Self { used_bytes: AtomicUsize::new(0), max_bytes })
-    }
-
-    fn take(&self, size_bytes: usize) {
-        self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-    }
-
-    fn give_back(&self, size_bytes: usize) {
-        self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
-    }
-
-    fn has_room(&self, size_bytes: usize) -> bool {
-        self.used_bytes.load(Ordering::Relaxed) + size_bytes <= self.max_bytes
-    }
 }
 
 /// How many bytes and rows an outbox takes, and what happens then.
@@ -65,13 +39,14 @@ pub(crate) enum Put {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     bounds: Bounds,
-    budget: Arc<Budget>,
+    memory: MemoryBudget,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<RowBatch>,
+    /// Each with the memory that it takes while it waits.
+    waiting: VecDeque<(RowBatch, Grant)>,
     waiting_bytes: usize,
     counts: Counts,
     ended: bool,
@@ -89,8 +64,8 @@ pub(crate) struct Counts {
 }
 
 impl Outbox {
-    pub(crate) fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
-        Self { bounds, budget, state: Mutex::default() }
+    pub(crate) fn new(bounds: Bounds, memory: MemoryBudget) -> Self {
+        Self { bounds, memory, state: Mutex::default() }
     }
 
     /// Takes rows, as far as the query wants them. After the end nothing is taken or counted.
@@ -110,37 +85,39 @@ impl Outbox {
         let row_count = rows.row_count() as u64;
         let size_bytes = rows.size_bytes();
         state.counts.matched += row_count;
-        if !self.make_room(&mut state, size_bytes) {
-            state.counts.dropped += row_count;
-            return Put::TooSlow;
-        }
-        self.budget.take(size_bytes);
-        state.waiting_bytes += size_bytes;
-        state.waiting.push_back(rows);
-        if let Some(reader) = state.reader.take() {
-            reader.wake();
+        match self.make_room(&mut state, size_bytes) {
+            Some(grant) => {
+                state.waiting_bytes += size_bytes;
+                state.waiting.push_back((rows, grant));
+                if let Some(reader) = state.reader.take() {
+                    reader.wake();
+                }
+            }
+            None => {
+                state.counts.dropped += row_count;
+                if self.bounds.on_slow == OnSlow::Kill {
+                    return Put::TooSlow;
+                }
+            }
         }
         if left == Some(row_count) { Put::Full } else { Put::Taken }
     }
 
-    /// Whether there is room for so much, after old rows have been dropped if that is the policy. An empty queue takes
-    /// whatever comes: a row that exceeds the bound by itself could never be delivered otherwise.
-    fn make_room(&self, state: &mut State, size_bytes: usize) -> bool {
-        let fits = |state: &State| {
-            state.waiting.is_empty()
-                || (state.waiting_bytes + size_bytes <= self.bounds.queue_max_bytes && self.budget.has_room(size_bytes))
-        };
-        while !fits(state) {
+    /// The memory for so much, after old rows have been dropped if that is the policy; `None` if it is not to be had. An
+    /// empty queue takes more than its own bound: a row that exceeds it by itself could never be delivered otherwise.
+    fn make_room(&self, state: &mut State, size_bytes: usize) -> Option<Grant> {
+        loop {
+            let fits = state.waiting.is_empty() || state.waiting_bytes + size_bytes <= self.bounds.queue_max_bytes;
+            if let Some(grant) = fits.then(|| self.memory.take(size_bytes as u64)).flatten() {
+                return Some(grant);
+            }
             if self.bounds.on_slow == OnSlow::Kill {
-                return false;
+                return None;
             }
-            if let Some(oldest) = state.waiting.pop_front() {
-                state.counts.dropped += oldest.row_count() as u64;
-                state.waiting_bytes -= oldest.size_bytes();
-                self.budget.give_back(oldest.size_bytes());
-            }
+            let (oldest, _grant) = state.waiting.pop_front()?;
+            state.counts.dropped += oldest.row_count() as u64;
+            state.waiting_bytes -= oldest.size_bytes();
         }
-        true
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -168,9 +145,8 @@ impl Outbox {
     /// The next delivery; `None` after the end.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
-        if let Some(rows) = state.waiting.pop_front() {
+        if let Some((rows, _grant)) = state.waiting.pop_front() {
             state.waiting_bytes -= rows.size_bytes();
-            self.budget.give_back(rows.size_bytes());
             return Poll::Ready(Some(Delivery::Rows(rows)));
         }
         if let Some(meta) = state.end.take() {
@@ -181,11 +157,5 @@ impl Outbox {
         }
         state.reader = Some(cx.waker().clone());
         Poll::Pending
-    }
-}
-
-impl Drop for Outbox {
-    fn drop(&mut self) {
-        self.budget.give_back(self.state.get_mut().waiting_bytes);
     }
 }

@@ -198,7 +198,9 @@ impl Reader {
 
 fn too_slow() -> Trouble {
     Trouble {
-        error: "more rows wait for the client than query.queue_max_bytes or query.queues_max_bytes allow".to_owned(),
+        error:
+            "more rows wait for clients than query.queue_max_bytes, query.queues_max_bytes or memory.budget_bytes allow"
+                .to_owned(),
         resolution: "read faster, select fewer fields or records, or ask with on_slow = drop_oldest".to_owned(),
     }
 }

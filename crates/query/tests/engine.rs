@@ -9,7 +9,8 @@ use std::time::Duration;
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
 use millstream_query::{Answer, Cause, Config, Deliver, Delivery, Engine, Error, OnSlow, QueryRequest, Subscription};
 use millstream_types::{
-    Compression, Kind, ManualClock, Record, SystemClock, TenantId, TopicName, TopicPartition, partition_of_key,
+    Compression, Kind, ManualClock, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition,
+    partition_of_key,
 };
 
 const PARTITIONS: u32 = 4;
@@ -39,6 +40,10 @@ fn memory() -> TopicConfig {
 }
 
 fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
+    fixture_within(topic, config, MemoryBudget::new("memory.budget_bytes", 1 << 30))
+}
+
+fn fixture_within(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let system = Arc::new(SystemClock::default());
     let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
@@ -47,7 +52,7 @@ fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
     let name = TopicName::reserved(Kind::Telemetry, &tenant);
     log.create_topic(&name, topic).unwrap();
     let clock = Arc::new(ManualClock::at(1_000_000));
-    let engine = Engine::start(log.clone(), config, clock.clone(), clock.clone()).unwrap();
+    let engine = Engine::start(log.clone(), config, &budget, clock.clone(), clock.clone()).unwrap();
     Fixture { engine, log, clock, topic: name, tenant, _dir: dir }
 }
 
@@ -260,6 +265,35 @@ async fn a_client_that_does_not_read_loses_its_query_or_its_oldest_rows_and_nobo
     assert_eq!(lossy.meta.dropped + left.len() as u64, 300);
     assert!(lossy.meta.dropped > 0);
     assert_eq!(left.last(), Some(&payload(0, 299)));
+}
+
+#[tokio::test]
+async fn rows_that_wait_draw_on_the_memory_that_all_share_and_give_it_back() {
+    const BUDGET_BYTES: u64 = 4_000;
+    let budget = MemoryBudget::new("memory.budget_bytes", BUDGET_BYTES);
+    let fixture = fixture_within(&memory(), two_threads(), budget.clone());
+    let slow = |on_slow| QueryRequest { deliver: Deliver::Sse, on_slow, ..QueryRequest::new("SELECT * FROM STREAM()") };
+    let lossy = fixture.submit(slow(OnSlow::DropOldest)).await;
+    let matched = |subscription: &Subscription| fixture.engine.get(&fixture.tenant, subscription.id()).unwrap().matched;
+    for n in 0..100 {
+        fixture.send("a", &[payload(0, n)]);
+        until("it has been seen", || matched(&lossy) == n as u64 + 1).await;
+        assert!((1..=BUDGET_BYTES).contains(&budget.used_bytes()));
+    }
+    // What is left to others is too little for a row: even an empty queue takes none, and the query ends or loses it.
+    let rest = budget.take(BUDGET_BYTES - budget.used_bytes()).unwrap();
+    let killed = fixture.submit(slow(OnSlow::Kill)).await;
+    fixture.send("a", &[payload(0, 100)]);
+    let killed = killed.answer().await;
+    assert_eq!((killed.meta.cause, rows(&killed).len()), (Some(Cause::Limit), 0));
+    assert!(killed.meta.errors[0].error.contains("memory.budget_bytes"));
+    until("it has been seen", || matched(&lossy) == 101).await;
+    fixture.engine.kill(&fixture.tenant, lossy.id()).unwrap();
+    let lossy = lossy.answer().await;
+    assert_eq!(lossy.meta.dropped + rows(&lossy).len() as u64, 101);
+    assert!(lossy.meta.dropped > 0);
+    drop(rest);
+    assert_eq!(budget.used_bytes(), 0);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use figment::error::Kind;
 use figment::providers::{Env, Format as _, Serialized, Toml};
 use figment::value::{Dict, Value};
 use figment::{Figment, Profile, Provider};
+use millstream_types::{Grant, MemoryBudget};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The file that is read if it is there and `--config` names no other.
@@ -148,8 +149,9 @@ pub(crate) struct Applications {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Memory {
-    /// Bytes that queues and caches may hold together; the program refuses to start with limits that add up to more.
-    /// Entities, devices and keys come on top: they are data. Default 1 GiB.
+    /// Bytes that queues, caches and request bodies may hold together. The log and the views have theirs set aside for
+    /// them at start; bodies and the rows of live queries draw on the rest. Entities, devices and keys come on top: they
+    /// are data. Default 1 GiB.
     pub(crate) budget_bytes: u64,
 }
 
@@ -235,7 +237,7 @@ pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
         sources.merge(Env::prefixed(ENVIRONMENT_PREFIX).split("__")).merge(CommandLine(flags_as_dict(flags)?));
     let config: Config = sources.extract().map_err(|e| anyhow::anyhow!(explain(&e)))?;
     let loaded = Loaded { config, sources };
-    loaded.check_budget()?;
+    loaded.config.memory_budget()?;
     Ok(loaded)
 }
 
@@ -328,31 +330,36 @@ fn origin_of(metadata: &figment::Metadata) -> String {
     }
 }
 
-impl Loaded {
-    /// Every queue and cache with the bytes it may hold.
-    fn shares(&self) -> [(&'static str, u64); 4] {
-        let config = &self.config;
+impl Config {
+    /// Every queue and cache whose bytes are set aside at start, so that what was accepted never lacks them.
+    fn set_aside(&self) -> [(&'static str, u64); 5] {
         [
-            ("log.pending_max_bytes", config.log.pending_max_bytes as u64),
-            ("log.journal_max_bytes", config.log.journal_max_bytes),
-            ("log.cache_bytes", config.log.cache_bytes as u64),
-            ("query.queues_max_bytes", config.query.queues_max_bytes as u64),
+            ("log.pending_max_bytes", self.log.pending_max_bytes as u64),
+            ("log.journal_max_bytes", self.log.journal_max_bytes),
+            ("log.cache_bytes", self.log.cache_bytes as u64),
+            ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
+            ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),
         ]
     }
 
-    fn check_budget(&self) -> anyhow::Result<()> {
-        let (shares, budget) = (self.shares(), self.config.memory.budget_bytes);
-        let sum: u64 = shares.iter().map(|(_, bytes)| bytes).sum();
-        if sum > budget {
-            let list: Vec<String> = shares.iter().map(|(key, bytes)| format!("{key} = {bytes}")).collect();
+    /// The budget, and what is set aside of it for as long as the server runs.
+    pub(crate) fn memory_budget(&self) -> anyhow::Result<(MemoryBudget, Vec<Grant>)> {
+        let budget = MemoryBudget::new("memory.budget_bytes", self.memory.budget_bytes);
+        let parts = self.set_aside();
+        let Some(grants) = parts.iter().map(|(_, bytes)| budget.take(*bytes)).collect() else {
+            let list: Vec<String> = parts.iter().map(|(key, bytes)| format!("{key} = {bytes}")).collect();
             bail!(
-                "queues and caches may hold {sum} bytes ({}), memory.budget_bytes = {budget}; lower one or raise the budget",
+                "{} = {} is too little for what is set aside at start ({}); lower one or raise the budget",
+                budget.setting(),
+                budget.limit_bytes(),
                 list.join(", ")
             );
-        }
-        Ok(())
+        };
+        Ok((budget, grants))
     }
+}
 
+impl Loaded {
     /// Every setting, its value and where it came from, one a line.
     pub(crate) fn show(&self) -> anyhow::Result<String> {
         let mut lines = Vec::new();

@@ -10,7 +10,7 @@ use millstream_context::Context;
 use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::Engine;
-use millstream_types::{SystemClock, WallClock, iso_time};
+use millstream_types::{Grant, MemoryBudget, SystemClock, WallClock, iso_time};
 use millstream_view::{Checkpoints, Ground, Shards};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -63,6 +63,8 @@ pub(crate) struct Server {
     listeners: Vec<(&'static str, Serving)>,
     sampling: JoinHandle<()>,
     planes: Arc<Planes>,
+    /// Held as long as the planes.
+    set_aside: Vec<Grant>,
     shutdown_timeout: Duration,
 }
 
@@ -80,10 +82,12 @@ impl Server {
     pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(SystemClock::default());
         let metrics = Metrics::default();
-        let (opened, counted) = (config.clone(), metrics.clone());
+        let (memory, set_aside) = config.memory_budget()?;
+        show(&memory, &metrics);
+        let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
         let planes = tokio::task::spawn_blocking({
             let clock = clock.clone();
-            move || Planes::open(&opened, &clock, &counted)
+            move || Planes::open(&opened, &clock, &counted, &drawn)
         });
         let planes = Arc::new(planes.await??);
         let counts = Arc::clone(&planes);
@@ -92,20 +96,20 @@ impl Server {
             Arc::clone(&planes.log),
             clock.clone(),
             started_at,
-            config.memory.budget_bytes,
+            memory.clone(),
             Box::new(move || counts.counts()),
         );
         let mut listeners = Vec::new();
         if let Door::At(address) = config.listen.applications {
             let api = planes.applications_api(&sampler, &metrics)?;
             let listener = Listener::bind("applications", address, applications(config)?, config.http.clone()).await?;
-            listeners.push(("applications", listener.serve(Arc::new(api), &metrics)));
+            listeners.push(("applications", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
         if let Door::At(address) = config.listen.devices_http {
             let api = planes.devices_api(&metrics)?;
             let authenticator = planes.connect.device_authenticator();
             let listener = Listener::bind("devices-http", address, authenticator, config.http.clone()).await?;
-            listeners.push(("devices-http", listener.serve(Arc::new(api), &metrics)));
+            listeners.push(("devices-http", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
@@ -114,7 +118,8 @@ impl Server {
                 sampler.sample();
             }
         });
-        Ok(Self { listeners, sampling, planes, shutdown_timeout: Duration::from_millis(config.shutdown_timeout_ms) })
+        let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
+        Ok(Self { listeners, sampling, planes, set_aside, shutdown_timeout })
     }
 
     /// The listeners, by name, with their real ports.
@@ -124,17 +129,24 @@ impl Server {
 
     /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { listeners, sampling, planes, shutdown_timeout } = self;
+        let Self { listeners, sampling, planes, set_aside, shutdown_timeout } = self;
         futures_util::future::join_all(listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout)))
             .await;
         sampling.abort();
-        tokio::task::spawn_blocking(move || planes.stop()).await?
+        let stopped = tokio::task::spawn_blocking(move || planes.stop()).await?;
+        drop(set_aside);
+        stopped
     }
 }
 
 impl Planes {
     /// Opens the log, then every plane over it. Blocks while state is rebuilt.
-    fn open(config: &Config, clock: &Arc<SystemClock>, metrics: &Metrics) -> anyhow::Result<Self> {
+    fn open(
+        config: &Config,
+        clock: &Arc<SystemClock>,
+        metrics: &Metrics,
+        memory: &MemoryBudget,
+    ) -> anyhow::Result<Self> {
         let log = LogConfig { dir: config.data_dir.join("log"), ..config.log.clone() };
         let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
         let shards =
@@ -149,7 +161,7 @@ impl Planes {
         let connect = Connect::open(&ground, &config.connect, clock.clone(), metrics)?;
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone()));
         let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
-        let query = Engine::start(ground.log.clone(), config.query.clone(), clock.clone(), clock.clone())?;
+        let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
         Ok(Self { log, checkpoints, connect, context, query: Arc::new(query) })
     }
 
@@ -201,6 +213,15 @@ impl Planes {
         self.checkpoints.sync()?;
         self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")
     }
+}
+
+/// Shows the budget and how much of it is used among the counters.
+fn show(memory: &MemoryBudget, metrics: &Metrics) {
+    let (limit_bytes, memory) = (memory.limit_bytes(), memory.clone());
+    let budget_help = "Bytes that queues, caches and request bodies may hold together.";
+    metrics.gauge_fn("millstream_memory_budget_bytes", budget_help, move || limit_bytes as f64);
+    let used_help = "Bytes of the memory budget that are taken or set aside.";
+    metrics.gauge_fn("millstream_memory_used_bytes", used_help, move || memory.used_bytes() as f64);
 }
 
 /// Who may call the applications' listener.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Caller, Content, Limits, Route, Routes};
 use millstream_log::{Embedded, LogStats, SYNC_BUCKETS_US};
-use millstream_types::{Kind, LatencyCounts, MonotonicClock, Role, TenantId};
+use millstream_types::{Kind, LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ pub(crate) struct Sampler {
     samples: Mutex<VecDeque<Sample>>,
     started: Duration,
     started_at: String,
-    budget_bytes: u64,
+    memory: MemoryBudget,
 }
 
 impl Sampler {
@@ -55,12 +55,12 @@ impl Sampler {
         log: Arc<Embedded>,
         clock: Arc<dyn MonotonicClock>,
         started_at: String,
-        budget_bytes: u64,
+        memory: MemoryBudget,
         planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
     ) -> Arc<Self> {
         let started = clock.now();
         let samples = Mutex::new(VecDeque::new());
-        let sampler = Self { log, planes, clock, samples, started, started_at, budget_bytes };
+        let sampler = Self { log, planes, clock, samples, started, started_at, memory };
         sampler.sample();
         Arc::new(sampler)
     }
@@ -107,7 +107,7 @@ impl Sampler {
                 latency_ms: Latency::between(&was.update_latency, &is.update_latency),
             },
             query: QueryPart { live: is.live_queries, records_seen_total: is.records_seen, matched_total: is.matched },
-            memory: MemoryPart { used_bytes: queued_bytes(&last.log), budget_bytes: self.budget_bytes },
+            memory: MemoryPart { used_bytes: self.memory.used_bytes(), budget_bytes: self.memory.limit_bytes() },
             rss_bytes: resident_bytes(),
         }
     }
@@ -258,11 +258,6 @@ fn topics(log: &LogStats, tenant: &TenantId) -> Vec<TopicPart> {
 
 fn kind_word(kind: Kind) -> &'static str {
     kind.prefix().unwrap_or(if kind == Kind::Internal { "internal" } else { "user" })
-}
-
-/// Bytes in the log's queues and caches.
-fn queued_bytes(log: &LogStats) -> u64 {
-    log.pending_bytes + log.partitions.iter().map(|partition| partition.memory_bytes).sum::<u64>()
 }
 
 /// Resident memory of this process as the system counts it; 0 where it does not tell.

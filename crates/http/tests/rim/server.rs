@@ -7,7 +7,7 @@ use std::time::Duration;
 use millstream_http::{
     Access, Api, Authenticator, Limits, Listener, ListenerLimits, LoopbackApplications, Metrics, Routes, Serving,
 };
-use millstream_types::Role;
+use millstream_types::{MemoryBudget, Role};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,9 +28,19 @@ impl Server {
     }
 
     pub(crate) async fn start(routes: Routes, authenticator: Arc<dyn Authenticator>, limits: ListenerLimits) -> Self {
+        let address = "127.0.0.1:0".parse().unwrap();
+        Self::on(Listener::bind("test", address, authenticator, limits).await.unwrap(), routes)
+    }
+
+    pub(crate) async fn drawing_on(memory: &MemoryBudget, routes: Routes) -> Self {
+        let (address, anybody) = ("127.0.0.1:0".parse().unwrap(), Arc::new(LoopbackApplications::default()));
+        let listener = Listener::bind("test", address, anybody, ListenerLimits::default()).await.unwrap();
+        Self::on(listener.drawing_on(memory), routes)
+    }
+
+    fn on(listener: Listener, routes: Routes) -> Self {
         let metrics = Metrics::default();
         let api = Api::builder("test", "Things", "1.2.3").with(routes).with_openapi(LIMITS).build(&metrics).unwrap();
-        let listener = Listener::bind("test", "127.0.0.1:0".parse().unwrap(), authenticator, limits).await.unwrap();
         let address = listener.address();
         Self { serving: listener.serve(Arc::new(api), &metrics), metrics, address }
     }
