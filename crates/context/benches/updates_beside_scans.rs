@@ -15,6 +15,10 @@ use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metri
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
 use millstream_types::{Kind, Record, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Ground, Shards};
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+};
 
 const ENTITIES: usize = 100_000;
 const ROUNDS: usize = 3;
@@ -115,7 +119,8 @@ struct Lists {
 
 fn list(address: SocketAddr, lists: &Lists) {
     // It stands for another machine: what it does itself should not take the core from server and updater.
-    rustix::process::nice(15).unwrap();
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle).unwrap();
     let mut client = Client::connect(address);
     let pages = (0..ENTITIES).step_by(1_000).cycle();
     for offset in pages.take_while(|_| !lists.done.load(Ordering::Acquire)) {

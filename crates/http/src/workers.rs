@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+};
 use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -27,17 +31,16 @@ pub enum Share {
     Background,
 }
 
-/// How far threads in the background step back (nice value; 0 is equal, 19 the furthest).
-const BACKGROUND_NICE: i32 = 15;
-
 impl Share {
-    /// Takes this share for the calling thread.
+    /// Takes this share for the calling thread. In the background it is `SCHED_IDLE`: unlike a thread with a high nice
+    /// value, such a thread gives up its core the moment another wakes.
     fn take(self) {
-        // On Linux a nice value is a thread's own.
-        if self == Self::Background
-            && let Err(error) = rustix::process::nice(BACKGROUND_NICE)
-        {
-            tracing::warn!(%error, "a background thread cannot step back");
+        if self == Self::Equal {
+            return;
+        }
+        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+        if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
+            tracing::warn!(?error, "a background thread cannot step back");
         }
     }
 }
