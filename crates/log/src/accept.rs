@@ -35,7 +35,7 @@ impl PartitionLog {
         let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         let mut accept = self.lock();
-        self.admit(&accept, records.len() as u64, size_bytes)?;
+        self.admit(&accept, records.len() as u64, size_bytes, level)?;
         let first = accept.next;
         if accept.builder.size_bytes() + records_bytes > batch_max_bytes {
             self.seal(&mut accept, &topic);
@@ -70,7 +70,7 @@ impl PartitionLog {
         let size_bytes = batch.size_bytes() + APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         let mut accept = self.lock();
-        self.admit(&accept, records, size_bytes)?;
+        self.admit(&accept, records, size_bytes, level)?;
         self.seal(&mut accept, &topic);
         let first = accept.next;
         accept.next += records;
@@ -141,10 +141,10 @@ impl PartitionLog {
     }
 
     /// Whether `records` more, of `size_bytes`, may be taken; counts the bytes as pending.
-    fn admit(&self, accept: &Accept, records: u64, size_bytes: usize) -> Result<(), Error> {
+    fn admit(&self, accept: &Accept, records: u64, size_bytes: usize, level: AckLevel) -> Result<(), Error> {
         self.shared.check_open()?;
         self.check_room(accept, records)?;
-        if self.topic.is_memory { Ok(()) } else { self.shared.reserve(size_bytes) }
+        if self.topic.is_memory { Ok(()) } else { self.shared.reserve(size_bytes, level) }
     }
 
     /// Whether there is room for `records` more below the limit of what may be unsynced.

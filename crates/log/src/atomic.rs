@@ -39,7 +39,7 @@ impl Embedded {
         let gate = self.shared.gate();
         let mut locked: BTreeMap<_, _> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
         self.check(append, &targets, &read, &mut locked)?;
-        self.shared.reserve(size_bytes)?;
+        self.shared.reserve(size_bytes, level)?;
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);
         drop(locked);

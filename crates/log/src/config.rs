@@ -24,6 +24,9 @@ pub struct LogConfig {
     /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
     /// Default 64 MiB.
     pub pending_max_bytes: usize,
+    /// How much of `pending_max_bytes` appends may fill that nobody waits for (`memory`: telemetry at QoS 0), in percent;
+    /// the rest is kept for those that somebody waits for. Such an append of `append_max_bytes` always fits. Default 50.
+    pub pending_unwaited_percent: u8,
     /// Largest append, in bytes: records, their keys and headers. Default 8 MiB.
     pub append_max_bytes: usize,
     /// Size at which a batch is sealed and the next begun, in bytes. Default 1 MiB.
@@ -45,6 +48,7 @@ impl Default for LogConfig {
             journal_file_bytes: 16 << 20,
             journal_max_bytes: 128 << 20,
             pending_max_bytes: 64 << 20,
+            pending_unwaited_percent: 50,
             append_max_bytes: 8 << 20,
             batch_max_bytes: 1 << 20,
             cache_bytes: 64 << 20,
@@ -55,6 +59,12 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
+    /// Bytes up to which appends are taken that nobody waits for.
+    pub(crate) fn pending_unwaited_max_bytes(&self) -> usize {
+        let share = self.pending_max_bytes as u128 * u128::from(self.pending_unwaited_percent) / 100;
+        (share as usize).max(self.append_max_bytes)
+    }
+
     /// Checks that the limits can hold together.
     ///
     /// # Errors
@@ -93,6 +103,12 @@ impl LogConfig {
                 "use at least log.append_max_bytes",
             ),
             (
+                "log.pending_unwaited_percent",
+                u64::from(self.pending_unwaited_percent),
+                (1..=100).contains(&self.pending_unwaited_percent),
+                "use 1 to 100",
+            ),
+            (
                 "log.sync_interval_ms",
                 self.sync_interval_ms,
                 (1..=3_600_000).contains(&self.sync_interval_ms),
@@ -122,11 +138,12 @@ mod tests {
     fn the_default_holds_and_a_limit_that_cannot_is_named_with_its_rule() {
         LogConfig::default().validate().unwrap();
         type Change = fn(&mut LogConfig);
-        let table: [(Change, &str); 6] = [
+        let table: [(Change, &str); 7] = [
             (|c| c.append_max_bytes = 16 << 20, "log.append_max_bytes = 16777216"),
             (|c| c.journal_max_bytes = 32 << 20, "log.journal_max_bytes = 33554432"),
             (|c| c.batch_max_bytes = 3, "log.batch_max_bytes = 3"),
             (|c| c.pending_max_bytes = 7, "log.pending_max_bytes = 7"),
+            (|c| c.pending_unwaited_percent = 101, "log.pending_unwaited_percent = 101"),
             (|c| c.sync_interval_ms = 0, "log.sync_interval_ms = 0"),
             (|c| c.flush_interval_ms = 0, "log.flush_interval_ms = 0"),
         ];

@@ -88,10 +88,12 @@ pub enum Error {
         limit_bytes: usize,
     },
     /// Too much is waiting to be written.
-    #[error("{waiting_bytes} bytes wait to be written, log.pending_max_bytes = {limit_bytes}; slow down and try again")]
+    #[error("{waiting_bytes} bytes wait to be written, {limit} = {limit_bytes}; slow down and try again")]
     Overloaded {
         /// What waits.
         waiting_bytes: usize,
+        /// The limit's name; appends that nobody waits for have a lower one.
+        limit: &'static str,
         /// The limit.
         limit_bytes: usize,
     },

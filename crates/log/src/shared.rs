@@ -14,10 +14,12 @@ use crate::round::Control;
 use crate::stats::Counters;
 use crate::syncer::SyncQueue;
 use crate::writeback::FlushQueue;
-use crate::{Error, Files, LogConfig};
+use crate::{AckLevel, Error, Files, LogConfig};
 
 /// How long the appender gathers records that nobody waits for.
 const LINGER: Duration = Duration::from_millis(1);
+/// What appends are refused by that nobody waits for.
+const UNWAITED_LIMIT: &str = "log.pending_unwaited_percent of log.pending_max_bytes";
 
 /// See the module.
 pub(crate) struct Shared {
@@ -123,18 +125,22 @@ impl Shared {
         self.order.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts `bytes` as waiting to be written.
+    /// Counts `bytes` as waiting to be written. What nobody waits for is refused first, so that a flood of it leaves
+    /// room for what somebody was promised.
     ///
     /// # Errors
     /// [`Error::Overloaded`]; then they are not counted.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Error> {
-        let limit_bytes = self.config.pending_max_bytes;
+    pub(crate) fn reserve(&self, bytes: usize, level: AckLevel) -> Result<(), Error> {
+        let (limit, limit_bytes) = match level {
+            AckLevel::Memory => (UNWAITED_LIMIT, self.config.pending_unwaited_max_bytes()),
+            _ => ("log.pending_max_bytes", self.config.pending_max_bytes),
+        };
         let before = self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
         if before + bytes <= limit_bytes {
             return Ok(());
         }
         self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        Err(Error::Overloaded { waiting_bytes: before, limit_bytes })
+        Err(Error::Overloaded { waiting_bytes: before, limit, limit_bytes })
     }
 
     pub(crate) fn release(&self, bytes: usize) {

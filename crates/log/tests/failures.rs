@@ -180,3 +180,41 @@ fn more_than_the_journal_holds_may_wait_to_be_written() {
     }
     log.close().unwrap();
 }
+
+#[test]
+fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_waits_for() {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    let topic = create(&log, "t", &TopicConfig::default());
+    // The thread that writes calls back, and so writes nothing until it is let go.
+    let (is_stalled, stalled) = std::sync::mpsc::channel();
+    let (let_go, told) = std::sync::mpsc::channel::<()>();
+    let stall = Done::call(move |_| {
+        is_stalled.send(()).unwrap();
+        let _ = told.recv();
+    });
+    topic[0].append(&[Record::default()], AckLevel::Written, stall).unwrap();
+    stalled.recv().unwrap();
+
+    let value = [b'x'; 1_000];
+    let record = Record { value: Some(&value), ..Record::default() };
+    let refusal = (0..1_000).find_map(|_| topic[1].append(&[record], AckLevel::Memory, Done::ignore()).err());
+    let half = support::small_config().pending_max_bytes / 2;
+    let refusal = refusal.expect("nothing is written, so the share is used up some time");
+    assert!(matches!(refusal, Error::Overloaded { limit_bytes, .. } if limit_bytes == half), "{refusal}");
+    let text = refusal.to_string();
+    assert!(text.contains("log.pending_unwaited_percent of log.pending_max_bytes = 131072"), "{text}");
+
+    let answers: Vec<_> = [AckLevel::Written, AckLevel::Synced]
+        .map(|level| {
+            let (done, answer) = millstream_log::reply();
+            topic[2].append(&[record], level, done).unwrap();
+            answer
+        })
+        .into();
+    topic[1].append(&[record], AckLevel::Memory, Done::ignore()).unwrap_err();
+    let_go.send(()).unwrap();
+    answers.into_iter().for_each(|answer| assert!(answer.wait().is_ok()));
+    append(&*topic[1], &value, AckLevel::Memory).unwrap();
+    log.close().unwrap();
+}

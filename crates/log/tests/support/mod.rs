@@ -16,6 +16,7 @@ pub(crate) fn small_config() -> LogConfig {
         journal_file_bytes: 56 << 10,
         journal_max_bytes: 224 << 10,
         pending_max_bytes: 256 << 10,
+        pending_unwaited_percent: 50,
         append_max_bytes: 40 << 10,
         batch_max_bytes: 4 << 10,
         cache_bytes: 16 << 10,
