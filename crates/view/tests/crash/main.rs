@@ -32,6 +32,7 @@ fn small() -> LogConfig {
         journal_file_bytes: 128 << 10,
         journal_max_bytes: 512 << 10,
         pending_max_bytes: 256 << 10,
+        pending_unwaited_percent: 50,
         append_max_bytes: 96 << 10,
         batch_max_bytes: 4 << 10,
         cache_bytes: 16 << 10,
