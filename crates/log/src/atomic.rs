@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
-use millstream_types::{Offset, PartitionId, TopicId};
+use millstream_types::{Offset, PartitionId, TopicId, TopicPartition};
 use parking_lot::MutexGuard;
 
 use crate::accept::APPEND_OVERHEAD_BYTES;
@@ -15,7 +16,7 @@ use crate::frame::Part;
 use crate::meta::PositionRecord;
 use crate::partition::{Accept, PartitionLog};
 use crate::round::{Answer, Control, Entry, Item, Waiter};
-use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, Error, PositionCommit};
+use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, Error, POSITION_METADATA_MAX_BYTES, PositionCommit};
 
 /// Longest name of a consumer group.
 const GROUP_MAX_BYTES: usize = 1 << 10;
@@ -62,6 +63,32 @@ impl Embedded {
         Ok(())
     }
 
+    /// Takes a group's positions away, in one frame; returns when that is durable.
+    pub(crate) fn accept_forget(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error> {
+        let logs = partitions.iter().map(|partition| self.catalog.partition(partition));
+        let logs = logs.collect::<Result<Vec<_>, _>>()?;
+        let gate = self.shared.gate();
+        self.shared.check_open()?;
+        let (mut encoded, mut effects) = (Vec::new(), Vec::new());
+        for log in &logs {
+            let (topic, partition) = (log.topic.id, log.id.partition);
+            self.catalog.forget(group, topic, partition);
+            Part::Forgotten { group: group.to_owned(), topic, partition }.put(&mut encoded);
+            effects.push(Effect::Forgotten { group: group.to_owned(), topic, partition });
+        }
+        let (sender, receiver) = sync_channel(1);
+        self.shared.work.push_control(Control {
+            entry: Entry {
+                order: self.shared.next_order(),
+                item: Item::Parts { encoded, count: logs.len() as u32, effects },
+            },
+            waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
+            pending_bytes: 0,
+        });
+        drop(gate);
+        receiver.recv().unwrap_or(Err(Error::Stopped))
+    }
+
     fn check_size(&self, append: &AtomicAppend<'_>, targets: &[Arc<PartitionLog>]) -> Result<usize, Error> {
         let mut size_bytes = APPEND_OVERHEAD_BYTES;
         for ((_, records), log) in append.records.iter().zip(targets) {
@@ -71,7 +98,11 @@ impl Embedded {
             if commit.group.is_empty() || commit.group.len() > GROUP_MAX_BYTES {
                 return Err(Error::InvalidGroup { group: commit.group.clone(), limit_bytes: GROUP_MAX_BYTES });
             }
-            size_bytes += commit.group.len() + APPEND_OVERHEAD_BYTES;
+            let (size, limit_bytes) = (commit.metadata.len(), POSITION_METADATA_MAX_BYTES);
+            if size > limit_bytes {
+                return Err(Error::MetadataTooLarge { group: commit.group.clone(), size_bytes: size, limit_bytes });
+            }
+            size_bytes += commit.group.len() + size + APPEND_OVERHEAD_BYTES;
         }
         let limit_bytes = self.shared.config.append_max_bytes;
         if size_bytes > limit_bytes {
@@ -129,14 +160,20 @@ impl Embedded {
     }
 
     fn commit(&self, append: &AtomicAppend<'_>, read: &[Arc<PartitionLog>]) -> (Vec<u8>, Vec<Effect>) {
+        let committed_ms = self.shared.wall.now_ms();
         let mut encoded = Vec::new();
         let mut effects = Vec::with_capacity(append.positions.len());
         for (commit, log) in append.positions.iter().zip(read) {
-            let (group, partition, position) = (commit.group.clone(), log.id.partition, commit.position);
-            let record = PositionRecord { group: group.clone(), partition, position };
+            let record = PositionRecord {
+                group: commit.group.clone(),
+                partition: log.id.partition,
+                position: commit.position,
+                metadata: commit.metadata.clone(),
+                committed_ms,
+            };
             self.catalog.commit(&record);
-            effects.push(Effect::Committed(record));
-            Part::Committed { group, partition, position }.put(&mut encoded);
+            effects.push(Effect::Committed(record.clone()));
+            Part::Committed(record).put(&mut encoded);
         }
         (encoded, effects)
     }

@@ -2,10 +2,10 @@
 //!
 //! Invariants
 //! - A topic is here from the moment its creation is durable until its deletion is.
-//! - Each position is kept twice: as it was committed last, and as the last sync covers it. `meta` gets only the latter:
-//!   a position must not outlive the records that it was committed with.
+//! - Each position is kept twice: as it was committed or forgotten last, and as the last sync covers it. `meta` gets
+//!   only the latter: a position must not outlive the records that it was committed with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::meta::{PartitionRecord, PositionRecord};
 use crate::partition::{PartitionLog, TopicState};
 use crate::shared::Shared;
 use crate::watchers::Watchers;
-use crate::{Bell, Error, Topic};
+use crate::{Bell, CommittedPosition, Error, Topic};
 
 /// A topic with its partitions, in order.
 pub(crate) struct TopicEntry {
@@ -41,6 +41,7 @@ pub(crate) enum Effect {
     Altered(Topic),
     Deleted(TopicId),
     Committed(PositionRecord),
+    Forgotten { group: String, topic: TopicId, partition: PartitionId },
 }
 
 /// See the module.
@@ -59,10 +60,11 @@ struct State {
     garbage: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy)]
+/// `None` where there is nothing (any more).
+#[derive(Default)]
 struct Committed {
-    current: Position,
-    synced: Option<Position>,
+    current: Option<PositionRecord>,
+    synced: Option<PositionRecord>,
 }
 
 impl Catalog {
@@ -93,15 +95,51 @@ impl Catalog {
     }
 
     pub(crate) fn committed(&self, group: &str, topic: TopicId, partition: PartitionId) -> Option<Position> {
-        Some(self.state.read().positions.get(&(topic, partition))?.get(group)?.current)
+        Some(self.state.read().positions.get(&(topic, partition))?.get(group)?.current.as_ref()?.position)
+    }
+
+    /// The groups that have positions, by name.
+    pub(crate) fn groups(&self) -> Vec<String> {
+        let state = self.state.read();
+        let known = state.positions.iter().filter(|((topic, _), _)| state.topics.contains_key(topic));
+        let current = known.flat_map(|(_, groups)| groups).filter(|(_, committed)| committed.current.is_some());
+        let groups: BTreeSet<_> = current.map(|(group, _)| group).collect();
+        groups.into_iter().cloned().collect()
+    }
+
+    /// All positions of a group, by topic and partition.
+    pub(crate) fn positions(&self, group: &str) -> Vec<CommittedPosition> {
+        let state = self.state.read();
+        let mut found = Vec::new();
+        for ((topic, partition), groups) in &state.positions {
+            let record = groups.get(group).and_then(|committed| committed.current.as_ref());
+            let log = state.topics.get(topic).and_then(|topic| topic.partitions.get(partition.0 as usize));
+            if let (Some(record), Some(log)) = (record, log) {
+                found.push(CommittedPosition {
+                    partition: log.id.clone(),
+                    position: record.position,
+                    metadata: record.metadata.clone(),
+                    committed_ms: record.committed_ms,
+                });
+            }
+        }
+        found.sort_by(|a, b| a.partition.cmp(&b.partition));
+        found
     }
 
     /// A group has committed; the sync is still to come.
     pub(crate) fn commit(&self, record: &PositionRecord) {
         let mut state = self.state.write();
         let groups = state.positions.entry((record.position.topic, record.partition)).or_default();
-        let unsynced = Committed { current: record.position, synced: None };
-        groups.entry(record.group.clone()).or_insert(unsynced).current = record.position;
+        groups.entry(record.group.clone()).or_default().current = Some(record.clone());
+    }
+
+    /// A group's position is to go; the sync is still to come.
+    pub(crate) fn forget(&self, group: &str, topic: TopicId, partition: PartitionId) {
+        let mut state = self.state.write();
+        if let Some(committed) = state.positions.get_mut(&(topic, partition)).and_then(|groups| groups.get_mut(group)) {
+            committed.current = None;
+        }
     }
 
     /// Makes true what a sync has made durable.
@@ -133,8 +171,18 @@ impl Catalog {
                     return;
                 }
                 let groups = state.positions.entry((record.position.topic, record.partition)).or_default();
-                let synced = Committed { current: record.position, synced: Some(record.position) };
-                groups.entry(record.group).or_insert(synced).synced = Some(record.position);
+                let committed = groups.entry(record.group.clone()).or_default();
+                committed.synced = Some(record);
+                return;
+            }
+            Effect::Forgotten { group, topic, partition } => {
+                let Some(groups) = state.positions.get_mut(&(topic, partition)) else { return };
+                if let Some(committed) = groups.get_mut(&group) {
+                    committed.synced = None;
+                    if committed.current.is_none() {
+                        groups.remove(&group);
+                    }
+                }
                 return;
             }
         }
@@ -145,13 +193,7 @@ impl Catalog {
     /// What `meta` says of positions.
     pub(crate) fn synced_positions(&self) -> Vec<PositionRecord> {
         let state = self.state.read();
-        let mut records = Vec::new();
-        for (&(_, partition), groups) in &state.positions {
-            records.extend(groups.iter().filter_map(|(group, committed)| {
-                Some(PositionRecord { group: group.clone(), partition, position: committed.synced? })
-            }));
-        }
-        records
+        state.positions.values().flat_map(BTreeMap::values).filter_map(|committed| committed.synced.clone()).collect()
     }
 
     /// Directories that may be removed.

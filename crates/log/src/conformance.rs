@@ -77,6 +77,11 @@ macro_rules! conformance_suite {
             a_position_beyond_what_is_stable_is_refused,
             groups_have_positions_of_their_own,
             committed_positions_survive_a_restart,
+            a_position_keeps_what_was_stored_with_it_and_when,
+            metadata_over_the_limit_are_refused_and_nothing_is_taken,
+            groups_with_positions_are_listed_with_all_of_them,
+            a_forgotten_position_is_gone_for_good_and_others_stay,
+            a_position_committed_after_it_was_forgotten_stays,
         );
         $crate::conformance_suite!(@tests $subject; read:
             a_new_partition_is_empty,

@@ -62,6 +62,9 @@ pub struct Offsets {
     pub epoch: Epoch,
 }
 
+/// Longest text that a group may keep with a position.
+pub const POSITION_METADATA_MAX_BYTES: usize = 4 << 10;
+
 /// A group's position to be stored together with records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionCommit {
@@ -71,6 +74,21 @@ pub struct PositionCommit {
     pub partition: TopicPartition,
     /// The next offset that the group will read.
     pub position: Position,
+    /// Whatever the group wants to find with it, at most [`POSITION_METADATA_MAX_BYTES`]; often empty.
+    pub metadata: String,
+}
+
+/// A position as a group has committed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedPosition {
+    /// The partition that was read.
+    pub partition: TopicPartition,
+    /// The next offset that the group will read.
+    pub position: Position,
+    /// What the group has stored with it.
+    pub metadata: String,
+    /// When it was committed: milliseconds since 1970-01-01T00:00:00Z.
+    pub committed_ms: i64,
 }
 
 /// Records for several partitions and positions of groups: all of them or none.
@@ -150,6 +168,25 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]; those of a request to the engine's servers, if it has any.
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error>;
+
+    /// The groups that have positions, by name.
+    ///
+    /// # Errors
+    /// Those of a request to the engine's servers, if it has any.
+    fn groups(&self) -> Result<Vec<String>, Error>;
+
+    /// All positions of `group`, by topic and partition; none if it has never committed any.
+    ///
+    /// # Errors
+    /// As [`Log::groups`].
+    fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error>;
+
+    /// Deletes what `group` has committed for `partitions`; where it has nothing, nothing is done. Durable when it
+    /// returns, all or nothing. Blocks on the disk: call from a plain thread.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]: then nothing is deleted. Those that end an append.
+    fn forget_positions(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error>;
 
     /// Starts to hand partitions of `topic` to `owner`: each is announced by `assigned` with the epoch that fences
     /// earlier owners, and taken back by `revoked`. The embedded engine assigns all of them at once and for good.

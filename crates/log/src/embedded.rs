@@ -26,8 +26,8 @@ use crate::shared::Shared;
 use crate::stats::{LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
-    AckLevel, Appended, AtomicAppend, Bell, Capabilities, Done, Error, Files, Lock, Log, LogConfig, Owner, Partition,
-    Topic, TopicConfig, appender, recovery, syncer, writeback,
+    AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, Error, Files, Lock, Log, LogConfig,
+    Owner, Partition, Topic, TopicConfig, appender, recovery, syncer, writeback,
 };
 
 /// The log on one machine: a journal that all partitions share, and segments behind it.
@@ -329,6 +329,18 @@ impl Log for Embedded {
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {
         let known = self.catalog.partition(partition)?;
         Ok(self.catalog.committed(group, known.topic.id, partition.partition))
+    }
+
+    fn groups(&self) -> Result<Vec<String>, Error> {
+        Ok(self.catalog.groups())
+    }
+
+    fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error> {
+        Ok(self.catalog.positions(group))
+    }
+
+    fn forget_positions(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.accept_forget(group, partitions)
     }
 
     fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error> {

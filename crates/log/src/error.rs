@@ -123,6 +123,18 @@ pub enum Error {
         /// The limit.
         limit_bytes: usize,
     },
+    /// A text to be kept with a position that is too long.
+    #[error(
+        "metadata of {size_bytes} bytes for a position of group '{group}' exceed {limit_bytes}; store less with it"
+    )]
+    MetadataTooLarge {
+        /// The consumer group.
+        group: String,
+        /// Its length.
+        size_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// A position to be committed that lies beyond what is stable.
     #[error("group '{group}' cannot commit offset {offset} of {partition}: only records below {stable} are stable")]
     PositionUnstable {
@@ -250,7 +262,9 @@ impl Error {
             | Self::InvalidGroup { .. }
             | Self::PositionUnstable { .. }
             | Self::BeyondTail { .. } => ErrorCode::Invalid,
-            Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } => ErrorCode::TooLarge,
+            Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } | Self::MetadataTooLarge { .. } => {
+                ErrorCode::TooLarge
+            }
             Self::Overloaded { .. } | Self::TooManyUnsynced { .. } => ErrorCode::Overloaded,
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
             Self::InUse { .. } | Self::Stopped => ErrorCode::Unavailable,

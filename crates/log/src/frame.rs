@@ -15,6 +15,7 @@ use bytes::Bytes;
 use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 
 use crate::Topic;
+use crate::meta::{PositionRecord, UNKNOWN_MS};
 use crate::topic_record::{put_topic, topic};
 use crate::wire::{Reader, Writer};
 
@@ -27,6 +28,8 @@ pub(crate) const BATCH_PART_BYTES: usize = 28;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MSFR");
 const PART_VERSION: u8 = 1;
+/// Version 2 of [`Part::Committed`]: with the text that is stored with the position, and the time of its commit.
+const COMMITTED_VERSION: u8 = 2;
 const PART_HEADER_BYTES: usize = 8;
 
 /// One thing that a frame says.
@@ -41,7 +44,9 @@ pub(crate) enum Part {
     /// A topic is no more.
     Deleted(TopicId),
     /// A group committed a position.
-    Committed { group: String, partition: PartitionId, position: Position },
+    Committed(PositionRecord),
+    /// A group's position is no more.
+    Forgotten { group: String, topic: TopicId, partition: PartitionId },
 }
 
 impl Part {
@@ -50,6 +55,7 @@ impl Part {
     const ALTERED: u8 = 3;
     const DELETED: u8 = 4;
     const COMMITTED: u8 = 5;
+    const FORGOTTEN: u8 = 6;
 
     /// Appends the part to `out`.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -58,19 +64,27 @@ impl Part {
             Self::Created(topic) => put_part(out, Self::CREATED, |out| put_topic(out, topic)),
             Self::Altered(topic) => put_part(out, Self::ALTERED, |out| put_topic(out, topic)),
             Self::Deleted(topic) => put_part(out, Self::DELETED, |out| out.put_u128(topic.0)),
-            Self::Committed { group, partition, position } => put_part(out, Self::COMMITTED, |out| {
+            Self::Committed(record) => put_part_of(out, Self::COMMITTED, COMMITTED_VERSION, |out| {
+                out.put_text(&record.group);
+                out.put_u128(record.position.topic.0);
+                out.put_u32(record.partition.0);
+                out.put_u32(record.position.epoch.0);
+                out.put_u64(record.position.offset.0);
+                out.put_text(&record.metadata);
+                out.put_i64(record.committed_ms);
+            }),
+            Self::Forgotten { group, topic, partition } => put_part(out, Self::FORGOTTEN, |out| {
                 out.put_text(group);
-                out.put_u128(position.topic.0);
+                out.put_u128(topic.0);
                 out.put_u32(partition.0);
-                out.put_u32(position.epoch.0);
-                out.put_u64(position.offset.0);
             }),
         }
     }
 
     fn read(from: &mut Reader<'_>, frame: &Bytes) -> Option<Self> {
         let (kind, version, _zeros, length) = (from.u8()?, from.u8()?, from.u16()?, from.u32()?);
-        if version != PART_VERSION {
+        let newest = if kind == Self::COMMITTED { COMMITTED_VERSION } else { PART_VERSION };
+        if version == 0 || version > newest {
             return None;
         }
         let body = from.bytes(length as usize)?;
@@ -87,7 +101,15 @@ impl Part {
                 let group = reader.text()?.to_owned();
                 let (topic, partition) = (TopicId(reader.u128()?), PartitionId(reader.u32()?));
                 let position = Position { topic, epoch: Epoch(reader.u32()?), offset: Offset(reader.u64()?) };
-                Self::Committed { group, partition, position }
+                let (metadata, committed_ms) = match version {
+                    1 => (String::new(), UNKNOWN_MS),
+                    _ => (reader.text()?.to_owned(), reader.i64()?),
+                };
+                Self::Committed(PositionRecord { group, partition, position, metadata, committed_ms })
+            }
+            Self::FORGOTTEN => {
+                let group = reader.text()?.to_owned();
+                Self::Forgotten { group, topic: TopicId(reader.u128()?), partition: PartitionId(reader.u32()?) }
             }
             _ => return None,
         };
@@ -96,7 +118,11 @@ impl Part {
 }
 
 fn put_part(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
-    out.put(&[kind, PART_VERSION, 0, 0, 0, 0, 0, 0]);
+    put_part_of(out, kind, PART_VERSION, body);
+}
+
+fn put_part_of(out: &mut Vec<u8>, kind: u8, version: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    out.put(&[kind, version, 0, 0, 0, 0, 0, 0]);
     let start = out.len();
     body(out);
     let length = u32::try_from(out.len() - start).expect("a part fits a frame, which fits a journal file");
@@ -234,7 +260,14 @@ mod tests {
             Part::Created(topic.clone()),
             Part::Batch { topic: TopicId(5), partition: PartitionId(2), batch: Bytes::from_static(b"a batch") },
             Part::Altered(topic),
-            Part::Committed { group: "readers".to_owned(), partition: PartitionId(2), position },
+            Part::Committed(PositionRecord {
+                group: "readers".to_owned(),
+                partition: PartitionId(2),
+                position,
+                metadata: "by hand".to_owned(),
+                committed_ms: 12,
+            }),
+            Part::Forgotten { group: "readers".to_owned(), topic: TopicId(5), partition: PartitionId(2) },
             Part::Deleted(TopicId(5)),
         ];
         (Stamp { sequence: 7, durable: 6, written_ms: -1, epoch: Epoch(3) }, parts)

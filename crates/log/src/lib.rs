@@ -45,7 +45,8 @@ mod writeback;
 pub use bell::Bell;
 pub use config::LogConfig;
 pub use contract::{
-    AckLevel, Appended, AtomicAppend, Capabilities, Hold, Log, Offsets, Owner, Partition, PositionCommit, UpTo,
+    AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, Hold, Log, Offsets, Owner,
+    POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, UpTo,
 };
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;

@@ -15,7 +15,12 @@ use crate::topic_record::{put_topic, topic};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Files, Topic};
 
-const RECORD_VERSION: u8 = 1;
+/// Version 2: a position has the text that was stored with it, and the time of its commit.
+const RECORD_VERSION: u8 = 2;
+/// The oldest that is read.
+const OLDEST_VERSION: u8 = 1;
+/// When a position was committed that version 1 has stored.
+pub(crate) const UNKNOWN_MS: i64 = i64::MIN;
 
 /// A place in the journal: behind the frame `sequence`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) struct PositionRecord {
     pub(crate) group: String,
     pub(crate) partition: PartitionId,
     pub(crate) position: Position,
+    pub(crate) metadata: String,
+    pub(crate) committed_ms: i64,
 }
 
 /// A partition.
@@ -100,11 +107,10 @@ impl Meta {
         if crc32c::crc32c(&body) != crc {
             return corrupt("its checksum does not match");
         }
-        if body.first() != Some(&RECORD_VERSION) {
-            return corrupt("its record has a version that is not known");
-        }
+        let version = body.first().copied().filter(|version| (OLDEST_VERSION..=RECORD_VERSION).contains(version));
+        let Some(version) = version else { return corrupt("its record has a version that is not known") };
         let mut reader = Reader::new(&body[1..]);
-        match Self::decode(&mut reader) {
+        match Self::decode(&mut reader, version) {
             Some(meta) if reader.is_empty() => Ok(Some(meta)),
             _ => corrupt("it does not read"),
         }
@@ -132,11 +138,13 @@ impl Meta {
             out.put_u32(record.partition.0);
             out.put_u32(record.position.epoch.0);
             out.put_u64(record.position.offset.0);
+            out.put_text(&record.metadata);
+            out.put_i64(record.committed_ms);
         }
         out
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Self> {
+    fn decode(from: &mut Reader<'_>, version: u8) -> Option<Self> {
         let (salt, epoch, clean) = (from.u64()?, Epoch(from.u32()?), from.u8()? == 1);
         let journal = JournalPlace { sequence: from.u64()?, slot: from.u64()?, at: from.u64()? };
         let topics = list(from, |from| Some((topic(from)?, list(from, partition)?)))?;
@@ -144,7 +152,11 @@ impl Meta {
             let group = from.text()?.to_owned();
             let (topic, partition) = (TopicId(from.u128()?), PartitionId(from.u32()?));
             let position = Position { topic, epoch: Epoch(from.u32()?), offset: Offset(from.u64()?) };
-            Some(PositionRecord { group, partition, position })
+            let (metadata, committed_ms) = match version {
+                1 => (String::new(), UNKNOWN_MS),
+                _ => (from.text()?.to_owned(), from.i64()?),
+            };
+            Some(PositionRecord { group, partition, position, metadata, committed_ms })
         })?;
         Some(Self { salt, epoch, clean, journal, topics, positions })
     }

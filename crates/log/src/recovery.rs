@@ -13,7 +13,7 @@ use millstream_types::{Epoch, Offset, RecordBatch, TopicId};
 use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
 use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, Part, declared_length};
 use crate::journal::{FIRST_FRAME_AT, JournalFile};
-use crate::meta::{Meta, PositionRecord};
+use crate::meta::{Meta, UNKNOWN_MS};
 use crate::shared::Shared;
 use crate::{Error, Files};
 
@@ -140,7 +140,13 @@ pub(crate) fn restore(shared: &Arc<Shared>, catalog: &Catalog, meta: Meta, frame
         let topic = TopicEntry::new(shared, topic, partitions);
         catalog.apply(shared, Effect::Created(topic));
     }
-    meta.positions.into_iter().for_each(|record| catalog.apply(shared, Effect::Committed(record)));
+    for mut record in meta.positions {
+        if record.committed_ms == UNKNOWN_MS {
+            record.committed_ms = shared.wall.now_ms();
+        }
+        catalog.commit(&record);
+        catalog.apply(shared, Effect::Committed(record));
+    }
     let mut replay = Replay { shared, catalog, orphans: BTreeSet::new() };
     for frame in frames {
         replay.frame(frame)?;
@@ -186,10 +192,16 @@ impl Replay<'_> {
                     self.orphans.remove(&topic);
                     self.catalog.apply(self.shared, Effect::Deleted(topic));
                 }
-                Part::Committed { group, partition, position } => {
-                    let record = PositionRecord { group, partition, position };
+                Part::Committed(mut record) => {
+                    if record.committed_ms == UNKNOWN_MS {
+                        record.committed_ms = stamp.written_ms;
+                    }
                     self.catalog.commit(&record);
                     self.catalog.apply(self.shared, Effect::Committed(record));
+                }
+                Part::Forgotten { group, topic, partition } => {
+                    self.catalog.forget(&group, topic, partition);
+                    self.catalog.apply(self.shared, Effect::Forgotten { group, topic, partition });
                 }
             }
         }

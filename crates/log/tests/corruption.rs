@@ -107,7 +107,8 @@ fn commit(log: &Embedded) -> (TopicPartition, Position) {
     let partition = &partitions(log, "plain")[0];
     let position =
         Position { topic: partition.topic().id, epoch: partition.offsets().epoch, offset: partition.offsets().stable };
-    let commit = PositionCommit { group: "group".into(), partition: partition.id().clone(), position };
+    let commit =
+        PositionCommit { group: "group".into(), partition: partition.id().clone(), position, metadata: String::new() };
     let (done, answer) = reply();
     let append = AtomicAppend { records: Vec::new(), positions: vec![commit] };
     log.append_atomic(&append, AckLevel::Synced, done).unwrap();

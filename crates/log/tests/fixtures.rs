@@ -112,6 +112,10 @@ fn check_healthy(files: &SimFiles, records: impl Fn(&str, u32) -> u64) {
         let position = log.committed(GROUP, source.id()).unwrap().unwrap();
         assert_eq!(position.offset, Offset(FLUSHED));
         assert_eq!(source.resume(position).unwrap(), Offset(FLUSHED));
+        let all = log.positions(GROUP).unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].position, all[0].metadata.as_str()), (position, ""));
+        assert!(all[0].committed_ms > 0, "version 1 did not store when: it is taken from what stands around it");
         log.close().unwrap();
     }
 }
@@ -190,7 +194,12 @@ fn commit(log: &Embedded) {
     let partition = partitions(log, "plain").swap_remove(0);
     let position =
         Position { topic: partition.topic().id, epoch: partition.offsets().epoch, offset: partition.offsets().stable };
-    let commit = PositionCommit { group: GROUP.to_owned(), partition: partition.id().clone(), position };
+    let commit = PositionCommit {
+        group: GROUP.to_owned(),
+        partition: partition.id().clone(),
+        position,
+        metadata: String::new(),
+    };
     let (done, answer) = reply();
     let append = AtomicAppend { records: Vec::new(), positions: vec![commit] };
     log.append_atomic(&append, AckLevel::Synced, done).unwrap();

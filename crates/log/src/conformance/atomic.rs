@@ -3,7 +3,9 @@
 use millstream_types::{Offset, Position, TopicName, TopicPartition};
 
 use super::{Subject, answer, append_and_wait, new_name, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Appended, AtomicAppend, Error, Log, PositionCommit, TopicConfig, UpTo};
+use crate::{
+    AckLevel, Appended, AtomicAppend, Error, Log, POSITION_METADATA_MAX_BYTES, PositionCommit, TopicConfig, UpTo,
+};
 
 fn append_atomic(log: &dyn Log, append: &AtomicAppend<'_>) -> Result<Vec<Appended>, Error> {
     let (done, answer) = answer();
@@ -22,7 +24,17 @@ fn source(log: &dyn Log, group: &str, read: u64) -> Result<PositionCommit, Error
     let appended = append_and_wait(&*partition, &records(&numbers(0..3)), AckLevel::Synced)?;
     let position =
         Position { topic: partition.topic().id, epoch: appended.epoch, offset: appended.first.advance(read) };
-    Ok(PositionCommit { group: group.to_owned(), partition: TopicPartition::new(name, 0), position })
+    Ok(PositionCommit {
+        group: group.to_owned(),
+        partition: TopicPartition::new(name, 0),
+        position,
+        metadata: String::new(),
+    })
+}
+
+fn commit_positions(log: &dyn Log, commits: &[&PositionCommit]) -> Result<(), Error> {
+    let positions = commits.iter().map(|commit| (*commit).clone()).collect();
+    append_atomic(log, &AtomicAppend { records: Vec::new(), positions }).map(drop)
 }
 
 /// Records for partitions of several topics are all there, and answered in the order in which they were given.
@@ -178,5 +190,97 @@ pub fn committed_positions_survive_a_restart<S: Subject>() -> Result<(), Error> 
         subject.restart();
         assert_eq!(subject.log().committed("group", &first.partition)?, Some(last.position));
     }
+    Ok(())
+}
+
+/// A group finds the text that it has stored with a position, and the time of the commit, also after a restart.
+pub fn a_position_keeps_what_was_stored_with_it_and_when<S: Subject>() -> Result<(), Error> {
+    let mut subject = S::start();
+    let log = &**subject.log();
+    let commit = PositionCommit { metadata: "page 7, \u{e9}".into(), ..source(log, "keeper", 2)? };
+    commit_positions(log, &[&commit])?;
+    let before = log.positions("keeper")?;
+    assert_eq!(before.len(), 1);
+    assert_eq!((&before[0].partition, before[0].position), (&commit.partition, commit.position));
+    assert_eq!(before[0].metadata, commit.metadata);
+    for _ in 0..2 {
+        subject.restart();
+        assert_eq!(subject.log().positions("keeper")?, before);
+    }
+    Ok(())
+}
+
+/// The text with a position has a limit; a commit beyond it changes nothing.
+pub fn metadata_over_the_limit_are_refused_and_nothing_is_taken<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let longest = PositionCommit { metadata: "x".repeat(POSITION_METADATA_MAX_BYTES), ..source(log, "wordy", 1)? };
+    let longer = PositionCommit { metadata: "x".repeat(POSITION_METADATA_MAX_BYTES + 1), ..longest.clone() };
+    match commit_positions(log, &[&longer]) {
+        Err(Error::MetadataTooLarge { group, size_bytes, limit_bytes }) => {
+            assert_eq!(
+                (group.as_str(), size_bytes, limit_bytes),
+                ("wordy", longer.metadata.len(), longest.metadata.len())
+            );
+        }
+        other => panic!("not refused as too large: {other:?}"),
+    }
+    assert_eq!(log.positions("wordy")?, []);
+    commit_positions(log, &[&longest])
+}
+
+/// Groups are listed by name, each once; their positions by topic and partition.
+pub fn groups_with_positions_are_listed_with_all_of_them<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let log = &**subject.log();
+    let (one, two) = (source(log, "listed-a", 1)?, source(log, "listed-a", 2)?);
+    let other = PositionCommit { group: "listed-b".into(), ..one.clone() };
+    commit_positions(log, &[&two, &other, &one])?;
+    let groups: Vec<_> = log.groups()?.into_iter().filter(|group| group.starts_with("listed-")).collect();
+    assert_eq!(groups, ["listed-a", "listed-b"]);
+    let mut expected = [(one.partition, one.position), (two.partition, two.position)];
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    let found: Vec<_> = log.positions("listed-a")?.into_iter().map(|found| (found.partition, found.position)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(log.positions("listed-c")?, []);
+    Ok(())
+}
+
+/// A forgotten position is gone at once and after a restart; those of other partitions and groups stay.
+pub fn a_forgotten_position_is_gone_for_good_and_others_stay<S: Subject>() -> Result<(), Error> {
+    let mut subject = S::start();
+    let log = &**subject.log();
+    let (gone, kept) = (source(log, "forgetful", 1)?, source(log, "forgetful", 2)?);
+    let other = PositionCommit { group: "mindful".into(), ..gone.clone() };
+    commit_positions(log, &[&gone, &kept, &other])?;
+    let unknown = TopicPartition::new(new_name()?, 0);
+    assert!(log.forget_positions("forgetful", &[gone.partition.clone(), unknown]).is_err());
+    assert_eq!(log.committed("forgetful", &gone.partition)?, Some(gone.position), "all or nothing");
+    log.forget_positions("forgetful", std::slice::from_ref(&gone.partition))?;
+    for _ in 0..2 {
+        let log = &**subject.log();
+        assert_eq!(log.committed("forgetful", &gone.partition)?, None);
+        assert_eq!(log.committed("forgetful", &kept.partition)?, Some(kept.position));
+        assert_eq!(log.committed("mindful", &gone.partition)?, Some(other.position));
+        subject.restart();
+    }
+    let log = &**subject.log();
+    log.forget_positions("forgetful", &[gone.partition.clone(), kept.partition.clone()])?;
+    assert!(!log.groups()?.contains(&"forgetful".to_owned()), "a group without positions is not listed");
+    Ok(())
+}
+
+/// What is committed after a position was forgotten is there, also after a restart.
+pub fn a_position_committed_after_it_was_forgotten_stays<S: Subject>() -> Result<(), Error> {
+    let mut subject = S::start();
+    let log = &**subject.log();
+    let first = source(log, "returning", 1)?;
+    let again = PositionCommit { position: Position { offset: Offset(3), ..first.position }, ..first.clone() };
+    commit_positions(log, &[&first])?;
+    log.forget_positions("returning", std::slice::from_ref(&first.partition))?;
+    commit_positions(log, &[&again])?;
+    assert_eq!(log.committed("returning", &first.partition)?, Some(again.position));
+    subject.restart();
+    assert_eq!(subject.log().committed("returning", &first.partition)?, Some(again.position));
     Ok(())
 }

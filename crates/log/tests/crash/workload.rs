@@ -241,9 +241,13 @@ impl Writer<'_> {
         let counts: Vec<_> =
             (0..1 + rng.below(4)).filter_map(|_| Some((aim(targets, rng)?, 1 + rng.below(4)))).collect();
         let read = Aim { target: &targets[0], partition: rng.below(5) as usize };
-        let commit = self.life.oracle.position((read.target.topic.id, read.partition as u32)).map(|position| {
-            PositionCommit { group: self.group.clone(), partition: read.target.id(read.partition), position }
-        });
+        let commit =
+            self.life.oracle.position((read.target.topic.id, read.partition as u32)).map(|position| PositionCommit {
+                group: self.group.clone(),
+                partition: read.target.id(read.partition),
+                position,
+                metadata: String::new(),
+            });
         self.send(rng, &counts, commit.into_iter().collect(), |commits, level, records, done| {
             let ids = counts.iter().map(|(aim, _)| aim.target.id(aim.partition));
             let append = AtomicAppend { records: ids.zip(records).collect(), positions: commits };
