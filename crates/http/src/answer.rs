@@ -1,4 +1,4 @@
-//! The body of an answer on its way out: counted, and its end noted on the connection's pulse.
+//! The body of an answer on its way out: counted, in pieces, and its end noted on the connection's pulse.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,9 +11,16 @@ use hyper::body::{Frame, SizeHint};
 use crate::api::Served;
 use crate::connection::Pulse;
 
+/// Most bytes that one connection sends before the others of its thread have their turn.
+const PIECE_BYTES: usize = 32 << 10;
+
 /// What hyper sends.
 pub(crate) struct Answer {
     body: Body,
+    /// What is left of a frame that is larger than a piece.
+    rest: Bytes,
+    /// Whether the others had their turn since the last piece.
+    gave_way: bool,
     sent_bytes: u64,
     route: Option<Arc<Served>>,
     pulse: Arc<Pulse>,
@@ -21,11 +28,28 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn of_route(body: Body, route: Arc<Served>, pulse: Arc<Pulse>) -> Self {
-        Self { body, sent_bytes: 0, route: Some(route), pulse }
+        Self::new(body, Some(route), pulse)
     }
 
     pub(crate) fn plain(body: Body, pulse: Arc<Pulse>) -> Self {
-        Self { body, sent_bytes: 0, route: None, pulse }
+        Self::new(body, None, pulse)
+    }
+
+    fn new(body: Body, route: Option<Arc<Served>>, pulse: Arc<Pulse>) -> Self {
+        Self { body, rest: Bytes::new(), gave_way: true, sent_bytes: 0, route, pulse }
+    }
+
+    /// The next piece of a large frame, after the other connections' turn.
+    fn next_piece(&mut self, cx: &mut Context<'_>) -> Poll<Frame<Bytes>> {
+        if !std::mem::replace(&mut self.gave_way, true) {
+            // Sent so far is flushed, and this task goes to the end of its thread's queue.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.gave_way = false;
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        self.sent_bytes += piece.len() as u64;
+        Poll::Ready(Frame::data(piece))
     }
 }
 
@@ -34,21 +58,34 @@ impl HttpBody for Answer {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(piece) = frame.data_ref()
-        {
-            self.sent_bytes += piece.len() as u64;
+        if self.rest.is_empty() {
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
+            let Poll::Ready(Some(Ok(frame))) = polled else { return polled };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+            if self.rest.len() <= PIECE_BYTES {
+                let whole = std::mem::take(&mut self.rest);
+                self.sent_bytes += whole.len() as u64;
+                return Poll::Ready(Some(Ok(Frame::data(whole))));
+            }
         }
-        polled
+        self.next_piece(cx).map(|piece| Some(Ok(piece)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (left, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        if let Some(upper) = left.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(left.lower() + rest);
+        hint
     }
 }
 
@@ -58,5 +95,32 @@ impl Drop for Answer {
             route.metrics.response_bytes.inc_by(self.sent_bytes);
         }
         self.pulse.end_request();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_body_gives_way_between_its_pieces() {
+        let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|n| n as u8).collect();
+        let mut answer = Answer::plain(Body::from(bytes.clone()), Arc::new(Pulse::new()));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let (mut sent, mut gave_way) = (Vec::new(), 0);
+        while !answer.is_end_stream() {
+            assert_eq!(answer.size_hint().exact(), Some((bytes.len() - sent.len()) as u64));
+            match Pin::new(&mut answer).poll_frame(&mut cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let piece = frame.into_data().expect("data");
+                    assert!(piece.len() <= PIECE_BYTES);
+                    sent.extend_from_slice(&piece);
+                }
+                Poll::Pending => gave_way += 1,
+                Poll::Ready(other) => panic!("the body ended early: {other:?}"),
+            }
+        }
+        assert_eq!(sent, bytes);
+        assert_eq!(gave_way, 3);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             born: Instant::now(),
             phase: AtomicU8::new(HEAD),
