@@ -2,6 +2,8 @@
 
 # One target directory outside the checkout, shared by every build, so that dependencies are compiled once.
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/millstream/target
+# What the set-up had to fetch because the machine lacked it.
+export PATH := $(HOME)/.cache/millstream/tools/bin:$(PATH)
 MILLSTREAM := $(CARGO_TARGET_DIR)/release/millstream
 
 .PHONY: demo test test-all build console setup
