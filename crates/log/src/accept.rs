@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use millstream_types::{Offset, Record, RecordBatch};
+use millstream_types::{BatchError, Offset, Producer, Record, RecordBatch};
+use parking_lot::MutexGuard;
 
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
+use crate::producers::Verdict;
 use crate::recent::Stored;
 use crate::round::{Answer, Entry, Item, Taken, Waiter};
 use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
@@ -20,6 +22,13 @@ const URGENT_BYTES: usize = 256 << 10;
 /// A ring in memory consists of at least so many batches, so that making room drops only a part of it.
 const RING_BATCHES_MIN: usize = 8;
 const BATCH_MIN_BYTES: usize = 1 << 10;
+
+/// Where a batch stands that was taken before: there or, if that is no longer known, before there.
+struct TakenBefore {
+    appended: Appended,
+    /// What it ends in if its own offsets are no longer known.
+    forgotten: Option<Error>,
+}
 
 impl PartitionLog {
     pub(crate) fn accept_records(
@@ -69,22 +78,95 @@ impl PartitionLog {
         let records = batch.next_offset().0 - batch.base_offset().0;
         let size_bytes = batch.size_bytes() + APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
+        self.check_batch(&batch)?;
         let mut accept = self.lock();
+        if let Some(producer) = batch.producer()
+            && let Some(before) = self.taken_before(&accept, producer, records)?
+        {
+            self.answer_again(accept, before, level, done);
+            return Ok(());
+        }
         self.admit(&accept, records, size_bytes, level)?;
         self.seal(&mut accept, &topic);
         let first = accept.next;
         accept.next += records;
         let batch = batch.into_restamped(Offset(first), self.shared.epoch);
+        accept.producers.observe(&batch, self.shared.wall.now_ms(), self.producer_limits());
         self.push_sealed(&mut accept, batch, self.shared.next_order());
         accept.open_from = accept.next;
         self.accepted(accept, &topic, first, size_bytes, level, done);
         Ok(())
     }
 
+    /// Whether it is a batch that may be taken at all.
+    fn check_batch(&self, batch: &RecordBatch) -> Result<(), Error> {
+        let partition = || self.id.clone();
+        if batch.is_transactional() || batch.is_control() {
+            let what = "belongs to a transaction, which this log does not have";
+            return Err(Error::UnsupportedBatch { partition: partition(), what });
+        }
+        let Some(producer) = batch.producer() else { return Ok(()) };
+        let numbers =
+            [("producer epoch", i64::from(producer.epoch)), ("base sequence", i64::from(producer.base_sequence))];
+        for (field, value) in numbers {
+            if value < 0 {
+                let source = BatchError::Header { field, value, rule: "zero or more where there is a producer id" };
+                return Err(Error::Batch { partition: partition(), source });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the batch of an idempotent producer stands if it was taken before; `None` if it is to be taken now.
+    fn taken_before(&self, accept: &Accept, producer: Producer, records: u64) -> Result<Option<TakenBefore>, Error> {
+        self.shared.check_open()?;
+        self.topic.check_exists()?;
+        let partition = || self.id.clone();
+        let (id, epoch, given) = (producer.id, producer.epoch, producer.base_sequence);
+        match accept.producers.judge(producer, records, self.shared.wall.now_ms(), self.producer_limits()) {
+            Verdict::Accept => Ok(None),
+            Verdict::Duplicate(appended) => Ok(Some(TakenBefore { appended, forgotten: None })),
+            Verdict::Forgotten(appended) => {
+                let forgotten = Error::DuplicateSequence { partition: partition(), producer: id, given };
+                Ok(Some(TakenBefore { appended, forgotten: Some(forgotten) }))
+            }
+            Verdict::OutOfOrder { expected } => {
+                Err(Error::OutOfOrderSequence { partition: partition(), producer: id, epoch, expected, given })
+            }
+            Verdict::Fenced { current } => {
+                Err(Error::FencedProducer { partition: partition(), producer: id, current, given: epoch })
+            }
+        }
+    }
+
+    /// Answers for what was taken before, once that has `level`: with the records that are under way now, if need be.
+    fn answer_again(
+        &self,
+        mut accept: MutexGuard<'_, Accept>,
+        before: TakenBefore,
+        level: AckLevel,
+        done: Done<Appended>,
+    ) {
+        let end = before.appended.last.next().0;
+        let answer = match before.forgotten {
+            None => Answer::One(done, before.appended),
+            Some(error) => Answer::Refused(done, error),
+        };
+        if self.topic.is_memory || self.has(end, level) {
+            drop(accept);
+            answer.finish(Ok(()));
+            return;
+        }
+        accept.waiters.push(Waiter { level, answer });
+        self.mark_dirty(&mut accept);
+        drop(accept);
+        self.shared.work.urge();
+    }
+
     /// Sees to everything that follows from having taken records from `first` on.
     fn accepted(
         &self,
-        mut accept: parking_lot::MutexGuard<'_, Accept>,
+        mut accept: MutexGuard<'_, Accept>,
         topic: &Topic,
         first: u64,
         size_bytes: usize,

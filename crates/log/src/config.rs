@@ -39,6 +39,11 @@ pub struct LogConfig {
     /// How long records may stay in the journal only, in milliseconds; also how often retention is looked at.
     /// Default 2,000.
     pub flush_interval_ms: u64,
+    /// Idempotent producers that each partition remembers; beyond it the one longest unused is forgotten, and what it
+    /// sends again can be stored again. Default 1,000.
+    pub producers_max: usize,
+    /// How long after its last append an idempotent producer is remembered, in milliseconds. Default one day.
+    pub producer_expiry_ms: u64,
 }
 
 impl Default for LogConfig {
@@ -54,6 +59,8 @@ impl Default for LogConfig {
             cache_bytes: 64 << 20,
             sync_interval_ms: 50,
             flush_interval_ms: 2_000,
+            producers_max: 1_000,
+            producer_expiry_ms: 24 * 60 * 60 * 1_000,
         }
     }
 }
@@ -120,6 +127,18 @@ impl LogConfig {
                 (1..=3_600_000).contains(&self.flush_interval_ms),
                 "use 1 to 3600000",
             ),
+            (
+                "log.producers_max",
+                self.producers_max as u64,
+                (1..=100_000).contains(&self.producers_max),
+                "use 1 to 100000",
+            ),
+            (
+                "log.producer_expiry_ms",
+                self.producer_expiry_ms,
+                self.producer_expiry_ms >= 1_000,
+                "use at least 1000: a producer that waits for an answer must not be forgotten",
+            ),
         ];
         for (limit, value, holds, rule) in rules {
             if !holds {
@@ -138,7 +157,7 @@ mod tests {
     fn the_default_holds_and_a_limit_that_cannot_is_named_with_its_rule() {
         LogConfig::default().validate().unwrap();
         type Change = fn(&mut LogConfig);
-        let table: [(Change, &str); 7] = [
+        let table: [(Change, &str); 9] = [
             (|c| c.append_max_bytes = 16 << 20, "log.append_max_bytes = 16777216"),
             (|c| c.journal_max_bytes = 32 << 20, "log.journal_max_bytes = 33554432"),
             (|c| c.batch_max_bytes = 3, "log.batch_max_bytes = 3"),
@@ -146,6 +165,8 @@ mod tests {
             (|c| c.pending_unwaited_percent = 101, "log.pending_unwaited_percent = 101"),
             (|c| c.sync_interval_ms = 0, "log.sync_interval_ms = 0"),
             (|c| c.flush_interval_ms = 0, "log.flush_interval_ms = 0"),
+            (|c| c.producers_max = 0, "log.producers_max = 0"),
+            (|c| c.producer_expiry_ms = 9, "log.producer_expiry_ms = 9"),
         ];
         for (change, expected) in table {
             let mut config = LogConfig::default();

@@ -8,6 +8,7 @@
 pub mod append;
 pub mod atomic;
 pub mod position;
+pub mod producers;
 pub mod read;
 pub mod topics;
 
@@ -67,6 +68,19 @@ macro_rules! conformance_suite {
             a_record_over_the_limit_is_refused_and_nothing_is_taken,
             a_batch_that_somebody_else_built_keeps_its_records,
             a_compressed_topic_returns_the_same_records,
+        );
+        $crate::conformance_suite!(@tests $subject; producers:
+            a_batch_sent_again_is_answered_with_its_first_offsets,
+            a_batch_sent_again_is_answered_once_its_first_is_as_durable_as_asked,
+            a_batch_sent_long_ago_is_a_duplicate_without_offsets,
+            a_gap_in_a_producers_sequence_is_refused,
+            sequence_numbers_begin_again_at_0,
+            a_later_epoch_fences_the_earlier_one,
+            partitions_count_a_producers_batches_apart,
+            producers_are_remembered_over_a_restart,
+            a_topic_in_memory_knows_its_producers,
+            a_topic_created_anew_knows_no_producer,
+            a_batch_that_cannot_be_an_idempotent_producers_is_refused,
         );
         $crate::conformance_suite!(@tests $subject; atomic:
             an_atomic_append_reaches_all_partitions_and_answers_in_their_order,

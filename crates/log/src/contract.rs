@@ -112,6 +112,8 @@ pub struct Capabilities {
     pub read_by_position: bool,
     /// [`Partition::hold`] keeps records. Without it a slow reader can find [`Error::Trimmed`], and rebuilds.
     pub holds: bool,
+    /// [`Partition::append_batch`] stores a batch of an idempotent producer once, however often it is sent.
+    pub idempotent_producers: bool,
 }
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.
@@ -226,8 +228,14 @@ pub trait Partition: Send + Sync + 'static {
 
     /// Appends a batch that somebody else has built; its records stay as they lie, offset and epoch are set anew.
     ///
+    /// A batch with a [`millstream_types::Producer`] must be the next of its producer's sequence, where the engine has
+    /// [`Capabilities::idempotent_producers`]. One of its last five batches, sent again, is not stored again: `done` gets
+    /// the first offsets once the records there have `level`. A still older one ends in [`Error::DuplicateSequence`],
+    /// through `done`, once that has `level`. A producer that is unknown, perhaps forgotten, may begin anywhere.
+    ///
     /// # Errors
-    /// As [`Partition::append`].
+    /// As [`Partition::append`]; [`Error::OutOfOrderSequence`], [`Error::FencedProducer`]; [`Error::Batch`] for a
+    /// producer's number below 0; [`Error::UnsupportedBatch`] for a batch of a transaction.
     fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
 
     /// Stored batches in order, the first being the one that holds `from` (it may begin before it) or, in a gap, the

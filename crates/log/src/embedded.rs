@@ -250,7 +250,13 @@ impl fmt::Debug for Embedded {
 
 impl Log for Embedded {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory_topics: true, level_per_append: true, read_by_position: false, holds: true }
+        Capabilities {
+            memory_topics: true,
+            level_per_append: true,
+            read_by_position: false,
+            holds: true,
+            idempotent_producers: true,
+        }
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {

@@ -147,6 +147,56 @@ pub enum Error {
         /// The partition's stable offset.
         stable: Offset,
     },
+    /// Another batch of this idempotent producer comes first.
+    #[error(
+        "producer {producer} (epoch {epoch}) sends sequence {given} to {partition}, where {expected} is next; send what is missing first, or begin a new epoch"
+    )]
+    OutOfOrderSequence {
+        /// Where it was to go.
+        partition: TopicPartition,
+        /// The producer's id.
+        producer: i64,
+        /// The epoch that it sends under.
+        epoch: i16,
+        /// The sequence number that is next.
+        expected: i32,
+        /// The one that was sent.
+        given: i32,
+    },
+    /// A batch that is stored already, so long ago that nobody knows where.
+    #[error(
+        "sequence {given} of producer {producer} in {partition} was stored before, at an offset that is no longer known; go on with the next one"
+    )]
+    DuplicateSequence {
+        /// Where it was to go, and is.
+        partition: TopicPartition,
+        /// The producer's id.
+        producer: i64,
+        /// The sequence number that was sent.
+        given: i32,
+    },
+    /// Somebody else goes on under this producer's id.
+    #[error(
+        "producer {producer} sends to {partition} under epoch {given}, and epoch {current} has begun; another instance has taken over, so end this one"
+    )]
+    FencedProducer {
+        /// Where it was to go.
+        partition: TopicPartition,
+        /// The producer's id.
+        producer: i64,
+        /// The epoch in force.
+        current: i16,
+        /// The epoch that it sends under.
+        given: i16,
+    },
+    /// A kind of batch that the engine does not take.
+    #[error("the batch for {partition} {what}; send it without")]
+    UnsupportedBatch {
+        /// Where it was to go.
+        partition: TopicPartition,
+        /// What is not supported.
+        what: &'static str,
+    },
     /// The record asked for is gone.
     #[error("offset {wanted} of {partition} was trimmed; the oldest readable offset is {oldest}")]
     Trimmed {
@@ -253,7 +303,12 @@ impl Error {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::UnknownTopic { .. } | Self::UnknownPartition { .. } | Self::Trimmed { .. } => ErrorCode::NotFound,
-            Self::TopicExists { .. } | Self::PositionLost { .. } => ErrorCode::Conflict,
+            Self::TopicExists { .. }
+            | Self::PositionLost { .. }
+            | Self::OutOfOrderSequence { .. }
+            | Self::DuplicateSequence { .. }
+            | Self::FencedProducer { .. } => ErrorCode::Conflict,
+            Self::UnsupportedBatch { .. } => ErrorCode::Unsupported,
             Self::InvalidConfig { .. }
             | Self::InvalidLimit { .. }
             | Self::Name(_)
@@ -279,6 +334,6 @@ impl Error {
 
     /// Whether records may have been stored although the call failed.
     pub fn may_have_applied(&self) -> bool {
-        matches!(self, Self::WritingEnded { .. } | Self::Io { .. } | Self::Stopped)
+        matches!(self, Self::WritingEnded { .. } | Self::Io { .. } | Self::Stopped | Self::DuplicateSequence { .. })
     }
 }

@@ -26,6 +26,7 @@ mod journal;
 mod layout;
 mod meta;
 mod partition;
+mod producers;
 mod read;
 mod recent;
 mod recovery;

@@ -1,7 +1,8 @@
 //! `meta`: what the directory contained when the journal was last brought to the segments.
 //!
 //! Header: see `layout.rs`. Body: record version u8, log salt u64, epoch u32, clean u8, last sequence u64, journal slot
-//! u64 and position u64 behind it, then topics, each with its partitions and their epochs and segments, then positions.
+//! u64 and position u64 behind it, then topics, each with its partitions and their epochs, segments and (from record
+//! version 2 on) idempotent producers, then positions.
 //! Every list has its count (u32) in front. What the journal holds beyond `sequence` comes on top of it.
 
 use std::io::IoSlice;
@@ -10,12 +11,13 @@ use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 
 use crate::epochs::{EpochEntry, Epochs};
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout};
+use crate::producers::{BATCHES_KEPT, ProducerState, Producers, TakenBatch};
 use crate::segment::SegmentRecord;
 use crate::topic_record::{put_topic, topic};
 use crate::wire::{Reader, Writer};
-use crate::{Error, Files, Topic};
+use crate::{Appended, Error, Files, Topic};
 
-/// Version 2: a position has the text that was stored with it, and the time of its commit.
+/// Version 2: a position has the text that was stored with it, and the time of its commit; partitions have producers.
 const RECORD_VERSION: u8 = 2;
 /// The oldest that is read.
 const OLDEST_VERSION: u8 = 1;
@@ -51,6 +53,8 @@ pub(crate) struct PartitionRecord {
     pub(crate) tail: u64,
     pub(crate) epochs: Epochs,
     pub(crate) segments: Vec<SegmentRecord>,
+    /// As of the last record in the segments.
+    pub(crate) producers: Producers,
 }
 
 /// The whole of it.
@@ -147,7 +151,7 @@ impl Meta {
     fn decode(from: &mut Reader<'_>, version: u8) -> Option<Self> {
         let (salt, epoch, clean) = (from.u64()?, Epoch(from.u32()?), from.u8()? == 1);
         let journal = JournalPlace { sequence: from.u64()?, slot: from.u64()?, at: from.u64()? };
-        let topics = list(from, |from| Some((topic(from)?, list(from, partition)?)))?;
+        let topics = list(from, |from| Some((topic(from)?, list(from, |from| partition(from, version))?)))?;
         let positions = list(from, |from| {
             let group = from.text()?.to_owned();
             let (topic, partition) = (TopicId(from.u128()?), PartitionId(from.u32()?));
@@ -190,9 +194,10 @@ fn put_partition(out: &mut Vec<u8>, partition: &PartitionRecord) {
         out.put_i64(segment.max_timestamp_ms);
         out.put_u8(u8::from(segment.closed));
     }
+    put_producers(out, &partition.producers);
 }
 
-fn partition(from: &mut Reader<'_>) -> Option<PartitionRecord> {
+fn partition(from: &mut Reader<'_>, version: u8) -> Option<PartitionRecord> {
     let (first, tail) = (from.u64()?, from.u64()?);
     let epochs =
         list(from, |from| Some(EpochEntry { epoch: Epoch(from.u32()?), start: from.u64()?, end: from.u64()? }))?;
@@ -207,5 +212,36 @@ fn partition(from: &mut Reader<'_>) -> Option<PartitionRecord> {
             closed: from.u8()? == 1,
         })
     })?;
-    Some(PartitionRecord { first, tail, epochs: Epochs::from_entries(epochs), segments })
+    let producers = if version < 2 { Vec::new() } else { list(from, producer)? };
+    let (epochs, producers) = (Epochs::from_entries(epochs), Producers::from_entries(producers));
+    Some(PartitionRecord { first, tail, epochs, segments, producers })
+}
+
+fn put_producers(out: &mut Vec<u8>, producers: &Producers) {
+    put_count(out, producers.entries().len());
+    for (id, state) in producers.entries() {
+        out.put_i64(id);
+        out.put_u16(state.epoch.cast_unsigned());
+        out.put_u32(state.taken);
+        out.put_i64(state.last_ms);
+        put_count(out, state.batches.len());
+        for batch in &state.batches {
+            out.put_u32(batch.first_sequence);
+            out.put_u64(batch.appended.first.0);
+            out.put_u64(batch.appended.last.0);
+            out.put_u32(batch.appended.epoch.0);
+        }
+    }
+}
+
+fn producer(from: &mut Reader<'_>) -> Option<(i64, ProducerState)> {
+    let (id, epoch) = (from.i64()?, from.u16()?.cast_signed());
+    let (taken, last_ms) = (from.u32()?, from.i64()?);
+    let batches = list(from, |from| {
+        let first_sequence = from.u32()?;
+        let (first, last, epoch) = (Offset(from.u64()?), Offset(from.u64()?), Epoch(from.u32()?));
+        let appended = Appended { first, last, epoch };
+        (first <= last).then_some(TakenBatch { first_sequence, appended })
+    })?;
+    (1..=BATCHES_KEPT).contains(&batches.len()).then_some((id, ProducerState { epoch, taken, last_ms, batches }))
 }

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::epochs::Epochs;
 use crate::holds::Holds;
 use crate::meta::PartitionRecord;
+use crate::producers::{ProducerLimits, Producers};
 use crate::recent::{Recent, Stored};
 use crate::round::Waiter;
 use crate::segment::{Segment, SegmentPlace};
@@ -79,6 +80,8 @@ pub(crate) struct PartitionLog {
     synced: AtomicU64,
     /// What was stable under an earlier level of the topic.
     stable_floor: AtomicU64,
+    /// The producers as of the last record in the segments: what `meta` keeps.
+    flushed_producers: Mutex<Producers>,
 }
 
 /// What the lock guards.
@@ -97,6 +100,8 @@ pub(crate) struct Accept {
     pub(crate) dirty: bool,
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) epochs: Epochs,
+    /// The producers as of `next`.
+    pub(crate) producers: Producers,
 }
 
 impl PartitionLog {
@@ -122,6 +127,7 @@ impl PartitionLog {
             dirty: false,
             segments,
             epochs: record.epochs,
+            producers: record.producers.clone(),
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -136,6 +142,7 @@ impl PartitionLog {
             written: AtomicU64::new(end),
             synced: AtomicU64::new(end),
             stable_floor: AtomicU64::new(0),
+            flushed_producers: Mutex::new(record.producers),
         })
     }
 
@@ -150,6 +157,7 @@ impl PartitionLog {
             return false;
         }
         accept.next = stored.end;
+        accept.producers.observe(&stored.batch, appended_ms, self.producer_limits());
         accept.recent.push(stored);
         true
     }
@@ -232,6 +240,40 @@ impl PartitionLog {
         self.stable_floor.fetch_max(self.stable(), Ordering::AcqRel);
     }
 
+    /// What everything before `end` has reached.
+    pub(crate) fn has(&self, end: u64, level: AckLevel) -> bool {
+        match level {
+            AckLevel::Memory => true,
+            AckLevel::Written => self.written.load(Ordering::Acquire) >= end,
+            AckLevel::Synced => self.synced() >= end,
+        }
+    }
+
+    pub(crate) fn producer_limits(&self) -> ProducerLimits {
+        let config = &self.shared.config;
+        ProducerLimits { count_max: config.producers_max, expiry_ms: config.producer_expiry_ms }
+    }
+
+    /// `batches`, the next after those before, have reached their segments.
+    pub(crate) fn flushed(&self, batches: &[Stored]) {
+        self.lock().recent.mark_flushed(batches.len());
+        let limits = self.producer_limits();
+        let mut producers = self.flushed_producers.lock();
+        batches.iter().for_each(|stored| producers.observe(&stored.batch, stored.appended_ms, limits));
+    }
+
+    /// The producers as of the last record in the segments.
+    pub(crate) fn flushed_producers(&self) -> Producers {
+        self.flushed_producers.lock().clone()
+    }
+
+    /// Forgets producers that have sent nothing for too long.
+    pub(crate) fn expire_producers(&self, now_ms: i64) {
+        let limits = self.producer_limits();
+        self.lock().producers.expire(now_ms, limits);
+        self.flushed_producers.lock().expire(now_ms, limits);
+    }
+
     pub(crate) fn level(&self) -> AckLevel {
         self.topic.current.read().config.level
     }
@@ -303,5 +345,5 @@ impl Partition for PartitionLog {
 pub(crate) fn new_partition_record(epoch: Epoch) -> PartitionRecord {
     let mut epochs = Epochs::default();
     epochs.begin(epoch, 0, 0, 0);
-    PartitionRecord { first: 0, tail: 0, epochs, segments: Vec::new() }
+    PartitionRecord { first: 0, tail: 0, epochs, segments: Vec::new(), producers: Producers::default() }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Entry {
 /// Somebody who is told how it ended.
 pub(crate) enum Answer {
     One(Done<Appended>, Appended),
+    /// Ends in an error that is true only once the records have the level.
+    Refused(Done<Appended>, Error),
     Many(Done<Vec<Appended>>, Vec<Appended>),
     Thread(SyncSender<Result<(), Error>>),
 }
@@ -52,6 +54,7 @@ impl Answer {
     pub(crate) fn finish(self, result: Result<(), Error>) {
         match self {
             Self::One(done, appended) => done.finish(result.map(|()| appended)),
+            Self::Refused(done, error) => done.finish(Err(result.err().unwrap_or(error))),
             Self::Many(done, appended) => done.finish(result.map(|()| appended)),
             // Whoever no longer listens does not mind.
             Self::Thread(sender) => drop(sender.try_send(result)),

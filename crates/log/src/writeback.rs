@@ -159,18 +159,18 @@ impl Writeback {
             let batches = partition.lock().recent.unflushed(partition.synced());
             if !batches.is_empty() {
                 self.write(partition, &batches, &mut touched)?;
-                let bytes = batches.iter().map(|stored| stored.batch.size_bytes()).sum();
-                written.push((partition.clone(), batches.len(), bytes));
+                written.push((partition.clone(), batches));
             }
         }
         for segment in &touched {
             segment.sync()?;
         }
         let any = !written.is_empty();
-        for (partition, count, bytes) in written {
-            partition.lock().recent.mark_flushed(count);
+        for (partition, batches) in written {
+            partition.flushed(&batches);
+            let bytes = batches.iter().map(|stored| stored.batch.size_bytes()).sum();
             self.cached_bytes += bytes;
-            self.cached.push_back((partition, count, bytes));
+            self.cached.push_back((partition, batches.len(), bytes));
         }
         Ok(any)
     }
@@ -230,6 +230,7 @@ impl Writeback {
     fn retain(&self, topics: &[Arc<TopicEntry>]) -> Result<Vec<Arc<Segment>>, Error> {
         let now_ms = self.shared.wall.now_ms();
         let mut expired = Vec::new();
+        topics.iter().flat_map(|topic| &topic.partitions).for_each(|partition| partition.expire_producers(now_ms));
         for topic in topics.iter().filter(|topic| !topic.state.is_memory) {
             let config = topic.state.current();
             for partition in &topic.partitions {
@@ -294,5 +295,6 @@ fn partition_record(partition: &PartitionLog, clean: bool) -> PartitionRecord {
         tail: if clean { accept.next } else { flushed },
         epochs: accept.epochs.clone(),
         segments,
+        producers: partition.flushed_producers(),
     }
 }

@@ -1,9 +1,9 @@
 //! Directories that earlier versions have written are opened for ever, and damage in them is recognised.
 //!
 //! `tests/fixtures/v1` holds, per directory, one data directory (without its lock file); `closed-damaged-meta` holds only
-//! the files in which it differs from `closed`. They were written once, by
-//! `MILLSTREAM_WRITE_FIXTURES=v1 cargo test -p millstream-log --test fixtures`; a format that is released is never
-//! written again, a new one gets a directory of its own.
+//! the files in which it differs from `closed`. `v2` holds those whose `meta` knows idempotent producers. Each was written
+//! once, v2 by `MILLSTREAM_WRITE_FIXTURES=v2 cargo test -p millstream-log --test fixtures`; a format that is released is
+//! never written again, a new one gets a directory of its own. Damage to what v2 has in common with v1 is tried on v1.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -17,9 +17,10 @@ use std::sync::Arc;
 use millstream_log::conformance::read_all;
 use millstream_log::sim::SimFiles;
 use millstream_log::{
-    AckLevel, AtomicAppend, Embedded, Error, Files, Log, LogConfig, PositionCommit, Storage, TopicConfig, UpTo, reply,
+    AckLevel, Appended, AtomicAppend, Embedded, Error, Files, Log, LogConfig, PositionCommit, Storage, TopicConfig,
+    UpTo, reply,
 };
-use millstream_types::{Compression, Offset, Position};
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, Record};
 
 use crate::support::{append, clock, create, name, partitions};
 
@@ -55,7 +56,7 @@ fn value(number: u64) -> String {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 fn open(files: &SimFiles) -> Result<Arc<Embedded>, Error> {
@@ -63,10 +64,15 @@ fn open(files: &SimFiles) -> Result<Arc<Embedded>, Error> {
     Embedded::open(config(), Arc::new(files.clone()), clock.clone(), clock)
 }
 
+/// The undamaged directory that a damaged one differs from.
+fn base_of(fixture: &str) -> &str {
+    fixture.split('-').next().unwrap()
+}
+
 /// The stored directory as a disk.
 fn load(fixture: &str) -> SimFiles {
     let files = SimFiles::new();
-    let base = fixture.split('-').next().unwrap();
+    let base = base_of(fixture);
     copy(base, &files);
     copy(fixture, &files);
     files
@@ -122,28 +128,28 @@ fn check_healthy(files: &SimFiles, records: impl Fn(&str, u32) -> u64) {
 
 #[test]
 fn a_log_that_version_1_has_closed_is_read() {
-    check_healthy(&load("closed"), |_, _| RECORDS);
+    check_healthy(&load("v1/closed"), |_, _| RECORDS);
 }
 
 #[test]
 fn a_log_that_version_1_left_in_a_crash_is_recovered() {
-    check_healthy(&load("crashed"), |_, _| RECORDS);
+    check_healthy(&load("v1/crashed"), |_, _| RECORDS);
 }
 
 #[test]
 fn a_journal_that_version_1_left_torn_is_recovered_up_to_the_tear() {
     let last = |topic: &str, partition| if (topic, partition) == ("packed", 1) { RECORDS - 1 } else { RECORDS };
-    check_healthy(&load("crashed-torn"), last);
+    check_healthy(&load("v1/crashed-torn"), last);
 }
 
 #[test]
 fn a_damaged_index_of_version_1_is_rebuilt() {
-    check_healthy(&load("closed-damaged-index"), |_, _| RECORDS);
+    check_healthy(&load("v1/closed-damaged-index"), |_, _| RECORDS);
 }
 
 #[test]
 fn a_damaged_segment_of_version_1_is_reported_with_its_place() {
-    let log = open(&load("closed-damaged-segment")).unwrap();
+    let log = open(&load("v1/closed-damaged-segment")).unwrap();
     let all: Vec<_> = ["plain", "packed"].iter().flat_map(|topic| partitions(&log, topic)).collect();
     let mut refused = all.iter().filter_map(|partition| {
         let refusal = read_all(&**partition, Offset::ZERO, UpTo::Stable).err()?;
@@ -161,8 +167,13 @@ fn a_damaged_segment_of_version_1_is_reported_with_its_place() {
 }
 
 #[test]
-fn a_damaged_meta_or_journal_of_version_1_is_reported() {
-    for (fixture, file) in [("closed-damaged-meta", "meta"), ("crashed-damaged-journal", "journal")] {
+fn a_damaged_meta_or_journal_is_reported() {
+    let damaged = [
+        ("v1/closed-damaged-meta", "meta"),
+        ("v1/crashed-damaged-journal", "journal"),
+        ("v2/closed-damaged-meta", "meta"),
+    ];
+    for (fixture, file) in damaged {
         match open(&load(fixture)) {
             Err(Error::CorruptFile { path, .. }) => assert!(path.display().to_string().ends_with(file), "{path:?}"),
             other => panic!("{fixture} is not refused as corrupt: {:?}", other.map(drop)),
@@ -171,8 +182,37 @@ fn a_damaged_meta_or_journal_of_version_1_is_reported() {
 }
 
 #[test]
+fn a_log_that_version_2_has_left_is_read_with_its_producers() {
+    for fixture in ["v2/closed", "v2/crashed"] {
+        check_producer(&load(fixture));
+        check_healthy(&load(fixture), |_, _| RECORDS);
+    }
+}
+
+/// What is sent again has the offsets that it had, and the sequence goes on.
+fn check_producer(files: &SimFiles) {
+    for round in 0..2 {
+        let log = open(files).unwrap();
+        let partition = partitions(&log, "counted").swap_remove(0);
+        for number in RECORDS - 5..RECORDS {
+            let appended = count(&log, number).unwrap();
+            assert_eq!((appended.first.0, appended.last.0), (number * 3, number * 3 + 2));
+        }
+        assert!(matches!(count(&log, 3 * round), Err(Error::DuplicateSequence { .. })));
+        let tail = partition.offsets().tail;
+        assert!(matches!(count(&log, RECORDS + 1), Err(Error::OutOfOrderSequence { expected: 21, .. })));
+        assert_eq!(partition.offsets().tail, tail);
+        assert_eq!(read_all(&*partition, Offset::ZERO, UpTo::Stable).unwrap().len() as u64, RECORDS * 3);
+        log.close().unwrap();
+    }
+    let log = open(files).unwrap();
+    count(&log, RECORDS).unwrap();
+    log.close().unwrap();
+}
+
+#[test]
 fn a_directory_of_a_later_version_is_refused() {
-    match open(&load("closed-later-version")) {
+    match open(&load("v1/closed-later-version")) {
         Err(Error::UnknownVersion { version: 2, known: 1, .. }) => {}
         other => panic!("not refused as later: {:?}", other.map(drop)),
     }
@@ -188,6 +228,18 @@ fn fill(log: &Embedded, numbers: std::ops::Range<u64>) {
             }
         }
     }
+}
+
+/// Sends the batch `number` of an idempotent producer, whose sequence passes the largest number.
+fn count(log: &Embedded, number: u64) -> Result<Appended, Error> {
+    let mut builder = BatchBuilder::default();
+    (0..3).for_each(|_| builder.push(&Record { value: Some(b"counted"), ..Record::default() }));
+    let base_sequence = (i32::MAX - 50).wrapping_add(number as i32 * 3) & i32::MAX;
+    builder.set_producer(Producer { id: 4711, epoch: 2, base_sequence });
+    let (done, answer) = reply();
+    let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+    partitions(log, "counted")[0].append_batch(batch, AckLevel::Synced, done)?;
+    answer.wait()
 }
 
 fn commit(log: &Embedded) {
@@ -207,7 +259,7 @@ fn commit(log: &Embedded) {
 }
 
 fn store(files: &SimFiles, fixture: &str) {
-    let base = fixture.split('-').next().unwrap();
+    let base = base_of(fixture);
     for (path, size) in files.files() {
         let inside = path.strip_prefix(config().dir).unwrap();
         if inside == Path::new("LOCK") {
@@ -237,62 +289,27 @@ fn damaged(image: &SimFiles, ending: &str) -> SimFiles {
     files
 }
 
-/// A copy of `image` whose `meta` says that it is of version 2.
-fn of_version_2(image: &SimFiles) -> SimFiles {
-    let files = image.kill();
-    let meta = files.open(&config().dir.join("meta")).unwrap();
-    let mut header = [0; 64];
-    meta.read_at(&mut header, 0).unwrap();
-    header[8] = 2;
-    let crc = crc32c::crc32c(&header[..60]);
-    header[60..].copy_from_slice(&crc.to_le_bytes());
-    meta.write_at(&[IoSlice::new(&header)], 0).unwrap();
-    files
-}
-
-/// A copy of `image` with one bit flipped in a frame of its journal: the one that has `later` frames behind it.
-fn damaged_journal(image: &SimFiles, later: usize) -> SimFiles {
-    let files = image.kill();
-    let mut frames = Vec::new();
-    for (path, size) in files.files() {
-        if path.extension().is_some_and(|extension| extension == "journal") {
-            let mut bytes = vec![0; size as usize];
-            files.open(&path).unwrap().read_at(&mut bytes, 0).unwrap();
-            for (number, sector) in (0..).zip(bytes.chunks(512)).filter(|(_, sector)| sector.starts_with(b"MSFR")) {
-                let sequence = u64::from_le_bytes(sector[16..24].try_into().unwrap());
-                frames.push((sequence, path.clone(), number * 512));
-            }
-        }
-    }
-    frames.sort();
-    let (_, path, at) = &frames[frames.len() - 1 - later];
-    files.flip_bit(path, (at + 60) * 8).unwrap();
-    files
-}
-
 #[test]
 fn fixtures_are_written_when_asked_for() {
-    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v1") {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v2") {
         return;
     }
     let files = SimFiles::new();
     let log = open(&files).unwrap();
     topics().iter().for_each(|(topic, config)| drop(create(&log, topic, config)));
+    create(&log, "counted", &topics()[0].1);
     fill(&log, 0..FLUSHED);
+    (0..FLUSHED).for_each(|number| assert!(count(&log, number).is_ok()));
     log.flush().unwrap();
     commit(&log);
     fill(&log, FLUSHED..RECORDS);
+    (FLUSHED..RECORDS).for_each(|number| assert!(count(&log, number).is_ok()));
     let crashed = files.kill();
     drop(log.close());
     let files = crashed.kill();
     open(&files).unwrap().close().unwrap();
 
-    store(&files, "closed");
-    store(&damaged(&files, ".segment"), "closed-damaged-segment");
-    store(&damaged(&files, ".index"), "closed-damaged-index");
-    store(&damaged(&files, "meta"), "closed-damaged-meta");
-    store(&of_version_2(&files), "closed-later-version");
-    store(&crashed, "crashed");
-    store(&damaged_journal(&crashed, 5), "crashed-damaged-journal");
-    store(&damaged_journal(&crashed, 0), "crashed-torn");
+    store(&files, "v2/closed");
+    store(&damaged(&files, "meta"), "v2/closed-damaged-meta");
+    store(&crashed, "v2/crashed");
 }

@@ -22,6 +22,7 @@ pub(crate) fn small_config() -> LogConfig {
         cache_bytes: 16 << 10,
         sync_interval_ms: 5,
         flush_interval_ms: 20,
+        ..LogConfig::default()
     }
 }
 

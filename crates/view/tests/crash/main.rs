@@ -38,6 +38,7 @@ fn small() -> LogConfig {
         cache_bytes: 16 << 10,
         sync_interval_ms: 5,
         flush_interval_ms: 20,
+        ..LogConfig::default()
     }
 }
 
