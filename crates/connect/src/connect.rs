@@ -131,6 +131,11 @@ impl Connect {
         }
     }
 
+    /// What of the registry has failed and does not come right by itself.
+    pub fn failures(&self) -> Vec<millstream_view::Failure> {
+        self.registry.failures()
+    }
+
     /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.
     pub fn stop(&self) {
         self.management.stop();

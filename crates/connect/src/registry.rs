@@ -135,6 +135,11 @@ impl Registry {
     }
 
     /// Takes no more changes and answers those taken.
+    /// What of the registry has failed.
+    pub(crate) fn failures(&self) -> Vec<millstream_view::Failure> {
+        self.views.failures()
+    }
+
     pub(crate) fn stop(&self) {
         self.views.stop();
     }

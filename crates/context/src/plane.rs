@@ -91,6 +91,17 @@ impl Context {
         self.desk.counters.stats(snapshots.iter().map(|snapshot| snapshot.state.count()).sum())
     }
 
+    /// What of the entities has failed and does not come right by itself: telemetry that is not followed any further,
+    /// records that no entity has taken, owners that ended.
+    pub fn failures(&self) -> Vec<millstream_view::Failure> {
+        self.desk.views.failures()
+    }
+
+    /// Records of telemetry that never reach an entity: refused by an owner, or trimmed before they were read.
+    pub fn records_passed_over(&self) -> u64 {
+        self.desk.views.records_passed_over()
+    }
+
     /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
     pub fn stop(&self) {
         self.desk.background.stop();

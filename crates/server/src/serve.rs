@@ -11,7 +11,7 @@ use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackA
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::Engine;
 use millstream_types::{Grant, MemoryBudget, SystemClock, WallClock, iso_time};
-use millstream_view::{Checkpoints, Ground, Shards};
+use millstream_view::{Checkpoints, Failure, Ground, Shards};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -90,6 +90,7 @@ impl Server {
             move || Planes::open(&opened, &clock, &counted, &drawn)
         });
         let planes = Arc::new(planes.await??);
+        planes.show_failures(&metrics);
         let counts = Arc::clone(&planes);
         let started_at = iso_time(clock.now_ms());
         let sampler = Sampler::new(
@@ -185,9 +186,31 @@ impl Planes {
         Ok(api.build(metrics)?)
     }
 
-    fn readiness(&self) -> health::Readiness {
-        let log = Arc::clone(&self.log);
-        Arc::new(move || log.check_writing().map_err(|e| e.to_string()))
+    fn readiness(self: &Arc<Self>) -> health::Readiness {
+        let planes = Arc::clone(self);
+        Arc::new(move || {
+            planes.log.check_writing().map_err(|e| e.to_string())?;
+            let failures: Vec<String> = planes.failures().iter().map(ToString::to_string).collect();
+            if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+        })
+    }
+
+    /// What has failed in the planes' views.
+    fn failures(&self) -> Vec<Failure> {
+        self.connect.failures().into_iter().chain(self.context.failures()).collect()
+    }
+
+    /// Shows among the counters what has failed.
+    fn show_failures(self: &Arc<Self>, metrics: &Metrics) {
+        let count = |of: fn(&Self) -> u64| {
+            let planes = Arc::downgrade(self);
+            move || planes.upgrade().map_or(0.0, |planes| of(&planes) as f64)
+        };
+        let help = "Parts of views that have failed; /readyz names them.";
+        metrics.gauge_fn("millstream_view_failures", help, count(|planes| planes.failures().len() as u64));
+        let help = "Records that never reach a view: refused by an owner, or trimmed before they were read.";
+        let passed_over = count(|planes| planes.context.records_passed_over());
+        metrics.gauge_fn("millstream_view_records_passed_over", help, passed_over);
     }
 
     fn counts(&self) -> PlaneCounts {

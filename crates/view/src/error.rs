@@ -42,6 +42,14 @@ pub enum Error {
         /// The append's failure.
         source: Arc<millstream_log::Error>,
     },
+    /// Deciding the command panicked: a mistake in the program. Nothing of the command was kept.
+    #[error("a command for {partition} made its owner panic: {what}; nothing of it was kept, report it with this text")]
+    Panicked {
+        /// The partition of the state topic.
+        partition: TopicPartition,
+        /// What the panic says.
+        what: String,
+    },
     /// The log refused.
     #[error(transparent)]
     Log(Arc<millstream_log::Error>),
@@ -104,7 +112,7 @@ impl Error {
         match self {
             Self::Overloaded { .. } => ErrorCode::Overloaded,
             Self::Log(source) => source.code(),
-            Self::OwnerEnded { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
+            Self::OwnerEnded { .. } | Self::Panicked { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
             Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,
             Self::StateRecord { .. } => ErrorCode::Corrupt,
             Self::Partitions { .. } => ErrorCode::Invalid,

@@ -7,15 +7,17 @@
 //! above it.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_log::{Bell, Hold, Log, Partition, Topic, UpTo};
-use millstream_types::{BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
+use millstream_types::{BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
 use parking_lot::Mutex;
 
+use crate::failure::{FailedPart, Failure, panic_text};
 use crate::{Error, Source, View, Views};
 
 /// How long a follower waits when others fill an owner's inbox.
@@ -150,6 +152,14 @@ struct Cursor {
     failed: bool,
 }
 
+/// Records on their way to an owner.
+struct Flight<V: View> {
+    source: Source,
+    next: Offset,
+    records: u64,
+    answer: crate::Answer<V>,
+}
+
 struct Thread<V: View, F: Follow<V>> {
     number: u128,
     follow: Arc<F>,
@@ -159,16 +169,23 @@ struct Thread<V: View, F: Follow<V>> {
     bell: Arc<Bell>,
     stopped: Arc<AtomicBool>,
     cursors: HashMap<Source, Cursor>,
-    flights: VecDeque<crate::Answer<V>>,
+    flights: VecDeque<Flight<V>>,
 }
 
 impl<V: View, F: Follow<V>> Thread<V, F> {
     fn run(mut self) {
-        let ended = self.follow_until_stopped();
+        // A panic is a mistake in the program; it must not end the process, nor go unseen.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.follow_until_stopped()));
+        let ended = ended.unwrap_or_else(|panic| {
+            self.fail_all(&format!("following panicked: {}", panic_text(&*panic)));
+            Ok(())
+        });
         let landed = std::iter::from_fn(|| (!self.flights.is_empty()).then(|| self.land_oldest()));
         let landed = landed.fold(Ok(()), Result::and);
-        if let Err(why) = ended.and(landed) {
-            tracing::error!(view = V::NAME, error = %why, "following has ended");
+        match ended.and(landed) {
+            Ok(()) => {}
+            Err(Error::Stopped) if self.stopped.load(Ordering::Acquire) => {}
+            Err(why) => self.fail_all(&why.to_string()),
         }
     }
 
@@ -190,7 +207,14 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
     /// Takes up sources that are new, lets go those that are gone.
     fn discover(&mut self) {
         let topics = self.log.topics();
-        self.cursors.retain(|source, _| topics.iter().any(|topic| topic.id == source.topic));
+        let failures = self.views.failed();
+        self.cursors.retain(|source, cursor| {
+            let is_there = topics.iter().any(|topic| topic.id == source.topic);
+            if !is_there {
+                failures.forget(cursor.partition.id());
+            }
+            is_there
+        });
         let follow = Arc::clone(&self.follow);
         for topic in topics.iter().filter(|topic| follow.follows(topic)) {
             for number in 0..topic.config.partitions {
@@ -212,6 +236,9 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let least = told.iter().min().copied().unwrap_or_default();
         let hold = self.log.capabilities().holds.then(|| partition.hold(V::NAME, least));
         let next = least.max(partition.offsets().first);
+        if least > Offset::ZERO && next > least {
+            self.pass_over_trimmed(partition.id(), least, next);
+        }
         self.cursors.insert(source, Cursor { topic: Arc::clone(topic), partition, next, told, hold, failed: false });
     }
 
@@ -219,6 +246,12 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
     fn applied(&self, source: Source) -> Vec<Offset> {
         let snapshots = self.views.snapshots();
         snapshots.iter().map(|snapshot| snapshot.sources.get(&source).copied().unwrap_or_default()).collect()
+    }
+
+    /// Retention has taken records before they were applied.
+    fn pass_over_trimmed(&self, partition: &TopicPartition, from: Offset, to: Offset) {
+        tracing::warn!(%partition, %from, %to, "records were trimmed before they were applied");
+        self.views.failed().pass_over(to.0 - from.0);
     }
 
     /// Lets retention have what every owner has applied.
@@ -236,33 +269,50 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let batches = match cursor.partition.read(cursor.next, self.config.read_max_bytes, UpTo::Stable) {
             Ok(batches) => batches,
             Err(millstream_log::Error::Trimmed { oldest, .. }) => {
-                tracing::warn!(partition = %cursor.partition.id(), from = %cursor.next, to = %oldest, "records were trimmed before they were applied");
-                cursor.next = oldest;
+                let (partition, from) = (cursor.partition.id().clone(), std::mem::replace(&mut cursor.next, oldest));
+                self.pass_over_trimmed(&partition, from, oldest);
                 return Ok(true);
             }
             Err(millstream_log::Error::UnknownTopic { .. }) => {
+                self.views.failed().forget(cursor.partition.id());
                 self.cursors.remove(&source);
                 return Ok(false);
             }
             Err(damage) => {
-                tracing::error!(partition = %cursor.partition.id(), error = %damage, "cannot follow any further");
-                cursor.failed = true;
+                let from = cursor.next;
+                let offset = if let millstream_log::Error::Corrupt { offset, .. } = &damage { *offset } else { from };
+                self.fail(source, offset, damage.to_string());
                 return Ok(false);
             }
         };
-        let Some(last) = batches.last() else { return Ok(false) };
-        let next = last.last_offset().next();
-        let mut items: HashMap<PartitionId, Vec<(Offset, F::Item)>> = HashMap::new();
-        for batch in &batches {
-            collect(&*self.follow, cursor, batch, &mut items);
+        if batches.is_empty() {
+            return Ok(false);
         }
+        let (items, next, unreadable) = collect(&*self.follow, cursor, &batches);
         cursor.next = next;
         for (owner, items) in items {
             self.hand_over_all(source, owner, next, items)?;
         }
+        if let Some(error) = unreadable {
+            self.fail(source, next, error.to_string());
+        }
         self.tell_those_behind(source, self.config.progress_records)?;
         self.let_go(source);
         Ok(true)
+    }
+
+    /// Leaves a source alone that cannot be read from `offset` on, and lets that be seen.
+    fn fail(&mut self, source: Source, offset: Offset, reason: String) {
+        let Some(cursor) = self.cursors.get_mut(&source) else { return };
+        cursor.failed = true;
+        let partition = cursor.partition.id().clone();
+        self.views.failed().add(Failure { view: V::NAME, part: FailedPart::Source, partition, offset, reason });
+    }
+
+    /// Nothing that this thread follows is followed any further.
+    fn fail_all(&mut self, reason: &str) {
+        let left: Vec<_> = self.cursors.iter().map(|(source, cursor)| (*source, cursor.next)).collect();
+        left.into_iter().for_each(|(source, next)| self.fail(source, next, reason.to_owned()));
     }
 
     /// Hands `items` over in commands that an append can carry.
@@ -288,13 +338,14 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         next: Offset,
         items: Vec<(Offset, F::Item)>,
     ) -> Result<(), Error> {
+        let records = items.len() as u64;
         let mut command = self.follow.command(source, next, items);
         while self.flights.len() >= self.config.flights_max {
             self.land_oldest()?;
         }
-        let flight = loop {
+        let answer = loop {
             match self.views.offer(owner, command) {
-                Ok(flight) => break flight,
+                Ok(answer) => break answer,
                 Err((Error::Overloaded { .. }, _)) if self.stopped.load(Ordering::Acquire) => {
                     return Err(Error::Stopped);
                 }
@@ -309,7 +360,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
                 Err((refusal, _)) => return Err(refusal),
             }
         };
-        self.flights.push_back(flight);
+        self.flights.push_back(Flight { source, next, records, answer });
         if let Some(cursor) = self.cursors.get_mut(&source) {
             cursor.told[owner.0 as usize] = next;
         }
@@ -319,14 +370,22 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
     /// Waits for the oldest command. One that its owner refused is passed over: it would be refused for ever.
     fn land_oldest(&mut self) -> Result<(), Error> {
         let Some(flight) = self.flights.pop_front() else { return Ok(()) };
-        match flight.blocking_recv().unwrap_or(Err(Error::Stopped)) {
+        match flight.answer.blocking_recv().unwrap_or(Err(Error::Stopped)) {
             Err(end @ (Error::OwnerEnded { .. } | Error::Stopped)) => Err(end),
             Err(refusal) => {
-                tracing::error!(view = V::NAME, error = %refusal, "followed records were refused and are passed over");
+                self.pass_over_refused(flight.source, flight.next, flight.records, &refusal);
                 Ok(())
             }
             Ok(_) => Ok(()),
         }
+    }
+
+    fn pass_over_refused(&self, source: Source, next: Offset, records: u64, refusal: &Error) {
+        let Some(cursor) = self.cursors.get(&source) else { return };
+        let (partition, reason) = (cursor.partition.id().clone(), refusal.to_string());
+        let failed = self.views.failed();
+        failed.pass_over(records);
+        failed.add(Failure { view: V::NAME, part: FailedPart::Records, partition, offset: next, reason });
     }
 
     fn tell_those_behind(&mut self, source: Source, records: u64) -> Result<(), Error> {
@@ -351,28 +410,42 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
     }
 }
 
+/// What records ask of each owner, with their offsets.
+type Items<I> = HashMap<PartitionId, Vec<(Offset, I)>>;
+
+/// What the records of `batches` ask for, up to where they have been read, and why not further. Of a batch that is
+/// unreadable nothing is taken.
 fn collect<V: View, F: Follow<V>>(
     follow: &F,
     cursor: &Cursor,
+    batches: &[RecordBatch],
+) -> (Items<F::Item>, Offset, Option<BatchError>) {
+    let (mut items, mut next): (Items<F::Item>, _) = (HashMap::new(), cursor.next);
+    for batch in batches {
+        if let Err(error) = collect_batch(follow, cursor, batch, &mut items) {
+            let next = next.max(batch.base_offset());
+            items.values_mut().for_each(|items| items.retain(|(offset, _)| *offset < next));
+            items.retain(|_, items| !items.is_empty());
+            return (items, next, Some(error));
+        }
+        next = batch.last_offset().next();
+    }
+    (items, next, None)
+}
+
+fn collect_batch<V: View, F: Follow<V>>(
+    follow: &F,
+    cursor: &Cursor,
     batch: &RecordBatch,
-    items: &mut HashMap<PartitionId, Vec<(Offset, F::Item)>>,
-) {
-    let unreadable = |e: &dyn std::fmt::Display| {
-        tracing::warn!(partition = %cursor.partition.id(), offset = %batch.base_offset(), error = %e, "a batch is unreadable and was passed over");
-    };
-    let batch = match batch.inflated(&BatchLimits::default()) {
-        Ok(batch) => batch,
-        Err(e) => return unreadable(&e),
-    };
-    for record in batch.records() {
-        match record {
-            Ok(record) if record.offset < cursor.next => {}
-            Ok(record) => {
-                if let Some((owner, item)) = follow.item(&cursor.topic, &record) {
-                    items.entry(owner).or_default().push((record.offset, item));
-                }
-            }
-            Err(e) => return unreadable(&e),
+    items: &mut Items<F::Item>,
+) -> Result<(), BatchError> {
+    for record in batch.inflated(&BatchLimits::default())?.records() {
+        let record = record?;
+        if record.offset >= cursor.next
+            && let Some((owner, item)) = follow.item(&cursor.topic, &record)
+        {
+            items.entry(owner).or_default().push((record.offset, item));
         }
     }
+    Ok(())
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::checkpoint::Checkpoint;
+use crate::failure::{Failure, Failures};
 use crate::owner::{Owner, Parts};
 use crate::{Checkpoints, Error, Shards, Snapshot, View};
 
@@ -55,6 +56,7 @@ pub struct Views<V: View> {
     checkpointer: Mutex<Option<JoinHandle<()>>>,
     checkpoint_due: Arc<Bell>,
     stopped: Arc<AtomicBool>,
+    failures: Arc<Failures>,
 }
 
 impl<V: View> std::fmt::Debug for Views<V> {
@@ -92,6 +94,7 @@ impl<V: View> Views<V> {
         let checkpoint_due = Arc::new(Bell::default());
         let view = Arc::new(view);
         let dirty_max_bytes = config.dirty_max_bytes / partitions.len().max(1);
+        let failures = Arc::new(Failures::default());
         let load = |(index, partition): (usize, Arc<dyn Partition>)| {
             let parts = Parts {
                 view: Arc::clone(&view),
@@ -101,6 +104,7 @@ impl<V: View> Views<V> {
                 config: ViewsConfig { dirty_max_bytes, ..config.clone() },
                 queue: ground.shards.queue(index),
                 checkpoint_due: Arc::clone(&checkpoint_due),
+                failures: Arc::clone(&failures),
             };
             Owner::load(parts, &checkpoint)
         };
@@ -120,7 +124,7 @@ impl<V: View> Views<V> {
             .name(format!("checkpoint-{}", V::NAME))
             .spawn(move || checkpointer.run())
             .map_err(|_| Error::Stopped)?;
-        Ok(Arc::new(Self { owners, checkpointer: Mutex::new(Some(thread)), checkpoint_due, stopped }))
+        Ok(Arc::new(Self { owners, checkpointer: Mutex::new(Some(thread)), checkpoint_due, stopped, failures }))
     }
 
     /// How many partitions there are.
@@ -171,6 +175,20 @@ impl<V: View> Views<V> {
     /// The states of all partitions, in order. Each is consistent in itself.
     pub fn snapshots(&self) -> Vec<Arc<Snapshot<V>>> {
         self.owners.iter().map(|owner| owner.snapshot()).collect()
+    }
+
+    /// What of the view has failed and does not come right by itself: for whoever asks whether the process is well.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.failures.all()
+    }
+
+    /// Records of sources that never reach the state: refused by an owner, or trimmed before they were read.
+    pub fn records_passed_over(&self) -> u64 {
+        self.failures.passed_over()
+    }
+
+    pub(crate) fn failed(&self) -> Arc<Failures> {
+        Arc::clone(&self.failures)
     }
 
     /// Takes no more commands, answers those taken, writes the checkpoint.

@@ -16,6 +16,7 @@
 mod checkpoint;
 mod dirty;
 mod error;
+mod failure;
 mod follow;
 mod gathered;
 mod handle;
@@ -30,6 +31,7 @@ mod view;
 
 pub use checkpoint::Checkpoints;
 pub use error::{DecodeError, Error};
+pub use failure::{FailedPart, Failure};
 pub use follow::{Follow, Follower, FollowerConfig};
 pub use handle::{Answer, Ground, Views, ViewsConfig};
 pub use shard::Shards;

@@ -10,6 +10,7 @@
 //! - After a failed append nothing is decided any more: what was in flight is of unknown fate, `ahead` is void.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
 use crate::dirty::Dirty;
+use crate::failure::{FailedPart, Failure, Failures, panic_text};
 use crate::gathered::{Gathered, Limits};
 use crate::load::Loading;
 use crate::shard::{ShardQueue, Task, Turn};
@@ -91,6 +93,7 @@ pub(crate) struct Owner<V: View> {
     snapshot: ArcSwap<Snapshot<V>>,
     dirty: Mutex<Dirty>,
     checkpoint_due: Arc<Bell>,
+    failures: Arc<Failures>,
 }
 
 /// What an owner works with.
@@ -102,6 +105,7 @@ pub(crate) struct Parts<V: View> {
     pub(crate) config: ViewsConfig,
     pub(crate) queue: ShardQueue,
     pub(crate) checkpoint_due: Arc<Bell>,
+    pub(crate) failures: Arc<Failures>,
 }
 
 impl<V: View> Owner<V> {
@@ -138,6 +142,7 @@ impl<V: View> Owner<V> {
             snapshot: ArcSwap::from_pointee(loaded),
             dirty: Mutex::new(dirty),
             checkpoint_due: parts.checkpoint_due,
+            failures: parts.failures,
         }))
     }
 
@@ -207,7 +212,7 @@ impl<V: View> Owner<V> {
                         flight.last = appended.first().copied().filter(|_| !flight.records.is_empty());
                     }
                 }
-                Err(failure) => core.ended = core.ended.take().or(Some(Arc::new(failure))),
+                Err(failure) => self.end(core, failure),
             }
         }
         while core.flights.front().is_some_and(|flight| flight.landed) {
@@ -252,6 +257,18 @@ impl<V: View> Owner<V> {
         }
     }
 
+    /// An append has failed: nothing is decided any more.
+    fn end(&self, core: &mut Core<V>, failure: millstream_log::Error) {
+        self.fail(format!("a state change cannot be appended: {failure}"));
+        core.ended = core.ended.take().or(Some(Arc::new(failure)));
+    }
+
+    /// Lets be seen that not all is well here.
+    fn fail(&self, reason: String) {
+        let (partition, offset) = (self.id.clone(), self.snapshot.load().next);
+        self.failures.add(Failure { view: V::NAME, part: FailedPart::Owner, partition, offset, reason });
+    }
+
     fn ended(&self, failure: &Arc<millstream_log::Error>) -> Error {
         Error::OwnerEnded { partition: self.id.clone(), source: Arc::clone(failure) }
     }
@@ -293,9 +310,14 @@ impl<V: View> Owner<V> {
                 continue;
             }
             let mark = gathered.mark();
-            let answer = self.view.decide(&mut gathered.draft(&mut core.ahead, &mut core.sources, now_ms), command);
-            match gathered.take_in(mark, &limits) {
-                Ok(()) => answers.push((answer, reply)),
+            // Whatever a command that panics leaves behind is undone like one that is refused.
+            let decided = catch_unwind(AssertUnwindSafe(|| {
+                let draft = &mut gathered.draft(&mut core.ahead, &mut core.sources, now_ms);
+                let answer = self.view.decide(draft, command);
+                gathered.take_in(mark, &limits).map(|()| answer)
+            }));
+            match decided.unwrap_or_else(|panic| Err(self.panicked(panic_text(&*panic)))) {
+                Ok(answer) => answers.push((answer, reply)),
                 Err(refusal) => {
                     self.rewind(core);
                     gathered.undo(mark, &mut core.ahead, &mut core.sources);
@@ -307,6 +329,13 @@ impl<V: View> Owner<V> {
         self.return_commands(commands);
         self.close(closed);
         self.depart(core, gathered, answers, now_ms)
+    }
+
+    /// Deciding a command panicked, a mistake in the program: its sender hears so, and whoever asks how the view is.
+    fn panicked(&self, what: &str) -> Error {
+        let error = Error::Panicked { partition: self.id.clone(), what: what.to_owned() };
+        self.fail(error.to_string());
+        error
     }
 
     /// Begins a flight with what was gathered.
@@ -368,8 +397,7 @@ impl<V: View> Owner<V> {
                 self.refuse_last(core, refusal);
             }
             _ => {
-                tracing::error!(partition = %self.id, error = %refusal, "a state change cannot be appended; the owner ends");
-                core.ended = Some(Arc::new(refusal));
+                self.end(core, refusal);
                 self.settle(core);
             }
         }

@@ -13,7 +13,7 @@ use gate::{Gate, Shut};
 use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Done, Error as LogError, Files, Log, LogConfig, TopicConfig};
 use millstream_types::{ErrorCode, Record, TenantId, TopicName, TopicPartition};
-use millstream_view::{Checkpoints, Error, ViewsConfig};
+use millstream_view::{Checkpoints, Error, FailedPart, ViewsConfig};
 use tempfile::TempDir;
 
 /// A log that is easily full.
@@ -331,4 +331,38 @@ fn a_checkpoint_store_that_somebody_uses_is_left_alone() {
     let refusal = Checkpoints::open(dir.path()).unwrap_err();
     assert!(matches!(refusal, Error::Checkpoint { .. }), "{refusal}");
     first.sync().unwrap();
+}
+
+#[test]
+fn a_command_that_panics_is_answered_and_seen_and_all_others_go_on() {
+    let (dir, gate) = (tempfile::tempdir().unwrap(), Gate::around(disk()));
+    let world = world(gate.clone(), &dir);
+    let views = world.shelf_with(None, &four()).unwrap();
+    assert_eq!(add(&views, "bolt", 1), Answer::Now(1));
+    assert_eq!(views.failures(), []);
+
+    // Between two others in one batch, and behind a flight: what these change is kept, what it changed is not.
+    gate.set(Shut::Syncs);
+    let bolt = || Command::Add { name: "bolt".into(), pieces: 1 };
+    let before: Vec<_> = (0..3).map(|_| submit(&views, bolt()).unwrap()).collect();
+    let broken = submit(&views, Command::Break { name: "bolt".into() }).unwrap();
+    let after = submit(&views, bolt()).unwrap();
+    gate.set(Shut::Nothing);
+    for (answer, expected) in before.into_iter().chain([after]).zip(2..) {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected));
+    }
+    let refusal = broken.blocking_recv().unwrap().unwrap_err();
+    assert!(matches!(&refusal, Error::Panicked { what, .. } if what == "broken on purpose"), "{refusal}");
+    assert!(!refusal.may_have_applied() && !refusal.is_retryable());
+
+    let failures = views.failures();
+    let [failure] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!((failure.view, failure.part), ("shelf", FailedPart::Owner));
+    assert_eq!(failure.partition.topic, shelf_topic());
+    let text = failure.to_string();
+    assert!(text.contains("'shelf'") && text.contains("broken on purpose"), "{text}");
+    for name in 0..8 {
+        assert_eq!(add(&views, &format!("part-{name}"), 1), Answer::Now(1));
+    }
+    world.close(views);
 }

@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Tell {
         name: String,
     },
+    /// A mistake in the program: changes something, then panics.
+    Break {
+        name: String,
+    },
     /// Adds what records of another topic ask for.
     Derived {
         source: Source,
@@ -90,6 +94,10 @@ impl View for Shelf {
             Command::Tell { name } => {
                 self.tell(draft, &name, 0);
                 Answer::Gone
+            }
+            Command::Break { name } => {
+                self.set(draft, name, 1_000_000);
+                panic!("broken on purpose")
             }
             Command::Derived { source, next, items } => {
                 let applied = draft.applied(source);
@@ -237,7 +245,7 @@ pub(crate) fn shelf_topic() -> TopicName {
 pub(crate) fn submit(views: &Views<Shelf>, command: Command) -> Result<millstream_view::Answer<Shelf>, Error> {
     let name = match &command {
         Command::Add { name, .. } | Command::Swap { name, .. } => name,
-        Command::Remove { name } | Command::Tell { name } => name,
+        Command::Remove { name } | Command::Tell { name } | Command::Break { name } => name,
         Command::Stock { names } => &names[0],
         Command::Derived { .. } => panic!("it concerns more than a name"),
     };
