@@ -6,6 +6,7 @@ use millstream_log::sim::{PowerLoss, Rng, SimFiles};
 use millstream_log::{AckLevel, Embedded};
 use millstream_types::ManualClock;
 
+use crate::clients::Clients;
 use crate::oracle::{Ending, Oracle};
 use crate::support::{clock, new_disk, open};
 use crate::verdict::{self, Crash};
@@ -41,8 +42,21 @@ pub(crate) enum Medium {
 /// Syncs of a hundred that a forgetful medium does not carry out.
 const FORGOTTEN_PERCENT: u64 = 20;
 
-/// Runs the lives that belong to `seed`. What the engine did wrong, if anything.
-pub(crate) fn run(seed: u64, medium: Medium) -> Vec<String> {
+/// What came of the lives of one seed.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// What the engine did wrong, if anything.
+    pub(crate) violations: Vec<String>,
+    /// Lives that began to work.
+    pub(crate) lives: u64,
+    /// Those that lost their power while writers were at work.
+    pub(crate) cut_at_work: u64,
+    /// Starts that lost their power; they come on top.
+    pub(crate) cut_starts: u64,
+}
+
+/// Runs the lives that belong to `seed`.
+pub(crate) fn run(seed: u64, medium: Medium) -> Outcome {
     let mut lives = Lives {
         rng: Rng::new(seed),
         files: new_disk(),
@@ -51,15 +65,17 @@ pub(crate) fn run(seed: u64, medium: Medium) -> Vec<String> {
         clock: clock(),
         crash: Crash::Kill,
         appends_before: 0,
+        clients: Clients::default(),
+        outcome: Outcome::default(),
     };
     for _ in 0..LIVES {
         lives.live();
-        let violations = std::mem::take(&mut lives.oracle.ledger().violations);
-        if !violations.is_empty() {
-            return violations;
+        lives.outcome.violations = std::mem::take(&mut lives.oracle.ledger().violations);
+        if !lives.outcome.violations.is_empty() {
+            break;
         }
     }
-    Vec::new()
+    lives.outcome
 }
 
 struct Lives {
@@ -72,12 +88,15 @@ struct Lives {
     crash: Crash,
     /// Appends of earlier lives.
     appends_before: usize,
+    clients: Clients,
+    outcome: Outcome,
 }
 
 impl Lives {
     fn live(&mut self) {
         let Some(log) = self.start() else { return };
         verdict::check(&self.oracle, &*log, self.crash, self.now_ms());
+        self.clients.crashed(&self.oracle);
         self.crash = Crash::Kill;
         self.appends_before = self.oracle.ledger().appends.len();
         let end = match self.rng.below(10) {
@@ -89,9 +108,18 @@ impl Lives {
         if !matches!(end, End::Close) && !self.files.is_off() {
             self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
         }
-        let life =
-            Life { log: &log, files: &self.files, oracle: &self.oracle, clock: &self.clock, calls: CALLS_PER_WRITER };
+        let life = Life {
+            log: &log,
+            files: &self.files,
+            oracle: &self.oracle,
+            clock: &self.clock,
+            clients: &self.clients,
+            calls: CALLS_PER_WRITER,
+        };
+        let powered = !self.files.is_off();
         life.run(&mut self.rng);
+        self.outcome.lives += 1;
+        self.outcome.cut_at_work += u64::from(powered && self.files.is_off());
         self.end(&log, end);
     }
 
@@ -111,7 +139,10 @@ impl Lives {
             }
             match open(&self.files, &self.clock) {
                 Ok(log) => return Some(log),
-                Err(_) if self.files.is_off() => self.lose_power(PowerLoss::Torn),
+                Err(_) if self.files.is_off() => {
+                    self.outcome.cut_starts += 1;
+                    self.lose_power(PowerLoss::Torn);
+                }
                 Err(e) => {
                     self.oracle.violated(format!("does not start: {e}"));
                     return None;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod clients;
 mod lives;
 mod oracle;
 mod record;
@@ -26,10 +27,15 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 fn check(seeds: impl Iterator<Item = u64>) {
+    let (mut lives, mut cut_at_work, mut cut_starts) = (0, 0, 0);
     for seed in seeds {
-        let violations = lives::run(seed, Medium::Honest);
-        assert!(violations.is_empty(), "seed {seed}:\n{}", violations.join("\n"));
+        let outcome = lives::run(seed, Medium::Honest);
+        assert!(outcome.violations.is_empty(), "seed {seed}:\n{}", outcome.violations.join("\n"));
+        lives += outcome.lives;
+        cut_at_work += outcome.cut_at_work;
+        cut_starts += outcome.cut_starts;
     }
+    eprintln!("{lives} lives, {cut_at_work} of them cut while at work; {cut_starts} starts cut on top");
 }
 
 #[test]
@@ -50,6 +56,6 @@ fn seeds_that_once_failed_pass() {
 
 #[test]
 fn a_medium_that_forgets_what_it_was_told_to_sync_is_noticed() {
-    let noticed = (0..10).filter(|seed| !lives::run(*seed, Medium::Forgetful).is_empty()).count();
+    let noticed = (0..10).filter(|seed| !lives::run(*seed, Medium::Forgetful).violations.is_empty()).count();
     assert!(noticed >= 5, "only {noticed} of 10 seeds notice that synced records are lost");
 }

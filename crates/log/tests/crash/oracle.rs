@@ -116,18 +116,42 @@ impl Oracle {
         (append, serials)
     }
 
-    pub(crate) fn refused(&self, append: usize) {
-        self.ledger().appends[append].ending = Ending::Refused;
+    /// Takes note that an append is about to be made once more. How it had ended.
+    pub(crate) fn resending(&self, append: usize) -> Ending {
+        let mut ledger = self.ledger();
+        let mut ending = ledger.appends[append].ending;
+        let serials: Vec<u64> = ledger.appends[append].entries.iter().flat_map(|entry| entry.serials.clone()).collect();
+        for serial in serials {
+            let known = &mut ledger.records[serial as usize];
+            // What a crash has taken gets another place, and another answer; what is there keeps its own.
+            if std::mem::take(&mut known.gone) {
+                known.offset = None;
+                ending = if ending == Ending::Answered { Ending::InDoubt } else { ending };
+            }
+        }
+        if matches!(ending, Ending::Refused | Ending::InDoubt) {
+            ledger.appends[append].ending = Ending::Open;
+        }
+        ending
     }
 
-    pub(crate) fn answered(&self, append: usize, answer: Result<Vec<Appended>, Error>) {
+    /// The call failed: the append ends as `ending` says, unless an earlier call for it is under way or answered.
+    pub(crate) fn refused(&self, append: usize, ending: Ending) {
+        let known = &mut self.ledger().appends[append].ending;
+        if *known == Ending::Open {
+            *known = ending;
+        }
+    }
+
+    pub(crate) fn answered(&self, append: usize, level: AckLevel, answer: Result<Vec<Appended>, Error>) {
         let mut ledger = self.ledger();
         let Ok(appended) = answer else {
-            ledger.appends[append].ending = Ending::InDoubt;
+            if ledger.appends[append].ending != Ending::Answered {
+                ledger.appends[append].ending = Ending::InDoubt;
+            }
             return;
         };
         ledger.appends[append].ending = Ending::Answered;
-        let level = ledger.appends[append].level;
         let entries: Vec<_> =
             ledger.appends[append].entries.iter().map(|entry| (entry.place, entry.serials.clone())).collect();
         if appended.len() != entries.len() {

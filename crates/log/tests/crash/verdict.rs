@@ -185,6 +185,8 @@ impl Loss<'_> {
             .placed
             .iter()
             .filter(|(_, serial)| !present.contains(serial) && !ledger.records[**serial as usize].gone)
+            // One that was lost before and sent again stands elsewhere since.
+            .filter(|(offset, serial)| ledger.records[**serial as usize].offset.is_some_and(|(at, _)| at == **offset))
             .map(|(offset, serial)| (*offset, *serial))
             .collect();
         for (offset, serial) in missing {

@@ -15,15 +15,16 @@ use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Record, TopicName, TopicPartition, WallClock,
 };
 
-use crate::oracle::{Expected, Oracle, level_of};
+use crate::clients::Clients;
+use crate::oracle::{Ending, Expected, Oracle, level_of};
 use crate::record::Sent;
 use crate::support::name;
 
 const WRITERS: u64 = 3;
 /// Longest time to wait for an answer: only an engine that never answers meets it.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
-const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
+pub(crate) const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 /// What the threads of one life share.
 pub(crate) struct Life<'a> {
@@ -31,6 +32,7 @@ pub(crate) struct Life<'a> {
     pub(crate) files: &'a SimFiles,
     pub(crate) oracle: &'a Oracle,
     pub(crate) clock: &'a ManualClock,
+    pub(crate) clients: &'a Clients,
     /// How many calls each writer makes.
     pub(crate) calls: u64,
 }
@@ -78,7 +80,7 @@ impl Life<'_> {
             let writers: Vec<_> = (0..)
                 .zip(&mut rngs)
                 .map(|(number, rng)| {
-                    let writer = Writer { life: self, targets: &targets, group: format!("group-{number}") };
+                    let writer = Writer { life: self, targets: &targets, number };
                     threads.spawn(move || writer.run(rng))
                 })
                 .collect();
@@ -105,7 +107,7 @@ impl Life<'_> {
     }
 
     /// An error is a violation, unless the power has gone.
-    fn accept<T>(&self, result: Result<T, Error>) -> Option<T> {
+    pub(crate) fn accept<T>(&self, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(_) if self.files.is_off() => None,
@@ -116,7 +118,7 @@ impl Life<'_> {
         }
     }
 
-    fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.clock.now_ms()
     }
 
@@ -128,7 +130,7 @@ impl Life<'_> {
             let done = match self.log.topic(&name) {
                 None => self.create(&name, &TopicConfig { retention: None, ..TopicConfig::default() }).map(|target| {
                     targets.push(target);
-                    let writer = Writer { life: self, targets: &targets, group: String::new() };
+                    let writer = Writer { life: self, targets: &targets, number: u64::MAX };
                     for _ in 0..rng.below(5) {
                         writer.append(rng);
                     }
@@ -199,7 +201,7 @@ fn aim<'t>(targets: &'t [Target], rng: &mut Rng) -> Option<Aim<'t>> {
 struct Writer<'a> {
     life: &'a Life<'a>,
     targets: &'a [Target],
-    group: String,
+    number: u64,
 }
 
 impl Writer<'_> {
@@ -210,8 +212,9 @@ impl Writer<'_> {
             }
             match rng.below(100) {
                 0..60 => self.append(rng),
-                60..70 => self.append_batch(rng),
-                70..92 => self.append_atomic(rng),
+                60..67 => self.append_batch(rng),
+                67..80 => self.append_idempotent(rng),
+                80..92 => self.append_atomic(rng),
                 _ => self.life.clock.advance(Duration::from_millis(rng.below(40))),
             }
         }
@@ -235,6 +238,13 @@ impl Writer<'_> {
         });
     }
 
+    /// Lets an idempotent producer send to a lasting topic without retention.
+    fn append_idempotent(&self, rng: &mut Rng) {
+        let Some(aim) = aim(&self.targets[..2], rng) else { return };
+        let place = (aim.target.topic.id, aim.partition as u32);
+        self.life.clients.act(self.number, place, self.life, &*aim.target.partitions[aim.partition], rng);
+    }
+
     /// Appends to lasting topics without retention, and commits a position that somebody has read up to.
     fn append_atomic(&self, rng: &mut Rng) {
         let targets = &self.targets[..2];
@@ -243,7 +253,7 @@ impl Writer<'_> {
         let read = Aim { target: &targets[0], partition: rng.below(5) as usize };
         let commit =
             self.life.oracle.position((read.target.topic.id, read.partition as u32)).map(|position| PositionCommit {
-                group: self.group.clone(),
+                group: format!("group-{}", self.number),
                 partition: read.target.id(read.partition),
                 position,
                 metadata: String::new(),
@@ -278,7 +288,7 @@ impl Writer<'_> {
         let (sender, answer) = mpsc::channel();
         let told = oracle.clone();
         let done = Done::call(move |result| {
-            told.answered(append, result);
+            told.answered(append, level, result);
             sender.send(()).ok();
         });
         match call(commits, level, records.collect(), done) {
@@ -289,7 +299,7 @@ impl Writer<'_> {
             }
             Ok(()) => {}
             Err(e) => {
-                oracle.refused(append);
+                oracle.refused(append, Ending::Refused);
                 if !matches!(e, Error::Overloaded { .. }) {
                     self.life.accept::<()>(Err(e));
                 }
