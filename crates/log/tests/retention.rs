@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use millstream_log::conformance::{Stored, read_all};
 use millstream_log::sim::{PowerLoss, SimFiles};
-use millstream_log::{AckLevel, Embedded, Error, Partition, TopicConfig, UpTo};
-use millstream_types::{ManualClock, Offset};
+use millstream_log::{AckLevel, Appended, Embedded, Error, Partition, TopicConfig, UpTo, reply};
+use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Producer, Record};
 
 use crate::support::{append, clock, create, new_disk, open, partitions};
 
@@ -131,4 +131,39 @@ fn a_reader_that_holds_back_more_than_the_limit_is_left_behind() {
     let kept = bench.read().len();
     assert!((8..=24).contains(&kept), "{kept} records of 1,000 bytes are held, the limit is 16 KiB");
     bench.log.close().unwrap();
+}
+
+/// Sends a record as an idempotent producer does.
+fn send(log: &Embedded, base_sequence: i32) -> Result<Appended, Error> {
+    let mut builder = BatchBuilder::default();
+    builder.push(&Record::default());
+    builder.set_producer(Producer { id: 1, epoch: 0, base_sequence });
+    let (done, answer) = reply();
+    let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+    partitions(log, "t")[0].append_batch(batch, AckLevel::Synced, done)?;
+    answer.wait()
+}
+
+#[test]
+fn a_producer_whose_records_are_gone_is_known_until_it_has_been_silent_for_a_day() {
+    let (files, clock) = (new_disk(), clock());
+    let mut log = open(&files, &clock).unwrap();
+    let config = TopicConfig { retention: Some(HOUR), segment_bytes: 4 << 10, ..TopicConfig::default() };
+    let partition = create(&log, "t", &config).swap_remove(0);
+    let first = send(&log, 0).unwrap();
+    append(&*partition, &[b'x'; 5000], AckLevel::Synced).unwrap();
+    log.flush().unwrap();
+    clock.advance(23 * HOUR);
+    log.flush().unwrap();
+    assert!(partition.offsets().first > first.last, "retention has taken it");
+    for silent in [Duration::ZERO, HOUR] {
+        clock.advance(silent);
+        assert_eq!(send(&log, 0).unwrap(), first);
+        assert!(matches!(send(&log, 7), Err(Error::OutOfOrderSequence { expected: 1, given: 7, .. })));
+        log.close().unwrap();
+        log = open(&files, &clock).unwrap();
+    }
+    clock.advance(Duration::from_millis(1));
+    assert!(send(&log, 7).unwrap().first > first.last, "forgotten, so it may begin anywhere");
+    log.close().unwrap();
 }
