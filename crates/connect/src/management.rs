@@ -31,7 +31,7 @@ pub(crate) const BODY_MAX_BYTES: u64 = 16_000;
 
 const LIMITS: Limits = Limits {
     body_max_bytes: BODY_MAX_BYTES,
-    body_max_setting: "the registry's body_max_bytes",
+    body_max_setting: "what a request to the registry takes, which is no setting,",
     timeout: Duration::from_secs(30),
 };
 const NO_BODY: Limits = Limits { body_max_bytes: 0, ..LIMITS };

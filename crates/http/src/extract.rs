@@ -151,9 +151,12 @@ pub(crate) fn body_too_large(size_bytes: Option<u64>, limits: &Limits) -> Proble
         Some(size) => format!("a body of {size} bytes is over the limit of {limit} bytes"),
         None => format!("the body is over the limit of {limit} bytes"),
     };
+    // What is not the key of a setting says in words that it is fixed.
+    let is_setting = !limits.body_max_setting.contains(' ');
+    let remedy = if is_setting { "send less at once, or raise the limit" } else { "send less at once" };
     let problem = Problem::new(Reason::BodyTooLarge, detail)
         .rule(format!("{} = {limit}", limits.body_max_setting))
-        .remedy("send less at once, or raise the limit")
+        .remedy(remedy)
         .member("limit_bytes", limit);
     match size_bytes {
         Some(size) => problem.value(size),

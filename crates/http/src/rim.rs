@@ -74,18 +74,28 @@ impl Rim {
                 count(&route.metrics, &response, origin);
                 response.map(|body| Answer::of_route(body, route.clone(), pulse.clone()))
             }
-            found => {
-                let (response, group) = match found {
-                    Found::OtherMethods(path) => (other_method(path, &request), &path.group),
-                    Found::Nothing(group) => (unknown_route(&request).into_response(), group),
-                    Found::Route(..) => unreachable!("matched above"),
-                };
-                let mut response = finish(response, group, request.method(), request.uri().path(), origin);
-                response.headers_mut().extend(group.echo(request.headers(), origin.trace));
-                count(&self.api.unmatched, &response, origin);
-                response.map(|body| Answer::plain(body, pulse.clone()))
+            Found::OtherMethods(path) => {
+                self.unmatched(other_method(path, &request), &path.group, &request, origin, pulse)
+            }
+            Found::Nothing(group) => {
+                self.unmatched(unknown_route(&request).into_response(), group, &request, origin, pulse)
             }
         }
+    }
+
+    /// Finishes the refusal of a request for which there is no route.
+    fn unmatched(
+        &self,
+        refusal: Response,
+        group: &Group,
+        request: &Request<Incoming>,
+        origin: Origin,
+        pulse: &Arc<Pulse>,
+    ) -> axum::http::Response<Answer> {
+        let mut response = finish(refusal, group, request.method(), request.uri().path(), origin);
+        response.headers_mut().extend(group.echo(request.headers(), origin.trace));
+        count(&self.api.unmatched, &response, origin);
+        response.map(|body| Answer::plain(body, pulse.clone()))
     }
 
     async fn answer(

@@ -25,7 +25,7 @@ impl DecodeError {
 #[non_exhaustive]
 pub enum Error {
     /// Too many commands wait for this partition.
-    #[error("{waiting} commands wait for {partition}, view.inbox_max_commands = {limit}; slow down and try again")]
+    #[error("{waiting} commands wait for {partition}, which lets at most {limit} wait; slow down and try again")]
     Overloaded {
         /// The partition of the state topic.
         partition: TopicPartition,
@@ -55,7 +55,7 @@ pub enum Error {
     Log(Arc<millstream_log::Error>),
     /// A command whose changes do not fit into one append.
     #[error(
-        "the changes of one command take {size_bytes} bytes in {partition}, view.append_max_bytes = {limit_bytes}; ask for less at once"
+        "the changes of one command take {size_bytes} bytes in {partition}, one append of it takes at most {limit_bytes}; ask for less at once"
     )]
     ChangesTooLarge {
         /// The partition of the state topic.

@@ -79,7 +79,7 @@ fn an_inbox_that_is_full_says_so_and_takes_nothing() {
     let refusal = ask(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap_err();
     assert!(matches!(refusal, Error::Overloaded { limit: 0, .. }));
     assert!(refusal.is_retryable() && !refusal.may_have_applied());
-    assert!(refusal.to_string().contains("view.inbox_max_commands = 0"), "{refusal}");
+    assert!(refusal.to_string().contains("lets at most 0 wait"), "{refusal}");
     views.stop();
     assert!(matches!(ask(&views, Command::Remove { name: "bolt".into() }), Err(Error::Stopped)));
     world.close(views);
