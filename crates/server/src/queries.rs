@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 /// Rows batches that may wait in the socket's own queue; what waits beyond stays with the query and its bounds.
 const EVENTS_WAITING_MAX: usize = 4;
-/// A query that waits for its one answer may take as long as its duration says.
+/// A query that waits for its one answer may take as long as its duration says, up to a day; the routes' text says so.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const BODY_MAX_SETTING: &str = "none: a request for a query has at most 128 KiB";
 const ASK_LIMITS: Limits =
@@ -39,7 +39,7 @@ pub(crate) fn routes(engine: Queries) -> Routes {
                 .takes(Content::json(json!({"type": "object", "required": ["query"]})))
                 .answers_with(
                     200,
-                    "With `deliver: wait` all rows and the meta at the end.",
+                    "With `deliver: wait` all rows and the meta at the end, after 24 hours at most: use `sse` to listen longer.",
                     Content::json(json!({"type": "object"})),
                 )
                 .answers_with(
