@@ -26,4 +26,5 @@ test: ## The whole gate.
 
 test-all: ## The gate, with everything that takes long.
 	scripts/setup test
-	MILLSTREAM_CRASH_POINTS=1300 MILLSTREAM_BIT_FLIPS=1000 MILLSTREAM_KILLS=20 scripts/test
+	MILLSTREAM_CRASH_POINTS=1300 MILLSTREAM_BIT_FLIPS=1000 MILLSTREAM_KILLS=20 \
+		MILLSTREAM_MUTATIONS=10000000 scripts/test

@@ -98,12 +98,17 @@ impl Dice {
     }
 }
 
+/// `MILLSTREAM_MUTATIONS=10000000` makes so many instead of an ordinary run's, an equal part for each codec.
+fn mutations() -> u64 {
+    std::env::var("MILLSTREAM_MUTATIONS").map_or(24_000, |mutations| mutations.parse().unwrap())
+}
+
 #[test]
 fn mutated_batches_are_errors_or_make_sense() {
     for (seed, codec) in (1..).zip(CODECS) {
         let whole = sample(codec).bytes().to_vec();
         let mut dice = Dice(seed);
-        for round in 0..8_000 {
+        for round in 0..mutations() / CODECS.len() as u64 {
             let mut bytes = whole.clone();
             for _ in 0..=dice.roll(4) {
                 dice.mutate(&mut bytes);
