@@ -1,3 +1,39 @@
 //! The built-in log, spoken to Kafka clients.
 //!
+//! ```text
+//!  socket ─► frame ─► dispatch ─► handler ──┬─ appends at once, in the order of arrival
+//!                     (one table)           └─ future ─► queue ─► answered in the order of arrival ─► socket
+//! ```
+//!
+//! Always true
+//! - Answers leave in the order of their requests; a produce request is appended before the next frame is read, and does
+//!   not wait for the durability of the one before it.
+//! - A frame that is malformed or too large ends its own connection, and nothing else.
+//! - A client sees the topics of its tenant (`default`, as there is no authentication); internal topics never.
+//!
 //! Not here: what a topic keeps and how durable it is (`log`).
+
+mod api_versions;
+mod caller;
+mod cluster;
+mod config;
+mod configs;
+mod connection;
+mod create_topics;
+mod delete_topics;
+mod dispatch;
+mod error;
+mod fetch;
+mod frame;
+mod list_offsets;
+mod listener;
+mod metadata;
+mod node;
+mod probe;
+mod produce;
+mod producer_id;
+mod refusal;
+
+pub use config::KafkaConfig;
+pub use error::Error;
+pub use listener::{Listener, Serving};

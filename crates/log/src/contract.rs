@@ -250,6 +250,11 @@ pub trait Partition: Send + Sync + 'static {
     /// [`Error::Corrupt`] instead of a damaged batch.
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error>;
 
+    /// Whether a read from `from` on needs no disk now, so that it may be called on an async thread.
+    fn reads_from_memory(&self, _from: Offset) -> bool {
+        false
+    }
+
     /// The ends of the partition now.
     fn offsets(&self) -> Offsets;
 

@@ -146,6 +146,11 @@ impl Embedded {
         self.shared.check_open()
     }
 
+    /// The epoch of this start, larger than that of any before it in this directory.
+    pub fn epoch(&self) -> Epoch {
+        self.shared.epoch
+    }
+
     /// What it has done since it was opened, and what is there now.
     pub fn stats(&self) -> LogStats {
         let mut stats = self.shared.counters.stats();

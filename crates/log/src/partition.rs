@@ -300,6 +300,10 @@ impl Partition for PartitionLog {
         self.read_batches(from.0, max_bytes, up_to)
     }
 
+    fn reads_from_memory(&self, from: Offset) -> bool {
+        self.lock().recent.begins() <= from.0
+    }
+
     fn offsets(&self) -> Offsets {
         // In this order: each only grows, so a later one read later cannot be below an earlier one.
         let first = Offset(self.first());

@@ -49,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) context: millstream_context::ContextConfig,
     /// Live queries.
     pub(crate) query: millstream_query::Config,
+    /// Clients that speak Kafka's protocol.
+    pub(crate) kafka: millstream_kafka::KafkaConfig,
 }
 
 impl Default for Config {
@@ -66,6 +68,7 @@ impl Default for Config {
             connect: millstream_connect::ConnectConfig::default(),
             context: millstream_context::ContextConfig::default(),
             query: millstream_query::Config::default(),
+            kafka: millstream_kafka::KafkaConfig::default(),
         }
     }
 }
@@ -78,11 +81,13 @@ pub(crate) struct Listen {
     pub(crate) applications: Door,
     /// Devices over HTTP: HOST:PORT or `off`. Default 127.0.0.1:8080.
     pub(crate) devices_http: Door,
+    /// Clients of the log that speak Kafka's protocol: HOST:PORT or `off`. Default 127.0.0.1:9092.
+    pub(crate) kafka: Door,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { applications: Door::loopback(8000), devices_http: Door::loopback(8080) }
+        Self { applications: Door::loopback(8000), devices_http: Door::loopback(8080), kafka: Door::loopback(9092) }
     }
 }
 
@@ -212,6 +217,9 @@ pub(crate) struct Flags {
     /// Listener of devices over HTTP, or off [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_devices_http: Option<Door>,
+    /// Listener of Kafka clients, or off [default: 127.0.0.1:9092]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_kafka: Option<Door>,
     /// Any setting, such as --set log.sync_interval_ms=20; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
@@ -260,6 +268,7 @@ fn flags_as_dict(flags: &Flags) -> anyhow::Result<Dict> {
         ("data_dir", flags.data_dir.as_deref().map(Path::display).map(|path| path.to_string())),
         ("listen.applications", flags.listen_applications.map(|door| door.to_string())),
         ("listen.devices_http", flags.listen_devices_http.map(|door| door.to_string())),
+        ("listen.kafka", flags.listen_kafka.map(|door| door.to_string())),
     ];
     for (key, value) in named {
         if let Some(value) = value {
@@ -332,14 +341,19 @@ fn origin_of(metadata: &figment::Metadata) -> String {
 
 impl Config {
     /// Every queue and cache whose bytes are set aside at start, so that what was accepted never lacks them.
-    fn set_aside(&self) -> [(&'static str, u64); 5] {
+    fn set_aside(&self) -> [(&'static str, u64); 6] {
         [
             ("log.pending_max_bytes", self.log.pending_max_bytes as u64),
             ("log.journal_max_bytes", self.log.journal_max_bytes),
             ("log.cache_bytes", self.log.cache_bytes as u64),
             ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
             ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),
+            ("kafka.requests_max_bytes", self.kafka_requests_max_bytes()),
         ]
+    }
+
+    fn kafka_requests_max_bytes(&self) -> u64 {
+        if self.listen.kafka == Door::Off { 0 } else { self.kafka.requests_max_bytes as u64 }
     }
 
     /// The budget, and what is set aside of it for as long as the server runs.

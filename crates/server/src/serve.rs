@@ -31,6 +31,9 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     for (name, address) in server.addresses() {
         println!("listening {name} http://{address}");
     }
+    if let Some(kafka) = &server.kafka {
+        println!("listening kafka {}", kafka.address());
+    }
     runtime.block_on(told_to_stop())?;
     tracing::info!("stopping");
     runtime.block_on(server.stop())
@@ -61,6 +64,7 @@ pub(crate) async fn told_to_stop() -> anyhow::Result<()> {
 /// A running server.
 pub(crate) struct Server {
     listeners: Vec<(&'static str, Serving)>,
+    kafka: Option<millstream_kafka::Serving>,
     sampling: JoinHandle<()>,
     planes: Arc<Planes>,
     /// Held as long as the planes.
@@ -112,6 +116,13 @@ impl Server {
             let listener = Listener::bind("devices-http", address, authenticator, config.http.clone()).await?;
             listeners.push(("devices-http", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
+        let kafka = match config.listen.kafka {
+            Door::Off => None,
+            Door::At(address) => {
+                let listener = millstream_kafka::Listener::bind(address, config.kafka.clone()).await?;
+                Some(listener.serve(planes.log.clone(), planes.log.epoch()))
+            }
+        };
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
             loop {
@@ -120,7 +131,7 @@ impl Server {
             }
         });
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
-        Ok(Self { listeners, sampling, planes, set_aside, shutdown_timeout })
+        Ok(Self { listeners, kafka, sampling, planes, set_aside, shutdown_timeout })
     }
 
     /// The listeners, by name, with their real ports.
@@ -130,9 +141,10 @@ impl Server {
 
     /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { listeners, sampling, planes, set_aside, shutdown_timeout } = self;
-        futures_util::future::join_all(listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout)))
-            .await;
+        let Self { listeners, kafka, sampling, planes, set_aside, shutdown_timeout } = self;
+        let http = listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout));
+        let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
+        tokio::join!(futures_util::future::join_all(http), futures_util::future::join_all(kafka));
         sampling.abort();
         let stopped = tokio::task::spawn_blocking(move || planes.stop()).await?;
         drop(set_aside);

@@ -40,6 +40,7 @@ impl Process {
             .arg(data_dir)
             .args(["--listen-applications", &format!("127.0.0.1:{}", ports[0])])
             .args(["--listen-devices-http", &format!("127.0.0.1:{}", ports[1])])
+            .args(["--listen-kafka", "127.0.0.1:0"])
             .args(["--set", "logging.level=warn"])
             .args(arguments)
             .current_dir(data_dir)

@@ -1,0 +1,105 @@
+//! What the listener of Kafka clients may cost, and how it names itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// The listener of Kafka clients.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KafkaConfig {
+    /// HOST:PORT under which clients are told to reach this node; empty takes the address to which each has connected.
+    /// Default empty.
+    pub advertised: String,
+    /// Whether a client that asks for a topic that is not there gets it created, if it agrees. Default true.
+    pub auto_create_topics: bool,
+    /// Connections at a time; more are closed. Default 2,000.
+    pub connections_max: usize,
+    /// Time a connection may rest without a request, ms. Default 600,000.
+    pub idle_timeout_ms: u64,
+    /// Time for the rest of a request to arrive once it has begun, and for a peer that reads nothing of its answer, ms.
+    /// Default 30,000.
+    pub request_timeout_ms: u64,
+    /// Largest request, in bytes. Default 8 MiB.
+    pub request_max_bytes: usize,
+    /// Bytes of all requests that are being read or answered; while there is no room, sockets are not read.
+    /// Default 64 MiB.
+    pub requests_max_bytes: usize,
+    /// Requests of one connection that are being answered; beyond it, its socket is not read. Default 64.
+    pub in_flight_max: usize,
+    /// Most bytes of records in one answer, whatever the client allows; one batch may exceed it. Default 8 MiB.
+    pub fetch_max_bytes: usize,
+}
+
+impl Default for KafkaConfig {
+    fn default() -> Self {
+        Self {
+            advertised: String::new(),
+            auto_create_topics: true,
+            connections_max: 2_000,
+            idle_timeout_ms: 600_000,
+            request_timeout_ms: 30_000,
+            request_max_bytes: 8 << 20,
+            requests_max_bytes: 64 << 20,
+            in_flight_max: 64,
+            fetch_max_bytes: 8 << 20,
+        }
+    }
+}
+
+impl KafkaConfig {
+    /// Checks that the limits can hold together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] names the setting, its value and the rule.
+    pub fn validate(&self) -> Result<(), Error> {
+        let refuse = |setting, value: String, rule| Err(Error::InvalidSetting { setting, value, rule });
+        if !(1024..=1 << 30).contains(&self.request_max_bytes) {
+            return refuse("kafka.request_max_bytes", self.request_max_bytes.to_string(), "use 1024 to 1073741824");
+        }
+        if self.requests_max_bytes < self.request_max_bytes || self.requests_max_bytes > 1 << 34 {
+            let rule = "use at least kafka.request_max_bytes, and at most 17179869184";
+            return refuse("kafka.requests_max_bytes", self.requests_max_bytes.to_string(), rule);
+        }
+        if !(1..=10_000).contains(&self.in_flight_max) {
+            return refuse("kafka.in_flight_max", self.in_flight_max.to_string(), "use 1 to 10000");
+        }
+        if !self.advertised.is_empty() && self.advertised_address().is_none() {
+            let rule = "use HOST:PORT, such as broker.example.org:9092, or leave it empty";
+            return refuse("kafka.advertised", self.advertised.clone(), rule);
+        }
+        Ok(())
+    }
+
+    /// Host and port of [`KafkaConfig::advertised`], unless it is empty.
+    pub(crate) fn advertised_address(&self) -> Option<(String, u16)> {
+        let (host, port) = self.advertised.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!host.is_empty()).then_some((host.to_owned(), port.parse().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_holds_and_a_setting_that_cannot_is_named_with_its_rule() {
+        KafkaConfig::default().validate().unwrap();
+        type Change = fn(&mut KafkaConfig);
+        let table: [(Change, &str); 4] = [
+            (|c| c.request_max_bytes = 9, "kafka.request_max_bytes = 9: "),
+            (|c| c.requests_max_bytes = 2048, "kafka.requests_max_bytes = 2048: "),
+            (|c| c.in_flight_max = 0, "kafka.in_flight_max = 0: "),
+            (|c| c.advertised = "nowhere".to_owned(), "kafka.advertised = nowhere: "),
+        ];
+        for (change, expected) in table {
+            let mut config = KafkaConfig::default();
+            change(&mut config);
+            let refusal = config.validate().unwrap_err().to_string();
+            assert!(refusal.contains(expected), "{refusal}");
+        }
+        let config = KafkaConfig { advertised: "[::1]:9092".to_owned(), ..KafkaConfig::default() };
+        assert_eq!(config.advertised_address(), Some(("::1".to_owned(), 9092)));
+    }
+}

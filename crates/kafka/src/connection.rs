@@ -1,0 +1,91 @@
+//! One connection: requests are begun in the order in which they arrive and answered in that order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+
+use crate::caller::Connection;
+use crate::dispatch::{Answer, Pending, begin};
+use crate::error::Fault;
+use crate::frame::Frames;
+use crate::node::Node;
+
+/// A request that was begun, and the room that it takes.
+struct InFlight {
+    answer: Pending,
+    room: OwnedSemaphorePermit,
+}
+
+/// Serves a client until it closes the connection, commits a fault, or the listener stops.
+pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>) -> Result<(), Fault> {
+    let connection = Arc::new(Connection::new(socket.peer_addr()?, socket.local_addr()?));
+    // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
+    let _ = socket.set_nodelay(true);
+    let (reading, writing) = socket.into_split();
+    let (queue, waiting) = mpsc::channel(node.config.in_flight_max);
+    let limit_ms = node.config.request_timeout_ms;
+    let mut answering = std::pin::pin!(answer_all(writing, waiting, limit_ms));
+    let requests = take_all(Frames::new(reading, Arc::clone(&node)), node, connection, queue);
+    let taken = tokio::select! {
+        taken = requests => taken,
+        // Only a fault ends it first: it ends in order once the queue is closed.
+        answered = answering.as_mut() => return answered,
+    };
+    match taken {
+        // Nobody is left to be answered.
+        Ok(Ended::ByClient) => Ok(()),
+        Ok(Ended::ByListener) => answering.await,
+        Err(fault) => {
+            answering.await?;
+            Err(fault)
+        }
+    }
+}
+
+/// Why no more requests are taken.
+enum Ended {
+    ByClient,
+    ByListener,
+}
+
+async fn take_all(
+    mut frames: Frames,
+    node: Arc<Node>,
+    connection: Arc<Connection>,
+    queue: mpsc::Sender<InFlight>,
+) -> Result<Ended, Fault> {
+    let mut stopping = node.stopping.clone();
+    loop {
+        let busy = || queue.capacity() < queue.max_capacity();
+        let frame = tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(Ended::ByListener),
+            frame = frames.next(busy) => frame?,
+        };
+        let Some(frame) = frame else { return Ok(Ended::ByClient) };
+        // A place first: what is begun must be answered.
+        let Ok(place) = queue.reserve().await else { return Ok(Ended::ByListener) };
+        let answer = begin(&node, &connection, frame.bytes)?;
+        place.send(InFlight { answer, room: frame.room });
+    }
+}
+
+async fn answer_all(
+    mut socket: OwnedWriteHalf,
+    mut waiting: mpsc::Receiver<InFlight>,
+    limit_ms: u64,
+) -> Result<(), Fault> {
+    while let Some(InFlight { answer, room }) = waiting.recv().await {
+        if let Answer::Frame(bytes) = answer.await? {
+            let written = timeout(Duration::from_millis(limit_ms), socket.write_all(&bytes)).await;
+            written.map_err(|_| Fault::Slow { limit_ms })??;
+        }
+        drop(room);
+    }
+    Ok(())
+}

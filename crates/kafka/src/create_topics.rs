@@ -1,0 +1,136 @@
+//! Creating topics; their partitions are fixed from then on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
+use kafka_protocol::messages::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, TopicName,
+};
+use millstream_log::{Topic, TopicConfig};
+use millstream_types::{Kind, TopicId};
+use uuid::Uuid;
+
+use crate::caller::Caller;
+use crate::configs;
+use crate::node::Node;
+use crate::refusal::Refusal;
+
+/// What leaves a number to the broker.
+const DEFAULT: i32 = -1;
+const REPLICAS: i16 = 1;
+
+/// CreateTopics.
+pub(crate) async fn create_topics(request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse {
+    let mut named: HashMap<TopicName, u32> = HashMap::new();
+    request.topics.iter().for_each(|topic| *named.entry(topic.name.clone()).or_default() += 1);
+    let mut results = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let name = topic.name.clone();
+        let created = if named[&name] > 1 {
+            let why = format!("topic '{}' is named more than once in this request", name.as_str());
+            Err(Refusal::new(ResponseError::InvalidRequest, why))
+        } else {
+            let node = Arc::clone(&caller.node);
+            let created = tokio::task::spawn_blocking(move || create(&node, &topic, request.validate_only)).await;
+            created.unwrap_or_else(|e| Err(Refusal::failed(&e)))
+        };
+        results.push(describe(name, created));
+    }
+    CreateTopicsResponse::default().with_topics(results)
+}
+
+fn create(node: &Node, asked: &CreatableTopic, validate_only: bool) -> Result<Topic, Refusal> {
+    let name = node.name(&asked.name)?;
+    if name.kind() != Kind::User {
+        let why = format!("topic '{name}' is of a kind that Millstream creates itself; choose another first word");
+        return Err(Refusal::new(ResponseError::InvalidTopicException, why));
+    }
+    let config = wanted_config(asked)?;
+    config.validate(&name).map_err(|e| Refusal::from(&e))?;
+    let _one = node.creating.lock();
+    if node.log.topic(&name).is_some() {
+        let why = format!("topic '{name}' exists already");
+        return Err(Refusal::new(ResponseError::TopicAlreadyExists, why));
+    }
+    if validate_only {
+        return Ok(Topic { id: TopicId(0), name, config });
+    }
+    let topic = node.log.create_topic(&name, &config).map_err(|e| Refusal::from(&e))?;
+    Ok(Topic::clone(&topic))
+}
+
+fn wanted_config(asked: &CreatableTopic) -> Result<TopicConfig, Refusal> {
+    if !asked.assignments.is_empty() {
+        let why = "there is one broker, so partitions cannot be assigned by hand; give their number";
+        return Err(Refusal::new(ResponseError::InvalidReplicaAssignment, why));
+    }
+    if i32::from(asked.replication_factor) != DEFAULT && asked.replication_factor != REPLICAS {
+        let why = format!("replication factor {}: there is one broker; use 1 or -1", asked.replication_factor);
+        return Err(Refusal::new(ResponseError::InvalidReplicationFactor, why));
+    }
+    let mut config = TopicConfig::default();
+    if asked.num_partitions != DEFAULT {
+        config.partitions = u32::try_from(asked.num_partitions).unwrap_or(0);
+    }
+    for setting in &asked.configs {
+        configs::apply(&mut config, &setting.name, setting.value.as_deref())?;
+    }
+    Ok(config)
+}
+
+fn describe(name: TopicName, created: Result<Topic, Refusal>) -> CreatableTopicResult {
+    let result = CreatableTopicResult::default().with_name(name);
+    match created {
+        Ok(topic) => {
+            let shown = configs::describe(&topic.config, None).into_iter().map(|setting| {
+                CreatableTopicConfigs::default()
+                    .with_name(setting.name)
+                    .with_value(setting.value)
+                    .with_read_only(setting.read_only)
+                    .with_config_source(setting.config_source)
+            });
+            result
+                .with_topic_id(Uuid::from_u128(topic.id.0))
+                .with_num_partitions(topic.config.partitions.cast_signed())
+                .with_replication_factor(REPLICAS)
+                .with_configs(Some(shown.collect()))
+        }
+        Err(refusal) => result
+            .with_error_code(refusal.code())
+            .with_error_message(refusal.message())
+            .with_num_partitions(DEFAULT)
+            .with_replication_factor(-1)
+            .with_configs(Some(Vec::new())),
+    }
+}
+
+/// CreatePartitions: always refused, and why.
+pub(crate) async fn create_partitions(request: CreatePartitionsRequest, caller: Caller) -> CreatePartitionsResponse {
+    let results = request.topics.into_iter().map(|asked| {
+        let refusal = partitions_refusal(&caller.node, &asked);
+        CreatePartitionsTopicResult::default()
+            .with_name(asked.name)
+            .with_error_code(refusal.code())
+            .with_error_message(refusal.message())
+    });
+    CreatePartitionsResponse::default().with_results(results.collect())
+}
+
+fn partitions_refusal(node: &Node, asked: &CreatePartitionsTopic) -> Refusal {
+    match node.topic(&asked.name) {
+        Err(refusal) => refusal,
+        Ok(topic) => {
+            let (name, partitions) = (&topic.name, topic.config.partitions);
+            let why = format!(
+                "topic '{name}' has {partitions} partitions, which is fixed: {} would move keys to other partitions; create another topic",
+                asked.count
+            );
+            Refusal::new(ResponseError::InvalidPartitions, why)
+        }
+    }
+}

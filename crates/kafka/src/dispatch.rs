@@ -1,0 +1,148 @@
+//! Which requests are served, in which versions, and by whom: one table.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::{ApiKey, RequestHeader};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
+
+use crate::caller::{Caller, Connection};
+use crate::error::Fault;
+use crate::node::Node;
+use crate::{
+    api_versions, cluster, configs, create_topics, delete_topics, fetch, list_offsets, metadata, probe, produce,
+    producer_id,
+};
+
+/// What goes to the client.
+pub(crate) enum Answer {
+    /// One whole frame.
+    Frame(BytesMut),
+    /// Nothing: the client has asked for no answer.
+    Nothing,
+}
+
+/// A request that was begun.
+pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
+type Handler = Box<dyn Fn(Call) -> Result<Pending, Fault> + Send + Sync>;
+
+/// A request whose header was read.
+struct Call {
+    caller: Caller,
+    correlation_id: i32,
+    body: Bytes,
+}
+
+/// One kind of request.
+pub(crate) struct Row {
+    pub(crate) key: i16,
+    pub(crate) min: i16,
+    pub(crate) max: i16,
+    handler: Handler,
+}
+
+/// All kinds of requests that are served.
+pub(crate) struct Table(Vec<Row>);
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self(vec![
+            row(3, 11, produce::produce),
+            row(4, 12, |request, caller| ok(fetch::fetch(request, caller))),
+            row(1, 6, |request, caller| ok(list_offsets::list_offsets(request, caller))),
+            row(0, 12, |request, caller| ok(metadata::metadata(request, caller))),
+            row(0, 4, |request, caller| ok(api_versions::api_versions(request, caller))),
+            row(2, 7, |request, caller| ok(create_topics::create_topics(request, caller))),
+            row(1, 6, |request, caller| ok(delete_topics::delete_topics(request, caller))),
+            row(0, 3, |request, caller| ok(create_topics::create_partitions(request, caller))),
+            row(1, 4, |request, caller| ok(configs::describe_configs(request, caller))),
+            row(0, 1, |request, caller| ok(configs::incremental_alter_configs(request, caller))),
+            row(0, 1, |request, caller| ok(cluster::describe_cluster(request, caller))),
+            row(0, 4, |request, caller| ok(cluster::find_coordinator(request, caller))),
+            row(0, 4, |request, caller| ok(producer_id::init_producer_id(request, caller))),
+        ])
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.0
+    }
+
+    fn row(&self, key: i16, version: i16) -> Option<&Row> {
+        self.0.iter().find(|row| row.key == key && (row.min..=row.max).contains(&version))
+    }
+}
+
+/// Begins the request in `frame`. What must happen in the order of arrival has happened when this returns.
+pub(crate) fn begin(node: &Arc<Node>, connection: &Arc<Connection>, frame: Bytes) -> Result<Pending, Fault> {
+    let mut start = frame.clone();
+    let (key, version, correlation_id) = match (start.try_get_i16(), start.try_get_i16(), start.try_get_i32()) {
+        (Ok(key), Ok(version), Ok(correlation_id)) => (key, version, correlation_id),
+        _ => return Err(Fault::Undersized { size_bytes: frame.len() as i64 }),
+    };
+    let Some(row) = node.table.row(key, version) else {
+        if key == ApiKey::ApiVersions as i16 {
+            let response = api_versions::unsupported(node);
+            return Ok(Box::pin(async move { encode(&response, key, 0, correlation_id) }));
+        }
+        return Err(Fault::Unsupported { key, version });
+    };
+    let malformed = |why: String| Fault::Malformed { key, version, why };
+    let mut body = frame;
+    let header_version = ApiKey::try_from(key).map_or(1, |api| api.request_header_version(version));
+    let header = RequestHeader::decode(&mut body, header_version).map_err(|e| malformed(e.to_string()))?;
+    let caller = Caller {
+        node: Arc::clone(node),
+        connection: Arc::clone(connection),
+        client_id: header.client_id.unwrap_or_default(),
+        version,
+    };
+    (row.handler)(Call { caller, correlation_id, body })
+}
+
+/// A kind of request. What `handler` does before it returns its future happens in the order of arrival; its future is
+/// run when all earlier requests of the connection are answered, and `None` answers nothing.
+fn row<R, F, A>(min: i16, max: i16, handler: F) -> Row
+where
+    R: Request,
+    R::Response: Send,
+    F: Fn(R, Caller) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Option<R::Response>, Fault>> + Send + 'static,
+{
+    let handler = move |call: Call| -> Result<Pending, Fault> {
+        let Call { caller, correlation_id, body } = call;
+        let version = caller.version;
+        let request = probe::decode(body, version).map_err(|why| Fault::Malformed { key: R::KEY, version, why })?;
+        let answer = handler(request, caller);
+        Ok(Box::pin(async move {
+            match answer.await? {
+                Some(response) => encode(&response, R::KEY, version, correlation_id),
+                None => Ok(Answer::Nothing),
+            }
+        }))
+    };
+    Row { key: R::KEY, min, max, handler: Box::new(handler) }
+}
+
+/// For handlers that always answer.
+async fn ok<T>(answer: impl Future<Output = T>) -> Result<Option<T>, Fault> {
+    Ok(Some(answer.await))
+}
+
+/// One frame that carries `response`.
+fn encode<T: Encodable + HeaderVersion>(response: &T, key: i16, version: i16, id: i32) -> Result<Answer, Fault> {
+    let unwritable = |why: String| Fault::Unwritable { key, version, why };
+    let size = response.compute_size(version).map_err(|e| unwritable(e.to_string()))?;
+    let mut frame = BytesMut::with_capacity(size + 16);
+    frame.put_i32(0);
+    frame.put_i32(id);
+    if T::header_version(version) > 0 {
+        // No tagged fields.
+        frame.put_u8(0);
+    }
+    response.encode(&mut frame, version).map_err(|e| unwritable(e.to_string()))?;
+    let length = i32::try_from(frame.len() - 4).map_err(|e| unwritable(e.to_string()))?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(Answer::Frame(frame))
+}

@@ -1,0 +1,95 @@
+//! Frames: a length, and as many bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use crate::error::Fault;
+use crate::node::{Node, ROOM_UNIT_BYTES};
+
+/// The field that says how long a frame is.
+const LENGTH_BYTES: usize = 4;
+/// Key, version and correlation id: what every request begins with.
+const HEADER_MIN_BYTES: i64 = 8;
+/// How much is read from a socket at least, if it is there.
+const READ_BYTES: usize = 16 << 10;
+
+/// One request as it came, and the room that it takes until it is answered.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) bytes: Bytes,
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
+/// The requests of one socket.
+pub(crate) struct Frames {
+    socket: OwnedReadHalf,
+    buffer: BytesMut,
+    node: Arc<Node>,
+}
+
+impl Frames {
+    pub(crate) fn new(socket: OwnedReadHalf, node: Arc<Node>) -> Self {
+        Self { socket, buffer: BytesMut::new(), node }
+    }
+
+    /// The next request; `None` if the client has closed the connection. `busy` says whether any is being answered: such
+    /// a connection does not rest.
+    pub(crate) async fn next(&mut self, busy: impl Fn() -> bool) -> Result<Option<Frame>, Fault> {
+        let idle_ms = self.node.config.idle_timeout_ms;
+        while self.buffer.len() < LENGTH_BYTES {
+            match timeout(Duration::from_millis(idle_ms), self.fill(READ_BYTES)).await {
+                Ok(filled) => {
+                    if !filled? {
+                        return Ok(None);
+                    }
+                }
+                Err(_) if busy() => {}
+                Err(_) => return Err(Fault::Idle { limit_ms: idle_ms }),
+            }
+        }
+        let size = self.size()?;
+        let units = u32::try_from(size.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.node.room).acquire_many_owned(units).await else { return Ok(None) };
+        let limit_ms = self.node.config.request_timeout_ms;
+        let rest = timeout(Duration::from_millis(limit_ms), self.fill_to(LENGTH_BYTES + size)).await;
+        if !rest.map_err(|_| Fault::Slow { limit_ms })?? {
+            return Ok(None);
+        }
+        self.buffer.advance(LENGTH_BYTES);
+        Ok(Some(Frame { bytes: self.buffer.split_to(size).freeze(), room }))
+    }
+
+    /// What the frame at hand says of its size.
+    fn size(&self) -> Result<usize, Fault> {
+        let limit_bytes = self.node.config.request_max_bytes;
+        let size_bytes = i64::from((&self.buffer[..LENGTH_BYTES]).get_i32());
+        if size_bytes < HEADER_MIN_BYTES {
+            return Err(Fault::Undersized { size_bytes });
+        }
+        match usize::try_from(size_bytes) {
+            Ok(size) if size <= limit_bytes => Ok(size),
+            _ => Err(Fault::Oversized { size_bytes, limit_bytes }),
+        }
+    }
+
+    async fn fill_to(&mut self, size: usize) -> Result<bool, Fault> {
+        while self.buffer.len() < size {
+            if !self.fill(size - self.buffer.len()).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what is there; false at the end.
+    async fn fill(&mut self, wanted: usize) -> Result<bool, Fault> {
+        self.buffer.reserve(wanted.max(READ_BYTES));
+        Ok(self.socket.read_buf(&mut self.buffer).await? > 0)
+    }
+}

@@ -1,0 +1,124 @@
+//! The listener: an address, how many may come in, and an orderly end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_log::Log;
+use millstream_types::Epoch;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::node::Node;
+use crate::{Error, KafkaConfig, connection};
+
+/// After a failed accept (no file descriptor left, for example) the listener rests this long.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// A bound address that does not serve yet.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    config: KafkaConfig,
+}
+
+impl Listener {
+    /// Binds `address`; port 0 takes any free port.
+    ///
+    /// # Errors
+    /// [`Error::OpenToTheNetwork`] if the address is not loopback; [`Error::InvalidSetting`]; [`Error::Bind`] if the
+    /// system refuses.
+    pub async fn bind(address: SocketAddr, config: KafkaConfig) -> Result<Self, Error> {
+        config.validate()?;
+        if !address.ip().to_canonical().is_loopback() {
+            return Err(Error::OpenToTheNetwork { address });
+        }
+        let bind = |source| Error::Bind { address, source };
+        let socket = TcpListener::bind(address).await.map_err(bind)?;
+        let address = socket.local_addr().map_err(bind)?;
+        Ok(Self { socket, address, config })
+    }
+
+    /// The address, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts to serve `log`, whose present epoch is `epoch`: producer ids are made of it.
+    pub fn serve(self, log: Arc<dyn Log>, epoch: Epoch) -> Serving {
+        let Self { socket, address, config } = self;
+        let (stop, stopping) = watch::channel(false);
+        let (drain, drained_for) = oneshot::channel();
+        let node = Node::new(log, epoch, config, stopping);
+        tracing::info!(listener = "kafka", %address, "listening");
+        let accepting = tokio::spawn(accept(socket, node, drained_for));
+        Serving { address, stop, drain, accepting }
+    }
+}
+
+/// A listener at work.
+#[derive(Debug)]
+pub struct Serving {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    drain: oneshot::Sender<Duration>,
+    accepting: JoinHandle<usize>,
+}
+
+impl Serving {
+    /// The address, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts no more and takes no more requests, lets those under way finish for at most `drain`, then closes what is
+    /// left. Returns how many connections had to be cut off.
+    pub async fn shut_down(self, drain: Duration) -> usize {
+        self.stop.send_replace(true);
+        // The accepting task waits for it: it can only have ended by a panic, which has been reported.
+        let _ = self.drain.send(drain);
+        let cut_off = self.accepting.await.unwrap_or_default();
+        tracing::info!(listener = "kafka", cut_off, "listener closed");
+        cut_off
+    }
+}
+
+async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiver<Duration>) -> usize {
+    let mut connections = JoinSet::new();
+    let drain = loop {
+        tokio::select! {
+            biased;
+            drain = &mut drain => break drain.unwrap_or_default(),
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = socket.accept() => match accepted {
+                Ok((socket, peer)) => admit(socket, peer, &node, &mut connections),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(ACCEPT_REST).await;
+                }
+            },
+        }
+    };
+    drop(socket);
+    let ended = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
+    let cut_off = if ended.is_ok() { 0 } else { connections.len() };
+    connections.shutdown().await;
+    cut_off
+}
+
+fn admit(socket: TcpStream, peer: SocketAddr, node: &Arc<Node>, connections: &mut JoinSet<()>) {
+    let limit = node.config.connections_max;
+    if connections.len() >= limit {
+        tracing::warn!(%peer, "kafka: closed at once, as there are kafka.connections_max = {limit} connections already");
+        return;
+    }
+    let node = Arc::clone(node);
+    connections.spawn(async move {
+        if let Err(fault) = connection::serve(socket, node).await {
+            tracing::warn!(%peer, why = %fault, "kafka: connection closed");
+        }
+    });
+}

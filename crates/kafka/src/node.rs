@@ -1,0 +1,108 @@
+//! What all connections share: the log, the limits, who this node is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kafka_protocol::ResponseError;
+use millstream_log::{Error as LogError, Log, Partition, Topic};
+use millstream_types::{Epoch, Kind, TenantId, TopicId, TopicName, TopicPartition};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use crate::KafkaConfig;
+use crate::dispatch::Table;
+use crate::refusal::Refusal;
+
+/// The number of the only broker there is.
+pub(crate) const NODE_ID: i32 = 1;
+/// What clients are told that the cluster is called.
+pub(crate) const CLUSTER_ID: &str = "millstream";
+/// The unit in which room for requests is counted.
+pub(crate) const ROOM_UNIT_BYTES: usize = 1024;
+
+/// What all connections share.
+pub(crate) struct Node {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) config: KafkaConfig,
+    pub(crate) table: Table,
+    /// Room for requests, in units of [`ROOM_UNIT_BYTES`].
+    pub(crate) room: Arc<Semaphore>,
+    /// True once the listener is being shut down.
+    pub(crate) stopping: watch::Receiver<bool>,
+    /// One creation of a topic at a time, so that *exists already* is told to all but one.
+    pub(crate) creating: Mutex<()>,
+    epoch: Epoch,
+    producers: AtomicU32,
+    tenant: TenantId,
+}
+
+impl Node {
+    pub(crate) fn new(
+        log: Arc<dyn Log>,
+        epoch: Epoch,
+        config: KafkaConfig,
+        stopping: watch::Receiver<bool>,
+    ) -> Arc<Self> {
+        let room = Arc::new(Semaphore::new(config.requests_max_bytes / ROOM_UNIT_BYTES));
+        Arc::new(Self {
+            log,
+            config,
+            table: Table::new(),
+            room,
+            stopping,
+            creating: Mutex::new(()),
+            epoch,
+            producers: AtomicU32::new(0),
+            tenant: TenantId::default(),
+        })
+    }
+
+    /// The topic that a client means by `name`, whether it exists or not.
+    pub(crate) fn name(&self, name: &str) -> Result<TopicName, Refusal> {
+        let topic = TopicName::parse(name, &self.tenant)
+            .map_err(|e| Refusal::new(ResponseError::InvalidTopicException, e.to_string()))?;
+        if topic.kind() == Kind::Internal {
+            let why = format!("topic '{name}' is internal: names that begin with '_' are not for clients");
+            return Err(Refusal::new(ResponseError::TopicAuthorizationFailed, why));
+        }
+        if *topic.tenant() != self.tenant {
+            return Err(Refusal::unknown_topic(name));
+        }
+        Ok(topic)
+    }
+
+    /// The topic of that name, if the client may see it.
+    pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, Refusal> {
+        let topic = self.name(name)?;
+        self.log.topic(&topic).ok_or_else(|| Refusal::unknown_topic(name))
+    }
+
+    /// The topic of that id, if the client may see it.
+    pub(crate) fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.topics().into_iter().find(|topic| topic.id == id)
+    }
+
+    /// All topics that the client may see, by name.
+    pub(crate) fn topics(&self) -> Vec<Arc<Topic>> {
+        let mut topics = self.log.topics();
+        topics.retain(|topic| topic.name.kind() != Kind::Internal && *topic.name.tenant() == self.tenant);
+        topics
+    }
+
+    /// One partition of a topic that the client may see.
+    pub(crate) fn partition(&self, name: &str, partition: i32) -> Result<Arc<dyn Partition>, Refusal> {
+        let topic = self.name(name)?;
+        let Ok(number) = u32::try_from(partition) else {
+            let why = format!("partition {partition} of '{name}' cannot be; the first is 0");
+            return Err(Refusal::new(ResponseError::UnknownTopicOrPartition, why));
+        };
+        self.log.partition(&TopicPartition::new(topic, number)).map_err(|e: LogError| Refusal::from(&e))
+    }
+
+    /// A producer id that nobody has had and nobody will get: the log's epoch, which each start makes larger, and a
+    /// counter within it. `None` once the counter is used up.
+    pub(crate) fn next_producer_id(&self) -> Option<i64> {
+        let counted = self.producers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1)).ok()?;
+        Some(i64::from(self.epoch.0) << 32 | i64::from(counted))
+    }
+}

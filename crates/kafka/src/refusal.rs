@@ -1,0 +1,78 @@
+//! Why a part of a request is refused: a code of the protocol's, and words.
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::protocol::StrBytes;
+use millstream_log::Error as LogError;
+use millstream_types::{BatchError, ErrorCode};
+
+/// A code of the protocol's, and words for people.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) error: ResponseError,
+    pub(crate) why: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(error: ResponseError, why: impl Into<String>) -> Self {
+        Self { error, why: why.into() }
+    }
+
+    pub(crate) fn unknown_topic(name: &str) -> Self {
+        Self::new(ResponseError::UnknownTopicOrPartition, format!("topic '{name}' does not exist; create it first"))
+    }
+
+    /// The work that was to be done has ended without an answer.
+    pub(crate) fn failed(error: &tokio::task::JoinError) -> Self {
+        Self::new(ResponseError::UnknownServerError, error.to_string())
+    }
+
+    pub(crate) fn code(&self) -> i16 {
+        self.error.code()
+    }
+
+    pub(crate) fn message(&self) -> Option<StrBytes> {
+        Some(StrBytes::from_string(self.why.clone()))
+    }
+}
+
+impl From<&LogError> for Refusal {
+    fn from(error: &LogError) -> Self {
+        let code = match error {
+            LogError::UnknownTopic { .. } | LogError::UnknownPartition { .. } => ResponseError::UnknownTopicOrPartition,
+            LogError::TopicExists { .. } => ResponseError::TopicAlreadyExists,
+            LogError::InvalidConfig { setting: "partitions", .. } => ResponseError::InvalidPartitions,
+            LogError::InvalidConfig { .. } => ResponseError::InvalidConfig,
+            LogError::Name(_) => ResponseError::InvalidTopicException,
+            LogError::Trimmed { .. } | LogError::BeyondTail { .. } => ResponseError::OffsetOutOfRange,
+            LogError::Batch { source, .. } => return Self::from(source),
+            LogError::OutOfOrderSequence { .. } => ResponseError::OutOfOrderSequenceNumber,
+            LogError::DuplicateSequence { .. } => ResponseError::DuplicateSequenceNumber,
+            LogError::FencedProducer { .. } => ResponseError::InvalidProducerEpoch,
+            LogError::UnsupportedBatch { .. } => ResponseError::InvalidTxnState,
+            LogError::EmptyAppend { .. } => ResponseError::InvalidRecord,
+            other => match other.code() {
+                ErrorCode::TooLarge => ResponseError::MessageTooLarge,
+                // Clients try these again, and know that nothing was taken.
+                ErrorCode::Overloaded => ResponseError::NotEnoughReplicas,
+                ErrorCode::Invalid => ResponseError::InvalidRequest,
+                _ => ResponseError::KafkaStorageError,
+            },
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<&BatchError> for Refusal {
+    fn from(error: &BatchError) -> Self {
+        let code = match error {
+            BatchError::Checksum { .. } => ResponseError::CorruptMessage,
+            BatchError::TooLarge { .. } | BatchError::InflatedTooLarge { .. } => ResponseError::MessageTooLarge,
+            BatchError::Magic { .. } => ResponseError::UnsupportedForMessageFormat,
+            BatchError::UnsupportedCodec { .. } | BatchError::UnknownCodec { .. } => {
+                ResponseError::UnsupportedCompressionType
+            }
+            _ => ResponseError::InvalidRecord,
+        };
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,172 @@
+//! Topics, their configuration, and ids of producers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest,
+    FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, MetadataRequest, TransactionalId,
+};
+use kafka_protocol::protocol::StrBytes;
+use millstream_kafka::{KafkaConfig, Listener};
+use millstream_log::{Log, TopicConfig};
+
+use crate::client::{Client, Fixture, name, open};
+
+const TOPIC: i8 = 2;
+
+fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}
+
+fn creatable(topic: &str, partitions: i32, replicas: i16) -> CreatableTopic {
+    CreatableTopic::default().with_name(name(topic)).with_num_partitions(partitions).with_replication_factor(replicas)
+}
+
+async fn create(client: &mut Client, topic: CreatableTopic) -> i16 {
+    let answer = client.ask(&CreateTopicsRequest::default().with_topics(vec![topic]), 7).await;
+    answer.topics[0].error_code
+}
+
+async fn alter(client: &mut Client, topic: &str, setting: &str, value: &str) -> i16 {
+    let change = AlterableConfig::default().with_name(text(setting)).with_value(Some(text(value)));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(TOPIC)
+        .with_resource_name(text(topic))
+        .with_configs(vec![change]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    client.ask(&request, 1).await.responses[0].error_code
+}
+
+async fn shown(client: &mut Client, topic: &str, setting: &str) -> String {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(TOPIC)
+        .with_resource_name(text(topic))
+        .with_configuration_keys(Some(vec![text(setting)]));
+    let answer = client.ask(&DescribeConfigsRequest::default().with_resources(vec![resource]), 4).await;
+    answer.results[0].configs[0].value.clone().unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn topics_are_created_described_altered_and_deleted() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let retention = CreatableTopicConfig::default().with_name(text("retention.ms")).with_value(Some(text("60000")));
+    assert_eq!(create(&mut client, creatable("orders", 3, 1).with_configs(vec![retention])).await, 0);
+    assert_eq!(shown(&mut client, "orders", "retention.ms").await, "60000");
+    assert_eq!(alter(&mut client, "orders", "retention.ms", "-1").await, 0);
+    assert_eq!(shown(&mut client, "orders", "retention.ms").await, "-1");
+    for (setting, value) in [("retention.ms", "soon"), ("cleanup.policy", "compact"), ("flush.ms", "1")] {
+        let refused = alter(&mut client, "orders", setting, value).await;
+        assert_eq!(refused, ResponseError::InvalidConfig.code(), "{setting}");
+    }
+    let more = CreatePartitionsTopic::default().with_name(name("orders")).with_count(9);
+    let refused = client.ask(&CreatePartitionsRequest::default().with_topics(vec![more]), 3).await;
+    assert_eq!(refused.results[0].error_code, ResponseError::InvalidPartitions.code());
+    assert!(refused.results[0].error_message.as_ref().unwrap().contains("3 partitions"));
+    let asked = MetadataRequestTopic::default().with_name(Some(name("orders")));
+    let described = client.ask(&MetadataRequest::default().with_topics(Some(vec![asked])), 12).await;
+    assert_eq!((described.topics[0].error_code, described.topics[0].partitions.len()), (0, 3));
+    assert_eq!(i32::from(fixture.serving.address().port()), described.brokers[0].port);
+    let deleted = client.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("orders")]), 5).await;
+    assert_eq!(deleted.responses[0].error_code, 0);
+    assert!(fixture.log.topics().is_empty());
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn topics_that_cannot_be_are_refused_and_those_of_millstream_stay_as_they_are() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("telemetry.default", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    assert_eq!(create(&mut client, creatable("orders", -1, -1)).await, 0);
+    let table = [
+        (creatable("orders", 4, 1), ResponseError::TopicAlreadyExists),
+        (creatable("more", 0, 1), ResponseError::InvalidPartitions),
+        (creatable("more", 1_000_000, 1), ResponseError::InvalidPartitions),
+        (creatable("more", 1, 3), ResponseError::InvalidReplicationFactor),
+        (creatable("a b", 1, 1), ResponseError::InvalidTopicException),
+        (creatable("event.default", 1, 1), ResponseError::InvalidTopicException),
+        (creatable("_mine", 1, 1), ResponseError::TopicAuthorizationFailed),
+    ];
+    for (topic, error) in table {
+        let what = format!("{topic:?}");
+        assert_eq!(create(&mut client, topic).await, error.code(), "{what}");
+    }
+    let own = DeleteTopicsRequest::default().with_topic_names(vec![name("telemetry.default")]);
+    let refused = client.ask(&own, 5).await.responses[0].error_code;
+    assert_eq!(refused, ResponseError::TopicAuthorizationFailed.code());
+    let refused = alter(&mut client, "telemetry.default", "retention.ms", "1").await;
+    assert_eq!(refused, ResponseError::TopicAuthorizationFailed.code());
+    assert_eq!(fixture.log.topics().len(), 2);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_a_client_asks_for_is_created_if_client_and_configuration_agree() {
+    for (configured, asked, created) in [(true, true, true), (true, false, false), (false, true, false)] {
+        let fixture = Fixture::start(KafkaConfig { auto_create_topics: configured, ..KafkaConfig::default() }).await;
+        let mut client = fixture.connect().await;
+        let topic = |topic: &str| MetadataRequestTopic::default().with_name(Some(name(topic)));
+        let request = MetadataRequest::default()
+            .with_topics(Some(vec![topic("fresh"), topic("telemetry.default")]))
+            .with_allow_auto_topic_creation(asked);
+        let answer = client.ask(&request, 9).await;
+        assert_eq!(answer.topics[0].error_code == 0, created);
+        assert_eq!(answer.topics[1].error_code, ResponseError::UnknownTopicOrPartition.code());
+        fixture.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producer_ids_are_never_handed_out_twice_not_even_by_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let log = open(dir.path());
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), KafkaConfig::default()).await.unwrap();
+        let serving = listener.serve(Arc::clone(&log) as Arc<dyn Log>, log.epoch());
+        let mut client = Client::connect(serving.address()).await;
+        for _ in 0..2 {
+            let answer = client.ask(&InitProducerIdRequest::default().with_transactional_id(None), 4).await;
+            assert_eq!((answer.error_code, answer.producer_epoch), (0, 0));
+            ids.push(i64::from(answer.producer_id));
+        }
+        let transactional = TransactionalId(text("tx"));
+        let refused = client.ask(&InitProducerIdRequest::default().with_transactional_id(Some(transactional)), 4).await;
+        assert_ne!(refused.error_code, 0);
+        serving.shut_down(Duration::from_secs(5)).await;
+        log.close().unwrap();
+    }
+    let mut distinct = ids.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+    assert!(ids.iter().all(|id| *id >= 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cluster_is_this_node_under_the_address_that_is_advertised() {
+    let config = KafkaConfig { advertised: "broker.example.org:19092".to_owned(), ..KafkaConfig::default() };
+    let fixture = Fixture::start(config).await;
+    let mut client = fixture.connect().await;
+    let cluster = client.ask(&DescribeClusterRequest::default(), 1).await;
+    assert_eq!((cluster.brokers[0].host.as_str(), cluster.brokers[0].port), ("broker.example.org", 19092));
+    for version in [3, 4] {
+        let request = FindCoordinatorRequest::default();
+        let request = match version {
+            3 => request.with_key(text("g")),
+            _ => request.with_coordinator_keys(vec![text("g")]),
+        };
+        let found = client.ask(&request, version).await;
+        let port = if version == 3 { found.port } else { found.coordinators[0].port };
+        assert_eq!(port, 19092);
+    }
+    fixture.stop().await;
+}

@@ -1,0 +1,98 @@
+//! Frames that are none: each ends its own connection, and nothing else.
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
+use millstream_kafka::{Error, KafkaConfig, Listener};
+use millstream_log::TopicConfig;
+use millstream_types::Compression;
+use tokio::io::AsyncWriteExt;
+
+use crate::client::{Fixture, batch, produce_request};
+
+fn frame(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as i32).to_be_bytes()[..], bytes].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_frame_ends_its_own_connection_only() {
+    let fixture = Fixture::start(KafkaConfig { request_max_bytes: 4096, ..KafkaConfig::default() }).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut other = fixture.connect().await;
+    let table: [(&str, Vec<u8>); 8] = [
+        ("longer than the limit", 4097_i32.to_be_bytes().to_vec()),
+        ("a negative length", (-1_i32).to_be_bytes().to_vec()),
+        ("no header", frame(&[0, 3])),
+        ("HTTP", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+        ("two thousand million topics", frame(&[0, 3, 0, 1, 0, 0, 0, 1, 0, 1, b'c', 0x7f, 0xff, 0xff, 0xff])),
+        (
+            "the same, of variable length",
+            frame(&[0, 3, 0, 12, 0, 0, 0, 1, 0, 1, b'c', 0, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+        ),
+        ("bytes left over", frame(&[0, 3, 0, 1, 0, 0, 0, 1, 0, 1, b'c', 0, 0, 0, 0, 9, 9])),
+        ("an api that is not there", frame(&[0x7f, 0, 0, 0, 0, 0, 0, 1, 0, 0])),
+    ];
+    for (what, bytes) in table {
+        let mut client = fixture.connect().await;
+        client.socket.write_all(&bytes).await.unwrap();
+        assert!(client.is_closed().await, "{what}");
+    }
+    assert_eq!(other.produce("orders", -1, batch(&["still here"], Compression::None)).await.error_code, 0);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_before_a_hostile_frame_is_answered_and_a_refusal_nobody_asked_for_ends_the_connection() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let id = client.send(&MetadataRequest::default(), 9).await;
+    client.socket.write_all(&(-5_i32).to_be_bytes()).await.unwrap();
+    assert_eq!(client.receive::<MetadataRequest>(id, 9).await.brokers.len(), 1);
+    assert!(client.is_closed().await);
+    let mut client = fixture.connect().await;
+    client.send(&produce_request("nowhere", 0, batch(&["x"], Compression::None)), 9).await;
+    assert!(client.is_closed().await);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_that_are_not_served_are_told_for_api_versions_and_end_the_connection_for_others() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let known = client.ask(&ApiVersionsRequest::default(), 3).await;
+    assert_eq!(known.error_code, 0);
+    for row in &known.api_keys {
+        assert!(row.min_version <= row.max_version, "{row:?}");
+    }
+    // Version 77 of ApiVersions, which is answered in version 0.
+    client.socket.write_all(&frame(&[0, 18, 0, 77, 0, 0, 0, 2, 0, 0])).await.unwrap();
+    let told = client.receive::<ApiVersionsRequest>(2, 0).await;
+    assert_eq!(told.error_code, ResponseError::UnsupportedVersion.code());
+    assert_eq!(told.api_keys.len(), known.api_keys.len());
+    client.socket.write_all(&frame(&[0x7f, 1, 0, 0, 0, 0, 0, 3, 0, 0])).await.unwrap();
+    assert!(client.is_closed().await);
+    let mut client = fixture.connect().await;
+    client.socket.write_all(&frame(&[0, 3, 0, 99, 0, 0, 0, 1, 0, 0])).await.unwrap();
+    assert!(client.is_closed().await);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_over_the_limit_and_those_that_rest_too_long_are_closed() {
+    let config = KafkaConfig { connections_max: 1, ..KafkaConfig::default() };
+    let fixture = Fixture::start(config).await;
+    let mut first = fixture.connect().await;
+    first.ask(&MetadataRequest::default(), 9).await;
+    assert!(fixture.connect().await.is_closed().await);
+    first.ask(&MetadataRequest::default(), 9).await;
+    fixture.stop().await;
+    let fixture = Fixture::start(KafkaConfig { idle_timeout_ms: 1, ..KafkaConfig::default() }).await;
+    assert!(fixture.connect().await.is_closed().await);
+    fixture.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_loopback_is_refused() {
+    let refusal = Listener::bind("0.0.0.0:0".parse().unwrap(), KafkaConfig::default()).await.unwrap_err();
+    assert!(matches!(refusal, Error::OpenToTheNetwork { .. }));
+    assert!(refusal.to_string().contains("0.0.0.0:0"));
+}

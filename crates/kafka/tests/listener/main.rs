@@ -1,0 +1,8 @@
+//! The listener as a client sees it, frame by frame.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin;
+mod client;
+mod hostile;
+mod records;

@@ -1,0 +1,164 @@
+//! Records in and out.
+
+use std::time::Duration;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::{FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest};
+use millstream_kafka::KafkaConfig;
+use millstream_log::{TopicConfig, Writers};
+use millstream_types::Compression;
+
+use crate::client::{Fixture, batch, fetch_request, name, produce_request, values};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_produced_is_fetched_as_it_lies_at_every_level_and_in_every_codec() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    let long = "a".repeat(500);
+    let mut next = 0;
+    for (acks, codec) in [(-1, Compression::None), (1, Compression::Lz4), (-1, Compression::Zstd)] {
+        let sent = batch(&[&long, "two"], codec);
+        let answer = client.produce("orders", acks, sent.clone()).await;
+        assert_eq!((answer.error_code, answer.base_offset, answer.log_start_offset), (0, next, 0));
+        client.send(&produce_request("orders", 0, batch(&["unasked"], Compression::None)), 9).await;
+        // What is acknowledged at the topic's level covers all before it.
+        let answer = client.produce("orders", -1, batch(&["last"], Compression::None)).await;
+        assert_eq!(answer.base_offset, next + 3);
+        let fetched = client.fetch("orders", next).await;
+        // Only base offset and epoch are stamped anew.
+        assert_eq!(fetched.records.clone().unwrap()[16..sent.len()], sent[16..]);
+        let first = next as u64;
+        let read: Vec<_> = values(&fetched);
+        assert_eq!(
+            read[1..],
+            [(first + 1, "two".to_owned()), (first + 2, "unasked".to_owned()), (first + 3, "last".to_owned())]
+        );
+        next += 4;
+        assert_eq!((fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset), (next, next, 0));
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_at_once_are_appended_and_answered_in_their_order() {
+    let fixture = Fixture::start(KafkaConfig { in_flight_max: 4, ..KafkaConfig::default() }).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    let mut ids = Vec::new();
+    for n in 0..50 {
+        ids.push(client.send(&produce_request("orders", -1, batch(&[&n.to_string()], Compression::None)), 9).await);
+    }
+    for (n, id) in ids.into_iter().enumerate() {
+        let answer = client.receive::<ProduceRequest>(id, 9).await;
+        assert_eq!(answer.responses[0].partition_responses[0].base_offset, n as i64);
+    }
+    let read: Vec<_> = (0..50).map(|n| (n, n.to_string())).collect();
+    assert_eq!(values(&client.fetch("orders", 0).await), read);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_waits_is_answered_by_the_record_that_comes() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let (mut reader, mut writer) = (fixture.connect().await, fixture.connect().await);
+    let waiting = fetch_request("orders", 0).with_min_bytes(1).with_max_wait_ms(300_000);
+    let id = reader.send(&waiting, 11).await;
+    writer.produce("orders", -1, batch(&["now"], Compression::None)).await;
+    // Well within the five minutes that it would wait.
+    let answer = tokio::time::timeout(Duration::from_secs(60), reader.receive::<FetchRequest>(id, 11)).await.unwrap();
+    assert_eq!(values(&answer.responses[0].partitions[0]), [(0, "now".to_owned())]);
+    // One that still waits when the listener stops is answered with nothing, and in time.
+    let id = reader.send(&fetch_request("orders", 1).with_min_bytes(1).with_max_wait_ms(300_000), 11).await;
+    let stopping = tokio::spawn(fixture.serving.shut_down(Duration::from_secs(60)));
+    let ended = tokio::time::timeout(Duration::from_secs(30), stopping).await.unwrap().unwrap();
+    assert_eq!(ended, 0, "no connection had to be cut off");
+    let _ = id;
+    fixture.log.close().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_brings_at_least_one_batch_and_then_what_fits() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    for n in 0..3 {
+        client.produce("orders", -1, batch(&[&"x".repeat(1000), &n.to_string()], Compression::None)).await;
+    }
+    for (max_bytes, records) in [(1, 2), (2_500, 4), (1 << 20, 6)] {
+        let answer = client.ask(&fetch_request("orders", 0).with_max_bytes(max_bytes), 11).await;
+        assert_eq!(values(&answer.responses[0].partitions[0]).len(), records, "{max_bytes}");
+    }
+    for (from, error) in [(-1, ResponseError::OffsetOutOfRange), (99, ResponseError::OffsetOutOfRange)] {
+        assert_eq!(client.fetch("orders", from).await.error_code, error.code());
+    }
+    assert_eq!(client.fetch("nowhere", 0).await.error_code, ResponseError::UnknownTopicOrPartition.code());
+    let resumed = client.ask(&fetch_request("orders", 0).with_session_id(7), 11).await;
+    assert_eq!(resumed.error_code, ResponseError::FetchSessionIdNotFound.code());
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offsets_are_found_by_their_end_and_by_time() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    client.produce("orders", -1, batch(&["a", "b"], Compression::Zstd)).await;
+    for (time, found) in [(-2, (0, -1)), (-1, (2, -1)), (0, (0, 1_700_000_000_000)), (1_700_000_000_001, (-1, -1))] {
+        let partition = ListOffsetsPartition::default().with_timestamp(time);
+        let topic = ListOffsetsTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+        let answer = client.ask(&ListOffsetsRequest::default().with_topics(vec![topic]), 6).await;
+        let answer = &answer.topics[0].partitions[0];
+        assert_eq!((answer.error_code, (answer.offset, answer.timestamp)), (0, found), "{time}");
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig { record_max_bytes: 2000, ..TopicConfig::default() });
+    fixture.create("context.default", &TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() });
+    fixture.create("_state", &TopicConfig::default());
+    fixture.create("telemetry.acme", &TopicConfig::default());
+    let good = batch(&["x"], Compression::None);
+    let changed = |at: usize, to: u8| {
+        let mut bytes = good.to_vec();
+        bytes[at] = to;
+        bytes
+    };
+    let two = [good.to_vec(), good.to_vec()].concat();
+    let table = [
+        ("context.default", good.to_vec(), ResponseError::TopicAuthorizationFailed),
+        ("_state", good.to_vec(), ResponseError::TopicAuthorizationFailed),
+        ("telemetry.acme", good.to_vec(), ResponseError::UnknownTopicOrPartition),
+        ("nowhere", good.to_vec(), ResponseError::UnknownTopicOrPartition),
+        ("a b", good.to_vec(), ResponseError::InvalidTopicException),
+        ("orders", changed(good.len() - 1, 9), ResponseError::CorruptMessage),
+        ("orders", changed(16, 1), ResponseError::UnsupportedForMessageFormat),
+        ("orders", changed(22, 1), ResponseError::UnsupportedCompressionType),
+        ("orders", changed(22, 2), ResponseError::UnsupportedCompressionType),
+        ("orders", two, ResponseError::InvalidRecord),
+        ("orders", Vec::new(), ResponseError::InvalidRecord),
+        ("orders", good[..30].to_vec(), ResponseError::InvalidRecord),
+        ("orders", batch(&["y".repeat(3000).as_str()], Compression::None).to_vec(), ResponseError::MessageTooLarge),
+    ];
+    let mut client = fixture.connect().await;
+    for (topic, records, error) in table {
+        let answer = client.produce(topic, -1, records.into()).await;
+        assert_eq!(answer.error_code, error.code(), "{topic}: {:?}", answer.error_message);
+        assert!(answer.error_message.unwrap().len() > 10);
+    }
+    let answer = client.produce("orders", 3, good.clone()).await;
+    assert_eq!(answer.error_code, ResponseError::InvalidRequiredAcks.code());
+    // What is not Millstream's own to hide can be read.
+    assert_eq!(client.fetch("context.default", 0).await.error_code, 0);
+    assert_eq!(client.fetch("_state", 0).await.error_code, ResponseError::TopicAuthorizationFailed.code());
+    assert_eq!(client.produce("orders", -1, good).await.base_offset, 0);
+    let all = client.ask(&MetadataRequest::default().with_topics(None), 9).await;
+    let names: Vec<_> = all.topics.iter().map(|topic| topic.name.clone().unwrap().to_string()).collect();
+    assert_eq!(names, ["context.default", "orders"]);
+    fixture.stop().await;
+}
