@@ -108,7 +108,8 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
         .header_read_timeout(None)
         .max_buf_size(rim.limits.buffer_max_bytes())
         .pipeline_flush(true)
-        .serve_connection(watched, service);
+        .serve_connection(watched, service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let mut look = std::pin::pin!(sleep_until(pulse.born + rim.limits.head_timeout()));
     loop {

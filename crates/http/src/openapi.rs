@@ -25,6 +25,11 @@ impl Content {
         Self { media_type: "text/plain", schema: json!({"type": "string"}) }
     }
 
+    /// JSON texts, one a line, each of which keeps `schema`.
+    pub fn ndjson(schema: Value) -> Self {
+        Self { media_type: "application/x-ndjson", schema }
+    }
+
     /// Server-sent events whose data keeps `schema`.
     pub fn events(schema: Value) -> Self {
         Self { media_type: "text/event-stream", schema }

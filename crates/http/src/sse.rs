@@ -45,6 +45,14 @@ impl Event {
     }
 }
 
+/// Several events that leave in one piece.
+impl FromIterator<Event> for Event {
+    fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {
+        let texts: Vec<Bytes> = events.into_iter().map(|Event(text)| text).collect();
+        Self(texts.concat().into())
+    }
+}
+
 /// Why an event was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Request, Response, Uri};
+use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -28,8 +28,24 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Sends `body` as JSON; the answer has arrived up to its head.
+    /// The tenant in which requests act.
+    pub(crate) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// [`Server::send`] with POST.
     pub(crate) async fn post(&self, path: &str, body: String, accept: &str) -> anyhow::Result<Response<Incoming>> {
+        self.send(Method::POST, path, body, accept).await
+    }
+
+    /// Sends `body`, if there is any, as JSON; the answer has arrived up to its head.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+        accept: &str,
+    ) -> anyhow::Result<Response<Incoming>> {
         let uri: Uri = self.server.parse().with_context(|| format!("--server {} is no URL", self.server))?;
         let (Some(host), Some("http")) = (uri.host(), uri.scheme_str()) else {
             bail!("--server {}: use http://HOST:PORT", self.server);
@@ -41,11 +57,15 @@ impl Server {
             .with_context(|| format!("cannot connect to {address}; is 'millstream serve' running there?"))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await?;
         tokio::spawn(connection);
-        let mut request = Request::post(path)
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
             .header(HOST, &address)
-            .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, accept)
             .header("Fiware-Service", &self.tenant);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }

@@ -12,6 +12,8 @@ mod queries;
 mod query_command;
 mod serve;
 mod stats;
+mod streams;
+mod topic_command;
 
 use std::process::ExitCode;
 
@@ -35,6 +37,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Ask a live query and print its rows as they come
     Query(query_command::QueryArgs),
+    /// List, create and describe topics; print their records
+    Topic(topic_command::TopicArgs),
     /// Simulate devices
     Sim(millstream_load::sim::SimArgs),
     /// Measure this program on this machine
@@ -69,6 +73,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Serve(flags) => serve::run(&config::load(&flags)?.config),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Query(arguments) => query_command::run(&arguments),
+        Command::Topic(arguments) => topic_command::run(&arguments),
         Command::Sim(arguments) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(millstream_load::sim::run(arguments))?;

@@ -153,7 +153,7 @@ impl Printer {
 }
 
 /// Text with its control characters by their codes: what devices send must not command the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() };
     text.chars().map(shown).collect()
 }

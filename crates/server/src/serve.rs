@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, Door};
 use crate::mappings::RegistryMappings;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
-use crate::{console, health, logging, queries, stats};
+use crate::streams::Streams;
+use crate::{console, health, logging, queries, stats, streams};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
@@ -79,6 +80,7 @@ struct Planes {
     connect: Connect,
     context: Context,
     query: Arc<Engine>,
+    streams: Arc<Streams>,
 }
 
 impl Server {
@@ -175,7 +177,9 @@ impl Planes {
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone()));
         let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
         let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
-        Ok(Self { log, checkpoints, connect, context, query: Arc::new(query) })
+        let streams =
+            Streams::start(log.clone(), clock.clone(), memory).context("cannot start the threads that read streams")?;
+        Ok(Self { log, checkpoints, connect, context, query: Arc::new(query), streams })
     }
 
     fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
@@ -184,6 +188,7 @@ impl Planes {
             .with(self.connect.application_routes())
             .with(self.context.routes())
             .with(queries::routes(Arc::clone(&self.query)))
+            .with(streams::routes(&self.streams))
             .with(stats::routes(Arc::clone(sampler)))
             .with(health::routes(metrics, self.readiness()))
             .with_openapi(DOCUMENT_LIMITS);
@@ -242,6 +247,7 @@ impl Planes {
 
     /// The listeners have stopped before. In the reverse order of [`Planes::open`].
     fn stop(&self) -> anyhow::Result<()> {
+        self.streams.stop();
         self.query.stop();
         self.context.stop();
         self.connect.stop();

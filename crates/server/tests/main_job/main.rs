@@ -6,3 +6,5 @@ mod process;
 mod readme;
 mod replay;
 mod start;
+mod streams;
+mod topic;

@@ -125,7 +125,10 @@ impl Answer {
 fn request(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> BufReader<TcpStream> {
     let mut socket = TcpStream::connect(to).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {to}\r\n");
+    if !headers.iter().any(|(name, _)| *name == "Connection") {
+        head.push_str("Connection: close\r\n");
+    }
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -154,6 +157,19 @@ fn read_head(reader: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) 
     (status, lines[1..].iter().filter_map(split).collect())
 }
 
+/// Sends a request; the answer's head, and a reader of the rest.
+pub(crate) fn open(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> (u16, Vec<(String, String)>, BufReader<TcpStream>) {
+    let mut reader = request(to, method, path, headers, body);
+    let (status, headers) = read_head(&mut reader);
+    (status, headers, reader)
+}
+
 pub(crate) fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut reader = request(to, method, path, headers, body);
     let (status, headers) = read_head(&mut reader);
@@ -179,6 +195,49 @@ fn read_chunk(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     reader.read_exact(&mut chunk).unwrap();
     chunk.truncate(size);
     (size > 0).then_some(chunk)
+}
+
+/// A server-sent event.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) data: Value,
+}
+
+/// Server-sent events of an answer as they come.
+pub(crate) struct Events {
+    reader: BufReader<TcpStream>,
+    text: String,
+}
+
+impl Events {
+    pub(crate) fn get(process: &Process, path: &str, headers: &[(&str, &str)]) -> Self {
+        let (status, _, mut reader) = open(process.applications, "GET", path, headers, b"");
+        if status != 200 {
+            let mut refusal = String::new();
+            reader.read_to_string(&mut refusal).unwrap();
+            panic!("{path}: {status} {refusal}");
+        }
+        Self { reader, text: String::new() }
+    }
+
+    /// The next one; `None` at the end of the answer.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+                if let (Some(id), Some(name), Some(data)) = (field("id: "), field("event: "), field("data: ")) {
+                    return Some(Event { id, name, data: serde_json::from_str(&data).unwrap() });
+                }
+                continue;
+            }
+            let chunk = read_chunk(&mut self.reader)?;
+            self.text.push_str(&String::from_utf8(chunk).unwrap());
+        }
+    }
 }
 
 /// A live query's events as they come.

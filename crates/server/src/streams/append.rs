@@ -1,0 +1,153 @@
+//! `POST /api/streams/{stream}/records`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
+use millstream_log::{AckLevel, Appended, AtomicAppend, Cleanup, Log, Reply, Topic, Writers, reply};
+use millstream_types::{Record, TopicPartition, partition_of_key};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::received::{self, Format, Framing, Received};
+use super::{Streams, bad_parameter, problem, settings};
+
+/// A body of this size is parsed where it arrives; larger ones on a plain thread.
+const PARSE_INLINE_MAX_BYTES: usize = 32 << 10;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    ack: Option<String>,
+    format: Option<String>,
+}
+
+pub(super) async fn append(
+    State(streams): State<Arc<Streams>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let topic = streams.topic(&stream, &caller.tenant)?;
+    if topic.config.writers == Writers::OwnersOnly {
+        return Err(Problem::forbidden(format!("topic '{}' takes no records from outside", topic.name))
+            .value(&topic.name)
+            .rule("its records are the state or the changes of a part of Millstream, which alone appends them")
+            .remedy("change that state by its own interface, or append to a topic of your own"));
+    }
+    let level = level(&parameters, &topic)?;
+    let format = format(&parameters)?;
+    let framing = framing(&headers)?;
+    let taken = if body.len() <= PARSE_INLINE_MAX_BYTES {
+        take(&streams, &topic, &body, (framing, format, level))?
+    } else {
+        let sharing = streams.clone();
+        streams.on_thread(move || take(&sharing, &topic, &body, (framing, format, level))).await??
+    };
+    let appended = taken.reply.await.map_err(|error| problem(&error))?;
+    let partitions: Vec<Value> = taken
+        .counts
+        .iter()
+        .zip(appended)
+        .map(|((partition, count), ends)| {
+            json!({"partition": partition, "count": count, "first": ends.first.0, "last": ends.last.0})
+        })
+        .collect();
+    let count: usize = taken.counts.values().sum();
+    let answer = json!({"count": count, "ack": settings::level_name(level), "partitions": partitions});
+    Ok(axum::Json(answer).into_response())
+}
+
+/// Records on their way.
+struct Taken {
+    counts: BTreeMap<u32, usize>,
+    reply: Reply<Vec<Appended>>,
+}
+
+fn take(
+    streams: &Streams,
+    topic: &Topic,
+    body: &Bytes,
+    (framing, format, level): (Framing, Format, AckLevel),
+) -> Result<Taken, Problem> {
+    let received = received::parse(body, framing, format)?;
+    received.iter().try_for_each(|record| check(record, topic))?;
+    let headers: Vec<_> = received.iter().map(Received::borrowed_headers).collect();
+    let now_ms = streams.wall.now_ms();
+    let mut turn = streams.turn.fetch_add(1, Ordering::Relaxed);
+    let mut records: BTreeMap<u32, Vec<Record<'_>>> = BTreeMap::new();
+    for (record, headers) in received.iter().zip(&headers) {
+        let partition = record.partition.unwrap_or_else(|| match &record.key {
+            Some(key) => partition_of_key(key, topic.config.partitions).0,
+            None => {
+                turn = turn.wrapping_add(1);
+                turn % topic.config.partitions
+            }
+        });
+        records.entry(partition).or_default().push(Record {
+            timestamp_ms: record.timestamp_ms.unwrap_or(now_ms),
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            headers,
+        });
+    }
+    let counts = records.iter().map(|(partition, records)| (*partition, records.len())).collect();
+    let of_topic = |(partition, records)| (TopicPartition::new(topic.name.clone(), partition), records);
+    let append = AtomicAppend { records: records.into_iter().map(of_topic).collect(), positions: Vec::new() };
+    let (done, reply) = reply();
+    streams.log.append_atomic(&append, level, done).map_err(|error| problem(&error))?;
+    Ok(Taken { counts, reply })
+}
+
+/// What the topic asks of a record.
+fn check(record: &Received<'_>, topic: &Topic) -> Result<(), Problem> {
+    let refuse = |what, rule: String, remedy| Err(received::refused(record.at, record.text, what, rule, remedy));
+    let partitions = topic.config.partitions;
+    if let Some(partition) = record.partition.filter(|partition| *partition >= partitions) {
+        let rule = format!("the topic has partitions 0 to {}", partitions - 1);
+        return refuse(format!("partition {partition} does not exist"), rule, "choose one of them, or leave it out");
+    }
+    let (size, limit) = (record.size_bytes(), topic.config.record_max_bytes);
+    if size > limit {
+        let rule = format!("record_max_bytes of the topic is {limit}");
+        return refuse(format!("a record of {size} bytes is too large"), rule, "split it, or raise the topic's limit");
+    }
+    if topic.config.cleanup == Cleanup::Compact && record.key.is_none() {
+        let rule = "a compacted topic keeps the last record of each key".to_owned();
+        return refuse("it has no key".to_owned(), rule, "give each record a key");
+    }
+    Ok(())
+}
+
+fn level(parameters: &Parameters, topic: &Topic) -> Result<AckLevel, Problem> {
+    let Some(ack) = &parameters.ack else { return Ok(topic.config.level) };
+    settings::level(ack).ok_or_else(|| bad_parameter("ack", ack, "use memory, written or synced"))
+}
+
+fn format(parameters: &Parameters) -> Result<Format, Problem> {
+    match parameters.format.as_deref() {
+        None | Some("records") => Ok(Format::Records),
+        Some("values") => Ok(Format::Values),
+        Some(other) => Err(bad_parameter("format", other, "use records or values")),
+    }
+}
+
+fn framing(headers: &HeaderMap) -> Result<Framing, Problem> {
+    let given = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
+    match given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(Framing::Ndjson),
+        "application/json" => Ok(Framing::Array),
+        _ => Err(Problem::new(Reason::UnsupportedMediaType, "the body is neither NDJSON nor JSON")
+            .value(&given)
+            .rule("Content-Type: application/x-ndjson or application/json")
+            .remedy("send one of them")),
+    }
+}

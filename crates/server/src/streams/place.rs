@@ -1,0 +1,91 @@
+//! Where reading begins or ends: at an end, at a time, or at an offset for each partition.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use millstream_types::Offset;
+
+const RULE: &str =
+    "use earliest, latest, an ISO time such as 2026-01-31T12:00:00Z, or partition:offset pairs such as 0:17,1:4";
+
+/// A place in a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Earliest,
+    Latest,
+    /// The first records whose event time is at or after it, in milliseconds since 1970.
+    Time(i64),
+    At(Position),
+}
+
+/// The next offset to be read, by partition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Position(pub(super) BTreeMap<u32, Offset>);
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "earliest" => return Ok(Self::Earliest),
+            "latest" => return Ok(Self::Latest),
+            _ => {}
+        }
+        if let Ok(position) = text.parse() {
+            return Ok(Self::At(position));
+        }
+        let time: jiff::Timestamp = text.parse().map_err(|_| RULE)?;
+        Ok(Self::Time(time.as_millisecond()))
+    }
+}
+
+impl FromStr for Position {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let mut offsets = BTreeMap::new();
+        for pair in text.split(',') {
+            let (partition, offset) = pair.split_once(':').ok_or(RULE)?;
+            let (partition, offset) = (partition.parse().map_err(|_| RULE)?, offset.parse().map_err(|_| RULE)?);
+            if offsets.insert(partition, Offset(offset)).is_some() {
+                return Err("it names a partition twice");
+            }
+        }
+        Ok(Self(offsets))
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (partition, offset) in &self.0 {
+            write!(f, "{separator}{partition}:{offset}")?;
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_read_as_they_are_written() {
+        let position = Position(BTreeMap::from([(0, Offset(17)), (1, Offset(4))]));
+        assert_eq!(position.to_string(), "0:17,1:4");
+        for (text, place) in [
+            ("earliest", Place::Earliest),
+            ("latest", Place::Latest),
+            ("2000-02-29T12:00:00.120Z", Place::Time(951_825_600_120)),
+            ("2000-02-29T14:00:00+02:00", Place::Time(951_825_600_000)),
+            ("0:17,1:4", Place::At(position)),
+        ] {
+            assert_eq!(text.parse(), Ok(place), "{text}");
+        }
+        for wrong in ["", "first", "0", "0:x", "0:1,", "-1:0", "2000-02-30T00:00:00Z", "0:1,0:2"] {
+            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Reads a topic's partitions in turn, up to what is stable, in bounded steps. For plain threads: it waits for disks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_log::{Bell, Error, Log, Partition, Topic, UpTo};
+use millstream_types::{BatchLimits, Offset, RecordBatch, TopicPartition};
+use serde_json::{Value, json};
+
+use super::place::{Place, Position};
+use super::render;
+
+/// Rendered records that one step gives, and the one that goes beyond.
+pub(super) const STEP_BYTES: usize = 128 << 10;
+/// Bytes asked of the log at a time.
+const READ_BYTES: usize = 128 << 10;
+/// Most partitions of one reader: a position of all of them goes with each record.
+pub(super) const PARTITIONS_MAX: usize = 128;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) from: Place,
+    pub(super) until: Option<Place>,
+    /// These partitions; all of them, or those that `from` names, if empty.
+    pub(super) partitions: Vec<u32>,
+    pub(super) limit: Option<u64>,
+}
+
+/// A reader that stands somewhere in a topic.
+pub(super) struct Reader {
+    partitions: Vec<Tracked>,
+    position: Position,
+    /// Whose turn it is.
+    turn: usize,
+    left: Option<u64>,
+}
+
+struct Tracked {
+    number: u32,
+    log: Arc<dyn Partition>,
+    next: Offset,
+    until: Option<Offset>,
+}
+
+/// What a client gets.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) kind: &'static str,
+    /// Where to go on behind it.
+    pub(super) position: String,
+    /// A JSON object.
+    pub(super) json: String,
+}
+
+/// What one step gave.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    pub(super) items: Vec<Item>,
+    /// Nothing more is wanted.
+    pub(super) done: bool,
+    bytes: usize,
+}
+
+/// Why a reader cannot begin.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// What was asked for, and the rule that it breaks.
+    Wanted {
+        name: &'static str,
+        value: String,
+        rule: String,
+    },
+    Log(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl Reader {
+    /// Stands at the place that is asked for.
+    pub(super) fn open(log: &dyn Log, topic: &Topic, wanted: &Wanted) -> Result<Self, Refused> {
+        let mut reader = Self { partitions: Vec::new(), position: Position::default(), turn: 0, left: wanted.limit };
+        for number in numbers(topic, wanted)? {
+            let partition = log.partition(&TopicPartition::new(topic.name.clone(), number))?;
+            let next = offset(partition.as_ref(), number, "from", &wanted.from)?;
+            let until = wanted.until.as_ref().map(|place| offset(partition.as_ref(), number, "until", place));
+            reader.position.0.insert(number, next);
+            reader.partitions.push(Tracked { number, log: partition, next, until: until.transpose()? });
+        }
+        Ok(reader)
+    }
+
+    /// Rings `bell` when there may be more to read.
+    pub(super) fn watch(&self, bell: &Arc<Bell>) {
+        self.partitions.iter().for_each(|partition| partition.log.watch(bell));
+    }
+
+    /// Where it stands.
+    pub(super) fn position(&self) -> String {
+        self.position.to_string()
+    }
+
+    /// Reads on, each partition in turn; without an item if there is nothing below the stable offsets.
+    pub(super) fn step(&mut self) -> Result<Step, Error> {
+        let mut step = Step { done: self.is_done(), ..Step::default() };
+        for _ in 0..self.partitions.len() {
+            if step.done || step.bytes >= STEP_BYTES {
+                break;
+            }
+            let index = self.turn % self.partitions.len();
+            self.turn = index + 1;
+            self.read(index, &mut step)?;
+            step.done = self.is_done();
+        }
+        Ok(step)
+    }
+
+    fn is_done(&self) -> bool {
+        let ended = |partition: &Tracked| partition.until.is_some_and(|until| partition.next >= until);
+        self.left == Some(0) || self.partitions.iter().all(ended)
+    }
+
+    fn read(&mut self, index: usize, step: &mut Step) -> Result<(), Error> {
+        let partition = &self.partitions[index];
+        let from = partition.next;
+        if partition.until.is_some_and(|until| from >= until) {
+            return Ok(());
+        }
+        let stable = partition.log.offsets().stable;
+        match partition.log.read(from, READ_BYTES, UpTo::Stable) {
+            Ok(batches) if batches.is_empty() => {
+                self.advance(index, stable.max(from));
+                Ok(())
+            }
+            Ok(batches) => batches.iter().try_for_each(|batch| self.take(index, batch, step)),
+            Err(Error::Trimmed { wanted, oldest, .. }) => {
+                let gap = json!({"partition": partition.number, "wanted": wanted.0, "oldest": oldest.0});
+                self.advance(index, oldest);
+                self.give(step, "gap", gap.to_string());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a batch's records as far as they are wanted and the step has room.
+    fn take(&mut self, index: usize, batch: &RecordBatch, step: &mut Step) -> Result<(), Error> {
+        if step.bytes >= STEP_BYTES || self.left == Some(0) {
+            return Ok(());
+        }
+        if batch.is_control() {
+            self.advance(index, batch.next_offset());
+            return Ok(());
+        }
+        let id = self.partitions[index].log.id().clone();
+        let undecodable = |source| Error::Batch { partition: id.clone(), source };
+        let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
+        let (number, until) = (self.partitions[index].number, self.partitions[index].until);
+        for record in batch.records() {
+            let record = record.map_err(undecodable)?;
+            if record.offset < self.partitions[index].next {
+                continue;
+            }
+            if step.bytes >= STEP_BYTES || self.left == Some(0) {
+                return Ok(());
+            }
+            if let Some(until) = until.filter(|until| record.offset >= *until) {
+                self.advance(index, until);
+                return Ok(());
+            }
+            self.advance(index, record.offset.next());
+            self.left = self.left.map(|left| left - 1);
+            self.give(step, "record", render::record(number, &record));
+        }
+        // Not reached before all of its records were given: behind them the batch may end with a gap.
+        let next = batch.next_offset().max(self.partitions[index].next);
+        self.advance(index, next);
+        Ok(())
+    }
+
+    fn advance(&mut self, index: usize, next: Offset) {
+        let partition = &mut self.partitions[index];
+        partition.next = next;
+        self.position.0.insert(partition.number, next);
+    }
+
+    fn give(&self, step: &mut Step, kind: &'static str, json: String) {
+        let position = self.position.to_string();
+        step.bytes += position.len() + json.len();
+        step.items.push(Item { kind, position, json });
+    }
+}
+
+/// The partitions that are read.
+fn numbers(topic: &Topic, wanted: &Wanted) -> Result<Vec<u32>, Refused> {
+    let count = topic.config.partitions;
+    let numbers: Vec<u32> = match (&wanted.partitions[..], &wanted.from) {
+        ([], Place::At(position)) => position.0.keys().copied().collect(),
+        ([], _) => (0..count).collect(),
+        (given, _) => BTreeMap::from_iter(given.iter().map(|number| (*number, ()))).into_keys().collect(),
+    };
+    let refuse = |name, value: &dyn ToString, rule| Err(Refused::Wanted { name, value: value.to_string(), rule });
+    if let Some(wrong) = numbers.iter().find(|number| **number >= count) {
+        return refuse("partition", wrong, format!("topic '{}' has partitions 0 to {}", topic.name, count - 1));
+    }
+    if numbers.len() > PARTITIONS_MAX {
+        let rule = format!("one tail reads at most {PARTITIONS_MAX} partitions; name them, such as partition=0,1,2");
+        return refuse("partition", &numbers.len(), rule);
+    }
+    Ok(numbers)
+}
+
+/// The offset at which `place` is in a partition.
+fn offset(partition: &dyn Partition, number: u32, name: &'static str, place: &Place) -> Result<Offset, Refused> {
+    let ends = partition.offsets();
+    match place {
+        Place::Earliest => Ok(ends.first),
+        Place::Latest => Ok(ends.stable),
+        Place::Time(ms) => Ok(partition.offset_at(*ms)?.unwrap_or(ends.stable).min(ends.stable)),
+        Place::At(position) => {
+            let refuse = |rule| Refused::Wanted { name, value: position.to_string(), rule };
+            let offset = position.0.get(&number).copied();
+            let offset = offset.ok_or_else(|| {
+                refuse(format!("it names no offset for partition {number}; name one, or leave that partition out"))
+            })?;
+            if offset > ends.tail {
+                let rule = format!("partition {number} ends at {}; the topic may have been created anew", ends.tail);
+                return Err(refuse(rule));
+            }
+            Ok(offset)
+        }
+    }
+}
+
+impl Item {
+    /// As a message that stands by itself: with its kind and its position.
+    pub(super) fn message(&self) -> String {
+        let head = json!({"event": self.kind, "position": self.position}).to_string();
+        match (head.strip_suffix('}'), self.json.strip_prefix('{')) {
+            (Some(head), Some(rest)) if rest != "}" => format!("{head},{rest}"),
+            _ => head,
+        }
+    }
+
+    /// The last of a tail.
+    pub(super) fn end(position: String) -> Self {
+        Self { kind: "end", position, json: json!({"cause": "all that was asked for has been sent"}).to_string() }
+    }
+
+    /// A tail that cannot go on.
+    pub(super) fn failed(position: String, cause: String) -> Self {
+        Self { kind: "failed", position, json: Value::from_iter([("cause", cause)]).to_string() }
+    }
+}

@@ -1,0 +1,154 @@
+//! A topic's configuration as JSON, both ways.
+
+use millstream_http::Problem;
+use millstream_log::{AckLevel, Cleanup, Storage, TopicConfig, Writers};
+use millstream_types::Compression;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use super::units;
+
+/// Bytes per partition of a topic in memory that says no other.
+const RING_BYTES: usize = 64 << 20;
+const LEVELS: [(&str, AckLevel); 3] =
+    [("memory", AckLevel::Memory), ("written", AckLevel::Written), ("synced", AckLevel::Synced)];
+
+/// What a request says about a topic; what it leaves out stays as it is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settings {
+    partitions: Option<u32>,
+    storage: Option<String>,
+    storage_bytes: Option<Value>,
+    level: Option<String>,
+    cleanup: Option<String>,
+    /// `null` keeps records for ever.
+    #[serde(default, deserialize_with = "given")]
+    retention: Option<Value>,
+    /// `null` sets no bound.
+    #[serde(default, deserialize_with = "given")]
+    retention_bytes: Option<Value>,
+    segment_bytes: Option<Value>,
+    segment_age: Option<Value>,
+    compression: Option<String>,
+    record_max_bytes: Option<Value>,
+    hold_max_bytes: Option<Value>,
+}
+
+/// Tells `null` from nothing.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl Settings {
+    /// `config` with what the request says.
+    pub(super) fn apply(self, mut config: TopicConfig) -> Result<TopicConfig, Problem> {
+        config.partitions = self.partitions.unwrap_or(config.partitions);
+        if let Some(storage) = &self.storage {
+            config.storage = match (storage.as_str(), config.storage) {
+                ("disk", _) => Storage::Disk,
+                ("memory", Storage::Memory { max_bytes }) => Storage::Memory { max_bytes },
+                ("memory", Storage::Disk) => Storage::Memory { max_bytes: RING_BYTES },
+                _ => return Err(refused("storage", storage, "use disk or memory")),
+            };
+        }
+        if let Some(size) = &self.storage_bytes {
+            let Storage::Memory { max_bytes } = &mut config.storage else {
+                return Err(refused("storage_bytes", size, "it bounds a topic with storage = memory; set that, too"));
+            };
+            *max_bytes = to_usize(bytes("storage_bytes", size)?);
+        }
+        if let Some(name) = &self.level {
+            config.level = level(name).ok_or_else(|| refused("level", name, "use memory, written or synced"))?;
+        }
+        if let Some(cleanup) = &self.cleanup {
+            config.cleanup = match cleanup.as_str() {
+                "delete" => Cleanup::Delete,
+                "compact" => Cleanup::Compact,
+                _ => return Err(refused("cleanup", cleanup, "use delete or compact")),
+            };
+        }
+        if let Some(name) = &self.compression {
+            let codecs = [Compression::None, Compression::Lz4, Compression::Zstd];
+            let codec = codecs.into_iter().find(|codec| codec.as_str() == name);
+            config.compression = codec.ok_or_else(|| refused("compression", name, "use none, lz4 or zstd"))?;
+        }
+        self.apply_bounds(&mut config)?;
+        Ok(config)
+    }
+
+    fn apply_bounds(&self, config: &mut TopicConfig) -> Result<(), Problem> {
+        if let Some(age) = &self.retention {
+            config.retention = if is_none(age) { None } else { Some(duration("retention", age)?) };
+        }
+        if let Some(size) = &self.retention_bytes {
+            config.retention_bytes = if is_none(size) { None } else { Some(bytes("retention_bytes", size)?) };
+        }
+        if let Some(size) = &self.segment_bytes {
+            config.segment_bytes = bytes("segment_bytes", size)?;
+        }
+        if let Some(age) = &self.segment_age {
+            config.segment_age = duration("segment_age", age)?;
+        }
+        if let Some(size) = &self.record_max_bytes {
+            config.record_max_bytes = to_usize(bytes("record_max_bytes", size)?);
+        }
+        if let Some(size) = &self.hold_max_bytes {
+            config.hold_max_bytes = bytes("hold_max_bytes", size)?;
+        }
+        Ok(())
+    }
+}
+
+/// The level of that name.
+pub(super) fn level(name: &str) -> Option<AckLevel> {
+    LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
+}
+
+/// The level's name.
+pub(super) fn level_name(level: AckLevel) -> &'static str {
+    LEVELS.iter().find(|(_, known)| *known == level).map_or("synced", |(name, _)| *name)
+}
+
+/// The configuration as a request could give it, and who may write.
+pub(super) fn show(config: &TopicConfig) -> Value {
+    let (storage, storage_bytes) = match config.storage {
+        Storage::Disk => ("disk", None),
+        Storage::Memory { max_bytes } => ("memory", Some(max_bytes)),
+    };
+    json!({
+        "partitions": config.partitions,
+        "storage": storage,
+        "storage_bytes": storage_bytes,
+        "level": level_name(config.level),
+        "cleanup": if config.cleanup == Cleanup::Compact { "compact" } else { "delete" },
+        "writers": if config.writers == Writers::OwnersOnly { "owners" } else { "anyone" },
+        "retention": config.retention.map(units::show_duration),
+        "retention_bytes": config.retention_bytes,
+        "segment_bytes": config.segment_bytes,
+        "segment_age": units::show_duration(config.segment_age),
+        "compression": config.compression.as_str(),
+        "record_max_bytes": config.record_max_bytes,
+        "hold_max_bytes": config.hold_max_bytes,
+    })
+}
+
+fn is_none(given: &Value) -> bool {
+    given.is_null() || given == "none"
+}
+
+fn duration(setting: &'static str, given: &Value) -> Result<std::time::Duration, Problem> {
+    units::duration(given).map_err(|rule| refused(setting, given, rule))
+}
+
+fn bytes(setting: &'static str, given: &Value) -> Result<u64, Problem> {
+    units::bytes(given).map_err(|rule| refused(setting, given, rule))
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn refused(setting: &'static str, given: impl std::fmt::Display, rule: &'static str) -> Problem {
+    Problem::invalid(format!("setting '{setting}' cannot be taken")).value(given).rule(rule)
+}

@@ -1,0 +1,265 @@
+//! `GET /api/streams/{stream}`: a page, server-sent events, or a WebSocket, over one reader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, HOST, ORIGIN, UPGRADE};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
+use millstream_http::{Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, event_stream};
+use millstream_log::{Bell, Error, Topic};
+use millstream_types::{ErrorCode, Grant};
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::place::Place;
+use super::reader::{Item, Reader, Refused, STEP_BYTES, Step, Wanted};
+use super::{Streams, TAILS_MAX, bad_parameter, problem};
+
+/// Records of a page that asks for no number.
+const PAGE_RECORDS: u64 = 100;
+const PAGE_RECORDS_MAX: u64 = 1_000;
+/// A page ends early once it has so many bytes.
+const PAGE_BYTES: usize = 1 << 20;
+/// Steps that may wait in the socket's own queue.
+const STEPS_WAITING_MAX: usize = 1;
+/// What an open tail may hold: the step that is being read, and those that wait.
+const TAIL_BYTES: u64 = (STEP_BYTES * (STEPS_WAITING_MAX + 2)) as u64;
+/// A WebSocket's client takes a message within this time, or is gone.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a WebSocket's client may say: nothing but control frames.
+const HEARD_MAX_BYTES: usize = 1 << 10;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    from: Option<String>,
+    until: Option<String>,
+    partition: Option<String>,
+    limit: Option<String>,
+}
+
+pub(super) async fn tail(
+    State(streams): State<Arc<Streams>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+    Query(parameters): Query<Parameters>,
+    shutdown: Shutdown,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let topic = streams.topic(&stream, &caller.tenant)?;
+    if headers.contains_key(UPGRADE) {
+        let upgrade = upgrade.map_err(|refusal| {
+            Problem::invalid(refusal.body_text())
+                .value("upgrade")
+                .rule("RFC 6455")
+                .remedy("use a WebSocket client, or leave the header Upgrade out")
+        })?;
+        check_origin(&headers)?;
+        let tail = Tail::open(&streams, topic, wanted(&parameters, None, Place::Latest)?).await?;
+        let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
+        return Ok(upgrade.on_upgrade(move |socket| tail.send_messages(socket, shutdown)));
+    }
+    let accept = headers.get(ACCEPT).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
+    if !accept.to_ascii_lowercase().contains("text/event-stream") {
+        return page(&streams, topic, wanted(&parameters, None, Place::Earliest)?).await;
+    }
+    let resumed = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let tail = Tail::open(&streams, topic, wanted(&parameters, resumed, Place::Latest)?).await?;
+    let (sender, events) = event_stream(STEPS_WAITING_MAX, shutdown);
+    tokio::spawn(tail.send_events(sender));
+    Ok(events.into_response())
+}
+
+/// Any page in a browser may open a WebSocket to anywhere: it must come from this server.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+    let Some(origin) = text(ORIGIN) else { return Ok(()) };
+    if origin.split_once("://").map(|(_, host)| host) == text(HOST) {
+        return Ok(());
+    }
+    Err(Problem::forbidden("a page of another origin opens no WebSocket here")
+        .value(origin)
+        .rule("the header Origin names this server, or is not sent")
+        .remedy("open it from a page of this server, or from a program"))
+}
+
+fn wanted(parameters: &Parameters, resumed: Option<String>, begin: Place) -> Result<Wanted, Problem> {
+    let place = |name: &str, text: &str| text.parse::<Place>().map_err(|rule| bad_parameter(name, text, rule));
+    let from = match (resumed.as_deref().filter(|id| !id.is_empty()), &parameters.from) {
+        (Some(id), _) => place("Last-Event-ID", id)?,
+        (None, Some(from)) => place("from", from)?,
+        (None, None) => begin,
+    };
+    let until = parameters.until.as_deref().map(|until| place("until", until)).transpose()?;
+    let numbers = parameters.partition.as_deref().into_iter().flat_map(|list| list.split(','));
+    let numbers = numbers
+        .map(|number| number.parse().map_err(|_| bad_parameter("partition", number, "use numbers, such as 0 or 0,2")));
+    let limit = parameters.limit.as_deref().map(|limit| match limit.parse() {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => Err(bad_parameter("limit", limit, "use a number from 1 on")),
+    });
+    Ok(Wanted { from, until, partitions: numbers.collect::<Result<_, _>>()?, limit: limit.transpose()? })
+}
+
+async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> Result<Response, Problem> {
+    let limit = wanted.limit.unwrap_or(PAGE_RECORDS);
+    if limit > PAGE_RECORDS_MAX {
+        let rule = format!("a page has at most {PAGE_RECORDS_MAX} records; 'next' says where the following one begins");
+        return Err(bad_parameter("limit", &limit.to_string(), rule));
+    }
+    wanted.limit = Some(limit);
+    let mut tail = Tail::open(streams, topic, wanted).await?;
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    loop {
+        let step = tail.step().await?;
+        bytes += step.items.iter().map(|item| item.json.len()).sum::<usize>();
+        let last = step.items.is_empty() || step.done || bytes >= PAGE_BYTES;
+        items.extend(step.items);
+        if last {
+            break;
+        }
+    }
+    let next = &tail.position;
+    let of = |kind: &str| {
+        let texts: Vec<&str> = items.iter().filter(|item| item.kind == kind).map(|item| item.json.as_str()).collect();
+        texts.join(",")
+    };
+    let body = format!("{{\"records\":[{}],\"gaps\":[{}],\"next\":\"{next}\"}}", of("record"), of("gap"));
+    Ok(([(axum::http::header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// An open tail: a reader, and what it takes of the server.
+struct Tail {
+    streams: Arc<Streams>,
+    /// Away while a plain thread reads.
+    reader: Option<Reader>,
+    /// What that thread will give: nobody who stops waiting for it loses it.
+    reading: Option<oneshot::Receiver<(Reader, Result<Step, Error>)>>,
+    position: String,
+    bell: Arc<Bell>,
+    _place: OwnedSemaphorePermit,
+    _memory: Grant,
+}
+
+impl Tail {
+    async fn open(streams: &Arc<Streams>, topic: Arc<Topic>, wanted: Wanted) -> Result<Self, Problem> {
+        let too_many = |detail: &'static str, rule: String| {
+            Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
+                .value(TAILS_MAX - streams.tails.available_permits())
+                .rule(rule)
+                .remedy("close a tail, or try again later")
+        };
+        let place = streams.tails.clone().try_acquire_owned();
+        let place = place.map_err(|_| too_many("as many tails are open as may", format!("at most {TAILS_MAX}")))?;
+        let memory = &streams.memory;
+        let grant = memory.take(TAIL_BYTES).ok_or_else(|| {
+            too_many("no memory for another tail", format!("{} = {}", memory.setting(), memory.limit_bytes()))
+        })?;
+        let log = streams.log.clone();
+        let opened = streams.on_thread(move || Reader::open(log.as_ref(), &topic, &wanted)).await?;
+        let reader = opened.map_err(|refused| match refused {
+            Refused::Wanted { name, value, rule } => bad_parameter(name, &value, rule),
+            Refused::Log(error) => problem(&error),
+        })?;
+        let bell = Arc::new(Bell::default());
+        reader.watch(&bell);
+        let (streams, position) = (streams.clone(), reader.position());
+        Ok(Self { streams, reader: Some(reader), reading: None, position, bell, _place: place, _memory: grant })
+    }
+
+    /// The next step. Nothing is lost when the caller stops waiting and asks again.
+    async fn step(&mut self) -> Result<Step, Problem> {
+        if let Some(mut reader) = self.reader.take() {
+            let work = move || {
+                let step = reader.step();
+                (reader, step)
+            };
+            self.reading = Some(self.streams.submit(work)?);
+        }
+        let Some(reading) = &mut self.reading else { return Err(problem(&Error::Stopped)) };
+        let ended = reading.await;
+        self.reading = None;
+        let (reader, step) = ended.map_err(|_| problem(&Error::Stopped))?;
+        self.position = reader.position();
+        self.reader = Some(reader);
+        step.map_err(|error| problem(&error))
+    }
+
+    /// The next items, and whether they are the last; waits until there are any.
+    async fn next(&mut self) -> (Vec<Item>, bool) {
+        loop {
+            match self.step().await {
+                Ok(mut step) if step.done => {
+                    step.items.push(Item::end(self.position.clone()));
+                    return (step.items, true);
+                }
+                Ok(step) if step.items.is_empty() => self.bell.rung().await,
+                Ok(step) => return (step.items, false),
+                Err(refusal) => return (vec![Item::failed(self.position.clone(), refusal.text())], true),
+            }
+        }
+    }
+
+    /// Sends server-sent events until there is nothing more to send or nobody takes them.
+    async fn send_events(mut self, sender: EventSender) {
+        loop {
+            let (items, last) = tokio::select! {
+                next = self.next() => next,
+                () = sender.ended() => return,
+            };
+            let events = items.iter().map(|item| Event::new(Some(&item.position), Some(item.kind), &item.json));
+            if sender.send(events.collect()).await.is_err() || last {
+                return;
+            }
+        }
+    }
+
+    /// Sends messages until there is nothing more to send or nobody takes them.
+    async fn send_messages(mut self, mut socket: WebSocket, shutdown: Shutdown) {
+        let mut stopping = std::pin::pin!(shutdown.begun());
+        let mut alive = tokio::time::interval(KEEP_ALIVE);
+        loop {
+            let (items, last) = tokio::select! {
+                next = self.next() => next,
+                heard = socket.recv() => match heard {
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                    Some(Ok(_)) => continue,
+                },
+                _ = alive.tick() => (Vec::new(), false),
+                () = &mut stopping => return close(socket, close_code::AWAY, "the server stops").await,
+            };
+            if items.is_empty() && !send(&mut socket, Message::Ping(Default::default())).await {
+                return;
+            }
+            for item in &items {
+                if !send(&mut socket, Message::text(item.message())).await {
+                    return;
+                }
+            }
+            if last {
+                return close(socket, close_code::NORMAL, "").await;
+            }
+            // A client that says good-bye is heard while there is much to send, too.
+            if let Some(None | Some(Ok(Message::Close(_)) | Err(_))) = socket.recv().now_or_never() {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the client has taken it.
+async fn send(socket: &mut WebSocket, message: Message) -> bool {
+    matches!(tokio::time::timeout(SEND_TIMEOUT, socket.send(message)).await, Ok(Ok(())))
+}
+
+async fn close(mut socket: WebSocket, code: u16, reason: &'static str) {
+    let frame = CloseFrame { code, reason: reason.into() };
+    // Whether the client hears it makes no difference.
+    let _ = send(&mut socket, Message::Close(Some(frame))).await;
+}

@@ -1,0 +1,134 @@
+//! Topics: listed, described, created, changed, deleted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Caller, Json, Path, Payload, Problem, parse_json};
+use millstream_log::{Log, PartitionStats, Topic, TopicConfig};
+use millstream_types::{Kind, TenantId, TopicName};
+use serde_json::{Value, json};
+
+use super::settings::{self, Settings};
+use super::{Streams, blocking};
+
+type Figures = HashMap<TopicName, Vec<PartitionStats>>;
+
+pub(super) async fn list(State(streams): State<Arc<Streams>>, caller: Caller) -> Response {
+    let mut figures = figures(&streams, |name| visible(name, &caller.tenant));
+    let topics = streams.log.topics().into_iter().filter(|topic| visible(&topic.name, &caller.tenant));
+    let mut shown: Vec<Value> =
+        topics.map(|topic| show(&topic, figures.remove(&topic.name).unwrap_or_default())).collect();
+    shown.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    axum::Json(shown).into_response()
+}
+
+pub(super) async fn describe(
+    State(streams): State<Arc<Streams>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+) -> Result<Response, Problem> {
+    let topic = streams.topic(&stream, &caller.tenant)?;
+    Ok(axum::Json(described(&streams, &topic)).into_response())
+}
+
+pub(super) async fn create(
+    State(streams): State<Arc<Streams>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let name = streams.name(&stream, &caller.tenant)?;
+    own(&name, &[Kind::User])?;
+    let settings = if body.is_empty() { Settings::default() } else { parse_json(&body)? };
+    let config = settings.apply(TopicConfig::default())?;
+    let existed = streams.log.topic(&name).is_some();
+    let log = streams.log.clone();
+    let topic = blocking(move || log.create_topic(&name, &config)).await?;
+    let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, axum::Json(described(&streams, &topic))).into_response())
+}
+
+pub(super) async fn alter(
+    State(streams): State<Arc<Streams>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+    Json(settings): Json<Settings>,
+) -> Result<Response, Problem> {
+    let topic = streams.topic(&stream, &caller.tenant)?;
+    own(&topic.name, &[Kind::User, Kind::Telemetry, Kind::Event])?;
+    let config = settings.apply(topic.config.clone())?;
+    let (log, name) = (streams.log.clone(), topic.name.clone());
+    let topic = blocking(move || log.alter_topic(&name, &config)).await?;
+    Ok(axum::Json(described(&streams, &topic)).into_response())
+}
+
+pub(super) async fn delete(
+    State(streams): State<Arc<Streams>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let topic = streams.topic(&stream, &caller.tenant)?;
+    own(&topic.name, &[Kind::User])?;
+    let log = streams.log.clone();
+    blocking(move || log.delete_topic(&topic.name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn visible(name: &TopicName, tenant: &TenantId) -> bool {
+    name.tenant() == tenant && name.kind() != Kind::Internal
+}
+
+/// Refuses what the planes look after themselves.
+fn own(name: &TopicName, kinds: &[Kind]) -> Result<(), Problem> {
+    if kinds.contains(&name.kind()) {
+        return Ok(());
+    }
+    Err(Problem::forbidden(format!("topic '{name}' belongs to Millstream, which makes and removes it itself"))
+        .value(name)
+        .rule("topics with a name of your own are created, changed and deleted here; of telemetry.<tenant> and event.<tenant> settings are changed")
+        .remedy("choose a name whose first word is none of telemetry, event, command, command_response, context, context_update, kv"))
+}
+
+fn described(streams: &Streams, topic: &Topic) -> Value {
+    let mut figures = figures(streams, |name| *name == topic.name);
+    show(topic, figures.remove(&topic.name).unwrap_or_default())
+}
+
+fn figures(streams: &Streams, wanted: impl Fn(&TopicName) -> bool) -> Figures {
+    let mut figures = Figures::new();
+    for partition in streams.log.stats().partitions {
+        if wanted(&partition.partition.topic) {
+            figures.entry(partition.partition.topic.clone()).or_default().push(partition);
+        }
+    }
+    figures
+}
+
+fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
+    partitions.sort_by_key(|partition| partition.partition.partition);
+    let bytes = |partition: &PartitionStats| partition.segment_bytes + partition.memory_bytes;
+    let offsets: Vec<Value> = partitions
+        .iter()
+        .map(|partition| {
+            json!({
+                "partition": partition.partition.partition.0,
+                "first": partition.offsets.first.0,
+                "stable": partition.offsets.stable.0,
+                "tail": partition.offsets.tail.0,
+                "bytes": bytes(partition),
+                "segments": partition.segments,
+            })
+        })
+        .collect();
+    json!({
+        "name": topic.name.to_string(),
+        "kind": topic.name.kind().prefix().unwrap_or("user"),
+        "config": settings::show(&topic.config),
+        "bytes": partitions.iter().map(bytes).sum::<u64>(),
+        "segments": partitions.iter().map(|partition| partition.segments).sum::<u64>(),
+        "partitions": offsets,
+    })
+}

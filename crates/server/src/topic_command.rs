@@ -1,0 +1,355 @@
+//! `millstream topic`: topics and their records, from the terminal, over the HTTP API of a running server.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::BodyExt as _;
+use hyper::Method;
+use millstream_types::{TenantId, TopicName};
+use serde_json::{Map, Value};
+
+use crate::client::{Events, Server};
+use crate::query_command::printable;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopicArgs {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List the tenant's topics
+    List,
+    /// Create a topic
+    Create(CreateArgs),
+    /// Describe a topic: its configuration and its partitions
+    Describe {
+        /// The topic
+        topic: String,
+    },
+    /// Print records as they arrive, one a line
+    Tail(TailArgs),
+    /// Print all records that are there now, one JSON object a line, in a form that may be appended again
+    Export {
+        /// The topic
+        topic: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CreateArgs {
+    /// The topic
+    topic: String,
+    /// Number of partitions [default: 4]
+    #[arg(long, value_name = "COUNT")]
+    partitions: Option<u32>,
+    /// How long records are kept, such as 7d or 12h; none keeps them for ever [default: 7d]
+    #[arg(long, value_name = "DURATION")]
+    retention: Option<String>,
+    /// Bytes kept in each partition, such as 1GiB [default: no bound]
+    #[arg(long, value_name = "SIZE")]
+    retention_bytes: Option<String>,
+    /// What happens to old records: delete, or compact (the last of each key stays) [default: delete]
+    #[arg(long, value_name = "HOW")]
+    cleanup: Option<String>,
+    /// Where records live: disk, or memory (a ring, gone with the server) [default: disk]
+    #[arg(long, value_name = "WHERE")]
+    storage: Option<String>,
+    /// What an acknowledged record survives: memory, written (kill -9) or synced (power loss) [default: synced]
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<String>,
+    /// none, lz4 or zstd [default: none]
+    #[arg(long, value_name = "CODEC")]
+    compression: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct TailArgs {
+    /// The topic
+    topic: String,
+    /// earliest, latest, an ISO time such as 2026-01-31T12:00:00Z, or partition:offset pairs such as 0:17,1:4
+    #[arg(long, value_name = "PLACE", default_value = "latest")]
+    from: String,
+    /// These partitions only, such as 0 or 0,2
+    #[arg(long, value_name = "PARTITIONS")]
+    partition: Option<String>,
+    /// End after so many records
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u64>,
+    /// Print values only, as they are
+    #[arg(long)]
+    raw: bool,
+}
+
+pub(crate) fn run(arguments: &TopicArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = act(arguments) => ended,
+            interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT"),
+        }
+    });
+    match ended {
+        // Who reads the output has had enough.
+        Err(failure) if is_broken_pipe(&failure) => Ok(()),
+        ended => ended,
+    }
+}
+
+fn is_broken_pipe(failure: &anyhow::Error) -> bool {
+    failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {
+    let server = &arguments.server;
+    match &arguments.action {
+        Action::List => show(&table(&ask(server, Method::GET, "/api/streams", String::new()).await?)),
+        Action::Create(create) => {
+            let path = path(server, &create.topic)?;
+            let created = ask(server, Method::PUT, &path, create.settings().to_string()).await?;
+            show(&described(&created))
+        }
+        Action::Describe { topic } => {
+            let path = format!("{}/info", path(server, topic)?);
+            show(&described(&ask(server, Method::GET, &path, String::new()).await?))
+        }
+        Action::Tail(tail) => {
+            let mut path = format!("{}?from={}", path(server, &tail.topic)?, encoded(&tail.from));
+            if let Some(partition) = &tail.partition {
+                path.push_str(&format!("&partition={}", encoded(partition)));
+            }
+            if let Some(limit) = tail.limit {
+                path.push_str(&format!("&limit={limit}"));
+            }
+            follow(server, &path, tail.raw).await
+        }
+        Action::Export { topic } => {
+            let path = format!("{}?from=earliest&until=latest", path(server, topic)?);
+            follow(server, &path, false).await
+        }
+    }
+}
+
+impl CreateArgs {
+    fn settings(&self) -> Value {
+        let texts = [
+            ("retention", &self.retention),
+            ("retention_bytes", &self.retention_bytes),
+            ("cleanup", &self.cleanup),
+            ("storage", &self.storage),
+            ("level", &self.level),
+            ("compression", &self.compression),
+        ];
+        let given = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.as_deref()?.into())));
+        let partitions = self.partitions.map(|count| ("partitions".to_owned(), count.into()));
+        Value::Object(given.chain(partitions).collect::<Map<_, _>>())
+    }
+}
+
+/// The topic's path; what is no name is not asked for.
+fn path(server: &Server, topic: &str) -> anyhow::Result<String> {
+    TopicName::parse(topic, &TenantId::new(server.tenant())?)?;
+    Ok(format!("/api/streams/{topic}"))
+}
+
+/// A value of the query, every character that means something there by its code.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b',');
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Asks once; the answer's JSON.
+async fn ask(server: &Server, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
+    let answer = server.send(method, path, body, "application/json").await?;
+    let status = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    if !status.is_success() {
+        bail!("{}", refusal(status.as_u16(), &body));
+    }
+    serde_json::from_slice(&body).context("the server sent no JSON")
+}
+
+fn refusal(status: u16, problem: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
+    problem["error"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned)
+}
+
+/// Prints records until the server says that there are no more.
+async fn follow(server: &Server, path: &str, raw: bool) -> anyhow::Result<()> {
+    let answer = server.send(Method::GET, path, String::new(), "text/event-stream").await?;
+    if !answer.status().is_success() {
+        let status = answer.status().as_u16();
+        bail!("{}", refusal(status, &answer.into_body().collect().await?.to_bytes()));
+    }
+    let mut events = Events::of(answer);
+    let out = io::stdout();
+    while let Some(event) = events.next().await? {
+        match event.name.as_str() {
+            "record" if raw => line(&out, &value(&event.data)?)?,
+            "record" => line(&out, event.data.as_bytes())?,
+            "gap" => eprintln!("millstream: records are gone, going on behind them: {}", event.data),
+            "end" => return Ok(()),
+            "failed" => bail!("{}", serde_json::from_str::<Value>(&event.data)?["cause"].as_str().unwrap_or_default()),
+            _ => {}
+        }
+    }
+    bail!("the server ended the answer: it stops, or the connection broke")
+}
+
+/// A line; on a terminal, control characters by their codes.
+fn line(out: &io::Stdout, bytes: &[u8]) -> io::Result<()> {
+    let mut locked = out.lock();
+    if out.is_terminal() {
+        locked.write_all(printable(&String::from_utf8_lossy(bytes)).as_bytes())?;
+    } else {
+        locked.write_all(bytes)?;
+    }
+    locked.write_all(b"\n")?;
+    locked.flush()
+}
+
+/// The value in a record, as its bytes were; none for a record without.
+fn value(record: &str) -> anyhow::Result<Vec<u8>> {
+    #[derive(serde::Deserialize)]
+    struct Shown<'a> {
+        #[serde(borrow)]
+        value: Option<&'a serde_json::value::RawValue>,
+        value_text: Option<String>,
+        value_base64: Option<String>,
+    }
+    let shown: Shown<'_> = serde_json::from_str(record).context("the server sent no record")?;
+    Ok(match (shown.value, shown.value_text, shown.value_base64) {
+        (Some(json), _, _) => json.get().as_bytes().to_vec(),
+        (_, Some(text), _) => text.into_bytes(),
+        (_, _, Some(encoded)) => STANDARD.decode(encoded).context("the server sent no base64")?,
+        _ => Vec::new(),
+    })
+}
+
+/// Writes text that ends with a line break.
+fn show(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn table(topics: &Value) -> String {
+    let head = ["TOPIC", "PARTITIONS", "STORAGE", "LEVEL", "CLEANUP", "RETENTION", "OFFSETS", "SIZE", "SEGMENTS"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for topic in topics.as_array().into_iter().flatten() {
+        let text = |setting: &str| cell(&topic["config"][setting]);
+        let span: u64 =
+            partitions(topic).map(|partition| number(partition, "stable") - number(partition, "first")).sum();
+        rows.push([
+            cell(&topic["name"]),
+            text("partitions"),
+            text("storage"),
+            text("level"),
+            text("cleanup"),
+            text("retention"),
+            span.to_string(),
+            size(number(topic, "bytes")),
+            cell(&topic["segments"]),
+        ]);
+    }
+    aligned(&rows)
+}
+
+fn described(topic: &Value) -> String {
+    let mut text = format!("topic {}\n", cell(&topic["name"]));
+    for (setting, value) in topic["config"].as_object().into_iter().flatten() {
+        let shown = match value.as_u64().filter(|_| setting.ends_with("_bytes")) {
+            Some(bytes) => size(bytes),
+            None => cell(value),
+        };
+        text.push_str(&format!("  {setting:18}{shown}\n"));
+    }
+    let mut rows = vec![["PARTITION", "FIRST", "STABLE", "TAIL", "SIZE", "SEGMENTS"].map(str::to_owned)];
+    for partition in partitions(topic) {
+        let text = |name: &str| cell(&partition[name]);
+        let bytes = size(number(partition, "bytes"));
+        rows.push([text("partition"), text("first"), text("stable"), text("tail"), bytes, text("segments")]);
+    }
+    text + &aligned(&rows)
+}
+
+fn partitions(topic: &Value) -> impl Iterator<Item = &Value> {
+    topic["partitions"].as_array().into_iter().flatten()
+}
+
+fn number(object: &Value, name: &str) -> u64 {
+    object[name].as_u64().unwrap_or_default()
+}
+
+/// Text without quotes; a setting that is not set is `none`.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => printable(text),
+        other => other.to_string(),
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Bytes in the largest binary unit of which there is at least one.
+fn size(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((name, shift)) if bytes.is_multiple_of(1 << shift) => format!("{} {name}", bytes >> shift),
+        Some((name, shift)) => format!("{:.1} {name}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_printed_as_its_bytes_were() {
+        for (record, expected) in [
+            (r#"{"value":{"a":1.50}}"#, &b"{\"a\":1.50}"[..]),
+            (r#"{"value_text":"x\ty"}"#, b"x\ty"),
+            (r#"{"value_base64":"/w=="}"#, b"\xff"),
+            (r#"{"value":null}"#, b""),
+        ] {
+            assert_eq!(value(record).unwrap(), expected, "{record}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_aligned_and_sizes_are_for_people() {
+        let config = |retention: Value| json!({"partitions": 2, "storage": "disk", "level": "synced", "cleanup": "delete", "retention": retention});
+        let partition = json!({"partition": 0, "first": 5, "stable": 12, "tail": 12});
+        let topics = json!([
+            {"name": "a", "config": config(json!("7d")), "bytes": 1536, "segments": 2, "partitions": [partition, partition]},
+            {"name": "orders", "config": config(Value::Null), "bytes": 5, "segments": 1, "partitions": []},
+        ]);
+        assert_eq!(
+            table(&topics),
+            "TOPIC   PARTITIONS  STORAGE  LEVEL   CLEANUP  RETENTION  OFFSETS  SIZE     SEGMENTS\n\
+             a       2           disk     synced  delete   7d         14       1.5 KiB  2\n\
+             orders  2           disk     synced  delete   none       0        5 B      1\n"
+        );
+        assert_eq!((size(1 << 30), size((1 << 20) + 1)), ("1 GiB".to_owned(), "1.0 MiB".to_owned()));
+    }
+}

@@ -1,0 +1,147 @@
+//! `millstream topic` as a process, against a real server.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, ask, millstream};
+
+fn command(process: &Process, arguments: &[&str]) -> Command {
+    let mut command = millstream();
+    command.arg("topic").args(arguments).env("MILLSTREAM_SERVER", process.applications_url());
+    command
+}
+
+fn run(process: &Process, arguments: &[&str]) -> Output {
+    command(process, arguments).output().unwrap()
+}
+
+fn printed(process: &Process, arguments: &[&str]) -> String {
+    let output = run(process, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(process: &Process, arguments: &[&str]) -> String {
+    let output = run(process, arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn append(process: &Process, topic: &str, lines: &str) {
+    let path = format!("/api/streams/{topic}/records");
+    let answer =
+        ask(process.applications, "POST", &path, &[("Content-Type", "application/x-ndjson")], lines.as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+fn numbers(range: std::ops::Range<u64>) -> String {
+    range.map(|n| json!({"key": format!("k{n}"), "value": {"n": n}}).to_string() + "\n").collect()
+}
+
+/// A tail that runs until it is told to stop.
+fn tail(process: &Process, arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child = command(process, arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (child, lines)
+}
+
+#[test]
+fn a_topic_is_created_described_and_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let settings = ["--partitions", "2", "--retention", "7d", "--retention-bytes", "1GiB", "--cleanup", "delete"];
+    let more = ["--storage", "disk", "--level", "written", "--compression", "lz4"];
+    let created = printed(&process, &[&["create", "orders"][..], &settings, &more].concat());
+    for line in
+        ["retention         7d", "retention_bytes   1 GiB", "level             written", "compression       lz4"]
+    {
+        assert!(created.lines().any(|shown| shown.trim() == line), "{line} in {created}");
+    }
+    append(&process, "orders", &numbers(0..3));
+    let described = printed(&process, &["describe", "orders"]);
+    assert!(
+        described.starts_with("topic orders\n") && described.contains("PARTITION  FIRST  STABLE  TAIL"),
+        "{described}"
+    );
+    let list = printed(&process, &["list"]);
+    let row = list.lines().find(|line| line.starts_with("orders ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[..7], ["orders", "2", "disk", "written", "delete", "7d", "3"]);
+    process.stop();
+}
+
+#[test]
+fn what_is_refused_is_said_in_one_line_and_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    printed(&process, &["create", "t"]);
+    for (arguments, said) in [
+        (&["create", "t", "--partitions", "9"][..], "topic 't' exists with another partitions"),
+        (&["create", "u", "--retention", "soon"], "setting 'retention' cannot be taken"),
+        (&["create", "_u"], "is Millstream's own"),
+        (&["describe", "nope"], "'millstream topic create nope' creates it"),
+        (&["tail", "nope"], "topic 'nope' does not exist"),
+        (&["tail", "t", "--from", "yesterday"], "use earliest, latest, an ISO time"),
+        (&["export", "a b"], "'a b' is not a topic name"),
+    ] {
+        let text = refused(&process, arguments);
+        assert!(text.starts_with("millstream: ") && text.contains(said) && text.lines().count() == 1, "{text}");
+    }
+    process.stop();
+}
+
+#[test]
+fn a_tail_prints_records_as_they_arrive_and_ends_when_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    printed(&process, &["create", "t", "--partitions", "1"]);
+    append(&process, "t", &numbers(0..2));
+    let (mut child, mut lines) = tail(&process, &["tail", "t", "--from", "earliest"]);
+    let first: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    assert_eq!((&first["partition"], &first["offset"], &first["key"]), (&json!(0), &json!(0), &json!("k0")));
+    lines.next().unwrap();
+    append(&process, "t", &numbers(2..3));
+    let later: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    assert_eq!(later["value"], json!({"n": 2}));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+
+    append(&process, "t", "{\"value_text\":\"plain\"}\n{\"value_base64\":\"/w==\"}\n");
+    let raw = run(&process, &["tail", "t", "--from", "0:2", "--limit", "3", "--raw"]);
+    assert_eq!(raw.stdout, b"{\"n\":2}\nplain\n\xff\n");
+    let (mut child, mut lines) = tail(&process, &["tail", "t", "--from", "earliest"]);
+    lines.next().unwrap();
+    drop(lines);
+    while child.try_wait().unwrap().is_none() {
+        append(&process, "t", &numbers(3..4));
+    }
+    assert!(child.wait().unwrap().success(), "whose reader has left ends in order");
+    process.stop();
+}
+
+#[test]
+fn an_export_holds_all_that_was_there_and_may_be_appended_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    printed(&process, &["create", "from", "--partitions", "4", "--compression", "zstd"]);
+    printed(&process, &["create", "to", "--partitions", "4"]);
+    append(&process, "from", &numbers(0..5_000));
+    let exported = printed(&process, &["export", "from"]);
+    assert_eq!(exported.lines().count(), 5_000);
+    append(&process, "to", &exported);
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(printed(&process, &["export", "to"])), sorted(exported));
+    printed(&process, &["create", "empty"]);
+    assert_eq!(printed(&process, &["export", "empty"]), "");
+    let (mut child, lines) = tail(&process, &["export", "from"]);
+    drop(lines);
+    assert!(child.wait().unwrap().success(), "an export that nobody reads ends in order");
+    process.stop();
+}
