@@ -1,26 +1,23 @@
-//! The commands that README tells a stranger to paste do what it says.
+//! The commands that README and guides tell a stranger to paste do what they say.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::process::Process;
 
-/// The blocks of shell commands in README, with the headings' numbers they stand under lost: they build on each other.
-fn blocks() -> Vec<String> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = std::fs::read_to_string(readme).unwrap();
+/// The blocks of shell commands in a document: they build on each other.
+fn blocks(document: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
+    let text = std::fs::read_to_string(path).unwrap();
     let blocks = text.split("```sh\n").skip(1);
     blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn the_five_steps_of_the_readme_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+/// What each block of a document prints when it is pasted, in order, where `process` runs.
+fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
     let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().unwrap().to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let mut outputs = Vec::new();
-    for block in blocks() {
+    let paste = |block: String| {
         let script = block
             .replace("127.0.0.1:8000", &process.applications.to_string())
             .replace("127.0.0.1:8080", &process.devices.to_string());
@@ -28,12 +25,40 @@ fn the_five_steps_of_the_readme_run() {
             .args(["-euo", "pipefail", "-c", &script])
             .env("PATH", &path)
             .env("MILLSTREAM_SERVER", process.applications_url())
+            .current_dir(dir)
             .output()
             .unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{block}\nprinted\n{out}\n{err}");
-        outputs.push(out.into_owned());
-    }
+        out.into_owned()
+    };
+    blocks(document).into_iter().map(paste).collect()
+}
+
+#[test]
+fn the_commands_of_the_log_guide_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let outputs = pasted("docs/log.md", &process, dir.path());
+    let [created, over_http, appended, values, page, events, terminal] = outputs.as_slice() else {
+        panic!("docs/log.md has {} blocks", outputs.len())
+    };
+    assert!(created.contains("retention_bytes   1 GiB") && created.contains("TOPIC"), "{created}");
+    assert!(over_http.contains("\"retention\":\"12h\"") && over_http.contains("\"retention\":null"), "{over_http}");
+    assert!(appended.starts_with("{\"count\":3,\"ack\":\"synced\""), "{appended}");
+    assert!(values.starts_with("{\"count\":1,\"ack\":\"written\""), "{values}");
+    assert!(page.contains("{\"item\": \"bolt\", \"count\": 7}") && page.contains("\"next\":"), "{page}");
+    assert!(events.contains("event: record\n") && events.contains("event: end\n"), "{events}");
+    assert!(terminal.lines().take(2).all(|line| line.starts_with("{\"partition\":")), "{terminal}");
+    assert!(terminal.contains("{\"count\":"), "{terminal}");
+    process.stop();
+}
+
+#[test]
+fn the_five_steps_of_the_readme_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let outputs = pasted("README.md", &process, dir.path());
     let [registered, sent, entity, rows, console] = outputs.as_slice() else {
         panic!("README has {} blocks", outputs.len())
     };
