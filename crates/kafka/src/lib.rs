@@ -25,6 +25,7 @@ mod dispatch;
 mod error;
 mod fetch;
 mod frame;
+pub mod group;
 mod list_offsets;
 mod listener;
 mod metadata;

@@ -1,0 +1,133 @@
+//! Looking at groups and deleting them: ListGroups, DescribeGroups, DeleteGroups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
+use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
+use kafka_protocol::messages::list_groups_response::ListedGroup;
+use kafka_protocol::messages::{
+    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, GroupId,
+    ListGroupsRequest, ListGroupsResponse,
+};
+use kafka_protocol::protocol::StrBytes;
+
+use super::coordinator::{Caller, Coordinator};
+use super::machine::{Group, GroupState};
+use super::membership::{code, text};
+use super::positions::to_client;
+
+/// The only protocol that is offered.
+const CLASSIC: &str = "classic";
+
+impl Coordinator {
+    /// ListGroups: those with members and those that have positions only.
+    pub async fn list_groups(&self, request: ListGroupsRequest, version: i16, caller: &Caller) -> ListGroupsResponse {
+        let stored = match self.log.groups() {
+            Ok(stored) => stored,
+            Err(error) => return ListGroupsResponse::default().with_error_code(to_client(&error).code()),
+        };
+        let mut groups: BTreeMap<String, (GroupState, String)> =
+            stored.into_iter().map(|name| (name, (GroupState::Empty, String::new()))).collect();
+        let in_memory = self.look(|name, group| (name.to_owned(), (group.state(), group.protocol_type().to_owned())));
+        groups.extend(in_memory.into_iter().filter(|(_, (state, _))| *state != GroupState::Dead));
+        let is_named = |filter: &[StrBytes], name: &str| {
+            filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
+        };
+        let listed = groups.into_iter().filter_map(|(name, (state, protocol_type))| {
+            let id = caller.id_of(&name)?.to_owned();
+            let is_wanted = is_named(&request.states_filter, state.name()) && is_named(&request.types_filter, CLASSIC);
+            let mut listed =
+                ListedGroup::default().with_group_id(GroupId(text(id))).with_protocol_type(text(protocol_type));
+            if version >= 4 {
+                listed.group_state = StrBytes::from_static_str(state.name());
+            }
+            if version >= 5 {
+                listed.group_type = StrBytes::from_static_str(CLASSIC);
+            }
+            is_wanted.then_some(listed)
+        });
+        ListGroupsResponse::default().with_groups(listed.collect())
+    }
+
+    /// DescribeGroups. A group that does not exist is dead, or (version 6 and later) an error.
+    pub async fn describe_groups(
+        &self,
+        request: DescribeGroupsRequest,
+        version: i16,
+        caller: &Caller,
+    ) -> DescribeGroupsResponse {
+        let groups = request.groups.into_iter().map(|id| {
+            let described = caller.group(&id).and_then(|name| {
+                if let Some(described) = self.within(&name, |room, _| describe(&room.group)) {
+                    return Ok(Some(described));
+                }
+                let positions = self.log.positions(&name).map_err(|error| to_client(&error))?;
+                let empty = || DescribedGroup::default().with_group_state(StrBytes::from_static_str("Empty"));
+                Ok((!positions.is_empty()).then(empty))
+            });
+            let described = match described {
+                Ok(Some(described)) => described,
+                Ok(None) => missing(&id, version),
+                Err(error) => DescribedGroup::default().with_error_code(error.code()),
+            };
+            described.with_group_id(id)
+        });
+        DescribeGroupsResponse::default().with_groups(groups.collect())
+    }
+
+    /// DeleteGroups: their positions, if they have no members.
+    pub async fn delete_groups(
+        self: &Arc<Self>,
+        request: DeleteGroupsRequest,
+        caller: &Caller,
+    ) -> DeleteGroupsResponse {
+        let mut results = Vec::new();
+        for id in request.groups_names {
+            let deleted = self.delete_group(&id, caller).await;
+            results.push(DeletableGroupResult::default().with_group_id(id).with_error_code(code(deleted)));
+        }
+        DeleteGroupsResponse::default().with_results(results)
+    }
+
+    async fn delete_group(self: &Arc<Self>, id: &str, caller: &Caller) -> Result<(), ResponseError> {
+        let name = caller.group(id)?;
+        let ended = self.within(&name, |room, _| room.group.end());
+        if let Some(ended) = &ended {
+            (*ended)?;
+        }
+        self.remove_dead(&name);
+        let positions = self.log.positions(&name).map_err(|error| to_client(&error))?;
+        if positions.is_empty() && ended.is_none() {
+            return Err(ResponseError::GroupIdNotFound);
+        }
+        self.forget(name, positions.into_iter().map(|found| found.partition).collect()).await
+    }
+}
+
+fn describe(group: &Group) -> DescribedGroup {
+    let members = group.members().iter().map(|(id, member)| {
+        DescribedGroupMember::default()
+            .with_member_id(text(id.clone()))
+            .with_group_instance_id(member.instance.clone().map(text))
+            .with_client_id(text(member.client_id.clone()))
+            .with_client_host(text(member.client_host.clone()))
+            .with_member_metadata(member.metadata(group.protocol()))
+            .with_member_assignment(member.assignment.clone())
+    });
+    DescribedGroup::default()
+        .with_group_state(StrBytes::from_static_str(group.state().name()))
+        .with_protocol_type(text(group.protocol_type().to_owned()))
+        .with_protocol_data(text(group.protocol().to_owned()))
+        .with_members(members.collect())
+}
+
+fn missing(id: &GroupId, version: i16) -> DescribedGroup {
+    let missing = DescribedGroup::default().with_group_state(StrBytes::from_static_str(GroupState::Dead.name()));
+    if version < 6 {
+        return missing;
+    }
+    let message = format!("group '{}' does not exist: it has neither members nor positions", id.as_str());
+    missing.with_error_code(ResponseError::GroupIdNotFound.code()).with_error_message(Some(text(message)))
+}

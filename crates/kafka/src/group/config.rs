@@ -1,0 +1,42 @@
+//! The limits and times of consumer groups.
+
+use std::time::Duration;
+
+/// What an operator may set for consumer groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// How long the first rebalance of an empty group waits for further members; each that comes extends it again.
+    pub initial_rebalance_delay: Duration,
+    /// Shortest session timeout that a member may ask for.
+    pub session_timeout_min: Duration,
+    /// Longest session timeout that a member may ask for.
+    pub session_timeout_max: Duration,
+    /// Longest rebalance timeout; what a member asks for beyond it is cut to it.
+    pub rebalance_timeout_max: Duration,
+    /// Groups that are kept in memory at once.
+    pub groups_max: usize,
+    /// Members of one group, those included that have been given an id and have not joined with it yet.
+    pub group_members_max: usize,
+    /// Bytes that one member may send along when it joins: names and metadata of all its protocols.
+    pub member_metadata_max_bytes: usize,
+    /// How long the positions of a group without members are kept, counted from its last member or its last commit.
+    pub offsets_retention: Duration,
+    /// How often positions are looked through for those to be dropped.
+    pub offsets_check_interval: Duration,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        Self {
+            initial_rebalance_delay: Duration::from_millis(100),
+            session_timeout_min: Duration::from_secs(1),
+            session_timeout_max: Duration::from_secs(30 * 60),
+            rebalance_timeout_max: Duration::from_secs(30 * 60),
+            groups_max: 10_000,
+            group_members_max: 1_000,
+            member_metadata_max_bytes: 256 << 10,
+            offsets_retention: Duration::from_secs(7 * 24 * 60 * 60),
+            offsets_check_interval: Duration::from_secs(10 * 60),
+        }
+    }
+}

@@ -1,0 +1,603 @@
+//! One group as a state machine: events and the time go in, answers come out. No I/O, no clock, no thread.
+//!
+//! ```text
+//!            first join                all have joined, or time is up          the leader has assigned
+//!   Empty ───────────────► Preparing ─────────────────────────────► Completing ───────────────► Stable
+//!     ▲                     ▲   │ nobody is left                        │ somebody came, left, died   │
+//!     └─────────────────────┼───┘                                      │                             │
+//!                           └───────────────────────────────────────────┴─────────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - A generation ends when a rebalance has gathered its members; whoever names an earlier one is refused.
+//! - Only members of `Completing` and `Stable` have a leader and a protocol that all of them speak.
+//! - A call that waits has a ticket, which is answered exactly once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::error::ResponseError;
+
+use super::GroupConfig;
+use super::member::{Join, Member, Ticket};
+
+/// Where a group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GroupState {
+    /// It has no members; perhaps it has positions.
+    Empty,
+    /// Waits until its members have joined.
+    PreparingRebalance,
+    /// Waits for what the leader assigns.
+    CompletingRebalance,
+    /// Every member has, or can ask for, its assignment.
+    Stable,
+    /// It was deleted; look for the group again.
+    Dead,
+}
+
+impl GroupState {
+    /// The name that clients know.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::PreparingRebalance => "PreparingRebalance",
+            Self::CompletingRebalance => "CompletingRebalance",
+            Self::Stable => "Stable",
+            Self::Dead => "Dead",
+        }
+    }
+}
+
+/// An answer to a join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Joined {
+    pub(crate) generation: i32,
+    pub(crate) protocol_type: String,
+    pub(crate) protocol: String,
+    pub(crate) leader: String,
+    pub(crate) member_id: String,
+    pub(crate) skip_assignment: bool,
+    /// For the leader: all members with their instance and metadata.
+    pub(crate) members: Vec<(String, Option<String>, Bytes)>,
+}
+
+/// A refused join, with the id that the member has, or gets with [`ResponseError::MemberIdRequired`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) error: ResponseError,
+    pub(crate) member_id: String,
+}
+
+/// An answer to a sync.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Synced {
+    pub(crate) protocol_type: String,
+    pub(crate) protocol: String,
+    pub(crate) assignment: Bytes,
+}
+
+/// An answer to a call that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Join(Ticket, Result<Joined, Refused>),
+    Sync(Ticket, Result<Synced, ResponseError>),
+}
+
+/// Who speaks, and of which generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Speaker<'a> {
+    pub(crate) member_id: &'a str,
+    pub(crate) instance: Option<&'a str>,
+    pub(crate) generation: i32,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    config: GroupConfig,
+    state: GroupState,
+    generation: i32,
+    protocol_type: String,
+    protocol: String,
+    leader: String,
+    members: BTreeMap<String, Member>,
+    /// Which member has the place of an instance.
+    instances: BTreeMap<String, String>,
+    /// Ids that were handed out, and when they lapse unless somebody joins with them.
+    pending: BTreeMap<String, Duration>,
+    /// When the rebalance is over, or those are removed that have not asked for their assignment.
+    deadline: Option<Duration>,
+    /// While an empty group waits for further members: until when at the latest.
+    initial_until: Option<Duration>,
+    /// Since when it has had no members.
+    empty_since: Duration,
+}
+
+impl Group {
+    pub(crate) fn new(config: GroupConfig, now: Duration) -> Self {
+        Self {
+            config,
+            state: GroupState::Empty,
+            generation: 0,
+            protocol_type: String::new(),
+            protocol: String::new(),
+            leader: String::new(),
+            members: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            deadline: None,
+            initial_until: None,
+            empty_since: now,
+        }
+    }
+
+    pub(crate) fn state(&self) -> GroupState {
+        self.state
+    }
+
+    #[cfg(test)]
+    pub(crate) fn generation(&self) -> i32 {
+        self.generation
+    }
+
+    pub(crate) fn protocol_type(&self) -> &str {
+        &self.protocol_type
+    }
+
+    /// The protocol that its members have agreed on, once they have.
+    pub(crate) fn protocol(&self) -> &str {
+        &self.protocol
+    }
+
+    pub(crate) fn members(&self) -> &BTreeMap<String, Member> {
+        &self.members
+    }
+
+    #[cfg(test)]
+    pub(crate) fn leader(&self) -> &str {
+        &self.leader
+    }
+
+    /// Since when it has had no members; `None` while it has any, or somebody is about to join.
+    pub(crate) fn empty_since(&self) -> Option<Duration> {
+        (self.state == GroupState::Empty && self.pending.is_empty()).then_some(self.empty_since)
+    }
+
+    /// Ends it, if it has no members.
+    pub(crate) fn end(&mut self) -> Result<(), ResponseError> {
+        match self.empty_since() {
+            Some(_) => self.state = GroupState::Dead,
+            None if self.state == GroupState::Dead => {}
+            None => return Err(ResponseError::NonEmptyGroup),
+        }
+        Ok(())
+    }
+
+    /// Somebody joins, or joins again. Answered at once, or when the rebalance is over.
+    pub(crate) fn join(&mut self, now: Duration, ticket: Ticket, mut join: Join, out: &mut Vec<Answer>) {
+        join.rebalance_timeout = join.rebalance_timeout.min(self.config.rebalance_timeout_max);
+        if let Err(error) = self.check_join(&join) {
+            let member_id = join.member_id;
+            out.push(Answer::Join(ticket, Err(Refused { error, member_id })));
+            return;
+        }
+        let known = match (&join.instance, join.member_id.is_empty()) {
+            (Some(instance), true) => self.instances.get(instance).cloned(),
+            _ => None,
+        };
+        if let Some(old_id) = known {
+            return self.return_static(now, ticket, join, &old_id, out);
+        }
+        if self.members.contains_key(&join.member_id) {
+            return self.rejoin(now, ticket, join, out);
+        }
+        if join.member_id.is_empty() && join.must_come_back && join.instance.is_none() {
+            self.pending.insert(join.new_id.clone(), now + join.session_timeout);
+            let refused = Refused { error: ResponseError::MemberIdRequired, member_id: join.new_id };
+            out.push(Answer::Join(ticket, Err(refused)));
+            return;
+        }
+        self.add(now, ticket, join, out);
+    }
+
+    fn check_join(&self, join: &Join) -> Result<(), ResponseError> {
+        let sizes = join.protocols.iter().map(|(name, metadata)| name.len() + metadata.len());
+        let has_id = !join.member_id.is_empty();
+        let is_member = self.members.contains_key(&join.member_id);
+        if !(self.config.session_timeout_min..=self.config.session_timeout_max).contains(&join.session_timeout) {
+            return Err(ResponseError::InvalidSessionTimeout);
+        }
+        if join.protocols.is_empty() || join.protocol_type.is_empty() {
+            return Err(ResponseError::InconsistentGroupProtocol);
+        }
+        if sizes.sum::<usize>() > self.config.member_metadata_max_bytes {
+            return Err(ResponseError::InvalidRequest);
+        }
+        if has_id {
+            self.check_instance(&join.member_id, join.instance.as_deref())?;
+            if !is_member && !self.pending.contains_key(&join.member_id) {
+                return Err(ResponseError::UnknownMemberId);
+            }
+        }
+        let returns = join.instance.as_ref().filter(|_| !has_id).and_then(|instance| self.instances.get(instance));
+        let own = if has_id { &join.member_id } else { returns.map_or("", |id| id) };
+        if !self.fits(join, own) {
+            return Err(ResponseError::InconsistentGroupProtocol);
+        }
+        let taken = self.members.len() + self.pending.len();
+        if !has_id && returns.is_none() && taken >= self.config.group_members_max {
+            return Err(ResponseError::GroupMaxSizeReached);
+        }
+        Ok(())
+    }
+
+    /// Whether the others, all but `own`, can agree with it on a protocol.
+    fn fits(&self, join: &Join, own: &str) -> bool {
+        let mut others = self.members.iter().filter(|(id, _)| *id != own).map(|(_, member)| member).peekable();
+        if others.peek().is_none() {
+            return true;
+        }
+        let others: Vec<_> = others.collect();
+        join.protocol_type == self.protocol_type
+            && join.protocols.iter().any(|(name, _)| others.iter().all(|other| other.speaks(name)))
+    }
+
+    /// Whether `member_id` is the one that has the place of `instance`, if one is named.
+    fn check_instance(&self, member_id: &str, instance: Option<&str>) -> Result<(), ResponseError> {
+        let Some(instance) = instance else { return Ok(()) };
+        match self.instances.get(instance) {
+            None => Err(ResponseError::UnknownMemberId),
+            Some(id) if id != member_id => Err(ResponseError::FencedInstanceId),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether the speaker is a member, and of the generation that is current.
+    fn check(&self, speaker: Speaker<'_>) -> Result<(), ResponseError> {
+        if self.state == GroupState::Dead {
+            return Err(ResponseError::UnknownMemberId);
+        }
+        self.check_instance(speaker.member_id, speaker.instance)?;
+        if !self.members.contains_key(speaker.member_id) {
+            return Err(ResponseError::UnknownMemberId);
+        }
+        if speaker.generation != self.generation {
+            return Err(ResponseError::IllegalGeneration);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, now: Duration, ticket: Ticket, join: Join, out: &mut Vec<Answer>) {
+        let id = if join.member_id.is_empty() { join.new_id.clone() } else { join.member_id.clone() };
+        self.pending.remove(&id);
+        if self.members.is_empty() {
+            self.protocol_type.clone_from(&join.protocol_type);
+        }
+        if let Some(instance) = &join.instance {
+            self.instances.insert(instance.clone(), id.clone());
+        }
+        let mut member = Member::new(join, now);
+        member.joining = Some(ticket);
+        self.members.insert(id, member);
+        match self.initial_until {
+            // One came while an empty group was waiting for more: perhaps there are more still.
+            Some(until) => self.deadline = Some((now + self.config.initial_rebalance_delay).min(until)),
+            None => self.prepare(now, out),
+        }
+        self.try_complete(now, out);
+    }
+
+    /// The instance has started anew and has forgotten its id: it gets another, and its predecessor is fenced.
+    fn return_static(&mut self, now: Duration, ticket: Ticket, join: Join, old_id: &str, out: &mut Vec<Answer>) {
+        let Some(mut member) = self.members.remove(old_id) else { return };
+        answer_for(&mut member, old_id, ResponseError::FencedInstanceId, out);
+        let (id, skips) = (join.new_id.clone(), join.may_skip_assignment);
+        self.instances.extend(join.instance.iter().map(|instance| (instance.clone(), id.clone())));
+        let before = member.metadata(&self.protocol);
+        member.update(join, now);
+        let is_unchanged = member.speaks(&self.protocol) && member.metadata(&self.protocol) == before;
+        let led = self.leader == old_id;
+        if led {
+            self.leader.clone_from(&id);
+        }
+        self.members.insert(id.clone(), member);
+        if self.state != GroupState::Stable || !is_unchanged {
+            return self.rejoin_rebalance(now, ticket, &id, out);
+        }
+        let mut joined = self.joined(&id);
+        if led && skips {
+            joined.skip_assignment = true;
+        } else if led {
+            // An older client would assign if it were told that it leads: it hears of its predecessor instead.
+            joined.leader = old_id.to_owned();
+            joined.members.clear();
+        }
+        out.push(Answer::Join(ticket, Ok(joined)));
+    }
+
+    fn rejoin(&mut self, now: Duration, ticket: Ticket, join: Join, out: &mut Vec<Answer>) {
+        let id = join.member_id.clone();
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let is_unchanged = member.protocols == join.protocols;
+        member.update(join, now);
+        match self.state {
+            GroupState::CompletingRebalance if is_unchanged => {
+                out.push(Answer::Join(ticket, Ok(self.joined(&id))));
+            }
+            // A leader that joins again wants to assign again.
+            GroupState::Stable if is_unchanged && self.leader != id => {
+                out.push(Answer::Join(ticket, Ok(self.joined(&id))));
+            }
+            _ => self.rejoin_rebalance(now, ticket, &id, out),
+        }
+    }
+
+    fn rejoin_rebalance(&mut self, now: Duration, ticket: Ticket, id: &str, out: &mut Vec<Answer>) {
+        self.prepare(now, out);
+        if let Some(earlier) = self.members.get_mut(id).and_then(|member| member.joining.replace(ticket)) {
+            let refused = Refused { error: ResponseError::RebalanceInProgress, member_id: id.to_owned() };
+            out.push(Answer::Join(earlier, Err(refused)));
+        }
+        self.try_complete(now, out);
+    }
+
+    /// Begins a rebalance, unless one is being prepared.
+    fn prepare(&mut self, now: Duration, out: &mut Vec<Answer>) {
+        if self.state == GroupState::PreparingRebalance {
+            return;
+        }
+        for member in self.members.values_mut() {
+            member.assignment = Bytes::new();
+            member.has_synced = false;
+            if let Some(ticket) = member.syncing.take() {
+                member.heard_of(now);
+                out.push(Answer::Sync(ticket, Err(ResponseError::RebalanceInProgress)));
+            }
+        }
+        let latest = now + self.rebalance_timeout();
+        let delay = self.config.initial_rebalance_delay;
+        self.initial_until = (self.state == GroupState::Empty && !delay.is_zero()).then_some(latest);
+        self.deadline = Some(if self.initial_until.is_some() { latest.min(now + delay) } else { latest });
+        self.state = GroupState::PreparingRebalance;
+    }
+
+    fn rebalance_timeout(&self) -> Duration {
+        self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or_default()
+    }
+
+    /// Ends the rebalance if nobody needs to be waited for.
+    fn try_complete(&mut self, now: Duration, out: &mut Vec<Answer>) {
+        let have_joined = self.members.values().all(|member| member.joining.is_some()) && self.pending.is_empty();
+        let waits_for_more = self.initial_until.is_some() && !self.members.is_empty();
+        if self.state == GroupState::PreparingRebalance && have_joined && !waits_for_more {
+            self.complete(now, out);
+        }
+    }
+
+    /// Begins the next generation with those who have joined, and with static members that may come back.
+    fn complete(&mut self, now: Duration, out: &mut Vec<Answer>) {
+        self.members.retain(|_, member| member.joining.is_some() || member.instance.is_some());
+        self.initial_until = None;
+        if !self.members.is_empty() && self.members.values().all(|member| member.joining.is_none()) {
+            self.deadline = Some(now + self.rebalance_timeout().max(self.config.session_timeout_min));
+            return;
+        }
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        if self.members.is_empty() {
+            return self.become_empty(now);
+        }
+        self.protocol = self.elect_protocol();
+        if self.members.get(&self.leader).is_none_or(|leader| leader.joining.is_none()) {
+            let joined = self.members.iter().find(|(_, member)| member.joining.is_some());
+            self.leader = joined.map(|(id, _)| id.clone()).unwrap_or_default();
+        }
+        self.state = GroupState::CompletingRebalance;
+        self.deadline = Some(now + self.rebalance_timeout());
+        let mut tickets = Vec::new();
+        for (id, member) in &mut self.members {
+            if let Some(ticket) = member.joining.take() {
+                member.heard_of(now);
+                tickets.push((id.clone(), ticket));
+            }
+        }
+        out.extend(tickets.into_iter().map(|(id, ticket)| Answer::Join(ticket, Ok(self.joined(&id)))));
+    }
+
+    fn become_empty(&mut self, now: Duration) {
+        self.state = GroupState::Empty;
+        self.protocol.clear();
+        self.leader.clear();
+        self.instances.clear();
+        self.deadline = None;
+        self.empty_since = now;
+    }
+
+    /// Of the protocols that all members speak, the one that most of them prefer.
+    fn elect_protocol(&self) -> String {
+        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
+        let is_common = |name: &str| self.members.values().all(|member| member.speaks(name));
+        for member in self.members.values() {
+            if let Some((name, _)) = member.protocols.iter().find(|(name, _)| is_common(name)) {
+                *votes.entry(name).or_default() += 1;
+            }
+        }
+        votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(name, _)| name.to_owned()).unwrap_or_default()
+    }
+
+    fn joined(&self, id: &str) -> Joined {
+        let described =
+            |(id, member): (&String, &Member)| (id.clone(), member.instance.clone(), member.metadata(&self.protocol));
+        Joined {
+            generation: self.generation,
+            protocol_type: self.protocol_type.clone(),
+            protocol: self.protocol.clone(),
+            leader: self.leader.clone(),
+            member_id: id.to_owned(),
+            skip_assignment: false,
+            members: if self.leader == id { self.members.iter().map(described).collect() } else { Vec::new() },
+        }
+    }
+
+    /// A member asks for its assignment; the leader brings those of all.
+    pub(crate) fn sync(
+        &mut self,
+        now: Duration,
+        ticket: Ticket,
+        speaker: Speaker<'_>,
+        named: (Option<&str>, Option<&str>),
+        assignments: Vec<(String, Bytes)>,
+        out: &mut Vec<Answer>,
+    ) {
+        let differs = |named: Option<&str>, own: &str| named.is_some_and(|named| named != own);
+        let refusal = match self.check(speaker) {
+            Err(error) => Some(error),
+            Ok(()) if self.state == GroupState::PreparingRebalance => Some(ResponseError::RebalanceInProgress),
+            Ok(()) if differs(named.0, &self.protocol_type) || differs(named.1, &self.protocol) => {
+                Some(ResponseError::InconsistentGroupProtocol)
+            }
+            Ok(()) => None,
+        };
+        if let Some(error) = refusal {
+            out.push(Answer::Sync(ticket, Err(error)));
+            return;
+        }
+        if let Some(member) = self.members.get_mut(speaker.member_id) {
+            member.heard_of(now);
+            member.has_synced = true;
+            if let Some(earlier) = member.syncing.replace(ticket) {
+                out.push(Answer::Sync(earlier, Err(ResponseError::RebalanceInProgress)));
+            }
+        }
+        if self.state == GroupState::CompletingRebalance && self.leader == speaker.member_id {
+            for (id, assignment) in assignments {
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.assignment = assignment;
+                }
+            }
+            self.state = GroupState::Stable;
+        }
+        if self.state == GroupState::Stable {
+            self.hand_out(now, out);
+        }
+    }
+
+    fn hand_out(&mut self, now: Duration, out: &mut Vec<Answer>) {
+        for member in self.members.values_mut() {
+            if let Some(ticket) = member.syncing.take() {
+                member.heard_of(now);
+                let (protocol_type, protocol) = (self.protocol_type.clone(), self.protocol.clone());
+                let synced = Synced { protocol_type, protocol, assignment: member.assignment.clone() };
+                out.push(Answer::Sync(ticket, Ok(synced)));
+            }
+        }
+        if self.members.values().all(|member| member.has_synced) {
+            self.deadline = None;
+        }
+    }
+
+    /// A member is alive.
+    pub(crate) fn heartbeat(&mut self, now: Duration, speaker: Speaker<'_>) -> Result<(), ResponseError> {
+        self.check(speaker)?;
+        self.members.get_mut(speaker.member_id).into_iter().for_each(|member| member.heard_of(now));
+        match self.state {
+            GroupState::PreparingRebalance => Err(ResponseError::RebalanceInProgress),
+            _ => Ok(()),
+        }
+    }
+
+    /// Members leave, or an operator removes an instance by its name alone. One result for each.
+    pub(crate) fn leave(
+        &mut self,
+        now: Duration,
+        leaving: &[(String, Option<String>)],
+        out: &mut Vec<Answer>,
+    ) -> Vec<Result<(), ResponseError>> {
+        let mut results = Vec::new();
+        let before = self.members.len();
+        for (member_id, instance) in leaving {
+            let id = match (instance, member_id.is_empty()) {
+                (Some(instance), true) => self.instances.get(instance).cloned().unwrap_or_default(),
+                _ => member_id.clone(),
+            };
+            let result = match self.check_instance(&id, instance.as_deref()) {
+                Err(error) => Err(error),
+                Ok(()) if self.pending.remove(&id).is_some() => Ok(()),
+                Ok(()) if self.members.contains_key(&id) => {
+                    self.remove(&id, out);
+                    Ok(())
+                }
+                Ok(()) => Err(ResponseError::UnknownMemberId),
+            };
+            results.push(result);
+        }
+        self.settle(now, self.members.len() < before, out);
+        results
+    }
+
+    /// Whether the speaker may commit positions now. Whoever is in no group may while the group has no members.
+    pub(crate) fn may_commit(&mut self, now: Duration, speaker: Speaker<'_>) -> Result<(), ResponseError> {
+        if speaker.generation < 0 && speaker.member_id.is_empty() && self.state == GroupState::Empty {
+            return Ok(());
+        }
+        self.check(speaker)?;
+        self.members.get_mut(speaker.member_id).into_iter().for_each(|member| member.heard_of(now));
+        match self.state {
+            GroupState::CompletingRebalance => Err(ResponseError::RebalanceInProgress),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, id: &str, out: &mut Vec<Answer>) {
+        let Some(mut member) = self.members.remove(id) else { return };
+        if let Some(instance) = &member.instance {
+            self.instances.remove(instance);
+        }
+        answer_for(&mut member, id, ResponseError::UnknownMemberId, out);
+    }
+
+    /// Begins the rebalance that removed members make necessary, or ends one that waited for them.
+    fn settle(&mut self, now: Duration, has_lost: bool, out: &mut Vec<Answer>) {
+        if has_lost && matches!(self.state, GroupState::Stable | GroupState::CompletingRebalance) {
+            self.prepare(now, out);
+        }
+        self.try_complete(now, out);
+    }
+
+    /// Does what has become due by `now`.
+    pub(crate) fn tick(&mut self, now: Duration, out: &mut Vec<Answer>) {
+        self.pending.retain(|_, lapses| *lapses > now);
+        let is_dead = |member: &Member| !member.is_waiting() && member.expires <= now;
+        let dead: Vec<_> = self.members.iter().filter(|(_, m)| is_dead(m)).map(|(id, _)| id.clone()).collect();
+        dead.iter().for_each(|id| self.remove(id, out));
+        self.settle(now, !dead.is_empty(), out);
+        if self.deadline.is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        match self.state {
+            GroupState::PreparingRebalance => self.complete(now, out),
+            GroupState::CompletingRebalance | GroupState::Stable => {
+                self.deadline = None;
+                let silent = self.members.iter().filter(|(_, member)| !member.has_synced);
+                let silent: Vec<_> = silent.map(|(id, _)| id.clone()).collect();
+                silent.iter().for_each(|id| self.remove(id, out));
+                self.settle(now, !silent.is_empty(), out);
+            }
+            GroupState::Empty | GroupState::Dead => self.deadline = None,
+        }
+    }
+
+    /// When [`Group::tick`] has something to do next.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let sessions = self.members.values().filter(|member| !member.is_waiting()).map(|member| member.expires);
+        sessions.chain(self.pending.values().copied()).chain(self.deadline).min()
+    }
+}
+
+/// Answers the calls that wait in the member's name.
+fn answer_for(member: &mut Member, id: &str, error: ResponseError, out: &mut Vec<Answer>) {
+    let refused = Refused { error, member_id: id.to_owned() };
+    out.extend(member.joining.take().map(|ticket| Answer::Join(ticket, Err(refused))));
+    out.extend(member.syncing.take().map(|ticket| Answer::Sync(ticket, Err(error))));
+}

@@ -1,0 +1,299 @@
+//! Positions: OffsetCommit, OffsetFetch, OffsetDelete.
+
+use std::sync::Arc;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
+use kafka_protocol::messages::offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic};
+use kafka_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+};
+use kafka_protocol::messages::{
+    GroupId, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest,
+    OffsetFetchResponse, TopicName as WireTopic,
+};
+use kafka_protocol::protocol::StrBytes;
+use millstream_log::{
+    AckLevel, Appended, AtomicAppend, CommittedPosition, Error, POSITION_METADATA_MAX_BYTES, PositionCommit, Reply,
+    reply,
+};
+use millstream_types::{Epoch, Kind, Offset, Position, TopicName, TopicPartition};
+
+use super::coordinator::{Caller, Coordinator};
+use super::machine::Speaker;
+use super::membership::{code, text};
+
+impl Coordinator {
+    /// OffsetCommit: answered when the positions are durable. A speaker of another generation commits nothing.
+    pub async fn offset_commit(&self, request: OffsetCommitRequest, caller: &Caller) -> OffsetCommitResponse {
+        let mut results = Vec::new();
+        let mut commits = Vec::new();
+        let group = caller.group(&request.group_id);
+        for topic in &request.topics {
+            for partition in &topic.partitions {
+                let commit = group.clone().and_then(|group| self.to_commit(group, &topic.name, partition, caller));
+                results.push(commit.as_ref().map(|_| ()).map_err(|error| *error));
+                commits.extend(commit);
+            }
+        }
+        let stored = match group {
+            Ok(group) => self.store(&group, &request, commits).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stored {
+            results.iter_mut().filter(|result| result.is_ok()).for_each(|result| *result = Err(error));
+            // Whoever may not commit is told so for all of them.
+            if is_fence(error) {
+                results.iter_mut().for_each(|result| *result = Err(error));
+            }
+        }
+        let mut results = results.into_iter();
+        let topics = request.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.iter().zip(results.by_ref()).map(|(partition, result)| {
+                OffsetCommitResponsePartition::default()
+                    .with_partition_index(partition.partition_index)
+                    .with_error_code(code(result))
+            });
+            OffsetCommitResponseTopic::default().with_partitions(partitions.collect()).with_name(topic.name)
+        });
+        OffsetCommitResponse::default().with_topics(topics.collect())
+    }
+
+    /// The position that a client means, if it can be committed now.
+    fn to_commit(
+        &self,
+        group: String,
+        topic: &str,
+        wanted: &OffsetCommitRequestPartition,
+        caller: &Caller,
+    ) -> Result<PositionCommit, ResponseError> {
+        let id = to_partition(topic, wanted.partition_index, caller)?;
+        let partition = self.log.partition(&id).map_err(|error| to_client(&error))?;
+        let metadata = wanted.committed_metadata.as_deref().unwrap_or_default();
+        if metadata.len() > POSITION_METADATA_MAX_BYTES {
+            return Err(ResponseError::OffsetMetadataTooLarge);
+        }
+        let ends = partition.offsets();
+        let offset = u64::try_from(wanted.committed_offset).map_err(|_| ResponseError::OffsetOutOfRange)?;
+        if offset > ends.tail.0 {
+            return Err(ResponseError::OffsetOutOfRange);
+        }
+        if offset > ends.stable.0 {
+            return Err(ResponseError::CoordinatorLoadInProgress);
+        }
+        let named = u32::try_from(wanted.committed_leader_epoch).ok().map(Epoch);
+        let epoch = named.filter(|epoch| *epoch <= ends.epoch).unwrap_or(ends.epoch);
+        let position = Position { topic: partition.topic().id, epoch, offset: Offset(offset) };
+        Ok(PositionCommit { group, partition: id, position, metadata: metadata.to_owned() })
+    }
+
+    async fn store(
+        &self,
+        group: &str,
+        request: &OffsetCommitRequest,
+        commits: Vec<PositionCommit>,
+    ) -> Result<(), ResponseError> {
+        let speaker = Speaker {
+            member_id: &request.member_id,
+            instance: request.group_instance_id.as_deref(),
+            generation: request.generation_id_or_member_epoch,
+        };
+        // Handed to the log while the group is held: nobody can begin a generation in between.
+        let take = || {
+            if commits.is_empty() {
+                return Ok(None);
+            }
+            let append = AtomicAppend { records: Vec::new(), positions: commits };
+            let (done, answer) = reply();
+            self.log.append_atomic(&append, AckLevel::Synced, done).map_err(|error| to_client(&error))?;
+            Ok::<Option<Reply<Vec<Appended>>>, ResponseError>(Some(answer))
+        };
+        let answer = if speaker.generation < 0 {
+            self.within_new(group, |room, _| {
+                room.group.may_commit(self.now(), speaker)?;
+                take()
+            })??
+        } else {
+            let taken = self.within(group, |room, _| {
+                room.group.may_commit(self.now(), speaker)?;
+                take()
+            });
+            taken.unwrap_or(Err(ResponseError::IllegalGeneration))?
+        };
+        match answer {
+            Some(answer) => answer.await.map(drop).map_err(|error| to_client(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// OffsetFetch: of one group, or (version 8 and later) of several; all partitions where none is named.
+    pub async fn offset_fetch(
+        &self,
+        request: OffsetFetchRequest,
+        version: i16,
+        caller: &Caller,
+    ) -> OffsetFetchResponse {
+        if version >= 8 {
+            let groups = request.groups.into_iter().map(|group| {
+                let topics = group.topics.map(|topics| {
+                    topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes)).collect()
+                });
+                self.fetched_group(group.group_id, topics, caller)
+            });
+            return OffsetFetchResponse::default().with_groups(groups.collect());
+        }
+        let topics = request
+            .topics
+            .map(|topics| topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes)).collect());
+        let found = self.fetched_group(request.group_id, topics, caller);
+        let topics = found.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.into_iter().map(|of| {
+                OffsetFetchResponsePartition::default()
+                    .with_partition_index(of.partition_index)
+                    .with_committed_offset(of.committed_offset)
+                    .with_committed_leader_epoch(of.committed_leader_epoch)
+                    .with_metadata(of.metadata)
+                    .with_error_code(of.error_code)
+            });
+            OffsetFetchResponseTopic::default().with_partitions(partitions.collect()).with_name(topic.name)
+        });
+        OffsetFetchResponse::default().with_topics(topics.collect()).with_error_code(found.error_code)
+    }
+
+    fn fetched_group(
+        &self,
+        id: GroupId,
+        topics: Option<Vec<(String, Vec<i32>)>>,
+        caller: &Caller,
+    ) -> OffsetFetchResponseGroup {
+        let answer = OffsetFetchResponseGroup::default();
+        let found = caller.group(&id).and_then(|group| self.log.positions(&group).map_err(|error| to_client(&error)));
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return answer.with_group_id(id).with_error_code(error.code()),
+        };
+        let topics = match topics {
+            Some(topics) => topics,
+            None => by_topic(&found),
+        };
+        let topics = topics.into_iter().map(|(name, partitions)| {
+            let partitions = partitions.into_iter().map(|number| {
+                let id = to_partition(&name, number, caller).ok();
+                fetched(number, found.iter().find(|found| Some(&found.partition) == id.as_ref()))
+            });
+            let partitions = partitions.collect();
+            OffsetFetchResponseTopics::default().with_name(WireTopic(text(name))).with_partitions(partitions)
+        });
+        let topics = topics.collect();
+        answer.with_group_id(id).with_topics(topics)
+    }
+
+    /// OffsetDelete: only of a group without members.
+    pub async fn offset_delete(
+        self: &Arc<Self>,
+        request: OffsetDeleteRequest,
+        caller: &Caller,
+    ) -> OffsetDeleteResponse {
+        let group = match caller.group(&request.group_id) {
+            Ok(group) => group,
+            Err(error) => return OffsetDeleteResponse::default().with_error_code(error.code()),
+        };
+        if self.within(&group, |room, _| room.group.empty_since().is_none()) == Some(true) {
+            return OffsetDeleteResponse::default().with_error_code(ResponseError::NonEmptyGroup.code());
+        }
+        let mut topics = Vec::new();
+        let mut wanted = Vec::new();
+        for topic in request.topics {
+            let partitions = topic.partitions.iter().map(|partition| {
+                let known = to_partition(&topic.name, partition.partition_index, caller)
+                    .and_then(|id| self.log.partition(&id).map(|_| id).map_err(|error| to_client(&error)));
+                let answer = OffsetDeleteResponsePartition::default()
+                    .with_partition_index(partition.partition_index)
+                    .with_error_code(code(known.as_ref().map(|_| ()).map_err(|error| *error)));
+                wanted.extend(known);
+                answer
+            });
+            let partitions = partitions.collect();
+            topics.push(OffsetDeleteResponseTopic::default().with_name(topic.name).with_partitions(partitions));
+        }
+        match self.forget(group, wanted).await {
+            Ok(()) => OffsetDeleteResponse::default().with_topics(topics),
+            Err(error) => OffsetDeleteResponse::default().with_error_code(error.code()),
+        }
+    }
+
+    /// Deletes positions, away from the threads that serve connections.
+    pub(crate) async fn forget(
+        self: &Arc<Self>,
+        group: String,
+        partitions: Vec<TopicPartition>,
+    ) -> Result<(), ResponseError> {
+        let log = self.log.clone();
+        match tokio::task::spawn_blocking(move || log.forget_positions(&group, &partitions)).await {
+            Ok(result) => result.map_err(|error| to_client(&error)),
+            Err(_) => Err(ResponseError::UnknownServerError),
+        }
+    }
+}
+
+fn is_fence(error: ResponseError) -> bool {
+    matches!(
+        error,
+        ResponseError::IllegalGeneration
+            | ResponseError::UnknownMemberId
+            | ResponseError::FencedInstanceId
+            | ResponseError::RebalanceInProgress
+    )
+}
+
+fn to_partition(topic: &str, partition: i32, caller: &Caller) -> Result<TopicPartition, ResponseError> {
+    let topic = TopicName::parse(topic, &caller.tenant).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
+    if topic.kind() == Kind::Internal || *topic.tenant() != caller.tenant {
+        return Err(ResponseError::UnknownTopicOrPartition);
+    }
+    let partition = u32::try_from(partition).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
+    Ok(TopicPartition::new(topic, partition))
+}
+
+fn fetched(number: i32, found: Option<&CommittedPosition>) -> OffsetFetchResponsePartitions {
+    let answer = OffsetFetchResponsePartitions::default().with_partition_index(number);
+    match found {
+        Some(found) => answer
+            .with_committed_offset(i64::try_from(found.position.offset.0).unwrap_or(i64::MAX))
+            .with_committed_leader_epoch(i32::try_from(found.position.epoch.0).unwrap_or(-1))
+            .with_metadata(Some(text(found.metadata.clone()))),
+        None => {
+            answer.with_committed_offset(-1).with_committed_leader_epoch(-1).with_metadata(Some(StrBytes::default()))
+        }
+    }
+}
+
+fn by_topic(found: &[CommittedPosition]) -> Vec<(String, Vec<i32>)> {
+    let mut topics: Vec<(String, Vec<i32>)> = Vec::new();
+    for found in found {
+        let (name, number) = (found.partition.topic.to_string(), found.partition.partition.0 as i32);
+        match topics.last_mut() {
+            Some((last, numbers)) if *last == name => numbers.push(number),
+            _ => topics.push((name, vec![number])),
+        }
+    }
+    topics
+}
+
+/// What clients make of the log's refusals: try again, give up, or look for the topic.
+pub(crate) fn to_client(error: &Error) -> ResponseError {
+    match error {
+        Error::UnknownTopic { .. } | Error::UnknownPartition { .. } | Error::Name(_) => {
+            ResponseError::UnknownTopicOrPartition
+        }
+        Error::MetadataTooLarge { .. } => ResponseError::OffsetMetadataTooLarge,
+        Error::InvalidGroup { .. } => ResponseError::InvalidGroupId,
+        Error::PositionUnstable { .. } | Error::Overloaded { .. } => ResponseError::CoordinatorLoadInProgress,
+        Error::PositionLost { .. } | Error::BeyondTail { .. } => ResponseError::OffsetOutOfRange,
+        Error::AppendTooLarge { .. } => ResponseError::InvalidCommitOffsetSize,
+        Error::Stopped => ResponseError::CoordinatorNotAvailable,
+        _ => ResponseError::UnknownServerError,
+    }
+}

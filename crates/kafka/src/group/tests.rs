@@ -1,0 +1,162 @@
+//! What groups promise, and how they are driven in the tests of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod coordinator;
+mod machine;
+mod random;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::error::ResponseError;
+
+use super::GroupConfig;
+use super::machine::{Answer, Group, GroupState, Joined, Refused, Speaker, Synced};
+use super::member::{Join, Ticket};
+
+const SESSION: Duration = Duration::from_secs(10);
+const REBALANCE: Duration = Duration::from_secs(30);
+
+/// A group with a clock, and the answers that it has given.
+struct Bench {
+    group: Group,
+    now: Duration,
+    next: Ticket,
+    joins: BTreeMap<Ticket, Result<Joined, Refused>>,
+    syncs: BTreeMap<Ticket, Result<Synced, ResponseError>>,
+}
+
+fn config() -> GroupConfig {
+    GroupConfig { initial_rebalance_delay: Duration::ZERO, group_members_max: 8, ..GroupConfig::default() }
+}
+
+fn join_of(member_id: &str, new_id: &str) -> Join {
+    Join {
+        member_id: member_id.to_owned(),
+        new_id: new_id.to_owned(),
+        instance: None,
+        client_id: "client".to_owned(),
+        client_host: "127.0.0.1".to_owned(),
+        session_timeout: SESSION,
+        rebalance_timeout: REBALANCE,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![("range".to_owned(), Bytes::from_static(b"topics"))],
+        must_come_back: false,
+        may_skip_assignment: false,
+    }
+}
+
+fn speaker(member_id: &str, generation: i32) -> Speaker<'_> {
+    Speaker { member_id, instance: None, generation }
+}
+
+impl Bench {
+    fn new(config: GroupConfig) -> Self {
+        let (joins, syncs) = (BTreeMap::new(), BTreeMap::new());
+        Self { group: Group::new(config, Duration::ZERO), now: Duration::ZERO, next: 0, joins, syncs }
+    }
+
+    fn take(&mut self, out: Vec<Answer>) {
+        for answer in out {
+            let was_unanswered = match answer {
+                Answer::Join(ticket, result) => self.joins.insert(ticket, result).is_none(),
+                Answer::Sync(ticket, result) => self.syncs.insert(ticket, result).is_none(),
+            };
+            assert!(was_unanswered, "a call was answered twice");
+        }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next += 1;
+        self.next
+    }
+
+    fn join(&mut self, join: Join) -> Ticket {
+        let (ticket, mut out) = (self.ticket(), Vec::new());
+        self.group.join(self.now, ticket, join, &mut out);
+        self.take(out);
+        ticket
+    }
+
+    fn sync(&mut self, speaker: Speaker<'_>, assignments: &[(&str, &str)]) -> Ticket {
+        let (ticket, mut out) = (self.ticket(), Vec::new());
+        let owned = |(id, plan): &(&str, &str)| ((*id).to_owned(), Bytes::copy_from_slice(plan.as_bytes()));
+        let assignments = assignments.iter().map(owned).collect();
+        self.group.sync(self.now, ticket, speaker, (None, None), assignments, &mut out);
+        self.take(out);
+        ticket
+    }
+
+    fn leave(&mut self, member_id: &str, instance: Option<&str>) -> Result<(), ResponseError> {
+        let mut out = Vec::new();
+        let leaving = [(member_id.to_owned(), instance.map(str::to_owned))];
+        let mut results = self.group.leave(self.now, &leaving, &mut out);
+        self.take(out);
+        results.remove(0)
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.now += by;
+        let mut out = Vec::new();
+        self.group.tick(self.now, &mut out);
+        self.take(out);
+    }
+
+    fn heartbeat(&mut self, member_id: &str, generation: i32) -> Result<(), ResponseError> {
+        self.group.heartbeat(self.now, speaker(member_id, generation))
+    }
+
+    fn commit(&mut self, member_id: &str, generation: i32) -> Result<(), ResponseError> {
+        self.group.may_commit(self.now, speaker(member_id, generation))
+    }
+
+    fn joined(&self, ticket: Ticket) -> &Joined {
+        self.joins.get(&ticket).expect("the join is answered").as_ref().expect("the join succeeds")
+    }
+
+    fn join_error(&self, ticket: Ticket) -> ResponseError {
+        self.joins.get(&ticket).expect("the join is answered").as_ref().expect_err("the join is refused").error
+    }
+
+    fn assigned(&self, ticket: Ticket) -> Result<&str, ResponseError> {
+        let answer = self.syncs.get(&ticket).expect("the sync is answered").as_ref();
+        answer.map(|synced| std::str::from_utf8(&synced.assignment).unwrap()).map_err(|error| *error)
+    }
+
+    /// A stable group of members `a`, `b`, …, each of which is assigned its own name; `a` leads.
+    fn stable(names: &[&str]) -> Self {
+        let mut bench = Self::new(config());
+        bench.join(join_of("", names[0]));
+        for name in &names[1..] {
+            bench.join(join_of("", name));
+        }
+        if names.len() > 1 {
+            bench.join(join_of(names[0], ""));
+            // Those who had come meanwhile were gathered by the first rebalance, or join again now.
+            for name in &names[1..] {
+                if bench.group.state() == GroupState::PreparingRebalance {
+                    bench.join(join_of(name, ""));
+                }
+            }
+        }
+        assert_eq!(bench.group.state(), GroupState::CompletingRebalance);
+        bench.settle(names);
+        bench
+    }
+
+    /// All sync in the current generation, the leader last.
+    fn settle(&mut self, names: &[&str]) {
+        let generation = self.group.generation();
+        let plan: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
+        let leader = self.group.leader().to_owned();
+        let followers = names.iter().filter(|name| **name != leader);
+        let mut tickets: Vec<_> = followers.map(|name| (*name, self.sync(speaker(name, generation), &[]))).collect();
+        tickets.push((&leader, self.sync(speaker(&leader, generation), &plan)));
+        assert_eq!(self.group.state(), GroupState::Stable);
+        for (name, ticket) in tickets {
+            assert_eq!(self.assigned(ticket), Ok(name));
+        }
+    }
+}
