@@ -9,6 +9,7 @@ use millstream_log::{Bell, Partition};
 use millstream_types::TopicId;
 use parking_lot::Mutex;
 
+use crate::group;
 use crate::node::Node;
 
 /// Most partitions that one connection is told about; a client that fetches more waits out its own time.
@@ -51,6 +52,20 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The groups of this node.
+    pub(crate) fn groups(&self) -> &Arc<group::Coordinator> {
+        &self.node.groups
+    }
+
+    /// The client as a group knows it.
+    pub(crate) fn member(&self) -> group::Caller {
+        group::Caller {
+            tenant: self.node.tenant.clone(),
+            client_id: self.client_id.to_string(),
+            client_host: self.connection.peer.ip().to_canonical().to_string(),
+        }
+    }
+
     /// Host and port under which this client is to reach this node.
     pub(crate) fn address(&self) -> (StrBytes, i32) {
         let (host, port) = self.node.config.advertised_address().unwrap_or_else(|| {

@@ -61,6 +61,36 @@ impl Table {
             row(0, 1, |request, caller| ok(configs::incremental_alter_configs(request, caller))),
             row(0, 1, |request, caller| ok(cluster::describe_cluster(request, caller))),
             row(0, 4, |request, caller| ok(cluster::find_coordinator(request, caller))),
+            row(0, 9, |request, caller: Caller| {
+                ok(async move { caller.groups().join_group(request, caller.version, &caller.member()).await })
+            }),
+            row(0, 5, |request, caller: Caller| {
+                ok(async move { caller.groups().sync_group(request, &caller.member()).await })
+            }),
+            row(0, 4, |request, caller: Caller| {
+                ok(async move { caller.groups().heartbeat(request, &caller.member()).await })
+            }),
+            row(0, 5, |request, caller: Caller| {
+                ok(async move { caller.groups().leave_group(request, caller.version, &caller.member()).await })
+            }),
+            row(2, 9, |request, caller: Caller| {
+                ok(async move { caller.groups().offset_commit(request, &caller.member()).await })
+            }),
+            row(1, 8, |request, caller: Caller| {
+                ok(async move { caller.groups().offset_fetch(request, caller.version, &caller.member()).await })
+            }),
+            row(0, 0, |request, caller: Caller| {
+                ok(async move { caller.groups().offset_delete(request, &caller.member()).await })
+            }),
+            row(0, 5, |request, caller: Caller| {
+                ok(async move { caller.groups().list_groups(request, caller.version, &caller.member()).await })
+            }),
+            row(0, 6, |request, caller: Caller| {
+                ok(async move { caller.groups().describe_groups(request, caller.version, &caller.member()).await })
+            }),
+            row(0, 2, |request, caller: Caller| {
+                ok(async move { caller.groups().delete_groups(request, &caller.member()).await })
+            }),
             row(0, 4, |request, caller| ok(producer_id::init_producer_id(request, caller))),
         ])
     }

@@ -88,6 +88,7 @@ impl Serving {
 
 async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiver<Duration>) -> usize {
     let mut connections = JoinSet::new();
+    let group_timer = tokio::spawn(Arc::clone(&node.groups).run());
     let drain = loop {
         tokio::select! {
             biased;
@@ -106,6 +107,7 @@ async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiv
     let ended = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
     let cut_off = if ended.is_ok() { 0 } else { connections.len() };
     connections.shutdown().await;
+    group_timer.abort();
     cut_off
 }
 

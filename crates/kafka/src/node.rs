@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, Log, Partition, Topic};
-use millstream_types::{Epoch, Kind, TenantId, TopicId, TopicName, TopicPartition};
+use millstream_types::{Epoch, Kind, SystemClock, TenantId, TopicId, TopicName, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::KafkaConfig;
 use crate::dispatch::Table;
+use crate::group::{Coordinator, GroupConfig};
 use crate::refusal::Refusal;
 
 /// The number of the only broker there is.
@@ -31,9 +32,10 @@ pub(crate) struct Node {
     pub(crate) stopping: watch::Receiver<bool>,
     /// One creation of a topic at a time, so that *exists already* is told to all but one.
     pub(crate) creating: Mutex<()>,
+    pub(crate) groups: Arc<Coordinator>,
     epoch: Epoch,
     producers: AtomicU32,
-    tenant: TenantId,
+    pub(crate) tenant: TenantId,
 }
 
 impl Node {
@@ -43,6 +45,8 @@ impl Node {
         config: KafkaConfig,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
+        let clock = Arc::new(SystemClock::default());
+        let groups = Coordinator::new(log.clone(), GroupConfig::default(), clock.clone(), clock);
         let room = Arc::new(Semaphore::new(config.requests_max_bytes / ROOM_UNIT_BYTES));
         Arc::new(Self {
             log,
@@ -51,6 +55,7 @@ impl Node {
             room,
             stopping,
             creating: Mutex::new(()),
+            groups,
             epoch,
             producers: AtomicU32::new(0),
             tenant: TenantId::default(),

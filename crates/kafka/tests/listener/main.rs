@@ -4,5 +4,6 @@
 
 mod admin;
 mod client;
+mod groups;
 mod hostile;
 mod records;
