@@ -15,6 +15,8 @@ pub(crate) struct Process {
     child: Child,
     pub(crate) applications: SocketAddr,
     pub(crate) devices: SocketAddr,
+    #[allow(dead_code, reason = "only the tests with Kafka clients connect to it")]
+    pub(crate) kafka: SocketAddr,
 }
 
 /// Two ports that nobody listens on.
@@ -53,10 +55,11 @@ impl Process {
             let rest = line.strip_prefix("listening ").unwrap_or_else(|| panic!("unexpected line {line:?}"));
             let (listener, url) = rest.split_once(' ').unwrap();
             assert_eq!(listener, name);
-            url.strip_prefix("http://").unwrap().parse().unwrap()
+            url.rsplit("//").next().unwrap().parse().unwrap()
         };
         let (applications, devices) = (listening("applications"), listening("devices-http"));
-        Self { child, applications, devices }
+        let kafka = listening("kafka");
+        Self { child, applications, devices, kafka }
     }
 
     /// `kill -9`.

@@ -1,0 +1,88 @@
+//! What the clients talk to: `millstream serve`, or any broker that `MILLSTREAM_TEST_KAFKA=HOST:PORT` names. That the
+//! checks hold against a real Kafka (`cargo xtask kafka`), too, shows that they ask for what clients get there.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::process::Process;
+
+/// Names a broker that runs already.
+const OTHER_BROKER: &str = "MILLSTREAM_TEST_KAFKA";
+/// Beyond what any check waits for; a client that hangs is ended.
+const PATIENCE_S: &str = "240";
+
+/// A broker that listens.
+pub(crate) struct Broker {
+    pub(crate) address: String,
+    /// Ended, and its data removed, at the end of the test.
+    _own: Option<(Process, TempDir)>,
+}
+
+impl Broker {
+    pub(crate) fn start() -> Self {
+        if let Ok(address) = std::env::var(OTHER_BROKER) {
+            return Self { address, _own: None };
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::start(dir.path());
+        let address = process.kafka.to_string();
+        Self { address, _own: Some((process, dir)) }
+    }
+
+    /// Another name for each run, for brokers that outlive it.
+    pub(crate) fn topic(&self, what: &str) -> String {
+        format!("{what}-{}", std::process::id())
+    }
+
+    /// Runs `kcat` with these arguments and this input; answers what it prints.
+    pub(crate) fn kcat(&self, arguments: &[&str], input: &str) -> String {
+        let mut kcat = patient("kcat");
+        kcat.args(["-q", "-b", &self.address]).args(arguments);
+        output(kcat, input)
+    }
+
+    /// Runs a case of one of the Python scripts beside this file.
+    pub(crate) fn script(&self, script: &str, case: &[&str]) {
+        let python = target().join("kafka/venv/bin/python");
+        assert!(python.exists(), "{} is missing: run scripts/setup-clients", python.display());
+        let mut command = patient(python.to_str().unwrap());
+        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka_clients");
+        // Nothing is written beside the sources.
+        command.env("PYTHONDONTWRITEBYTECODE", "1").arg(beside.join(script)).arg(&self.address).args(case);
+        let said = output(command, "");
+        assert!(said.trim_end().ends_with(&format!("ok {}", case[0])), "{said}");
+    }
+
+    /// Runs one of Kafka's own command-line classes.
+    pub(crate) fn java(&self, class: &str, arguments: &[&str], input: &str) -> String {
+        let xtask = target().join("release/xtask");
+        assert!(xtask.exists(), "{} is missing: run scripts/setup-clients", xtask.display());
+        let mut command = patient(xtask.to_str().unwrap());
+        command.args(["kafka-tools", &format!("org.apache.kafka.tools.{class}")]).args(arguments);
+        output(command, input)
+    }
+}
+
+/// The target directory, where `scripts/setup-clients` puts what it fetches.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn patient(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", PATIENCE_S, program]);
+    command
+}
+
+fn output(mut command: Command, input: &str) -> String {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{said}\n{complained}");
+    said.into_owned()
+}

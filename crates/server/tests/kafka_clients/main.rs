@@ -1,0 +1,135 @@
+//! Kafka clients that are not ours, as their users run them: kcat, librdkafka in Python, kafka-python, Kafka's own
+//! Java classes. `scripts/setup-clients` installs them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod broker;
+#[path = "../main_job/process.rs"]
+#[allow(dead_code, reason = "the main job's tests use more of it")]
+mod process;
+
+use broker::Broker;
+
+const FIRST_MS: u64 = 1_700_000_000_000;
+
+#[test]
+fn kcat_lists_produces_and_consumes_in_order() {
+    let broker = Broker::start();
+    let topic = broker.topic("kcat");
+    let lines: Vec<String> = (0..1000).map(|at| format!("key-{}:value-{at}", at % 7)).collect();
+    let sent = lines.join("\n");
+    broker.kcat(&["-P", "-t", &topic, "-p", "0", "-K", ":", "-z", "lz4"], &sent);
+    let all = ["-C", "-t", &*topic, "-p", "0", "-o", "beginning", "-e", "-f", "%k:%s\n"];
+    assert_eq!(broker.kcat(&all, "").trim_end(), sent);
+    let tail = ["-C", "-t", &*topic, "-p", "0", "-o", "-3", "-e", "-f", "%o %s\n"];
+    assert_eq!(broker.kcat(&tail, ""), "997 value-997\n998 value-998\n999 value-999\n");
+    let listed = broker.kcat(&["-L"], "");
+    assert!(listed.contains(&format!("topic \"{topic}\"")), "{listed}");
+}
+
+#[test]
+fn kcat_keeps_headers_and_tombstones() {
+    let broker = Broker::start();
+    let topic = broker.topic("kcat-headers");
+    broker.kcat(&["-P", "-t", &topic, "-p", "0", "-H", "a=1", "-H", "a=2", "-K", ":", "-Z"], "gone:\nthere:v\n");
+    let read = broker.kcat(&["-C", "-t", &topic, "-p", "0", "-e", "-f", "%k %S %h\n"], "");
+    assert_eq!(read, "gone -1 a=1,a=2\nthere 1 a=1,a=2\n");
+}
+
+#[test]
+fn kcat_finds_offsets_by_time() {
+    let broker = Broker::start();
+    let topic = broker.topic("kcat-time");
+    broker.kcat(&["-P", "-t", &topic, "-p", "0"], "then\n");
+    let long_ago = broker.kcat(&["-Q", "-t", &format!("{topic}:0:{FIRST_MS}")], "");
+    assert!(long_ago.contains("offset 0"), "{long_ago}");
+    let from = broker.kcat(&["-C", "-t", &topic, "-p", "0", "-o", &format!("s@{FIRST_MS}"), "-e"], "");
+    assert_eq!(from, "then\n");
+}
+
+#[test]
+fn librdkafka_reads_each_record_once_and_in_order_per_key() {
+    let broker = Broker::start();
+    for compression in ["none", "lz4", "zstd"] {
+        broker.script("confluent.py", &["records", compression]);
+    }
+    broker.script("confluent.py", &["records", "none", "1"]);
+}
+
+#[test]
+fn librdkafka_is_told_about_compressions_that_are_not_known() {
+    let broker = Broker::start();
+    for compression in ["gzip", "snappy"] {
+        broker.script("confluent.py", &["works-or-refused", compression]);
+    }
+}
+
+#[test]
+fn librdkafka_produces_idempotently() {
+    Broker::start().script("confluent.py", &["idempotent"]);
+}
+
+#[test]
+fn librdkafka_creates_describes_and_deletes_topics() {
+    Broker::start().script("confluent.py", &["admin"]);
+}
+
+#[test]
+fn librdkafka_seeks_by_time() {
+    Broker::start().script("confluent.py", &["seek-by-time"]);
+}
+
+#[test]
+fn kafka_python_reads_each_record_once_and_in_order_per_key() {
+    let broker = Broker::start();
+    for compression in ["none", "lz4", "zstd"] {
+        broker.script("pure_python.py", &["records", compression]);
+    }
+}
+
+#[test]
+fn kafka_python_is_told_about_gzip() {
+    Broker::start().script("pure_python.py", &["gzip"]);
+}
+
+#[test]
+fn kafka_python_produces_idempotently() {
+    Broker::start().script("pure_python.py", &["idempotent"]);
+}
+
+#[test]
+fn kafka_python_creates_and_deletes_topics() {
+    Broker::start().script("pure_python.py", &["admin"]);
+}
+
+#[test]
+fn kafka_python_seeks_by_time() {
+    Broker::start().script("pure_python.py", &["seek-by-time"]);
+}
+
+#[test]
+fn javas_topic_command_and_console_clients_run() {
+    let broker = Broker::start();
+    let topic = broker.topic("console");
+    let common = ["--bootstrap-server", &*broker.address, "--topic", &*topic];
+    broker.java("TopicCommand", &[&common[..], &["--create", "--partitions", "1"]].concat(), "");
+    let lines: Vec<String> = (0..500).map(|at| format!("key-{}:value-{at}", at % 7)).collect();
+    let sent = lines.join("\n") + "\n";
+    let keyed = ["--property", "parse.key=true", "--property", "key.separator=:"];
+    broker.java("ConsoleProducer", &[&common[..], &keyed].concat(), &sent);
+    let printed = ["--property", "print.key=true", "--property", "key.separator=:"];
+    let all = ["--partition", "0", "--offset", "earliest", "--max-messages", "500", "--timeout-ms", "60000"];
+    assert_eq!(broker.java("consumer.ConsoleConsumer", &[&common[..], &printed, &all].concat(), ""), sent);
+}
+
+#[test]
+fn javas_producer_performance_class_runs() {
+    let broker = Broker::start();
+    let topic = broker.topic("performance");
+    let bootstrap = format!("bootstrap.servers={}", broker.address);
+    let count = ["--topic", &*topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1"];
+    for acks in ["acks=1", "acks=all"] {
+        let sent =
+            broker.java("ProducerPerformance", &[&count[..], &["--producer-props", &bootstrap, acks]].concat(), "");
+        assert!(sent.contains("20000 records sent"), "{sent}");
+    }
+}
