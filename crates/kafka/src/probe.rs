@@ -14,13 +14,11 @@ use kafka_protocol::protocol::buf::ByteBuf;
 /// Bytes of a variable-length number from which on it is looked at: two bytes announce 16,383 elements at most.
 const LONG_VARINT_BYTES: u32 = 3;
 
-/// Decodes `body`, safely whatever it announces, and to its end.
+/// Decodes `body`, safely whatever it announces. What stands behind it is passed over, as Kafka's brokers do: librdkafka
+/// leaves bytes there in some requests for metadata.
 pub(crate) fn decode<R: Decodable>(body: Bytes, version: i16) -> Result<R, String> {
     let mut probe = Probe { rest: body.clone(), varint: 0, varint_bytes: 0 };
     drop(R::decode(&mut probe, version).map_err(|e| e.to_string())?);
-    if probe.rest.has_remaining() {
-        return Err(format!("{} bytes are left over", probe.rest.remaining()));
-    }
     let mut body = body;
     R::decode(&mut body, version).map_err(|e| e.to_string())
 }
