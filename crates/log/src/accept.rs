@@ -9,7 +9,7 @@ use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RE
 use crate::producers::Verdict;
 use crate::recent::Stored;
 use crate::round::{Answer, Entry, Item, Taken, Waiter};
-use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
+use crate::{AckLevel, Appended, Cleanup, Done, Error, Storage, Topic};
 
 /// What a record adds to its batch beyond its own bytes, at most: lengths, deltas, attributes.
 const RECORD_OVERHEAD_BYTES: usize = 36;
@@ -79,6 +79,9 @@ impl PartitionLog {
         let size_bytes = batch.size_bytes() + APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         self.check_batch(&batch)?;
+        if topic.config.cleanup == Cleanup::Compact {
+            self.check_keys(&batch)?;
+        }
         let mut accept = self.lock();
         if let Some(producer) = batch.producer()
             && let Some(before) = self.taken_before(&accept, producer, records)?
@@ -252,8 +255,12 @@ impl PartitionLog {
             return Err(Error::EmptyAppend { partition: self.id.clone() });
         }
         let limit_bytes = topic.config.record_max_bytes;
+        let is_compacted = topic.config.cleanup == Cleanup::Compact;
         let mut total = 0;
-        for record in records {
+        for (index, record) in records.iter().enumerate() {
+            if is_compacted && record.key.is_none() {
+                return Err(Error::MissingKey { partition: self.id.clone(), index });
+            }
             let size_bytes = payload_bytes(record);
             if size_bytes > limit_bytes {
                 return Err(Error::RecordTooLarge { partition: self.id.clone(), size_bytes, limit_bytes });
@@ -261,6 +268,21 @@ impl PartitionLog {
             total += size_bytes + overhead_bytes(record);
         }
         Ok(total)
+    }
+
+    /// Whether every record of a batch that somebody else has built has a key.
+    fn check_keys(&self, batch: &RecordBatch) -> Result<(), Error> {
+        if batch.is_control() {
+            return Ok(());
+        }
+        let refuse = |source| Error::Batch { partition: self.id.clone(), source };
+        let inflated = batch.inflated(&self.shared.limits).map_err(refuse)?;
+        for (index, record) in inflated.records().enumerate() {
+            if record.map_err(refuse)?.key.is_none() {
+                return Err(Error::MissingKey { partition: self.id.clone(), index });
+            }
+        }
+        Ok(())
     }
 
     fn check_append_size(&self, size_bytes: usize) -> Result<(), Error> {

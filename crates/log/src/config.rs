@@ -44,6 +44,14 @@ pub struct LogConfig {
     pub producers_max: usize,
     /// How long after its last append an idempotent producer is remembered, in milliseconds. Default one day.
     pub producer_expiry_ms: u64,
+    /// Memory for the keys that one compaction looks at, in bytes (about 46 for each key); what does not fit waits for
+    /// the next. Default 32 MiB.
+    pub compaction_map_bytes: usize,
+    /// A compacted topic's partition is compacted when this share of its closed segments, in percent of their bytes,
+    /// has not been compacted. Default 50.
+    pub compaction_dirty_percent: u64,
+    /// Bytes that compaction reads and writes in a second, at most. Default 64 MiB.
+    pub compaction_bytes_per_second: u64,
 }
 
 impl Default for LogConfig {
@@ -61,6 +69,9 @@ impl Default for LogConfig {
             flush_interval_ms: 2_000,
             producers_max: 1_000,
             producer_expiry_ms: 24 * 60 * 60 * 1_000,
+            compaction_map_bytes: 32 << 20,
+            compaction_dirty_percent: 50,
+            compaction_bytes_per_second: 64 << 20,
         }
     }
 }
@@ -139,6 +150,24 @@ impl LogConfig {
                 self.producer_expiry_ms >= 1_000,
                 "use at least 1000: a producer that waits for an answer must not be forgotten",
             ),
+            (
+                "log.compaction_map_bytes",
+                self.compaction_map_bytes as u64,
+                self.compaction_map_bytes >= 1024,
+                "use at least 1024",
+            ),
+            (
+                "log.compaction_dirty_percent",
+                self.compaction_dirty_percent,
+                (1..=100).contains(&self.compaction_dirty_percent),
+                "use 1 to 100",
+            ),
+            (
+                "log.compaction_bytes_per_second",
+                self.compaction_bytes_per_second,
+                self.compaction_bytes_per_second >= 64 << 10,
+                "use at least 65536",
+            ),
         ];
         for (limit, value, holds, rule) in rules {
             if !holds {
@@ -157,7 +186,7 @@ mod tests {
     fn the_default_holds_and_a_limit_that_cannot_is_named_with_its_rule() {
         LogConfig::default().validate().unwrap();
         type Change = fn(&mut LogConfig);
-        let table: [(Change, &str); 9] = [
+        let table: [(Change, &str); 12] = [
             (|c| c.append_max_bytes = 16 << 20, "log.append_max_bytes = 16777216"),
             (|c| c.journal_max_bytes = 32 << 20, "log.journal_max_bytes = 33554432"),
             (|c| c.batch_max_bytes = 3, "log.batch_max_bytes = 3"),
@@ -167,6 +196,9 @@ mod tests {
             (|c| c.flush_interval_ms = 0, "log.flush_interval_ms = 0"),
             (|c| c.producers_max = 0, "log.producers_max = 0"),
             (|c| c.producer_expiry_ms = 9, "log.producer_expiry_ms = 9"),
+            (|c| c.compaction_map_bytes = 9, "log.compaction_map_bytes = 9"),
+            (|c| c.compaction_dirty_percent = 101, "log.compaction_dirty_percent = 101"),
+            (|c| c.compaction_bytes_per_second = 1, "log.compaction_bytes_per_second = 1"),
         ];
         for (change, expected) in table {
             let mut config = LogConfig::default();

@@ -17,6 +17,7 @@ use millstream_types::{Epoch, MonotonicClock, PartitionId, Position, TopicId, To
 use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
+use crate::compaction;
 use crate::frame::Part;
 use crate::journal::Journal;
 use crate::layout::Layout;
@@ -44,6 +45,7 @@ pub struct Embedded {
 struct Threads {
     appender: JoinHandle<()>,
     syncer: JoinHandle<()>,
+    compaction: JoinHandle<()>,
     writeback: JoinHandle<Result<(), Error>>,
 }
 
@@ -128,10 +130,12 @@ impl Embedded {
         let appended = threads.appender.join();
         self.shared.sync.stop();
         let synced = threads.syncer.join();
+        self.shared.compaction.stop();
+        let compacted = threads.compaction.join();
         self.shared.flush.stop();
         let flushed = threads.writeback.join();
-        let result = match (appended, synced, flushed) {
-            (Ok(()), Ok(()), Ok(result)) => result,
+        let result = match (appended, synced, compacted, flushed) {
+            (Ok(()), Ok(()), Ok(()), Ok(result)) => result,
             _ => Err(Error::Stopped),
         };
         drop(self.lock.lock().take());
@@ -233,10 +237,12 @@ fn start(
     let refuse = |e| Error::io("start a thread for", shared.layout.dir(), e);
     let thread = |name: &str| thread::Builder::new().name(name.to_owned());
     let (for_appender, for_syncer, topics) = (shared.clone(), shared.clone(), catalog.clone());
+    let for_compaction = shared.clone();
     let appender = thread("log-appender").spawn(move || appender::run(&for_appender, next_sequence)).map_err(refuse)?;
     let syncer = thread("log-sync").spawn(move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
     let writeback = thread("log-writeback").spawn(move || writeback::run(writeback)).map_err(refuse)?;
-    Ok(Threads { appender, syncer, writeback })
+    let compaction = thread("log-compaction").spawn(move || compaction::run(&for_compaction)).map_err(refuse)?;
+    Ok(Threads { appender, syncer, compaction, writeback })
 }
 
 impl Drop for Embedded {

@@ -115,6 +115,16 @@ pub enum Error {
         /// Where it was to go.
         partition: TopicPartition,
     },
+    /// A record without a key for a compacted topic, which keeps the last record of each key.
+    #[error(
+        "record {index} of an append to {partition} has no key, and the topic is compacted by key; give every record a key"
+    )]
+    MissingKey {
+        /// Where it was to go.
+        partition: TopicPartition,
+        /// Which record of the append, counted from 0.
+        index: usize,
+    },
     /// Not a name for a consumer group.
     #[error("'{group}' is no name for a consumer group: use 1 to {limit_bytes} bytes")]
     InvalidGroup {
@@ -314,6 +324,7 @@ impl Error {
             | Self::Name(_)
             | Self::Batch { .. }
             | Self::EmptyAppend { .. }
+            | Self::MissingKey { .. }
             | Self::InvalidGroup { .. }
             | Self::PositionUnstable { .. }
             | Self::BeyondTail { .. } => ErrorCode::Invalid,

@@ -28,6 +28,8 @@ pub(crate) const BATCH_PART_BYTES: usize = 28;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MSFR");
 const PART_VERSION: u8 = 1;
+/// Parts that hold a topic: version 1 did not say how long tombstones stay.
+const TOPIC_VERSION: u8 = 2;
 /// Version 2 of [`Part::Committed`]: with the text that is stored with the position, and the time of its commit.
 const COMMITTED_VERSION: u8 = 2;
 const PART_HEADER_BYTES: usize = 8;
@@ -61,8 +63,8 @@ impl Part {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Batch { topic, partition, batch } => put_batch(out, *topic, *partition, batch),
-            Self::Created(topic) => put_part(out, Self::CREATED, |out| put_topic(out, topic)),
-            Self::Altered(topic) => put_part(out, Self::ALTERED, |out| put_topic(out, topic)),
+            Self::Created(topic) => put_part_of(out, Self::CREATED, TOPIC_VERSION, |out| put_topic(out, topic)),
+            Self::Altered(topic) => put_part_of(out, Self::ALTERED, TOPIC_VERSION, |out| put_topic(out, topic)),
             Self::Deleted(topic) => put_part(out, Self::DELETED, |out| out.put_u128(topic.0)),
             Self::Committed(record) => put_part_of(out, Self::COMMITTED, COMMITTED_VERSION, |out| {
                 out.put_text(&record.group);
@@ -83,7 +85,11 @@ impl Part {
 
     fn read(from: &mut Reader<'_>, frame: &Bytes) -> Option<Self> {
         let (kind, version, _zeros, length) = (from.u8()?, from.u8()?, from.u16()?, from.u32()?);
-        let newest = if kind == Self::COMMITTED { COMMITTED_VERSION } else { PART_VERSION };
+        let newest = match kind {
+            Self::COMMITTED => COMMITTED_VERSION,
+            Self::CREATED | Self::ALTERED => TOPIC_VERSION,
+            _ => PART_VERSION,
+        };
         if version == 0 || version > newest {
             return None;
         }
@@ -94,8 +100,8 @@ impl Part {
                 let (topic, partition) = (TopicId(reader.u128()?), PartitionId(reader.u32()?));
                 return Some(Self::Batch { topic, partition, batch: frame.slice_ref(body.get(20..)?) });
             }
-            Self::CREATED => Self::Created(topic(&mut reader)?),
-            Self::ALTERED => Self::Altered(topic(&mut reader)?),
+            Self::CREATED => Self::Created(topic(&mut reader, version >= 2)?),
+            Self::ALTERED => Self::Altered(topic(&mut reader, version >= 2)?),
             Self::DELETED => Self::Deleted(TopicId(reader.u128()?)),
             Self::COMMITTED => {
                 let group = reader.text()?.to_owned();

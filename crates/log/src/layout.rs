@@ -34,7 +34,9 @@ pub(crate) enum FileKind {
     /// `topics/<topic id, 32 hex digits>/<partition>/<base offset, 20 digits>.segment`: batches of one partition.
     ///
     /// - Owner: the writeback thread. Only grows, by blocks; never changed once closed. See `segment.rs`.
-    /// - Header: topic id (u128), partition (u32), base offset (u64).
+    /// - Header: topic id (u128), partition (u32), base offset (u64), zeros (8), generation (u64).
+    /// - Generation 0 is what was appended. Compaction puts a segment of a higher one, `<base>-<generation, 10 digits>`,
+    ///   in the place of its sources; the compaction thread writes it whole before `meta` names it.
     Segment,
     /// `… .index` beside a closed segment: where its blocks lie, so that opening it needs no scan.
     ///
@@ -145,12 +147,19 @@ pub(crate) fn journal_slot(name: &str) -> Option<u64> {
     name.strip_suffix(".journal")?.parse().ok()
 }
 
-/// The name of the segment that begins at `base`.
-pub(crate) fn segment_name(base: u64) -> String {
-    format!("{base:020}.segment")
+/// The name of the segment of that generation that begins at `base`.
+pub(crate) fn segment_name(base: u64, generation: u64) -> String {
+    format!("{}.segment", stem(base, generation))
 }
 
-/// The name of the index of the segment that begins at `base`.
-pub(crate) fn index_name(base: u64) -> String {
-    format!("{base:020}.index")
+/// The name of the index of that segment.
+pub(crate) fn index_name(base: u64, generation: u64) -> String {
+    format!("{}.index", stem(base, generation))
+}
+
+fn stem(base: u64, generation: u64) -> String {
+    match generation {
+        0 => format!("{base:020}"),
+        _ => format!("{base:020}-{generation:010}"),
+    }
 }

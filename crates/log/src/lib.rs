@@ -11,6 +11,7 @@ mod appender;
 mod atomic;
 mod bell;
 mod catalog;
+mod compaction;
 mod config;
 pub mod conformance;
 mod contract;

@@ -18,7 +18,8 @@ use crate::wire::{Reader, Writer};
 use crate::{Appended, Error, Files, Topic};
 
 /// Version 2: a position has the text that was stored with it, and the time of its commit; partitions have producers.
-const RECORD_VERSION: u8 = 2;
+/// Version 3: what compaction has done, and how long a topic's tombstones stay.
+const RECORD_VERSION: u8 = 3;
 /// The oldest that is read.
 const OLDEST_VERSION: u8 = 1;
 /// When a position was committed that version 1 has stored.
@@ -55,6 +56,10 @@ pub(crate) struct PartitionRecord {
     pub(crate) segments: Vec<SegmentRecord>,
     /// As of the last record in the segments.
     pub(crate) producers: Producers,
+    /// Below it, each key has one record.
+    pub(crate) clean_to: u64,
+    /// Tombstones below it may be gone.
+    pub(crate) horizon: u64,
 }
 
 /// The whole of it.
@@ -151,7 +156,8 @@ impl Meta {
     fn decode(from: &mut Reader<'_>, version: u8) -> Option<Self> {
         let (salt, epoch, clean) = (from.u64()?, Epoch(from.u32()?), from.u8()? == 1);
         let journal = JournalPlace { sequence: from.u64()?, slot: from.u64()?, at: from.u64()? };
-        let topics = list(from, |from| Some((topic(from)?, list(from, |from| partition(from, version))?)))?;
+        let topics =
+            list(from, |from| Some((topic(from, version >= 3)?, list(from, |from| partition(from, version))?)))?;
         let positions = list(from, |from| {
             let group = from.text()?.to_owned();
             let (topic, partition) = (TopicId(from.u128()?), PartitionId(from.u32()?));
@@ -193,8 +199,11 @@ fn put_partition(out: &mut Vec<u8>, partition: &PartitionRecord) {
         out.put_i64(segment.last_append_ms);
         out.put_i64(segment.max_timestamp_ms);
         out.put_u8(u8::from(segment.closed));
+        out.put_u64(segment.generation);
     }
     put_producers(out, &partition.producers);
+    out.put_u64(partition.clean_to);
+    out.put_u64(partition.horizon);
 }
 
 fn partition(from: &mut Reader<'_>, version: u8) -> Option<PartitionRecord> {
@@ -210,11 +219,13 @@ fn partition(from: &mut Reader<'_>, version: u8) -> Option<PartitionRecord> {
             last_append_ms: from.i64()?,
             max_timestamp_ms: from.i64()?,
             closed: from.u8()? == 1,
+            generation: if version >= 3 { from.u64()? } else { 0 },
         })
     })?;
     let producers = if version < 2 { Vec::new() } else { list(from, producer)? };
     let (epochs, producers) = (Epochs::from_entries(epochs), Producers::from_entries(producers));
-    Some(PartitionRecord { first, tail, epochs, segments, producers })
+    let (clean_to, horizon) = if version >= 3 { (from.u64()?, from.u64()?) } else { (0, 0) };
+    Some(PartitionRecord { first, tail, epochs, segments, producers, clean_to, horizon })
 }
 
 fn put_producers(out: &mut Vec<u8>, producers: &Producers) {

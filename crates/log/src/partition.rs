@@ -82,6 +82,8 @@ pub(crate) struct PartitionLog {
     stable_floor: AtomicU64,
     /// The producers as of the last record in the segments: what `meta` keeps.
     flushed_producers: Mutex<Producers>,
+    /// Tombstones below it may be gone.
+    horizon: AtomicU64,
 }
 
 /// What the lock guards.
@@ -102,6 +104,10 @@ pub(crate) struct Accept {
     pub(crate) epochs: Epochs,
     /// The producers as of `next`.
     pub(crate) producers: Producers,
+    /// Below it, compaction has left each key one record.
+    pub(crate) clean_to: u64,
+    /// Compaction has met damage: nothing is compacted before a restart.
+    pub(crate) is_damaged: bool,
 }
 
 impl PartitionLog {
@@ -128,6 +134,8 @@ impl PartitionLog {
             segments,
             epochs: record.epochs,
             producers: record.producers.clone(),
+            clean_to: record.clean_to,
+            is_damaged: false,
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -143,6 +151,7 @@ impl PartitionLog {
             synced: AtomicU64::new(end),
             stable_floor: AtomicU64::new(0),
             flushed_producers: Mutex::new(record.producers),
+            horizon: AtomicU64::new(record.horizon),
         })
     }
 
@@ -201,6 +210,15 @@ impl PartitionLog {
 
     pub(crate) fn first(&self) -> u64 {
         self.first.load(Ordering::Acquire)
+    }
+
+    /// A reader of a state that has not come this far may have missed deletions.
+    pub(crate) fn horizon(&self) -> u64 {
+        self.horizon.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_horizon(&self, horizon: u64) {
+        self.horizon.fetch_max(horizon, Ordering::AcqRel);
     }
 
     /// Records below `first` are gone.
@@ -326,6 +344,9 @@ impl Partition for PartitionLog {
         if position.offset < first {
             return Err(Error::Trimmed { partition: self.id.clone(), wanted: position.offset, oldest: first });
         }
+        if position.offset > first && position.offset.0 < self.horizon() {
+            return lost("deletions above it have been compacted away", first);
+        }
         let accept = self.accept.lock();
         match accept.epochs.end_of(position.epoch, accept.next) {
             None => lost("this log has not reached that epoch", Offset(accept.next)),
@@ -349,5 +370,6 @@ impl Partition for PartitionLog {
 pub(crate) fn new_partition_record(epoch: Epoch) -> PartitionRecord {
     let mut epochs = Epochs::default();
     epochs.begin(epoch, 0, 0, 0);
-    PartitionRecord { first: 0, tail: 0, epochs, segments: Vec::new(), producers: Producers::default() }
+    let producers = Producers::default();
+    PartitionRecord { first: 0, tail: 0, epochs, segments: Vec::new(), producers, clean_to: 0, horizon: 0 }
 }

@@ -26,6 +26,10 @@ impl PartitionLog {
             let batches = match segment.read(from, budget, &self.shared.limits) {
                 Ok(batches) => batches,
                 // A removed file is missing: that is damage only if retention has not removed it.
+                // Compaction has put another segment in its place.
+                Err(_) if found.is_empty() && segment.is_retired() && self.trimmed(from).is_none() => {
+                    return self.read_batches(from, max_bytes, up_to);
+                }
                 Err(error) => {
                     return if found.is_empty() { Err(self.trimmed(from).unwrap_or(error)) } else { Ok(found) };
                 }
@@ -88,7 +92,13 @@ impl PartitionLog {
         let segments = self.lock().segments.clone();
         for segment in &segments {
             let mut from = first;
-            while let Some(batch) = segment.batch_at_time(from, timestamp_ms, &self.shared.limits)? {
+            loop {
+                let batch = match segment.batch_at_time(from, timestamp_ms, &self.shared.limits) {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => break,
+                    Err(_) if segment.is_retired() => return self.find_time(timestamp_ms),
+                    Err(error) => return Err(error),
+                };
                 if let Some(offset) = self.record_at(&batch, first, timestamp_ms)? {
                     return Ok(Some(offset));
                 }

@@ -30,7 +30,9 @@ pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64
     }
     let mut accept = partition.lock();
     let count = expired_count(&accept.segments, config, now_ms);
-    let count = count - held_count(partition, &accept.segments[..count], config.hold_max_bytes);
+    let held = Held::among(partition, &accept.segments[..count], config.hold_max_bytes);
+    held.warn(partition, config.hold_max_bytes);
+    let count = count - held.count;
     let expired: Vec<_> = accept.segments.drain(..count).collect();
     if let Some(last) = expired.last() {
         partition.set_first(last.end());
@@ -54,31 +56,42 @@ fn expired_count(segments: &[Arc<Segment>], config: &TopicConfig, now_ms: i64) -
     count
 }
 
-/// How many of the expired segments, from the newest back, stay because a reader holds them: no more than
-/// `hold_max_bytes`.
-fn held_count(partition: &PartitionLog, expired: &[Arc<Segment>], hold_max_bytes: u64) -> usize {
-    let Some((lowest, reader)) = partition.holds.lowest() else { return 0 };
-    let needed = expired.iter().rev().take_while(|segment| segment.end() > lowest).count();
-    let mut held_bytes = 0;
-    let fitting = expired.iter().rev().take(needed).take_while(|segment| {
-        held_bytes += segment.size_bytes();
-        held_bytes <= hold_max_bytes
-    });
-    let held = fitting.count();
-    if held < needed {
-        tracing::warn!(
-            topic = %partition.id.topic,
-            partition = %partition.id.partition,
-            reader,
-            offset = lowest,
-            hold_max_bytes,
-            "a reader is further behind than it may hold back; its records are removed"
-        );
-    }
-    held
+/// Which of some segments readers hold.
+pub(crate) struct Held {
+    /// How many stay, from the newest back: no more than `hold_max_bytes`.
+    pub(crate) count: usize,
+    /// A reader that needs more than that, and from where on.
+    left_behind: Option<(u64, String)>,
 }
 
-fn is_older(then_ms: i64, age: Duration, now_ms: i64) -> bool {
+impl Held {
+    pub(crate) fn among(partition: &PartitionLog, segments: &[Arc<Segment>], hold_max_bytes: u64) -> Self {
+        let Some((lowest, reader)) = partition.holds.lowest() else { return Self { count: 0, left_behind: None } };
+        let needed = segments.iter().rev().take_while(|segment| segment.end() > lowest).count();
+        let mut held_bytes = 0;
+        let fitting = segments.iter().rev().take(needed).take_while(|segment| {
+            held_bytes += segment.size_bytes();
+            held_bytes <= hold_max_bytes
+        });
+        let count = fitting.count();
+        Self { count, left_behind: (count < needed).then_some((lowest, reader)) }
+    }
+
+    fn warn(&self, partition: &PartitionLog, hold_max_bytes: u64) {
+        if let Some((offset, reader)) = &self.left_behind {
+            tracing::warn!(
+                topic = %partition.id.topic,
+                partition = %partition.id.partition,
+                reader,
+                offset,
+                hold_max_bytes,
+                "a reader is further behind than it may hold back; its records are removed"
+            );
+        }
+    }
+}
+
+pub(crate) fn is_older(then_ms: i64, age: Duration, now_ms: i64) -> bool {
     let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     now_ms.saturating_sub(then_ms) > age_ms
 }

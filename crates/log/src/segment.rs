@@ -8,7 +8,11 @@
 //! 60 CRC32C of the 60 bytes before u32
 //! ```
 //!
-//! Owner: the writeback thread is the only one that appends, closes and removes; anybody reads.
+//! In a segment that compaction has written, the append time is that of the first compaction, and the last block's end
+//! offset is that of what it replaced.
+//!
+//! Owner: the writeback thread is the only one that appends, closes and removes; anybody reads. What compaction writes
+//! is the compaction thread's until it is closed.
 //! Invariants
 //! - `end` and `size_bytes` only grow, and only after the bytes that they cover are in the file.
 //! - Nothing is served from a block whose checksums do not match; the batch's own CRC would not cover its offsets.
@@ -31,13 +35,17 @@ use crate::{Error, File, Files};
 
 const BLOCK_HEADER_BYTES: usize = 64;
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"MSBL");
+/// Where the generation stands in the header's own bytes: an index has its count and checksum before that.
+const GENERATION: std::ops::Range<usize> = 36..44;
 /// Batches are gathered into blocks up to this size; a larger batch is a block of its own.
-const BLOCK_BYTES: usize = 256 << 10;
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
 /// What `meta` keeps of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentRecord {
     pub(crate) base: u64,
+    /// How often what begins here was replaced by compaction; never the same twice.
+    pub(crate) generation: u64,
     pub(crate) end: u64,
     pub(crate) size_bytes: u64,
     pub(crate) first_append_ms: i64,
@@ -54,6 +62,7 @@ pub(crate) struct Segment {
     path: PathBuf,
     index_path: PathBuf,
     base: u64,
+    generation: u64,
     end: AtomicU64,
     size_bytes: AtomicU64,
     first_append_ms: AtomicI64,
@@ -62,6 +71,8 @@ pub(crate) struct Segment {
     closed: AtomicBool,
     blocks: Mutex<Option<Vec<BlockEntry>>>,
     reported: AtomicBool,
+    /// Its files go: it is no longer among its partition's segments.
+    retired: AtomicBool,
 }
 
 impl Segment {
@@ -69,9 +80,10 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn create(place: &SegmentPlace<'_>, base: u64) -> Result<Self, Error> {
+    pub(crate) fn create(place: &SegmentPlace<'_>, base: u64, generation: u64) -> Result<Self, Error> {
         let record = SegmentRecord {
             base,
+            generation,
             end: base,
             size_bytes: FILE_HEADER_BYTES as u64,
             first_append_ms: i64::MAX,
@@ -81,7 +93,10 @@ impl Segment {
         };
         let segment = Self::known(place, &record);
         let file = segment.files.create(&segment.path).map_err(|e| Error::io("create", &segment.path, e))?;
-        let header = FileKind::Segment.header(&segment.own);
+        let mut own = segment.own.clone();
+        own.put_u64(0);
+        own.put_u64(generation);
+        let header = FileKind::Segment.header(&own);
         file.write_at(&[IoSlice::new(&header)], 0).map_err(|e| Error::io("write", &segment.path, e))?;
         *segment.blocks.lock() = Some(Vec::new());
         Ok(segment)
@@ -98,9 +113,10 @@ impl Segment {
             files: place.files.clone(),
             partition: place.partition.clone(),
             own,
-            path: dir.join(segment_name(record.base)),
-            index_path: dir.join(index_name(record.base)),
+            path: dir.join(segment_name(record.base, record.generation)),
+            index_path: dir.join(index_name(record.base, record.generation)),
             base: record.base,
+            generation: record.generation,
             end: AtomicU64::new(record.end),
             size_bytes: AtomicU64::new(record.size_bytes),
             first_append_ms: AtomicI64::new(record.first_append_ms),
@@ -109,12 +125,14 @@ impl Segment {
             closed: AtomicBool::new(record.closed),
             blocks: Mutex::new(None),
             reported: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn record(&self) -> SegmentRecord {
         SegmentRecord {
             base: self.base,
+            generation: self.generation,
             end: self.end(),
             size_bytes: self.size_bytes(),
             first_append_ms: self.first_append_ms.load(Ordering::Acquire),
@@ -122,6 +140,23 @@ impl Segment {
             max_timestamp_ms: self.max_timestamp_ms.load(Ordering::Acquire),
             closed: self.is_closed(),
         }
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Its files are about to be removed: whoever misses them looks for what took their place.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     pub(crate) fn end(&self) -> u64 {
@@ -178,13 +213,23 @@ impl Segment {
                 payload_bytes <= BLOCK_BYTES
             });
             let (block, later) = rest.split_at(fitting.count().max(1));
-            self.append_block(&*file, block)?;
+            let end = block.last().map_or(self.end(), |last| last.end);
+            self.append_block(&*file, block, end)?;
             rest = later;
         }
         Ok(())
     }
 
-    fn append_block(&self, file: &dyn File, batches: &[Stored]) -> Result<(), Error> {
+    /// Writes what compaction has left of a run of offsets up to `end` as one block.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn append_cleaned(&self, batches: &[Stored], end: u64) -> Result<(), Error> {
+        let file = self.files.open(&self.path).map_err(|e| self.unopened(self.end(), e))?;
+        self.append_block(&*file, batches, end)
+    }
+
+    fn append_block(&self, file: &dyn File, batches: &[Stored], end: u64) -> Result<(), Error> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(()) };
         assert!(first.first >= self.end(), "offsets ascend within a segment");
         let mut payload_crc = 0;
@@ -195,7 +240,7 @@ impl Segment {
         }
         let entry = BlockEntry {
             first: first.first,
-            end: last.end,
+            end,
             max_timestamp_ms: batches.iter().map(|stored| stored.batch.max_timestamp_ms()).max().unwrap_or(i64::MIN),
             at: self.size_bytes(),
             payload_bytes: u32::try_from(payload_bytes).expect("a batch fits a journal file"),
@@ -307,11 +352,32 @@ impl Segment {
 
     fn check_header(&self, file: &dyn File) -> Result<(), Error> {
         match FileKind::Segment.read_header(file, &self.path) {
-            Ok(own) if own[..self.own.len()] == self.own => Ok(()),
+            Ok(own) if own[..self.own.len()] == self.own && own[GENERATION] == self.generation.to_le_bytes() => Ok(()),
             Ok(_) => Err(self.corrupt(self.base, 0, "it belongs to another partition")),
             Err(Error::CorruptFile { what, .. }) => Err(self.corrupt(self.base, 0, what)),
             Err(e) => Err(e),
         }
+    }
+
+    /// Where its blocks lie.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn blocks(&self) -> Result<Vec<BlockEntry>, Error> {
+        self.with_blocks(<[BlockEntry]>::to_vec)
+    }
+
+    /// The batches of one block, and when they were appended or first compacted.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn dated_block(
+        &self,
+        block: &BlockEntry,
+        limits: &BatchLimits,
+    ) -> Result<(i64, Vec<RecordBatch>), Error> {
+        let file = self.open_checked()?;
+        self.read_dated(&*file, block, block.first, limits)
     }
 
     fn read_block(
@@ -321,6 +387,16 @@ impl Segment {
         from: u64,
         limits: &BatchLimits,
     ) -> Result<Vec<RecordBatch>, Error> {
+        self.read_dated(file, block, from, limits).map(|(_, batches)| batches)
+    }
+
+    fn read_dated(
+        &self,
+        file: &dyn File,
+        block: &BlockEntry,
+        from: u64,
+        limits: &BatchLimits,
+    ) -> Result<(i64, Vec<RecordBatch>), Error> {
         let refuse = |what| Err(self.corrupt(from.max(block.first), block.at, what));
         let mut bytes = BytesMut::zeroed(BLOCK_HEADER_BYTES + block.payload_bytes as usize);
         let read = file.read_at(&mut bytes, block.at).map_err(|e| Error::io("read", &self.path, e))?;
@@ -329,14 +405,15 @@ impl Segment {
         }
         let bytes = bytes.freeze();
         match parse_block_header(&bytes, block.at) {
-            Some((entry, _)) if entry != *block => refuse("a block is not the one that its index names"),
+            Some((entry, ..)) if entry != *block => refuse("a block is not the one that its index names"),
             None => refuse("a block's header does not read"),
-            Some((_, payload_crc)) if crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..]) != payload_crc => {
+            Some((_, payload_crc, _)) if crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..]) != payload_crc => {
                 refuse("a block's checksum does not match")
             }
-            Some(_) => {
+            Some((_, _, appended_ms)) => {
                 let batches = split_batches(bytes.slice(BLOCK_HEADER_BYTES..), limits);
-                batches.map_or_else(|| refuse("a block does not consist of batches"), Ok)
+                let dated = batches.map(|batches| (appended_ms, batches));
+                dated.map_or_else(|| refuse("a block does not consist of batches"), Ok)
             }
         }
     }
@@ -401,7 +478,7 @@ impl Segment {
         while at < size {
             let mut header = [0; BLOCK_HEADER_BYTES];
             let read = file.read_at(&mut header, at).map_err(|e| Error::io("read", &self.path, e))?;
-            let entry = parse_block_header(&header[..read], at).map(|(entry, _)| entry);
+            let entry = parse_block_header(&header[..read], at).map(|(entry, ..)| entry);
             match entry.filter(|entry| entry.first >= end && block_end(entry) <= size) {
                 Some(entry) => {
                     (at, end) = (block_end(&entry), entry.end);
@@ -428,7 +505,7 @@ impl Segment {
             at,
             what,
         };
-        if !self.reported.swap(true, Ordering::Relaxed) {
+        if !self.is_retired() && !self.reported.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 topic = %self.partition.topic,
                 partition = %self.partition.partition,
@@ -473,17 +550,19 @@ fn block_header(entry: &BlockEntry, appended_ms: i64, payload_crc: u32, batches:
     header
 }
 
-/// The entry that a block's header describes, and the CRC of its payload; `None` unless the header is as it was written.
-fn parse_block_header(bytes: &[u8], at: u64) -> Option<(BlockEntry, u32)> {
+/// The entry that a block's header describes, the CRC of its payload and its append time; `None` unless the header is as
+/// it was written.
+fn parse_block_header(bytes: &[u8], at: u64) -> Option<(BlockEntry, u32, i64)> {
     let header = bytes.get(..BLOCK_HEADER_BYTES)?;
     if crc32c::crc32c(&header[..60]).to_le_bytes() != header[60..] {
         return None;
     }
     let mut reader = Reader::new(header);
     let (magic, payload_bytes) = (reader.u32()?, reader.u32()?);
-    let (first, end, max_timestamp_ms, _append_time) = (reader.u64()?, reader.u64()?, reader.i64()?, reader.i64()?);
+    let (first, end, max_timestamp_ms, appended_ms) = (reader.u64()?, reader.u64()?, reader.i64()?, reader.i64()?);
     let payload_crc = reader.u32()?;
-    (magic == BLOCK_MAGIC).then_some((BlockEntry { first, end, max_timestamp_ms, at, payload_bytes }, payload_crc))
+    let entry = BlockEntry { first, end, max_timestamp_ms, at, payload_bytes };
+    (magic == BLOCK_MAGIC).then_some((entry, payload_crc, appended_ms))
 }
 
 /// The batches of a payload whose checksum has been verified.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_types::{BatchLimits, Epoch, MonotonicClock, WallClock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::compaction::Compaction;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::partition::PartitionLog;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) work: WorkQueue,
     pub(crate) sync: SyncQueue,
     pub(crate) flush: FlushQueue,
+    pub(crate) compaction: Compaction,
     pub(crate) counters: Counters,
     /// Held while an atomic append enters its partitions and while the appender takes from all of them, so that a round
     /// has the whole of an atomic append or nothing of it. Taken before any partition's lock.
@@ -71,6 +73,7 @@ impl Shared {
             work: WorkQueue::default(),
             sync: SyncQueue::default(),
             flush: FlushQueue::default(),
+            compaction: Compaction::default(),
             counters: Counters::default(),
             gate: Mutex::new(()),
             order: AtomicU64::new(0),

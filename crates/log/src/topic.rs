@@ -63,6 +63,8 @@ pub struct TopicConfig {
     pub record_max_bytes: usize,
     /// How many bytes a registered reader may hold back beyond retention. Default 1 GiB.
     pub hold_max_bytes: u64,
+    /// How long a tombstone stays in a compacted topic after it was appended and first compacted. Default one day.
+    pub delete_retention: Duration,
 }
 
 impl Default for TopicConfig {
@@ -80,6 +82,7 @@ impl Default for TopicConfig {
             compression: Compression::None,
             record_max_bytes: 1 << 20,
             hold_max_bytes: 1 << 30,
+            delete_retention: Duration::from_secs(24 * 3600),
         }
     }
 }
@@ -133,6 +136,7 @@ impl TopicConfig {
             ("compression", self.compression == other.compression),
             ("record_max_bytes", self.record_max_bytes == other.record_max_bytes),
             ("hold_max_bytes", self.hold_max_bytes == other.hold_max_bytes),
+            ("delete_retention", self.delete_retention == other.delete_retention),
         ];
         settings.iter().find(|(_, same)| !same).map(|(setting, _)| *setting)
     }

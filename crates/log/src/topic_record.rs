@@ -44,9 +44,11 @@ pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic) {
     });
     out.put_u64(config.record_max_bytes as u64);
     out.put_u64(config.hold_max_bytes);
+    out.put_u64(millis(config.delete_retention));
 }
 
-pub(crate) fn topic(from: &mut Reader<'_>) -> Option<Topic> {
+/// `has_delete_retention` is false for what earlier versions have written.
+pub(crate) fn topic(from: &mut Reader<'_>, has_delete_retention: bool) -> Option<Topic> {
     let id = TopicId(from.u128()?);
     let tenant = TenantId::new(from.text()?).ok()?;
     let name = TopicName::parse(from.text()?, &tenant).ok()?;
@@ -71,6 +73,10 @@ pub(crate) fn topic(from: &mut Reader<'_>) -> Option<Topic> {
         },
         record_max_bytes: usize::try_from(from.u64()?).ok()?,
         hold_max_bytes: from.u64()?,
+        delete_retention: match has_delete_retention {
+            true => Duration::from_millis(from.u64()?),
+            false => TopicConfig::default().delete_retention,
+        },
     };
     Some(Topic { id, name, config })
 }
@@ -94,6 +100,7 @@ mod tests {
             writers: Writers::OwnersOnly,
             retention: None,
             retention_bytes: Some(9),
+            delete_retention: Duration::from_secs(3),
             compression: Compression::Zstd,
             ..TopicConfig::default()
         };
@@ -106,10 +113,10 @@ mod tests {
             let mut bytes = Vec::new();
             put_topic(&mut bytes, &expected);
             let mut reader = Reader::new(&bytes);
-            assert_eq!(topic(&mut reader), Some(expected));
+            assert_eq!(topic(&mut reader, true), Some(expected));
             assert!(reader.is_empty());
             for cut in 0..bytes.len() {
-                assert_eq!(topic(&mut Reader::new(&bytes[..cut])), None);
+                assert_eq!(topic(&mut Reader::new(&bytes[..cut]), true), None);
             }
         }
     }

@@ -1,12 +1,14 @@
 //! The writeback thread: brings what is durable in the journal to the segments, and gives journal files free.
 //!
 //! One turn, in this order, so that a crash between any two steps loses nothing:
-//! 1. note how far the journal is synced; 2. write what lies below to segments and sync them; 3. apply retention;
+//! 1. note how far the journal is synced; 2. write what lies below to segments and sync them; 3. apply retention, and put
+//!    in place what compaction has written;
 //! 4. put `meta`, which vouches for all that, durably in its place; 5. remove files that `meta` no longer names;
-//! 6. free journal files; 7. drop the oldest batches from memory beyond the cache's budget.
+//! 6. free journal files; 7. drop the oldest batches from memory beyond the cache's budget; 8. look for what to
+//!    compact next.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -14,12 +16,13 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::catalog::{Catalog, TopicEntry};
+use crate::compaction::Outcome;
 use crate::meta::{JournalPlace, Meta, PartitionRecord};
 use crate::partition::PartitionLog;
 use crate::recent::Stored;
 use crate::segment::Segment;
 use crate::shared::Shared;
-use crate::{Error, Topic, retention};
+use crate::{Error, Topic, compaction, retention};
 
 /// Requests to the writeback thread.
 #[derive(Default)]
@@ -105,12 +108,14 @@ pub(crate) struct Writeback {
     cached: VecDeque<(Arc<PartitionLog>, usize, usize)>,
     cached_bytes: usize,
     vouched: JournalPlace,
+    /// Directories of deleted topics that compaction is still busy in.
+    postponed: Vec<PathBuf>,
 }
 
 impl Writeback {
     pub(crate) fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Self {
         let vouched = shared.sync.place();
-        Self { shared, catalog, cached: VecDeque::new(), cached_bytes: 0, vouched }
+        Self { shared, catalog, cached: VecDeque::new(), cached_bytes: 0, vouched, postponed: Vec::new() }
     }
 
     /// One turn, as the thread does it.
@@ -120,10 +125,12 @@ impl Writeback {
     fn turn(&mut self, clean: bool) -> Result<(), Error> {
         let place = self.shared.sync.place();
         // Before the topics: what is deleted from now on is still named by the `meta` of this turn.
-        let garbage = self.catalog.take_garbage();
+        let mut garbage = self.catalog.take_garbage();
+        garbage.append(&mut self.postponed);
         let topics = self.catalog.topics();
         let flushed = self.flush(&topics)?;
-        let expired = self.retain(&topics)?;
+        let mut expired = self.retain(&topics)?;
+        expired.extend(self.shared.compaction.take_outcome().into_iter().flat_map(Outcome::put_in_place));
         if flushed || clean || place != self.vouched || !expired.is_empty() || !garbage.is_empty() {
             self.vouch(&topics, place, clean)?;
         }
@@ -133,7 +140,20 @@ impl Writeback {
             self.shared.journal.ensure_free()?;
         }
         self.evict();
+        if !clean {
+            self.compact(&topics);
+        }
         Ok(())
+    }
+
+    /// Gives the compaction thread something to do, if there is anything.
+    fn compact(&self, topics: &[Arc<TopicEntry>]) {
+        if self.shared.compaction.is_idle() {
+            let partitions = topics.iter().flat_map(|topic| &topic.partitions);
+            if let Some(job) = compaction::due(&self.shared, partitions, self.shared.wall.now_ms()) {
+                self.shared.compaction.submit(job);
+            }
+        }
     }
 
     /// The first turn of a start: what was recovered becomes durable under the new epoch.
@@ -215,7 +235,7 @@ impl Writeback {
         let dir = layout.partition_dir(topic, number);
         let is_first = partition.lock().segments.is_empty();
         files.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
-        let segment = Arc::new(Segment::create(&partition.place(), base)?);
+        let segment = Arc::new(Segment::create(&partition.place(), base, 0)?);
         files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))?;
         if is_first {
             for parent in [layout.topic_dir(topic), layout.topics_dir()] {
@@ -259,18 +279,24 @@ impl Writeback {
         Ok(())
     }
 
-    fn remove(&self, expired: &[Arc<Segment>], garbage: &[PathBuf]) -> Result<(), Error> {
+    fn remove(&mut self, expired: &[Arc<Segment>], garbage: &[PathBuf]) -> Result<(), Error> {
         let files = &self.shared.files;
         let gone = |e: std::io::Error, path| match e.kind() {
             std::io::ErrorKind::NotFound => Ok(()),
             _ => Err(Error::io("remove", path, e)),
         };
         for segment in expired {
+            segment.retire();
             for path in [segment.path(), segment.index_path()] {
                 files.remove(path).or_else(|e| gone(e, path))?;
             }
         }
         for dir in garbage {
+            let dir: &Path = dir;
+            if self.shared.compaction.is_busy_in(&self.shared.layout, dir) {
+                self.postponed.push(dir.to_owned());
+                continue;
+            }
             files.remove_dir_all(dir).or_else(|e| gone(e, dir))?;
         }
         Ok(())
@@ -296,5 +322,7 @@ fn partition_record(partition: &PartitionLog, clean: bool) -> PartitionRecord {
         epochs: accept.epochs.clone(),
         segments,
         producers: partition.flushed_producers(),
+        clean_to: accept.clean_to,
+        horizon: partition.horizon(),
     }
 }

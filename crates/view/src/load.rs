@@ -29,6 +29,8 @@ pub(crate) struct Loading<'a> {
 impl Loading<'_> {
     /// The state up to the stable end of the log, and what of it the checkpoint lacks.
     pub(crate) fn run<V: View>(&self) -> Result<(Snapshot<V>, Dirty), Error> {
+        // A deletion must not be compacted away between reading what it deletes and getting to it.
+        let _hold = self.partition.hold(V::NAME, self.partition.offsets().first);
         let mut dirty = Dirty::default();
         let mut snapshot = match self.copied::<V>() {
             Some(snapshot) => snapshot,

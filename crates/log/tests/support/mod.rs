@@ -22,6 +22,9 @@ pub(crate) fn small_config() -> LogConfig {
         cache_bytes: 16 << 10,
         sync_interval_ms: 5,
         flush_interval_ms: 20,
+        compaction_map_bytes: 4 << 10,
+        compaction_dirty_percent: 30,
+        compaction_bytes_per_second: 1 << 30,
         ..LogConfig::default()
     }
 }

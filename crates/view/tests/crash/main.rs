@@ -38,6 +38,8 @@ fn small() -> LogConfig {
         cache_bytes: 16 << 10,
         sync_interval_ms: 5,
         flush_interval_ms: 20,
+        compaction_dirty_percent: 30,
+        compaction_bytes_per_second: 1 << 30,
         ..LogConfig::default()
     }
 }

@@ -1,0 +1,94 @@
+//! The segments that a pass writes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::partition::PartitionLog;
+use crate::recent::Stored;
+use crate::segment::{BLOCK_BYTES, Segment};
+use crate::{Error, Files};
+
+/// See the module. Batches are gathered into blocks, one of which is always kept back: the last one of a segment must
+/// say where the offsets end that the segment stands for.
+pub(super) struct Output<'a> {
+    partition: &'a PartitionLog,
+    generation: u64,
+    /// Batches of different windows of time do not share a block, so that tombstones keep their age.
+    window_ms: i64,
+    current: Option<Arc<Segment>>,
+    block: Vec<Stored>,
+    block_bytes: usize,
+    pub(super) finished: Vec<Arc<Segment>>,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(partition: &'a PartitionLog, generation: u64, window_ms: i64) -> Self {
+        let (current, block, finished) = (None, Vec::new(), Vec::new());
+        Self { partition, generation, window_ms, current, block, block_bytes: 0, finished }
+    }
+
+    /// Adds a batch to the segment that is being written, or to a new one from `base` on. Bytes that were written.
+    pub(super) fn push(&mut self, base: u64, batch: Stored) -> Result<u64, Error> {
+        if self.current.is_none() {
+            let segment = Segment::create(&self.partition.place(), base, self.generation)?;
+            self.current = Some(Arc::new(segment));
+        }
+        let window = |batch: &Stored| batch.appended_ms.div_euclid(self.window_ms);
+        let bytes = batch.batch.size_bytes();
+        let fits = self.block_bytes + bytes <= BLOCK_BYTES
+            && self.block.first().is_none_or(|first| window(first) == window(&batch));
+        let written = match self.block.last().map(|last| last.end) {
+            Some(end) if !fits => self.write_block(end)?,
+            _ => 0,
+        };
+        self.block_bytes += bytes;
+        self.block.push(batch);
+        Ok(written)
+    }
+
+    /// Size of the segment that is being written; `None` if there is none.
+    pub(super) fn size_bytes(&self) -> Option<u64> {
+        Some(self.current.as_ref()?.size_bytes() + self.block_bytes as u64)
+    }
+
+    /// Completes the segment, if one was begun, which stands for all offsets up to `end`; it is durable then.
+    pub(super) fn finish(&mut self, end: u64) -> Result<(), Error> {
+        if self.current.is_some() {
+            self.write_block(end)?;
+        }
+        if let Some(segment) = self.current.take() {
+            self.finished.push(segment.clone());
+            segment.sync()?;
+            segment.close()?;
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, end: u64) -> Result<u64, Error> {
+        if let Some(segment) = &self.current {
+            // Of the greatest age in it: `append_cleaned` dates a block by its last batch.
+            let youngest_ms = self.block.iter().map(|batch| batch.appended_ms).max();
+            if let (Some(last), Some(youngest_ms)) = (self.block.last_mut(), youngest_ms) {
+                last.appended_ms = youngest_ms;
+            }
+            segment.append_cleaned(&self.block, end)?;
+        }
+        self.block.clear();
+        Ok(std::mem::take(&mut self.block_bytes) as u64)
+    }
+
+    /// Removes what was written in vain. What cannot be removed is a stray that the next start removes.
+    pub(super) fn discard(&mut self, files: &dyn Files) {
+        for segment in self.finished.drain(..).chain(self.current.take()) {
+            let remove = |path: &Path| {
+                if let Err(error) = files.remove(path)
+                    && error.kind() != std::io::ErrorKind::NotFound
+                {
+                    tracing::warn!(path = %path.display(), %error, "cannot remove what compaction wrote in vain");
+                }
+            };
+            remove(segment.path());
+            remove(segment.index_path());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One pass over the oldest segments of a partition.
+//!
+//! First the keys of what is not clean are mapped to their last offsets, as far as memory reaches; then every segment up
+//! to there is written anew without the records that the map knows a later one for, and without tombstones that are old
+//! enough and hide nothing any more. Records without a key, and those of transactions, stay as they are.
+
+use millstream_types::{BatchBuilder, Header, Record, RecordBatch, RecordView};
+
+use super::keys::KeyMap;
+use super::output::Output;
+use super::{Failure, Job, Outcome, Pace};
+use crate::index::BlockEntry;
+use crate::recent::Stored;
+use crate::retention::is_older;
+use crate::segment::Segment;
+use crate::shared::Shared;
+use crate::{Error, Partition as _};
+
+/// The age of tombstones is kept to this part of how long they stay.
+const AGE_PARTS: i64 = 8;
+/// And no finer than this.
+const WINDOW_MIN_MS: i64 = 1_000;
+
+/// Makes the segments that may take the place of the job's sources.
+pub(super) fn run(shared: &Shared, job: &Job) -> Result<Outcome, Failure> {
+    let pace = Pace { shared, partition: &job.partition, spent_bytes: 0 };
+    let mut pass = Pass {
+        shared,
+        job,
+        pace,
+        keys: KeyMap::new(shared.config.compaction_map_bytes),
+        horizon: 0,
+        has_transactions: false,
+    };
+    let clean_to = pass.map_keys()?;
+    let sources: Vec<_> = job.sources.iter().take_while(|source| source.base() < clean_to).cloned().collect();
+    let generation = 1 + sources.iter().map(|source| source.generation()).max().unwrap_or(0);
+    let retention_ms = i64::try_from(job.config.delete_retention.as_millis()).unwrap_or(i64::MAX);
+    let mut output = Output::new(&job.partition, generation, (retention_ms / AGE_PARTS).max(WINDOW_MIN_MS));
+    match pass.rewrite(&sources, &mut output) {
+        Ok(()) if !output.finished.is_empty() => {
+            let (partition, cleaned) = (job.partition.clone(), std::mem::take(&mut output.finished));
+            Ok(Outcome { partition, sources, cleaned, clean_to, horizon: pass.horizon })
+        }
+        Ok(()) => Err(Failure::Cancelled),
+        Err(failure) => {
+            output.discard(&*shared.files);
+            Err(failure)
+        }
+    }
+}
+
+struct Pass<'a> {
+    shared: &'a Shared,
+    job: &'a Job,
+    pace: Pace<'a>,
+    keys: KeyMap,
+    /// Behind the last tombstone that was left out.
+    horizon: u64,
+    /// A transaction was met: it may hold what a later tombstone hides.
+    has_transactions: bool,
+}
+
+impl Pass<'_> {
+    /// Notes the last offset of every key from `clean_to` on. Up to where there was room for all.
+    fn map_keys(&mut self) -> Result<u64, Failure> {
+        let clean_to = self.job.clean_to;
+        for source in self.job.sources.iter().filter(|source| source.end() > clean_to) {
+            for block in source.blocks().map_err(Failure::Damaged)?.iter().filter(|block| block.end > clean_to) {
+                for batch in self.read(source, block)?.1.iter().filter(|batch| is_filtered(batch)) {
+                    if let Some(full_at) = self.map_batch(batch).map_err(Failure::Damaged)? {
+                        return Ok(full_at);
+                    }
+                }
+            }
+        }
+        Ok(self.job.sources.last().map_or(clean_to, |last| last.end()))
+    }
+
+    /// The offset of the first record that found no room, if there is one.
+    fn map_batch(&mut self, batch: &RecordBatch) -> Result<Option<u64>, Error> {
+        let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
+        for record in inflated.records() {
+            let record = record.map_err(|e| self.undecodable(e))?;
+            let offset = record.offset.0;
+            if let Some(key) = record.key.filter(|_| offset >= self.job.clean_to)
+                && !self.keys.note(key, offset)
+            {
+                return Ok(Some(offset));
+            }
+        }
+        Ok(None)
+    }
+
+    fn rewrite(&mut self, sources: &[std::sync::Arc<Segment>], output: &mut Output<'_>) -> Result<(), Failure> {
+        let mut builder = BatchBuilder::default();
+        let mut before: Option<u64> = None;
+        let mut base = 0;
+        for source in sources {
+            let is_full =
+                output.size_bytes().is_some_and(|size| size + source.size_bytes() > self.job.config.segment_bytes);
+            if let Some(end) = before.filter(|_| is_full) {
+                output.finish(end).map_err(Failure::Writing)?;
+            }
+            if before.is_none() || is_full {
+                base = source.base();
+            }
+            before = Some(source.end());
+            for block in source.blocks().map_err(Failure::Damaged)? {
+                let (appended_ms, batches) = self.read(source, &block)?;
+                let is_clean = block.end <= self.job.clean_to;
+                let dated_ms = if is_clean { appended_ms } else { appended_ms.max(self.job.now_ms) };
+                for batch in batches {
+                    let Some(kept) = self.filter(&batch, appended_ms, &mut builder).map_err(Failure::Damaged)? else {
+                        continue;
+                    };
+                    let written = output.push(base, Stored::new(kept, dated_ms)).map_err(Failure::Writing)?;
+                    self.pace.spend(written)?;
+                }
+            }
+        }
+        before.map_or(Ok(()), |end| output.finish(end).map_err(Failure::Writing))
+    }
+
+    /// What stays of a batch, if anything does.
+    fn filter(
+        &mut self,
+        batch: &RecordBatch,
+        appended_ms: i64,
+        builder: &mut BatchBuilder,
+    ) -> Result<Option<RecordBatch>, Error> {
+        if !is_filtered(batch) {
+            self.has_transactions |= batch.is_transactional();
+            return Ok(Some(batch.clone()));
+        }
+        builder.clear();
+        let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
+        for record in inflated.records() {
+            let record = record.map_err(|e| self.undecodable(e))?;
+            if self.keeps(&record, appended_ms) {
+                push(builder, batch, &record);
+            }
+        }
+        if builder.is_empty() || builder.record_count() == batch.record_count() {
+            return Ok((!builder.is_empty()).then(|| batch.clone()));
+        }
+        if let Some(producer) = batch.producer() {
+            builder.set_producer(producer);
+        }
+        Ok(Some(builder.seal(batch.base_offset(), batch.epoch(), batch.compression())))
+    }
+
+    fn keeps(&mut self, record: &RecordView<'_>, appended_ms: i64) -> bool {
+        let (Some(key), offset) = (record.key, record.offset.0) else { return true };
+        if self.keys.is_superseded(key, offset) {
+            return false;
+        }
+        let hides_nothing = record.value.is_none() && offset < self.job.clean_to && !self.has_transactions;
+        let goes = hides_nothing && is_older(appended_ms, self.job.config.delete_retention, self.job.now_ms);
+        if goes {
+            self.horizon = self.horizon.max(offset + 1);
+        }
+        !goes
+    }
+
+    fn read(&mut self, source: &Segment, block: &BlockEntry) -> Result<(i64, Vec<RecordBatch>), Failure> {
+        self.pace.spend(u64::from(block.payload_bytes))?;
+        source.dated_block(block, &self.shared.limits).map_err(Failure::Damaged)
+    }
+
+    fn undecodable(&self, source: millstream_types::BatchError) -> Error {
+        Error::Batch { partition: self.job.partition.id().clone(), source }
+    }
+}
+
+/// Whether the batch's records count by themselves: markers and transactions stay whole.
+fn is_filtered(batch: &RecordBatch) -> bool {
+    !batch.is_control() && !batch.is_transactional()
+}
+
+fn push(builder: &mut BatchBuilder, batch: &RecordBatch, record: &RecordView<'_>) {
+    let headers: Vec<Header<'_>> = record.headers().collect();
+    let delta = u32::try_from(record.offset.0 - batch.base_offset().0).expect("a record is within its batch");
+    let (timestamp_ms, key, value) = (record.timestamp_ms, record.key, record.value);
+    builder.push_at(delta, &Record { timestamp_ms, key, value, headers: &headers });
+}

@@ -1,0 +1,319 @@
+//! Compacted topics: of each key the last record stays, whatever is deleted stays deleted, and readers notice nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use millstream_log::conformance::{Stored, read_all};
+use millstream_log::sim::{PowerLoss, SimFiles};
+use millstream_log::{
+    AckLevel, Appended, Cleanup, Embedded, Error, Files, Log, LogConfig, Partition, TopicConfig, UpTo, reply,
+};
+use millstream_types::{Compression, ManualClock, Offset, Position, Record};
+use proptest::prelude::*;
+
+use crate::support::{clock, create, name, new_disk, open, partitions, small_config};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Turns of the writeback thread after which compaction must have come to rest.
+const TURNS_MAX: usize = 100_000;
+
+struct Bench {
+    files: SimFiles,
+    clock: Arc<ManualClock>,
+    log: Arc<Embedded>,
+    partition: Arc<dyn Partition>,
+}
+
+fn compacted() -> TopicConfig {
+    TopicConfig {
+        partitions: 1,
+        cleanup: Cleanup::Compact,
+        retention: None,
+        segment_bytes: 2 << 10,
+        delete_retention: HOUR,
+        ..TopicConfig::default()
+    }
+}
+
+impl Bench {
+    fn new(config: TopicConfig) -> Self {
+        let (files, clock) = (new_disk(), clock());
+        let log = open(&files, &clock).unwrap();
+        let partition = create(&log, "t", &config).swap_remove(0);
+        Self { files, clock, log, partition }
+    }
+
+    fn put(&self, key: &str, value: Option<&str>) -> Appended {
+        let (done, answer) = reply();
+        let record =
+            Record { key: Some(key.as_bytes()), value: value.map(str::as_bytes), timestamp_ms: 1, ..Record::default() };
+        self.partition.append(&[record], AckLevel::Synced, done).unwrap();
+        answer.wait().unwrap()
+    }
+
+    /// Many versions of few keys.
+    fn churn(&self, rounds: u32) {
+        for round in 0..rounds {
+            for key in 0..5 {
+                self.put(&format!("churn-{key}"), Some(&format!("{round} {}", "x".repeat(100))));
+            }
+            self.log.flush().unwrap();
+        }
+    }
+
+    fn read(&self) -> Vec<Stored> {
+        let stored = read_all(&*self.partition, self.partition.offsets().first, UpTo::Stable).unwrap();
+        assert!(stored.is_sorted_by(|a, b| a.offset < b.offset), "offsets ascend");
+        stored
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.log.stats().partitions[0].segment_bytes
+    }
+
+    /// Turns of the writeback thread until `reached`.
+    fn until(&self, what: &str, reached: impl Fn() -> bool) {
+        for _ in 0..TURNS_MAX {
+            if reached() {
+                return;
+            }
+            self.log.flush().unwrap();
+            thread::yield_now();
+        }
+        panic!("not reached: {what}");
+    }
+}
+
+/// What a reader from the start ends up with.
+fn state(records: &[Stored]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut state = BTreeMap::new();
+    for record in records {
+        match &record.value {
+            Some(value) => drop(state.insert(record.key.clone().unwrap(), value.clone())),
+            None => drop(state.remove(record.key.as_ref().unwrap())),
+        }
+    }
+    state
+}
+
+#[test]
+fn the_last_record_of_each_key_stays_and_the_space_of_the_others_becomes_free() {
+    let bench = Bench::new(TopicConfig { compression: Compression::Lz4, ..compacted() });
+    bench.put("lonely", Some("still here"));
+    bench.churn(100);
+    bench.until("few records", || bench.read().len() < 100);
+    bench.until("few segments", || bench.log.stats().partitions[0].segments < 10);
+    let records = bench.read();
+    let state = state(&records);
+    assert_eq!(state.len(), 6);
+    assert_eq!(state[&b"lonely"[..]], b"still here");
+    assert!(state[&b"churn-4"[..]].starts_with(b"99 "));
+    assert_eq!(records[0].offset, Offset(0), "a record keeps its offset");
+    assert!(bench.segment_bytes() < 16 << 10, "{} bytes", bench.segment_bytes());
+
+    let crashed = bench.files.crash(1, PowerLoss::DropAll);
+    drop(bench.log.close());
+    let log = open(&crashed, &bench.clock).unwrap();
+    let after = read_all(&*partitions(&log, "t")[0], Offset(0), UpTo::Stable).unwrap();
+    assert_eq!(self::state(&after), state);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_tombstone_stays_as_long_as_was_promised_and_nothing_comes_back_when_it_goes() {
+    let bench = Bench::new(compacted());
+    bench.put("gone", Some("value"));
+    bench.churn(4);
+    let before = bench.put("other", Some("value"));
+    let behind = Position { topic: bench.partition.topic().id, epoch: before.epoch, offset: before.last };
+    let tombstone = bench.put("gone", None).first;
+    let has = |offset| bench.read().iter().any(|record| record.offset == offset);
+    bench.churn(40);
+    bench.until("the value goes", || !has(Offset(0)));
+    assert!(has(tombstone), "a tombstone that nobody had time to see is gone");
+    assert_eq!(bench.partition.resume(behind).unwrap(), before.last);
+
+    bench.clock.advance(2 * HOUR);
+    bench.churn(40);
+    bench.until("the tombstone goes", || !has(tombstone));
+    assert!(!state(&bench.read()).contains_key(&b"gone"[..]));
+    // Whoever has not seen it must begin anew; that remains possible.
+    match bench.partition.resume(behind) {
+        Err(Error::PositionLost { restart, .. }) => assert_eq!(restart, bench.partition.offsets().first),
+        other => panic!("a reader that missed a deletion goes on: {other:?}"),
+    }
+    let now = Position { offset: bench.partition.offsets().stable, ..behind };
+    assert_eq!(bench.partition.resume(now).unwrap(), now.offset);
+
+    let crashed = bench.files.crash(1, PowerLoss::DropAll);
+    drop(bench.log.close());
+    let log = open(&crashed, &bench.clock).unwrap();
+    assert!(matches!(partitions(&log, "t")[0].resume(behind), Err(Error::PositionLost { .. })));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_registered_reader_keeps_back_compaction_up_to_the_limit() {
+    let bench = Bench::new(compacted());
+    let hold = bench.partition.hold("reader", Offset(0));
+    bench.churn(40);
+    for _ in 0..100 {
+        bench.log.flush().unwrap();
+    }
+    assert_eq!(bench.read().len(), 200);
+    hold.advance(Offset(100));
+    bench.until("the first half is compacted", || bench.read().len() < 120);
+    assert!(bench.read().iter().filter(|record| record.offset.0 >= 100).count() == 100);
+    drop(hold);
+    bench.until("the second half, too", || bench.read().len() < 40);
+    bench.log.close().unwrap();
+
+    let bench = Bench::new(TopicConfig { hold_max_bytes: 4 << 10, ..compacted() });
+    let _hold = bench.partition.hold("sleeper", Offset(0));
+    bench.churn(40);
+    bench.until("the sleeper is left behind", || bench.read().len() < 80);
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn an_idle_topic_is_compacted_once_its_last_segment_is_old_enough() {
+    let bench = Bench::new(TopicConfig { segment_bytes: 1 << 20, segment_age: HOUR, ..compacted() });
+    bench.churn(10);
+    assert_eq!(bench.read().len(), 50);
+    bench.clock.advance(2 * HOUR);
+    bench.until("only the last records are there", || bench.segment_bytes() < 2 << 10);
+    assert_eq!(state(&bench.read()).len(), 5);
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn more_keys_than_memory_holds_are_compacted_in_several_passes() {
+    let (files, clock) = (new_disk(), clock());
+    let config = LogConfig { compaction_map_bytes: 1024, ..small_config() };
+    let log = Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+    let partition = create(&log, "t", &compacted()).swap_remove(0);
+    let bench = Bench { files, clock, log, partition };
+    for round in 0..6 {
+        for key in 0..100 {
+            bench.put(&format!("key-{key}"), Some(&format!("{round} {}", "x".repeat(100))));
+        }
+        bench.log.flush().unwrap();
+    }
+    bench.until("a few versions are left", || bench.read().len() < 200);
+    let state = state(&bench.read());
+    assert_eq!(state.len(), 100);
+    assert!(state.values().all(|value| value.starts_with(b"5 ")));
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn whoever_reads_while_segments_are_replaced_sees_every_key_and_no_error() {
+    let bench = Bench::new(compacted());
+    bench.put("lonely", Some("still here"));
+    let done = AtomicBool::new(false);
+    let reads = thread::scope(|threads| {
+        let reader = threads.spawn(|| {
+            let mut reads = 0;
+            while !done.load(Ordering::Acquire) {
+                assert!(state(&bench.read()).contains_key(&b"lonely"[..]));
+                assert_eq!(bench.partition.offset_at(1).unwrap(), Some(Offset(0)));
+                reads += 1;
+            }
+            reads
+        });
+        bench.churn(150);
+        bench.until("few records", || bench.read().len() < 100);
+        done.store(true, Ordering::Release);
+        reader.join().unwrap()
+    });
+    assert!(reads > 0);
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn a_damaged_segment_is_reported_and_left_as_it_is() {
+    let bench = Bench::new(compacted());
+    let hold = bench.partition.hold("test", Offset(0));
+    bench.churn(40);
+    let dir = Path::new("/data/log/topics").join(bench.partition.topic().id.to_string()).join("0");
+    let mut names = bench.files.list(&dir).unwrap();
+    names.sort();
+    let path = dir.join(names.iter().find(|name| name.ends_with(".segment")).unwrap());
+    let file = bench.files.open(&path).unwrap();
+    file.write_at(&[std::io::IoSlice::new(&[0xff; 4])], 200).unwrap();
+    drop(hold);
+    for _ in 0..1_000 {
+        bench.log.flush().unwrap();
+    }
+    assert!(matches!(bench.partition.read(Offset(0), 1, UpTo::Stable), Err(Error::Corrupt { .. })));
+    let after = bench.files.list(&dir).unwrap();
+    assert!(names.iter().all(|name| after.contains(name)), "{names:?} became {after:?}");
+    bench.put("still", Some("written"));
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn a_record_without_a_key_is_refused() {
+    let bench = Bench::new(compacted());
+    let (done, _answer) = reply();
+    let keyed = Record { key: Some(b"k"), ..Record::default() };
+    match bench.partition.append(&[keyed, Record::default()], AckLevel::Synced, done) {
+        Err(Error::MissingKey { index: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let mut builder = millstream_types::BatchBuilder::default();
+    builder.push(&Record::default());
+    let batch = builder.seal(Offset(0), millstream_types::Epoch(0), Compression::None);
+    let (done, _answer) = reply();
+    assert!(matches!(
+        bench.partition.append_batch(batch, AckLevel::Synced, done),
+        Err(Error::MissingKey { index: 0, .. })
+    ));
+    assert_eq!(bench.partition.offsets().tail, Offset(0));
+    bench.log.close().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_reader_from_the_start_gets_what_a_map_of_last_values_holds(
+        steps in prop::collection::vec((0_u8..12, prop::option::weighted(0.7, 0_u16..1000), 0_u8..30), 1..250)
+    ) {
+        let bench = Bench::new(TopicConfig { segment_bytes: 1 << 10, delete_retention: Duration::from_secs(5), ..compacted() });
+        let mut model = BTreeMap::new();
+        for (key, value, chance) in steps {
+            let (key, value) = (key.to_string(), value.map(|value| value.to_string()));
+            bench.put(&key, value.as_deref());
+            match value {
+                Some(value) => drop(model.insert(key.into_bytes(), value.into_bytes())),
+                None => drop(model.remove(key.as_bytes())),
+            }
+            if chance == 0 {
+                bench.clock.advance(Duration::from_secs(4));
+            }
+            if chance < 4 {
+                bench.log.flush().unwrap();
+            }
+            if chance == 9 {
+                prop_assert_eq!(&state(&bench.read()), &model);
+            }
+        }
+        bench.log.flush().unwrap();
+        prop_assert_eq!(&state(&bench.read()), &model);
+        bench.log.close().unwrap();
+        let log = open(&bench.files, &bench.clock).unwrap();
+        let found = read_all(&*partitions(&log, "t")[0], Offset(0), UpTo::Stable).unwrap();
+        prop_assert_eq!(&state(&found), &model);
+        prop_assert!(log.topic(&name("t")).is_some());
+        log.close().unwrap();
+    }
+}
