@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::process::{Process, ask};
 
 /// What the defaults of the log and the views set aside.
-const SET_ASIDE_BYTES: u64 = (64 + 128 + 64 + 32 + 64 + 128) << 20;
+const SET_ASIDE_BYTES: u64 = (64 + 128 + 64 + 32 + 64 + 128 + 64) << 20;
 const FREE_BYTES: u64 = 100_000;
 const BODY_BYTES: usize = 60_000;
 
