@@ -107,6 +107,16 @@ fn kafka_python_seeks_by_time() {
 }
 
 #[test]
+fn a_group_processes_every_record_while_one_leaves_and_one_is_killed() {
+    Broker::start().script("groups.py", &["leave-and-kill"]);
+}
+
+#[test]
+fn a_member_that_slept_through_its_session_commits_nothing() {
+    Broker::start().script("groups.py", &["stale"]);
+}
+
+#[test]
 fn javas_topic_command_and_console_clients_run() {
     let broker = Broker::start();
     let topic = broker.topic("console");
@@ -119,10 +129,12 @@ fn javas_topic_command_and_console_clients_run() {
     let printed = ["--property", "print.key=true", "--property", "key.separator=:"];
     let all = ["--partition", "0", "--offset", "earliest", "--max-messages", "500", "--timeout-ms", "60000"];
     assert_eq!(broker.java("consumer.ConsoleConsumer", &[&common[..], &printed, &all].concat(), ""), sent);
+    let in_a_group = ["--group", "console", "--from-beginning", "--max-messages", "500", "--timeout-ms", "60000"];
+    assert_eq!(broker.java("consumer.ConsoleConsumer", &[&common[..], &printed, &in_a_group].concat(), ""), sent);
 }
 
 #[test]
-fn javas_producer_performance_class_runs() {
+fn javas_performance_classes_run() {
     let broker = Broker::start();
     let topic = broker.topic("performance");
     let bootstrap = format!("bootstrap.servers={}", broker.address);
@@ -132,4 +144,9 @@ fn javas_producer_performance_class_runs() {
             broker.java("ProducerPerformance", &[&count[..], &["--producer-props", &bootstrap, acks]].concat(), "");
         assert!(sent.contains("20000 records sent"), "{sent}");
     }
+    let count = ["--bootstrap-server", &*broker.address, "--topic", &*topic, "--messages", "20000"];
+    let read = broker.java("ConsumerPerformance", &[&count[..], &["--timeout", "60000"]].concat(), "");
+    let figures = read.lines().last().unwrap();
+    let records: u64 = figures.split(", ").nth(4).unwrap().parse().unwrap();
+    assert!(records >= 20_000, "{read}");
 }

@@ -1,0 +1,194 @@
+"""Consumer groups: members are processes of their own, so that one can be killed and one can be stopped."""
+
+import collections
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+import checks
+from confluent import create, produce
+
+SESSION_MS = 6_000
+
+
+class Member:
+    """A process that consumes; what it says arrives line by line."""
+
+    def __init__(self, said, name, address, topic, group):
+        self.name, self.partitions = name, None
+        command = [sys.executable, __file__, address, "member", topic, group]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.listening = threading.Thread(target=self._listen, args=(said,), daemon=True)
+        self.listening.start()
+
+    def _listen(self, said):
+        for line in self.process.stdout:
+            said.put((self, line.split()))
+
+    def tell(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Group:
+    """What all members said so far."""
+
+    def __init__(self, address, topic):
+        self.address, self.topic, self.name = address, topic, checks.new_topic_name("group")
+        self.said, self.members = queue.Queue(), []
+        self.processed, self.answers = collections.Counter(), []
+
+    def join(self):
+        member = Member(self.said, f"member-{len(self.members)}", self.address, self.topic, self.name)
+        self.members.append(member)
+        return member
+
+    def hear(self):
+        try:
+            member, words = self.said.get(timeout=0.2)
+        except queue.Empty:
+            return
+        if words[0] == "value":
+            self.processed[words[1]] += 1
+        elif words[0] == "partitions":
+            member.partitions = set(words[1:])
+        else:
+            self.answers.append((member, words))
+
+    def wait_for(self, what, holds):
+        def heard():
+            self.hear()
+            return holds()
+
+        return checks.until(what, heard)
+
+    def wait_for_shares(self, *sizes):
+        """Until the partitions are divided among that many members, these many each, none twice."""
+
+        def divided():
+            shares = [member.partitions for member in self.members if member.partitions]
+            together = [partition for share in shares for partition in share]
+            return sorted(map(len, shares)) == sorted(sizes) and len(together) == len(set(together))
+
+        self.wait_for(f"shares of {sizes}", divided)
+
+    def wait_for_values(self, values):
+        self.wait_for("every record to be processed", lambda: all(value in self.processed for value in values))
+
+    def end(self):
+        for member in self.members:
+            member.end()
+
+
+def sent(address, topic, first, count):
+    """Sends records, and answers their values."""
+    values = [f"value-{at}" for at in range(first, first + count)]
+    errors = produce(address, topic, [(value.encode(), value.encode()) for value in values])
+    assert not errors, errors[0]
+    return values
+
+
+def member(address, topic, group):
+    """Says what it is given and processes; ends on `leave`; on `commit` commits where it stands and says how that went."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 500,
+        }
+    )
+    told = queue.Queue()
+    threading.Thread(target=lambda: [told.put(line.strip()) for line in sys.stdin], daemon=True).start()
+
+    def assigned(_, partitions):
+        print("partitions", *(partition.partition for partition in partitions), flush=True)
+
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=lambda *_: print("partitions", flush=True))
+    last = None
+    while True:
+        word = told.get_nowait() if not told.empty() else None
+        if word == "leave":
+            break
+        if word == "commit":
+            try:
+                consumer.commit(message=last, asynchronous=False)
+                print("committed", flush=True)
+            except KafkaException as refusal:
+                print("refused", refusal.args[0].name(), flush=True)
+        message = consumer.poll(0.05)
+        if message is not None and message.error() is None:
+            print("value", message.value().decode(), flush=True)
+            last = message
+            try:
+                consumer.commit(message=message, asynchronous=False)
+            except KafkaException as refusal:
+                # The partition has another owner by now, who reads this record again.
+                assert refusal.args[0].code() != KafkaError._INVALID_ARG, refusal
+    consumer.close()
+    print("left", flush=True)
+
+
+def leave_and_kill(address):
+    topic = create(address, "group-records", 6)
+    group = Group(address, topic)
+    try:
+        leaving, killed, _ = group.join(), group.join(), group.join()
+        group.wait_for_shares(2, 2, 2)
+        values = sent(address, topic, 0, 300)
+        group.wait_for_values(values)
+        assert max(group.processed.values()) == 1, "nobody joined or left, and a record was processed twice"
+        leaving.tell("leave")
+        values += sent(address, topic, 300, 300)
+        group.wait_for("the leaving member to be gone", lambda: (leaving, ["left"]) in group.answers)
+        leaving.partitions = None
+        group.wait_for_shares(3, 3)
+        killed.end()
+        killed.partitions = None
+        values += sent(address, topic, 600, 300)
+        group.wait_for_shares(6)
+        group.wait_for_values(values)
+        assert set(group.processed) == set(values)
+    finally:
+        group.end()
+
+
+def stale_member_is_fenced(address):
+    topic = create(address, "group-fenced", 1)
+    group = Group(address, topic)
+    try:
+        stale = group.join()
+        group.wait_for_shares(1)
+        group.wait_for_values(sent(address, topic, 0, 1))
+        os.kill(stale.process.pid, signal.SIGSTOP)
+        group.join()
+        stale.partitions = None
+        group.wait_for_shares(1)
+        values = sent(address, topic, 1, 10)
+        group.wait_for_values(values)
+        stale.tell("commit")
+        os.kill(stale.process.pid, signal.SIGCONT)
+        answers = lambda: [words for member, words in group.answers if member is stale]
+        (words,) = group.wait_for("the stale member's commit to be answered", answers)
+        fenced = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
+        assert words[0] == "refused" and words[1] in fenced, words
+        # Where the group stands is what its live member committed.
+        group.members[1].tell("commit")
+        group.wait_for("the live member's commit", lambda: (group.members[1], ["committed"]) in group.answers)
+    finally:
+        group.end()
+
+
+if __name__ == "__main__":
+    checks.main({"member": member, "leave-and-kill": leave_and_kill, "stale": stale_member_is_fenced})
