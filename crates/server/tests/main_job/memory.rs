@@ -38,11 +38,16 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_until_another_is_gone() {
     let post = |id: &str| ask(process.applications, "POST", "/v2/entities", &json_type, &entity(id));
     let refused = post("second");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
-    let text = "no memory for a body of 60000 bytes now: 469822048 of 469862048 bytes are in use; \
-                memory.budget_bytes = 469862048; send it again later, or raise the budget";
-    assert!(refused.text().contains(text), "{}", refused.text());
+    let (budget_bytes, used_bytes) = (SET_ASIDE_BYTES + FREE_BYTES, SET_ASIDE_BYTES + BODY_BYTES as u64);
+    let text = format!(
+        "no memory for a body of {BODY_BYTES} bytes now: {used_bytes} of {budget_bytes} bytes are in use; \
+         memory.budget_bytes = {budget_bytes}; send it again later, or raise the budget"
+    );
+    assert!(refused.text().contains(&text), "{}", refused.text());
     let metrics = process.get("/metrics").text();
-    for line in ["millstream_memory_budget_bytes 469862048", "millstream_memory_used_bytes 469822048"] {
+    for line in
+        [format!("millstream_memory_budget_bytes {budget_bytes}"), format!("millstream_memory_used_bytes {used_bytes}")]
+    {
         assert!(metrics.lines().any(|known| known == line), "{line} in {metrics}");
     }
 
