@@ -90,18 +90,29 @@ impl<'a> Scan<'a> {
         expected: u64,
         cursor: Option<(&Arc<JournalFile>, u64)>,
     ) -> Result<(), Error> {
+        let mut damaged = None;
         for file in self.files {
+            let begins_well = self.frame(file, FIRST_FRAME_AT)?.is_some();
             for at in frame_starts(file)? {
                 let Some((frame, _)) = self.frame(file, at)? else { continue };
                 if frame.stamp.sequence > expected && frame.stamp.durable >= expected {
-                    let (path, at) = cursor.map_or((&file.path, at), |(cut, at)| (&cut.path, at));
-                    let what = "a frame that had been synced does not read";
-                    tracing::error!(file = %path.display(), at, sequence = expected, "{what}");
-                    return Err(Error::CorruptFile { path: path.clone(), at, what });
+                    let here = match cursor {
+                        // Frames stand behind one another: what does not read in this file is its first one.
+                        Some((cut, _)) if cut.slot != file.slot && !begins_well => (&file.path, FIRST_FRAME_AT),
+                        Some((cut, at)) => (&cut.path, at),
+                        None => (&file.path, at),
+                    };
+                    if damaged.is_none() || !begins_well {
+                        damaged = Some(here);
+                    }
+                    break;
                 }
             }
         }
-        Ok(())
+        let Some((path, at)) = damaged else { return Ok(()) };
+        let what = "a frame that had been synced does not read";
+        tracing::error!(file = %path.display(), at, sequence = expected, "{what}");
+        Err(Error::CorruptFile { path: path.clone(), at, what })
     }
 }
 
