@@ -298,7 +298,7 @@ describe("everywhere", () => {
       await page.getByRole("heading", { name: "Query", level: 1 }).waitFor();
       await page.goBack();
       await page.getByRole("heading", { name: "Entities", level: 1 }).waitFor();
-      expect(await page.title()).toBe("Entities · Millstream");
+      await eventually(() => page.title(), "Entities · Millstream");
     });
   });
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, Door, Flags, Loaded};
 use crate::logging;
-use crate::serve::{Server, runtime, told_to_stop};
+use crate::serve::{Server, StopSignals, runtime};
 
 const WEATHER: &[u8] = include_bytes!("../../../examples/data/nyc-2013/weather.csv.gz");
 const AIRPORTS: &[u8] = include_bytes!("../../../examples/data/nyc-2013/airports.csv");
@@ -57,8 +57,12 @@ pub(crate) fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
     let weather = embedded_weather(&scratch.path().join("weather"))?;
     let runtime = runtime(&config)?;
     runtime.block_on(async {
+        let mut stop = StopSignals::listen()?;
         let server = Server::start(&config).await?;
-        let ended = demonstrate(&server, arguments, weather, &config.listen.applications, data_dir).await;
+        let ended = tokio::select! {
+            ended = demonstrate(&server, arguments, weather, &config.listen.applications, data_dir) => ended,
+            () = stop.received() => Ok(()),
+        };
         let stopped = server.stop().await;
         ended.and(stopped)
     })
@@ -106,13 +110,10 @@ async fn demonstrate(
     let (sender, progress) = watch::channel(Progress::default());
     let sending = async move { replay.run(&sender).await };
     let both = async { tokio::join!(sending, draw_until_done(progress)).0 };
-    tokio::select! {
-        done = both => println!("\nAll {} observations were accepted.", grouped(done?.accepted)),
-        stop = told_to_stop() => return stop,
-    }
+    println!("\nAll {} observations were accepted.", grouped(both.await?.accepted));
     if !arguments.exit {
         println!("The server goes on; Ctrl-C ends it.");
-        told_to_stop().await?;
+        std::future::pending::<()>().await;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use millstream_query::Engine;
 use millstream_types::{Grant, MemoryBudget, SystemClock, WallClock, iso_time};
 use millstream_view::{Checkpoints, Failure, Ground, Shards};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Door};
@@ -28,6 +29,8 @@ const DOCUMENT_LIMITS: Limits =
 pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     logging::start(&config.logging)?;
     let runtime = runtime(config)?;
+    // Heard from here on: who reads where it listens may stop it at once.
+    let mut stop = runtime.block_on(async { StopSignals::listen() })?;
     let server = runtime.block_on(Server::start(config))?;
     for (name, address) in server.addresses() {
         println!("listening {name} http://{address}");
@@ -35,7 +38,7 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     if let Some(kafka) = &server.kafka {
         println!("listening kafka {}", kafka.address());
     }
-    runtime.block_on(told_to_stop())?;
+    runtime.block_on(stop.received());
     tracing::info!("stopping");
     runtime.block_on(server.stop())
 }
@@ -52,13 +55,27 @@ fn or_cores(count: usize) -> usize {
     if count == 0 { cores } else { count }
 }
 
-/// Resolves on SIGINT or SIGTERM.
-pub(crate) async fn told_to_stop() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT"),
-        _ = terminate.recv() => Ok(()),
+/// SIGINT and SIGTERM, which no longer end the process by themselves.
+pub(crate) struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// From here on no signal is missed.
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+        })
+    }
+
+    /// Resolves once for each signal.
+    pub(crate) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
 
