@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_types::{Epoch, PartitionId, Position, TopicId, TopicName, TopicPartition};
+use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId, TopicName, TopicPartition};
 use parking_lot::RwLock;
 
 use crate::meta::{PartitionRecord, PositionRecord};
@@ -42,6 +42,7 @@ pub(crate) enum Effect {
     Deleted(TopicId),
     Committed(PositionRecord),
     Forgotten { group: String, topic: TopicId, partition: PartitionId },
+    Trimmed { topic: TopicId, partition: PartitionId, first: Offset },
 }
 
 /// See the module.
@@ -182,6 +183,13 @@ impl Catalog {
                     if committed.current.is_none() {
                         groups.remove(&group);
                     }
+                }
+                return;
+            }
+            Effect::Trimmed { topic, partition, first } => {
+                let topic = state.topics.get(&topic);
+                if let Some(log) = topic.and_then(|topic| topic.partitions.get(partition.0 as usize)) {
+                    log.set_first(first.0);
                 }
                 return;
             }

@@ -11,6 +11,7 @@ pub mod position;
 pub mod producers;
 pub mod read;
 pub mod topics;
+pub mod trim;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -115,6 +116,15 @@ macro_rules! conformance_suite {
             a_position_outlives_a_restart,
             a_position_in_a_deleted_topic_is_lost,
             a_position_whose_records_are_gone_names_the_oldest,
+        );
+        $crate::conformance_suite!(@tests $subject; trim:
+            records_below_a_trim_are_gone_and_the_others_stay,
+            a_trim_below_the_first_offset_changes_nothing,
+            a_partition_can_be_trimmed_up_to_its_stable_offset,
+            a_trim_survives_a_restart,
+            a_trim_leaves_what_a_reader_holds,
+            a_compacted_topic_refuses_to_be_trimmed,
+            a_topic_in_memory_is_trimmed,
         );
     };
     (@tests $subject:ty; $chapter:ident: $($sentence:ident,)+) => {

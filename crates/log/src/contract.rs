@@ -271,6 +271,19 @@ pub trait Partition: Send + Sync + 'static {
     /// same name, or an epoch that ended earlier than `position.offset`); [`Error::Trimmed`] if they are gone.
     fn resume(&self, position: Position) -> Result<Offset, Error>;
 
+    /// Removes the records below `before`: readers there get [`Error::Trimmed`], and the disk space becomes free soon.
+    /// Returns the first offset then. It is lower than `before` while a [`Partition::hold`] needs older records and is
+    /// within the topic's hold limit: call again once it has advanced. Durable when it returns. Blocks on the disk: call
+    /// from a plain thread.
+    ///
+    /// Only in topics of [`crate::Cleanup::Delete`]: a compacted one holds a state, of which some keys would silently be
+    /// missing.
+    ///
+    /// # Errors
+    /// [`Error::BeyondStable`], [`Error::NotTrimmable`], [`Error::UnknownTopic`]: nothing is removed. Those that end an
+    /// append.
+    fn trim(&self, before: Offset) -> Result<Offset, Error>;
+
     /// Rings `bell` whenever `stable` or `tail` moves, for as long as the bell lives.
     fn watch(&self, bell: &Arc<Bell>);
 

@@ -227,6 +227,24 @@ pub enum Error {
         /// The first offset not handed out.
         tail: Offset,
     },
+    /// Records to be removed that are not stable yet.
+    #[error("{partition} cannot be trimmed below {wanted}: only records below {stable} are stable; trim up to there")]
+    BeyondStable {
+        /// The partition.
+        partition: TopicPartition,
+        /// The offset below which records were to go.
+        wanted: Offset,
+        /// The partition's stable offset.
+        stable: Offset,
+    },
+    /// Records to be removed from a compacted topic.
+    #[error(
+        "{partition} is compacted by key and cannot be trimmed; append a record without a value for each key to be removed"
+    )]
+    NotTrimmable {
+        /// The partition.
+        partition: TopicPartition,
+    },
     /// A stored position that this partition's history contradicts.
     #[error("position {position:?} is not on the history of {partition}: {why}; read again from {restart}")]
     PositionLost {
@@ -318,7 +336,7 @@ impl Error {
             | Self::OutOfOrderSequence { .. }
             | Self::DuplicateSequence { .. }
             | Self::FencedProducer { .. } => ErrorCode::Conflict,
-            Self::UnsupportedBatch { .. } => ErrorCode::Unsupported,
+            Self::UnsupportedBatch { .. } | Self::NotTrimmable { .. } => ErrorCode::Unsupported,
             Self::InvalidConfig { .. }
             | Self::InvalidLimit { .. }
             | Self::Name(_)
@@ -327,6 +345,7 @@ impl Error {
             | Self::MissingKey { .. }
             | Self::InvalidGroup { .. }
             | Self::PositionUnstable { .. }
+            | Self::BeyondStable { .. }
             | Self::BeyondTail { .. } => ErrorCode::Invalid,
             Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } | Self::MetadataTooLarge { .. } => {
                 ErrorCode::TooLarge

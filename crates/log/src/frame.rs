@@ -49,6 +49,8 @@ pub(crate) enum Part {
     Committed(PositionRecord),
     /// A group's position is no more.
     Forgotten { group: String, topic: TopicId, partition: PartitionId },
+    /// A partition's records below `first` are no more.
+    Trimmed { topic: TopicId, partition: PartitionId, first: Offset },
 }
 
 impl Part {
@@ -58,6 +60,7 @@ impl Part {
     const DELETED: u8 = 4;
     const COMMITTED: u8 = 5;
     const FORGOTTEN: u8 = 6;
+    const TRIMMED: u8 = 7;
 
     /// Appends the part to `out`.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -79,6 +82,11 @@ impl Part {
                 out.put_text(group);
                 out.put_u128(topic.0);
                 out.put_u32(partition.0);
+            }),
+            Self::Trimmed { topic, partition, first } => put_part(out, Self::TRIMMED, |out| {
+                out.put_u128(topic.0);
+                out.put_u32(partition.0);
+                out.put_u64(first.0);
             }),
         }
     }
@@ -116,6 +124,10 @@ impl Part {
             Self::FORGOTTEN => {
                 let group = reader.text()?.to_owned();
                 Self::Forgotten { group, topic: TopicId(reader.u128()?), partition: PartitionId(reader.u32()?) }
+            }
+            Self::TRIMMED => {
+                let (topic, partition) = (TopicId(reader.u128()?), PartitionId(reader.u32()?));
+                Self::Trimmed { topic, partition, first: Offset(reader.u64()?) }
             }
             _ => return None,
         };
@@ -274,6 +286,7 @@ mod tests {
                 committed_ms: 12,
             }),
             Part::Forgotten { group: "readers".to_owned(), topic: TopicId(5), partition: PartitionId(2) },
+            Part::Trimmed { topic: TopicId(5), partition: PartitionId(2), first: Offset(8) },
             Part::Deleted(TopicId(5)),
         ];
         (Stamp { sequence: 7, durable: 6, written_ms: -1, epoch: Epoch(3) }, parts)

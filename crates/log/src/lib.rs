@@ -40,6 +40,7 @@ mod stats;
 mod syncer;
 mod topic;
 mod topic_record;
+mod trim;
 mod watchers;
 mod wire;
 mod writeback;

@@ -121,12 +121,14 @@ impl PartitionLog {
         let place = SegmentPlace { files: &shared.files, layout: &shared.layout, topic: topic.id, partition: &id };
         let segments: Vec<_> =
             record.segments.iter().map(|segment| Arc::new(Segment::known(&place, segment))).collect();
-        let end = segments.last().map_or(record.first, |last| last.end()).max(record.tail).max(record.epochs.start());
+        // What was trimmed may not have reached a segment: `first` does not tell how far these go.
+        let flushed = segments.last().map_or(record.tail, |last| last.end());
+        let end = flushed.max(record.tail).max(record.epochs.start());
         let accept = Accept {
             next: end,
             builder: BatchBuilder::default(),
             open_from: end,
-            recent: Recent::new(segments.last().map_or(record.first, |last| last.end())),
+            recent: Recent::new(flushed),
             unwritten: Vec::new(),
             waiters: Vec::new(),
             pending_bytes: 0,
@@ -355,6 +357,10 @@ impl Partition for PartitionLog {
             }
             Some(_) => Ok(position.offset),
         }
+    }
+
+    fn trim(&self, before: Offset) -> Result<Offset, Error> {
+        self.trim_below(before.0).map(Offset)
     }
 
     fn watch(&self, bell: &Arc<Bell>) {

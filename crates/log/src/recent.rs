@@ -45,6 +45,12 @@ impl Recent {
         self.begins
     }
 
+    /// The offset behind the last batch that has reached a segment.
+    pub(crate) fn flushed_end(&self) -> u64 {
+        let last = self.flushed.checked_sub(1).and_then(|last| self.batches.get(last));
+        last.map_or(self.begins, |last| last.end)
+    }
+
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes
     }
@@ -104,6 +110,13 @@ impl Recent {
             self.pop();
         }
         self.begins != before
+    }
+
+    /// Drops the batches that lie wholly below `offset`. Only where nothing reaches a segment.
+    pub(crate) fn drop_below(&mut self, offset: u64) {
+        while self.batches.front().is_some_and(|oldest| oldest.end <= offset) {
+            self.pop();
+        }
     }
 
     fn pop(&mut self) {

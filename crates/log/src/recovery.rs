@@ -214,6 +214,9 @@ impl Replay<'_> {
                     self.catalog.forget(&group, topic, partition);
                     self.catalog.apply(self.shared, Effect::Forgotten { group, topic, partition });
                 }
+                Part::Trimmed { topic, partition, first } => {
+                    self.catalog.apply(self.shared, Effect::Trimmed { topic, partition, first });
+                }
             }
         }
         Ok(())

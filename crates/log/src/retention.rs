@@ -1,4 +1,5 @@
-//! Which records may go: whole closed segments, by append time and by size, unless a registered reader holds them.
+//! Which records may go: whole closed segments, by append time, by size and once they are trimmed, unless a registered
+//! reader holds them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use crate::partition::PartitionLog;
 use crate::segment::Segment;
 use crate::{Cleanup, Error, TopicConfig};
 
-/// Closes the segment that is written to once it is as old as `segment_age`, or as retention.
+/// Closes the segment that is written to once it is as old as `segment_age`, or as retention, or wholly trimmed.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`].
@@ -16,7 +17,8 @@ pub(crate) fn close_aged(partition: &PartitionLog, config: &TopicConfig, now_ms:
     let Some(active) = active else { return Ok(()) };
     let record = active.record();
     let age = config.retention.unwrap_or(Duration::MAX).min(config.segment_age);
-    if record.end > record.base && is_older(record.first_append_ms, age, now_ms) {
+    let goes = record.end <= partition.first() || is_older(record.first_append_ms, age, now_ms);
+    if record.end > record.base && goes {
         active.close()?;
     }
     Ok(())
@@ -32,12 +34,24 @@ pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64
     let count = expired_count(&accept.segments, config, now_ms);
     let held = Held::among(partition, &accept.segments[..count], config.hold_max_bytes);
     held.warn(partition, config.hold_max_bytes);
-    let count = count - held.count;
+    let trimmed =
+        accept.segments.iter().take_while(|segment| segment.is_closed() && segment.end() <= partition.first());
+    let count = trimmed.count().max(count - held.count);
     let expired: Vec<_> = accept.segments.drain(..count).collect();
     if let Some(last) = expired.last() {
         partition.set_first(last.end());
     }
     expired
+}
+
+/// How far up to `before` records may go: not beyond what a reader holds, unless that is more than it may.
+pub(crate) fn unheld(partition: &PartitionLog, segments: &[Arc<Segment>], before: u64, hold_max_bytes: u64) -> u64 {
+    let Some((lowest, _)) = partition.holds.lowest() else { return before };
+    let below = segments.partition_point(|segment| segment.base() < before);
+    let held = Held::among(partition, &segments[..below], hold_max_bytes);
+    held.warn(partition, hold_max_bytes);
+    let free = below.checked_sub(held.count + 1).map_or(0, |newest| segments[newest].end());
+    before.min(lowest.max(free))
 }
 
 /// How many of the oldest segments retention gives free.

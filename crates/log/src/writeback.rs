@@ -315,7 +315,7 @@ fn partition_record(partition: &PartitionLog, clean: bool) -> PartitionRecord {
     let accept = partition.lock();
     let segments: Vec<_> =
         accept.segments.iter().map(|segment| segment.record()).filter(|record| record.end > record.base).collect();
-    let flushed = segments.last().map_or(partition.first(), |last| last.end);
+    let flushed = segments.last().map_or(accept.recent.flushed_end(), |last| last.end);
     PartitionRecord {
         first: partition.first(),
         tail: if clean { accept.next } else { flushed },

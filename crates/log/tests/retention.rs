@@ -167,3 +167,56 @@ fn a_producer_whose_records_are_gone_is_known_until_it_has_been_silent_for_a_day
     assert!(send(&log, 7).unwrap().first > first.last, "forgotten, so it may begin anywhere");
     log.close().unwrap();
 }
+
+#[test]
+fn the_files_of_what_was_trimmed_go() {
+    let bench = Bench::new(TopicConfig { retention: None, ..TopicConfig::default() });
+    let segments = || bench.log.stats().partitions[0].segments;
+    let before = segments();
+    assert_eq!(bench.partition.trim(Offset(22)).unwrap(), Offset(22));
+    bench.log.flush().unwrap();
+    assert!(segments() < before / 2 + 2, "{} of {before} segments are left", segments());
+    assert_eq!(bench.read().len(), 18);
+    assert_eq!(bench.partition.trim(Offset(40)).unwrap(), Offset(40));
+    bench.log.flush().unwrap();
+    assert_eq!(segments(), 0, "the one that was written to goes, too");
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn what_was_trimmed_before_it_reached_a_segment_does_not_come_back_after_a_crash() {
+    for flushed in [false, true] {
+        let bench = Bench::new(TopicConfig { retention: None, ..TopicConfig::default() });
+        bench.partition.trim(Offset(40)).unwrap();
+        bench.log.flush().unwrap();
+        for _ in 0..5 {
+            append(&*bench.partition, &[b'z'; 1000], AckLevel::Synced).unwrap();
+        }
+        assert_eq!(bench.partition.trim(Offset(43)).unwrap(), Offset(43));
+        if flushed {
+            bench.log.flush().unwrap();
+        }
+        let mut files = bench.files.crash(1, PowerLoss::DropAll);
+        drop(bench.log.close());
+        for restart in 0..2 {
+            let log = open(&files, &bench.clock).unwrap();
+            let partition = &partitions(&log, "t")[0];
+            assert_eq!(partition.offsets().first, Offset(43));
+            let found = read_all(&**partition, Offset(43), UpTo::Stable).unwrap();
+            assert_eq!(found.iter().map(|record| record.offset.0).take(2).collect::<Vec<_>>(), [43, 44]);
+            assert_eq!(found.len(), 2 + restart);
+            append(&**partition, b"after", AckLevel::Synced).unwrap();
+            files = files.crash(1, PowerLoss::DropAll);
+            drop(log.close());
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_holds_back_more_than_the_limit_does_not_stop_a_trim() {
+    let bench = Bench::new(TopicConfig { retention: None, hold_max_bytes: 9 << 10, ..TopicConfig::default() });
+    let _hold = bench.partition.hold("sleeper", Offset(2));
+    let first = bench.partition.trim(Offset(36)).unwrap().0;
+    assert!((20..36).contains(&first), "{first}: as much as may be held back stays");
+    bench.log.close().unwrap();
+}
