@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_types::{BatchError, Offset, Producer, Record, RecordBatch};
+use millstream_types::{BatchError, Marker, Offset, Producer, Record, RecordBatch};
 use parking_lot::MutexGuard;
 
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
@@ -82,19 +82,22 @@ impl PartitionLog {
         if topic.config.cleanup == Cleanup::Compact {
             self.check_keys(&batch)?;
         }
+        // What a transaction commits must not have been lost before.
+        let level = if batch.is_transactional() { AckLevel::Synced } else { level };
         let mut accept = self.lock();
         if let Some(producer) = batch.producer()
-            && let Some(before) = self.taken_before(&accept, producer, records)?
+            && let Some(before) = self.taken_before(&accept, producer, &batch)?
         {
             self.answer_again(accept, before, level, done);
             return Ok(());
         }
+        self.check_transactions(&accept, &batch)?;
         self.admit(&accept, records, size_bytes, level)?;
         self.seal(&mut accept, &topic);
         let first = accept.next;
         accept.next += records;
         let batch = batch.into_restamped(Offset(first), self.shared.epoch);
-        accept.producers.observe(&batch, self.shared.wall.now_ms(), self.producer_limits());
+        self.observe(&mut accept, &batch);
         self.push_sealed(&mut accept, batch, self.shared.next_order());
         accept.open_from = accept.next;
         self.accepted(accept, &topic, first, size_bytes, level, done);
@@ -104,11 +107,21 @@ impl PartitionLog {
     /// Whether it is a batch that may be taken at all.
     fn check_batch(&self, batch: &RecordBatch) -> Result<(), Error> {
         let partition = || self.id.clone();
-        if batch.is_transactional() || batch.is_control() {
-            let what = "belongs to a transaction, which this log does not have";
-            return Err(Error::UnsupportedBatch { partition: partition(), what });
+        let refuse = |what| Err(Error::UnsupportedBatch { partition: partition(), what });
+        if batch.is_control() {
+            return refuse("is a marker, which only the log itself writes");
         }
-        let Some(producer) = batch.producer() else { return Ok(()) };
+        if batch.is_transactional() && self.topic.is_memory {
+            return refuse("belongs to a transaction, and the topic is in memory only");
+        }
+        let Some(producer) = batch.producer() else {
+            let source = BatchError::Header { field: "producer id", value: -1, rule: "zero or more in a transaction" };
+            return if batch.is_transactional() {
+                Err(Error::Batch { partition: partition(), source })
+            } else {
+                Ok(())
+            };
+        };
         let numbers =
             [("producer epoch", i64::from(producer.epoch)), ("base sequence", i64::from(producer.base_sequence))];
         for (field, value) in numbers {
@@ -121,12 +134,19 @@ impl PartitionLog {
     }
 
     /// Where the batch of an idempotent producer stands if it was taken before; `None` if it is to be taken now.
-    fn taken_before(&self, accept: &Accept, producer: Producer, records: u64) -> Result<Option<TakenBefore>, Error> {
+    fn taken_before(
+        &self,
+        accept: &Accept,
+        producer: Producer,
+        batch: &RecordBatch,
+    ) -> Result<Option<TakenBefore>, Error> {
         self.shared.check_open()?;
         self.topic.check_exists()?;
         let partition = || self.id.clone();
         let (id, epoch, given) = (producer.id, producer.epoch, producer.base_sequence);
-        match accept.producers.judge(producer, records, self.shared.wall.now_ms(), self.producer_limits()) {
+        let records = batch.next_offset().0 - batch.base_offset().0;
+        let (now_ms, limits) = (self.shared.wall.now_ms(), self.producer_limits());
+        match accept.producers.judge(producer, batch.is_transactional(), records, now_ms, limits) {
             Verdict::Accept => Ok(None),
             Verdict::Duplicate(appended) => Ok(Some(TakenBefore { appended, forgotten: None })),
             Verdict::Forgotten(appended) => {
@@ -139,6 +159,44 @@ impl PartitionLog {
             Verdict::Fenced { current } => {
                 Err(Error::FencedProducer { partition: partition(), producer: id, current, given: epoch })
             }
+            Verdict::InTransaction(open) => Err(Error::InvalidTransaction {
+                producer: id,
+                epoch,
+                place: format!("{} since offset {}", self.id, open.first),
+                rule: "its transaction there is open under an earlier epoch, or what it sends is not part of it; end that first",
+            }),
+        }
+    }
+
+    /// Whether there is room for the transaction that a batch begins, if it begins one.
+    fn check_transactions(&self, accept: &Accept, batch: &RecordBatch) -> Result<(), Error> {
+        let transactions = &accept.producers.transactions;
+        let begins = |producer: &Producer| batch.is_transactional() && transactions.of(producer.id).is_none();
+        if batch.producer().filter(begins).is_none() {
+            return Ok(());
+        }
+        let open = transactions.open().len();
+        let config = &self.shared.config;
+        let limits = [
+            ("log.producers_max", open, config.producers_max),
+            // Room for each that is open: that it is aborted cannot be refused.
+            ("log.aborted_max", open + transactions.aborted().entries().len(), config.aborted_max),
+        ];
+        match limits.into_iter().find(|(_, count, limit_count)| count >= limit_count) {
+            None => Ok(()),
+            Some((limit, count, limit_count)) => {
+                Err(Error::TooManyTransactions { partition: self.id.clone(), count, limit, limit_count })
+            }
+        }
+    }
+
+    /// Takes note of a batch of a producer that is about to be visible.
+    pub(crate) fn observe(&self, accept: &mut Accept, batch: &RecordBatch) {
+        accept.producers.observe(batch, self.shared.wall.now_ms(), self.producer_limits());
+        let Some(producer) = batch.producer().filter(|_| batch.is_transactional()) else { return };
+        match batch.is_control() {
+            true => self.undecided.end(producer.id, batch.base_offset().0),
+            false => self.undecided.begin(producer.id, batch.base_offset().0),
         }
     }
 
@@ -223,6 +281,17 @@ impl PartitionLog {
             }
             Storage::Disk => self.mark_dirty(accept),
         }
+    }
+
+    /// The marker of a transaction's end, at its place in the order. Nothing is open in the partition's batch.
+    pub(crate) fn accept_marker(&self, accept: &mut Accept, marker: &Marker, order: u64) {
+        let batch = marker.seal(Offset(accept.next), self.shared.epoch);
+        accept.next += 1;
+        accept.open_from = accept.next;
+        self.observe(accept, &batch);
+        self.push_sealed(accept, batch, order);
+        self.set_tail(accept.next);
+        self.mark_dirty(accept);
     }
 
     /// Whether `records` more, of `size_bytes`, may be taken; counts the bytes as pending.

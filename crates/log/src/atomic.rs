@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 
 use crate::accept::APPEND_OVERHEAD_BYTES;
 use crate::catalog::Effect;
+use crate::end_transaction::{Ending, MARKER_MAX_BYTES};
 use crate::frame::Part;
 use crate::meta::PositionRecord;
 use crate::partition::{Accept, PartitionLog};
@@ -22,11 +23,15 @@ use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, Error, POSITION_ME
 const GROUP_MAX_BYTES: usize = 1 << 10;
 
 type Partitions = BTreeMap<(TopicId, PartitionId), Arc<PartitionLog>>;
+/// The partitions of an append, each under its lock.
+pub(crate) type Locked<'a> = BTreeMap<(TopicId, PartitionId), MutexGuard<'a, Accept>>;
 
 impl Embedded {
+    /// With the markers of a transaction's end, if it is one.
     pub(crate) fn accept_atomic(
         &self,
         append: &AtomicAppend<'_>,
+        ending: Option<&Ending>,
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
@@ -34,19 +39,25 @@ impl Embedded {
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
         let read = append.positions.iter().map(|commit| self.catalog.partition(&commit.partition));
         let read = read.collect::<Result<Vec<_>, _>>()?;
-        let size_bytes = self.check_size(append, &targets)?;
-        let partitions: Partitions = targets.iter().chain(&read).map(|log| (key(log), log.clone())).collect();
+        let ended = ending.map_or(&[][..], |ending| &ending.logs[..]);
+        let size_bytes = self.check_size(append, &targets, ended.len())?;
+        let involved = targets.iter().chain(&read).chain(ended);
+        let partitions: Partitions = involved.map(|log| (key(log), log.clone())).collect();
 
         let gate = self.shared.gate();
-        let mut locked: BTreeMap<_, _> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
+        let mut locked: Locked<'_> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
         self.check(append, &targets, &read, &mut locked)?;
+        ending.map_or(Ok(()), |ending| ending.check(&mut locked))?;
         self.shared.reserve(size_bytes, level)?;
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);
+        if let Some(ending) = ending {
+            ending.take(&mut locked, order);
+        }
         drop(locked);
         let (encoded, effects) = self.commit(append, &read);
         let mut answer = Some(Answer::Many(done, appended));
-        let journals = !encoded.is_empty() || targets.iter().any(|log| !log.topic.is_memory);
+        let journals = !encoded.is_empty() || !ended.is_empty() || targets.iter().any(|log| !log.topic.is_memory);
         let waits = level > AckLevel::Memory && journals;
         let item = Item::Parts { encoded, count: append.positions.len() as u32, effects };
         let waiter = waits.then(|| answer.take()).flatten().map(|answer| Waiter { level, answer });
@@ -89,8 +100,13 @@ impl Embedded {
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
-    fn check_size(&self, append: &AtomicAppend<'_>, targets: &[Arc<PartitionLog>]) -> Result<usize, Error> {
-        let mut size_bytes = APPEND_OVERHEAD_BYTES;
+    fn check_size(
+        &self,
+        append: &AtomicAppend<'_>,
+        targets: &[Arc<PartitionLog>],
+        markers: usize,
+    ) -> Result<usize, Error> {
+        let mut size_bytes = APPEND_OVERHEAD_BYTES + markers * MARKER_MAX_BYTES;
         for ((_, records), log) in append.records.iter().zip(targets) {
             size_bytes += log.check_records(records, &log.topic.current())? + APPEND_OVERHEAD_BYTES;
         }
@@ -117,7 +133,7 @@ impl Embedded {
         append: &AtomicAppend<'_>,
         targets: &[Arc<PartitionLog>],
         read: &[Arc<PartitionLog>],
-        locked: &mut BTreeMap<(TopicId, PartitionId), MutexGuard<'_, Accept>>,
+        locked: &mut Locked<'_>,
     ) -> Result<(), Error> {
         self.shared.check_open()?;
         let mut records = BTreeMap::new();
@@ -145,7 +161,7 @@ impl Embedded {
         &self,
         append: &AtomicAppend<'_>,
         targets: &[Arc<PartitionLog>],
-        locked: &mut BTreeMap<(TopicId, PartitionId), MutexGuard<'_, Accept>>,
+        locked: &mut Locked<'_>,
         order: u64,
     ) -> Vec<Appended> {
         let mut appended = Vec::with_capacity(targets.len());
@@ -179,7 +195,7 @@ impl Embedded {
     }
 }
 
-fn key(log: &PartitionLog) -> (TopicId, PartitionId) {
+pub(crate) fn key(log: &PartitionLog) -> (TopicId, PartitionId) {
     (log.topic.id, log.id.partition)
 }
 
@@ -193,7 +209,7 @@ fn check_position(commit: &PositionCommit, log: &PartitionLog) -> Result<(), Err
             restart: Offset(log.first()),
         });
     }
-    let stable = Offset(log.stable());
+    let stable = Offset(log.high());
     if commit.position.offset > stable {
         let (group, offset) = (commit.group.clone(), commit.position.offset);
         return Err(Error::PositionUnstable { group, partition: log.id.clone(), offset, stable });

@@ -154,7 +154,7 @@ impl Catalog {
             }
             Effect::Altered(altered) => {
                 if let Some(topic) = state.topics.get(&altered.id) {
-                    topic.partitions.iter().for_each(|partition| partition.keep_stable());
+                    topic.partitions.iter().for_each(|partition| partition.keep_high());
                     topic.state.replace(altered);
                 }
             }

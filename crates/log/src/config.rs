@@ -42,6 +42,9 @@ pub struct LogConfig {
     /// Idempotent producers that each partition remembers; beyond it the one longest unused is forgotten, and what it
     /// sends again can be stored again. Default 1,000.
     pub producers_max: usize,
+    /// Aborted transactions that each partition remembers, until retention or compaction has removed their records;
+    /// beyond it no transaction begins there. Default 10,000.
+    pub aborted_max: usize,
     /// How long after its last append an idempotent producer is remembered, in milliseconds. Default one day.
     pub producer_expiry_ms: u64,
     /// Memory for the keys that one compaction looks at, in bytes (about 46 for each key); what does not fit waits for
@@ -68,6 +71,7 @@ impl Default for LogConfig {
             sync_interval_ms: 50,
             flush_interval_ms: 2_000,
             producers_max: 1_000,
+            aborted_max: 10_000,
             producer_expiry_ms: 24 * 60 * 60 * 1_000,
             compaction_map_bytes: 32 << 20,
             compaction_dirty_percent: 50,
@@ -145,6 +149,12 @@ impl LogConfig {
                 "use 1 to 100000",
             ),
             (
+                "log.aborted_max",
+                self.aborted_max as u64,
+                (1..=1_000_000).contains(&self.aborted_max),
+                "use 1 to 1000000",
+            ),
+            (
                 "log.producer_expiry_ms",
                 self.producer_expiry_ms,
                 self.producer_expiry_ms >= 1_000,
@@ -186,7 +196,7 @@ mod tests {
     fn the_default_holds_and_a_limit_that_cannot_is_named_with_its_rule() {
         LogConfig::default().validate().unwrap();
         type Change = fn(&mut LogConfig);
-        let table: [(Change, &str); 12] = [
+        let table: [(Change, &str); 13] = [
             (|c| c.append_max_bytes = 16 << 20, "log.append_max_bytes = 16777216"),
             (|c| c.journal_max_bytes = 32 << 20, "log.journal_max_bytes = 33554432"),
             (|c| c.batch_max_bytes = 3, "log.batch_max_bytes = 3"),
@@ -195,6 +205,7 @@ mod tests {
             (|c| c.sync_interval_ms = 0, "log.sync_interval_ms = 0"),
             (|c| c.flush_interval_ms = 0, "log.flush_interval_ms = 0"),
             (|c| c.producers_max = 0, "log.producers_max = 0"),
+            (|c| c.aborted_max = 0, "log.aborted_max = 0"),
             (|c| c.producer_expiry_ms = 9, "log.producer_expiry_ms = 9"),
             (|c| c.compaction_map_bytes = 9, "log.compaction_map_bytes = 9"),
             (|c| c.compaction_dirty_percent = 101, "log.compaction_dirty_percent = 101"),

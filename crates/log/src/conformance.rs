@@ -11,6 +11,7 @@ pub mod position;
 pub mod producers;
 pub mod read;
 pub mod topics;
+pub mod transactions;
 pub mod trim;
 
 use std::ops::Range;
@@ -82,6 +83,19 @@ macro_rules! conformance_suite {
             a_topic_in_memory_knows_its_producers,
             a_topic_created_anew_knows_no_producer,
             a_batch_that_cannot_be_an_idempotent_producers_is_refused,
+        );
+        $crate::conformance_suite!(@tests $subject; transactions:
+            records_of_a_transaction_are_seen_once_it_is_committed,
+            records_of_an_aborted_transaction_are_never_seen,
+            a_transaction_ends_everywhere_at_once,
+            an_open_transaction_stays_open_over_a_restart,
+            what_comes_after_its_transaction_was_ended_under_a_later_epoch_is_refused,
+            a_batch_of_a_transaction_is_stored_once,
+            what_cannot_be_part_of_a_transaction_is_refused,
+            ending_a_transaction_again_or_where_a_topic_is_gone_does_no_harm,
+            a_reader_gets_past_what_it_is_not_shown,
+            stored_batches_come_with_the_aborted_transactions_that_reach_into_them,
+            a_position_may_be_committed_behind_an_open_transaction,
         );
         $crate::conformance_suite!(@tests $subject; atomic:
             an_atomic_append_reaches_all_partitions_and_answers_in_their_order,

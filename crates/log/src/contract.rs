@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Always true
-//! - `first <= stable <= tail`; offsets ascend, may have gaps, and are never handed out twice, not even after a crash.
+//! - `first <= stable <= high <= tail`; offsets ascend, may have gaps, and are never handed out twice, not even after a crash.
 //! - When an append is answered at a level, everything before it in its partition has that level too.
-//! - Up to `stable` nothing is lost by what the topic's own level survives; views, commits and checkpoints stay below it.
+//! - Up to `high` nothing is lost by what the topic's own level survives; a group's position stays below it.
+//! - Up to `stable` it is known of each transaction how it ended, too; views and checkpoints stay below it.
 
 use std::sync::Arc;
 
@@ -32,9 +33,12 @@ pub enum AckLevel {
 /// How far a read may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpTo {
-    /// Only what the topic's level protects. For everything that acts on what it reads.
+    /// Only what the topic's level protects and no open transaction precedes. For everything that acts on what it reads.
     Stable,
-    /// Whatever has been accepted, some of which may never become stable. For live readers that keep nothing.
+    /// Whatever the topic's level protects, records of open transactions among it. For Kafka's `read_uncommitted`.
+    High,
+    /// Whatever has been accepted and no open transaction precedes, some of which may never become stable. For live
+    /// readers that keep nothing.
     Tail,
 }
 
@@ -54,8 +58,10 @@ pub struct Appended {
 pub struct Offsets {
     /// Oldest offset that may be read (there may be a gap behind it).
     pub first: Offset,
-    /// First offset that [`UpTo::Stable`] does not see.
+    /// First offset that [`UpTo::Stable`] does not see: Kafka's last stable offset.
     pub stable: Offset,
+    /// First offset that the topic's level does not protect, whatever transactions are open: Kafka's high watermark.
+    pub high: Offset,
     /// First offset that has not been handed out.
     pub tail: Offset,
     /// The epoch under which the next record will be appended.
@@ -100,6 +106,55 @@ pub struct AtomicAppend<'a> {
     pub positions: Vec<PositionCommit>,
 }
 
+/// How a producer's transaction ends, and what takes effect with it: all or nothing.
+#[derive(Debug, Default)]
+pub struct EndTransaction<'a> {
+    /// The producer's id.
+    pub producer_id: i64,
+    /// Its epoch: what it sends to `partitions` under an earlier one is refused from then on.
+    pub producer_epoch: i16,
+    /// The partitions that belong to the transaction; those that are gone or in memory are passed over.
+    pub partitions: Vec<TopicPartition>,
+    /// Whether its records count.
+    pub commit: bool,
+    /// Positions that are committed with it if it is; those in topics that are gone are passed over.
+    pub positions: Vec<PositionCommit>,
+    /// What the coordinator notes of it.
+    pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
+}
+
+/// A transaction that has begun in a partition and not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// Its producer's id.
+    pub producer_id: i64,
+    /// The epoch under which that has begun it.
+    pub producer_epoch: i16,
+    /// Its first record.
+    pub first: Offset,
+    /// When that was appended: milliseconds since 1970-01-01T00:00:00Z.
+    pub since_ms: i64,
+}
+
+/// A transaction whose records do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Its producer's id.
+    pub producer_id: i64,
+    /// Its first record.
+    pub first: Offset,
+}
+
+/// Batches as they lie, and what must be known to read them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// The batches, those of aborted transactions and markers among them.
+    pub batches: Vec<RecordBatch>,
+    /// The aborted transactions that reach into them, by their first records: from there to its marker, a batch of
+    /// that producer's transaction does not count.
+    pub aborted: Vec<AbortedTransaction>,
+}
+
 /// What only some engines can do; asked for by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -114,6 +169,8 @@ pub struct Capabilities {
     pub holds: bool,
     /// [`Partition::append_batch`] stores a batch of an idempotent producer once, however often it is sent.
     pub idempotent_producers: bool,
+    /// [`Partition::append_batch`] takes batches of transactions, and [`Log::end_transaction`] ends them.
+    pub transactions: bool,
 }
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.
@@ -158,12 +215,29 @@ pub trait Log: Send + Sync + 'static {
     /// `done` gets one [`Appended`] for each entry of `append.records`, once all of them have `level`.
     ///
     /// The atomic appends of one owner take effect in the order of the calls. If one fails after it was taken, every
-    /// later one in flight fails, too. A position may be committed up to its partition's stable offset.
+    /// later one in flight fails, too. A position may be committed up to its partition's [`Offsets::high`].
     ///
     /// # Errors
     /// As [`Partition::append`]; then nothing was taken and `done` is not called.
     fn append_atomic(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>)
     -> Result<(), Error>;
+
+    /// Ends a producer's transaction in all its partitions, commits its positions and appends the coordinator's
+    /// records: all or nothing, also across a crash. `done` gets one [`Appended`] for each entry of `records`.
+    ///
+    /// Each partition gets a marker, also one in which the transaction has no record: it may be on its way, and is
+    /// refused then if `producer_epoch` is a later one than its own. Again does no harm. It takes effect in the order
+    /// of the atomic appends.
+    ///
+    /// # Errors
+    /// As [`Log::append_atomic`]; [`Error::FencedProducer`] if a partition knows a later epoch;
+    /// [`Error::InvalidTransaction`] for a number below 0, or where the engine has no [`Capabilities::transactions`].
+    fn end_transaction(
+        &self,
+        end: &EndTransaction<'_>,
+        level: AckLevel,
+        done: Done<Vec<Appended>>,
+    ) -> Result<(), Error>;
 
     /// The position that `group` last committed for `partition`.
     ///
@@ -233,14 +307,23 @@ pub trait Partition: Send + Sync + 'static {
     /// the first offsets once the records there have `level`. A still older one ends in [`Error::DuplicateSequence`],
     /// through `done`, once that has `level`. A producer that is unknown, perhaps forgotten, may begin anywhere.
     ///
+    /// A batch of a transaction belongs to its producer's open transaction in this partition, and begins one if there is
+    /// none; that it may is the caller's to know. It is answered once it is synced, whatever was asked: what a
+    /// transaction commits must not have been lost before.
+    ///
     /// # Errors
     /// As [`Partition::append`]; [`Error::OutOfOrderSequence`], [`Error::FencedProducer`]; [`Error::Batch`] for a
-    /// producer's number below 0; [`Error::UnsupportedBatch`] for a batch of a transaction.
+    /// producer's number below 0; [`Error::UnsupportedBatch`] for a control batch, and for a transaction in a topic in
+    /// memory; [`Error::InvalidTransaction`] for what cannot stand in the producer's open transaction;
+    /// [`Error::TooManyTransactions`].
     fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
 
     /// Stored batches in order, the first being the one that holds `from` (it may begin before it) or, in a gap, the
     /// next. At least one batch if there is any below the limit, further ones while they fit `max_bytes`.
     /// Empty means that `from` has reached the limit. Reads of old records block on the disk: call from a plain thread.
+    ///
+    /// Records of aborted transactions and markers are left out. So that a reader gets past them, the last batch has no
+    /// records where nothing else is left: go on from its [`RecordBatch::next_offset`] as from any other's.
     ///
     /// With [`UpTo::Stable`] the last batch may reach beyond the stable offset only if the engine cannot cut it;
     /// the embedded engine never does so, as a batch becomes stable whole.
@@ -250,6 +333,16 @@ pub trait Partition: Send + Sync + 'static {
     /// [`Error::Corrupt`] instead of a damaged batch.
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error>;
 
+    /// As [`Partition::read`], but leaves out nothing, and says which batches do not count: for readers that look for
+    /// themselves, as Kafka's clients do.
+    ///
+    /// # Errors
+    /// As [`Partition::read`].
+    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Stored, Error>;
+
+    /// The open transactions, the oldest first.
+    fn transactions(&self) -> Vec<OpenTransaction>;
+
     /// Whether a read from `from` on needs no disk now, so that it may be called on an async thread.
     fn reads_from_memory(&self, _from: Offset) -> bool {
         false
@@ -258,7 +351,8 @@ pub trait Partition: Send + Sync + 'static {
     /// The ends of the partition now.
     fn offsets(&self) -> Offsets;
 
-    /// The first offset whose record's event time is at or after `timestamp_ms`; `None` if there is none.
+    /// The first offset whose record's event time is at or after `timestamp_ms`; `None` if there is none. Records of
+    /// aborted transactions do not count.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -284,7 +378,7 @@ pub trait Partition: Send + Sync + 'static {
     /// append.
     fn trim(&self, before: Offset) -> Result<Offset, Error>;
 
-    /// Rings `bell` whenever `stable` or `tail` moves, for as long as the bell lives.
+    /// Rings `bell` whenever `stable`, `high` or `tail` moves, for as long as the bell lives.
     fn watch(&self, bell: &Arc<Bell>);
 
     /// Keeps records from `from` on from being trimmed or compacted away, up to the topic's hold limit, until dropped;

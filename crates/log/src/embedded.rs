@@ -27,8 +27,8 @@ use crate::shared::Shared;
 use crate::stats::{LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
-    AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, Error, Files, Lock, Log, LogConfig,
-    Owner, Partition, Topic, TopicConfig, appender, recovery, syncer, writeback,
+    AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files, Lock,
+    Log, LogConfig, Owner, Partition, Topic, TopicConfig, appender, recovery, syncer, writeback,
 };
 
 /// The log on one machine: a journal that all partitions share, and segments behind it.
@@ -169,6 +169,8 @@ impl Embedded {
                     segment_bytes: accept.segments.iter().map(|segment| segment.size_bytes()).sum(),
                     segments: accept.segments.len() as u64,
                     memory_bytes: accept.recent.size_bytes() as u64,
+                    open_transactions: accept.producers.transactions.open().len() as u64,
+                    aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
                 }
             }));
         }
@@ -267,6 +269,7 @@ impl Log for Embedded {
             read_by_position: false,
             holds: true,
             idempotent_producers: true,
+            transactions: true,
         }
     }
 
@@ -340,7 +343,16 @@ impl Log for Embedded {
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
-        self.accept_atomic(append, level, done)
+        self.accept_atomic(append, None, level, done)
+    }
+
+    fn end_transaction(
+        &self,
+        end: &EndTransaction<'_>,
+        level: AckLevel,
+        done: Done<Vec<Appended>>,
+    ) -> Result<(), Error> {
+        self.accept_end(end, level, done)
     }
 
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {

@@ -145,8 +145,10 @@ pub enum Error {
         /// The limit.
         limit_bytes: usize,
     },
-    /// A position to be committed that lies beyond what is stable.
-    #[error("group '{group}' cannot commit offset {offset} of {partition}: only records below {stable} are stable")]
+    /// A position to be committed that lies beyond what the topic's level protects.
+    #[error(
+        "group '{group}' cannot commit offset {offset} of {partition}: only what lies below {stable} is as durable as its topic's level asks"
+    )]
     PositionUnstable {
         /// The consumer group.
         group: String,
@@ -154,7 +156,7 @@ pub enum Error {
         partition: TopicPartition,
         /// The offset to be committed.
         offset: Offset,
-        /// The partition's stable offset.
+        /// How far the topic's level protects the partition.
         stable: Offset,
     },
     /// Another batch of this idempotent producer comes first.
@@ -198,6 +200,32 @@ pub enum Error {
         current: i16,
         /// The epoch that it sends under.
         given: i16,
+    },
+    /// What does not fit the state of a producer's transaction.
+    #[error("producer {producer} (epoch {epoch}), {place}: {rule}")]
+    InvalidTransaction {
+        /// The producer's id.
+        producer: i64,
+        /// The epoch that it gave.
+        epoch: i16,
+        /// Where.
+        place: String,
+        /// The rule, and the remedy.
+        rule: &'static str,
+    },
+    /// No room for another transaction in a partition.
+    #[error(
+        "{partition} keeps {count} transactions, {limit} = {limit_count}; end those that are open, wait until retention has removed aborted ones, or raise the limit"
+    )]
+    TooManyTransactions {
+        /// The partition.
+        partition: TopicPartition,
+        /// How many there are.
+        count: usize,
+        /// The limit's name: one for those that are open, one for aborted ones, too.
+        limit: &'static str,
+        /// The limit.
+        limit_count: usize,
     },
     /// A kind of batch that the engine does not take.
     #[error("the batch for {partition} {what}; send it without")]
@@ -335,7 +363,8 @@ impl Error {
             | Self::PositionLost { .. }
             | Self::OutOfOrderSequence { .. }
             | Self::DuplicateSequence { .. }
-            | Self::FencedProducer { .. } => ErrorCode::Conflict,
+            | Self::FencedProducer { .. }
+            | Self::InvalidTransaction { .. } => ErrorCode::Conflict,
             Self::UnsupportedBatch { .. } | Self::NotTrimmable { .. } => ErrorCode::Unsupported,
             Self::InvalidConfig { .. }
             | Self::InvalidLimit { .. }
@@ -350,7 +379,9 @@ impl Error {
             Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } | Self::MetadataTooLarge { .. } => {
                 ErrorCode::TooLarge
             }
-            Self::Overloaded { .. } | Self::TooManyUnsynced { .. } => ErrorCode::Overloaded,
+            Self::Overloaded { .. } | Self::TooManyUnsynced { .. } | Self::TooManyTransactions { .. } => {
+                ErrorCode::Overloaded
+            }
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
             Self::InUse { .. } | Self::Stopped => ErrorCode::Unavailable,
             Self::WritingEnded { .. } | Self::Io { .. } => ErrorCode::Internal,

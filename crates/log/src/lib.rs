@@ -17,6 +17,7 @@ pub mod conformance;
 mod contract;
 mod done;
 mod embedded;
+mod end_transaction;
 mod epochs;
 mod error;
 mod files;
@@ -40,7 +41,9 @@ mod stats;
 mod syncer;
 mod topic;
 mod topic_record;
+mod transactions;
 mod trim;
+mod undecided;
 mod watchers;
 mod wire;
 mod writeback;
@@ -48,8 +51,8 @@ mod writeback;
 pub use bell::Bell;
 pub use config::LogConfig;
 pub use contract::{
-    AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, Hold, Log, Offsets, Owner,
-    POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, UpTo,
+    AbortedTransaction, AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold, Log,
+    Offsets, OpenTransaction, Owner, POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, Stored, UpTo,
 };
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;

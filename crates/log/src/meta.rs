@@ -2,7 +2,7 @@
 //!
 //! Header: see `layout.rs`. Body: record version u8, log salt u64, epoch u32, clean u8, last sequence u64, journal slot
 //! u64 and position u64 behind it, then topics, each with its partitions and their epochs, segments and (from record
-//! version 2 on) idempotent producers, then positions.
+//! version 2 on) idempotent producers with (from 4 on) their transactions, then positions.
 //! Every list has its count (u32) in front. What the journal holds beyond `sequence` comes on top of it.
 
 use std::io::IoSlice;
@@ -14,12 +14,13 @@ use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout};
 use crate::producers::{BATCHES_KEPT, ProducerState, Producers, TakenBatch};
 use crate::segment::SegmentRecord;
 use crate::topic_record::{put_topic, topic};
+use crate::transactions::{Aborted, Open, Transactions};
 use crate::wire::{Reader, Writer};
 use crate::{Appended, Error, Files, Topic};
 
 /// Version 2: a position has the text that was stored with it, and the time of its commit; partitions have producers.
-/// Version 3: what compaction has done, and how long a topic's tombstones stay.
-const RECORD_VERSION: u8 = 3;
+/// Version 3: what compaction has done, and how long a topic's tombstones stay. Version 4: transactions.
+const RECORD_VERSION: u8 = 4;
 /// The oldest that is read.
 const OLDEST_VERSION: u8 = 1;
 /// When a position was committed that version 1 has stored.
@@ -202,6 +203,7 @@ fn put_partition(out: &mut Vec<u8>, partition: &PartitionRecord) {
         out.put_u64(segment.generation);
     }
     put_producers(out, &partition.producers);
+    put_transactions(out, &partition.producers.transactions);
     out.put_u64(partition.clean_to);
     out.put_u64(partition.horizon);
 }
@@ -223,7 +225,8 @@ fn partition(from: &mut Reader<'_>, version: u8) -> Option<PartitionRecord> {
         })
     })?;
     let producers = if version < 2 { Vec::new() } else { list(from, producer)? };
-    let (epochs, producers) = (Epochs::from_entries(epochs), Producers::from_entries(producers));
+    let transactions = if version < 4 { Transactions::default() } else { transactions(from)? };
+    let (epochs, producers) = (Epochs::from_entries(epochs), Producers::from_entries(producers, transactions));
     let (clean_to, horizon) = if version >= 3 { (from.u64()?, from.u64()?) } else { (0, 0) };
     Some(PartitionRecord { first, tail, epochs, segments, producers, clean_to, horizon })
 }
@@ -245,6 +248,34 @@ fn put_producers(out: &mut Vec<u8>, producers: &Producers) {
     }
 }
 
+fn put_transactions(out: &mut Vec<u8>, transactions: &Transactions) {
+    put_count(out, transactions.open().len());
+    for (producer, open) in transactions.open() {
+        out.put_i64(producer);
+        out.put_u16(open.epoch.cast_unsigned());
+        out.put_u64(open.first);
+        out.put_i64(open.since_ms);
+    }
+    put_count(out, transactions.aborted().entries().len());
+    for aborted in transactions.aborted().entries() {
+        out.put_i64(aborted.producer);
+        out.put_u64(aborted.first);
+        out.put_u64(aborted.marker);
+    }
+}
+
+fn transactions(from: &mut Reader<'_>) -> Option<Transactions> {
+    let open = list(from, |from| {
+        let (producer, epoch) = (from.i64()?, from.u16()?.cast_signed());
+        Some((producer, Open { epoch, first: from.u64()?, since_ms: from.i64()? }))
+    })?;
+    let aborted = list(from, |from| {
+        let aborted = Aborted { producer: from.i64()?, first: from.u64()?, marker: from.u64()? };
+        (aborted.first < aborted.marker).then_some(aborted)
+    })?;
+    aborted.is_sorted_by_key(|aborted| aborted.marker).then(|| Transactions::new(open, aborted))
+}
+
 fn producer(from: &mut Reader<'_>) -> Option<(i64, ProducerState)> {
     let (id, epoch) = (from.i64()?, from.u16()?.cast_signed());
     let (taken, last_ms) = (from.u32()?, from.i64()?);
@@ -254,5 +285,5 @@ fn producer(from: &mut Reader<'_>) -> Option<(i64, ProducerState)> {
         let appended = Appended { first, last, epoch };
         (first <= last).then_some(TakenBatch { first_sequence, appended })
     })?;
-    (1..=BATCHES_KEPT).contains(&batches.len()).then_some((id, ProducerState { epoch, taken, last_ms, batches }))
+    (batches.len() <= BATCHES_KEPT).then_some((id, ProducerState { epoch, taken, last_ms, batches }))
 }

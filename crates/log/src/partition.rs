@@ -2,7 +2,7 @@
 //!
 //! One short lock per partition guards what is accepted and what is in memory. It is never held over a disk access.
 //! Invariants
-//! - `first <= stable <= tail`, and none of them moves back.
+//! - `first <= stable <= high <= tail`, and none of them moves back.
 //! - `written` and `synced` are ends of rounds: whatever lies below them is in the journal, or durable.
 //! - At most [`UNSYNCED_MAX_RECORDS`] offsets are handed out beyond `synced`; that is what a start after a crash skips.
 
@@ -20,8 +20,11 @@ use crate::recent::{Recent, Stored};
 use crate::round::Waiter;
 use crate::segment::{Segment, SegmentPlace};
 use crate::shared::Shared;
+use crate::undecided::Undecided;
 use crate::watchers::Watchers;
-use crate::{AckLevel, Appended, Bell, Done, Error, Hold, Offsets, Partition, Storage, Topic, UpTo};
+use crate::{
+    AckLevel, Appended, Bell, Done, Error, Hold, Offsets, OpenTransaction, Partition, Storage, Topic, UpTo, contract,
+};
 
 /// Most records of one partition that may be accepted and not yet synced. A start after a crash continues this far
 /// above what it recovered, and so above every offset that was ever handed out.
@@ -78,8 +81,9 @@ pub(crate) struct PartitionLog {
     tail: AtomicU64,
     written: AtomicU64,
     synced: AtomicU64,
-    /// What was stable under an earlier level of the topic.
-    stable_floor: AtomicU64,
+    /// What an earlier level of the topic protects.
+    high_floor: AtomicU64,
+    pub(crate) undecided: Undecided,
     /// The producers as of the last record in the segments: what `meta` keeps.
     flushed_producers: Mutex<Producers>,
     /// Tombstones below it may be gone.
@@ -151,7 +155,8 @@ impl PartitionLog {
             tail: AtomicU64::new(end),
             written: AtomicU64::new(end),
             synced: AtomicU64::new(end),
-            stable_floor: AtomicU64::new(0),
+            high_floor: AtomicU64::new(0),
+            undecided: Undecided::default(),
             flushed_producers: Mutex::new(record.producers),
             horizon: AtomicU64::new(record.horizon),
         })
@@ -183,6 +188,7 @@ impl PartitionLog {
         accept.epochs.begin(self.shared.epoch, start, end, first);
         accept.next = start;
         accept.open_from = start;
+        accept.producers.transactions.open().for_each(|(producer, open)| self.undecided.begin(producer, open.first));
         if self.topic.is_memory {
             accept.recent = Recent::new(start);
         }
@@ -244,20 +250,27 @@ impl PartitionLog {
         self.synced.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// The first offset that the topic's level does not protect.
+    /// The first offset that nobody may act on yet. Retention takes the oldest records, of open transactions, too.
     pub(crate) fn stable(&self) -> u64 {
+        // In this order: what is below `high` has told `undecided` of its transaction.
+        let high = self.high();
+        self.undecided.bound(high).max(self.first())
+    }
+
+    /// The first offset that the topic's level does not protect.
+    pub(crate) fn high(&self) -> u64 {
         let level = if self.topic.is_memory { AckLevel::Memory } else { self.level() };
         let end = match level {
             AckLevel::Memory => &self.tail,
             AckLevel::Written => &self.written,
             AckLevel::Synced => &self.synced,
         };
-        end.load(Ordering::Acquire).max(self.stable_floor.load(Ordering::Acquire))
+        end.load(Ordering::Acquire).max(self.high_floor.load(Ordering::Acquire))
     }
 
-    /// What is stable now stays so, whatever the topic's level becomes.
-    pub(crate) fn keep_stable(&self) {
-        self.stable_floor.fetch_max(self.stable(), Ordering::AcqRel);
+    /// What is protected now stays so, whatever the topic's level becomes.
+    pub(crate) fn keep_high(&self) {
+        self.high_floor.fetch_max(self.high(), Ordering::AcqRel);
     }
 
     /// What everything before `end` has reached.
@@ -285,6 +298,13 @@ impl PartitionLog {
     /// The producers as of the last record in the segments.
     pub(crate) fn flushed_producers(&self) -> Producers {
         self.flushed_producers.lock().clone()
+    }
+
+    /// Forgets aborted transactions of which no record can be read any more.
+    pub(crate) fn trim_aborted(&self) {
+        let from = self.first();
+        self.lock().producers.transactions.trim(from);
+        self.flushed_producers.lock().transactions.trim(from);
     }
 
     /// Forgets producers that have sent nothing for too long.
@@ -317,7 +337,15 @@ impl Partition for PartitionLog {
     }
 
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
-        self.read_batches(from.0, max_bytes, up_to)
+        self.read_visible(from.0, max_bytes, up_to)
+    }
+
+    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<contract::Stored, Error> {
+        self.read_marked(from.0, max_bytes, up_to)
+    }
+
+    fn transactions(&self) -> Vec<OpenTransaction> {
+        self.lock().producers.transactions.listed()
     }
 
     fn reads_from_memory(&self, from: Offset) -> bool {
@@ -328,8 +356,9 @@ impl Partition for PartitionLog {
         // In this order: each only grows, so a later one read later cannot be below an earlier one.
         let first = Offset(self.first());
         let stable = Offset(self.stable());
+        let high = Offset(self.high());
         let tail = Offset(self.tail.load(Ordering::Acquire));
-        Offsets { first, stable, tail, epoch: self.shared.epoch }
+        Offsets { first, stable, high, tail, epoch: self.shared.epoch }
     }
 
     fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {

@@ -1,4 +1,5 @@
-//! The idempotent producers of a partition: what each has sent last, so that what is sent again is not stored again.
+//! The idempotent producers of a partition: what each has sent last, so that what is sent again is not stored again, and
+//! their transactions.
 //!
 //! Sequence numbers count a producer's records in one partition from 0 to 2³¹−1 and then from 0 again, as in Kafka. Each
 //! partition has two tables. One is current: it is asked before a batch is taken. The other stands where the segments
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use millstream_types::{Offset, Producer, RecordBatch};
 
 use crate::Appended;
+use crate::transactions::{Open, Transactions};
 
 /// A producer may have so many batches under way; of so many the offsets are known.
 pub(crate) const BATCHES_KEPT: usize = 5;
@@ -47,7 +49,7 @@ pub(crate) struct ProducerState {
     pub(crate) taken: u32,
     /// When its last batch was appended, ms since 1970.
     pub(crate) last_ms: i64,
-    /// The last batches, oldest first; never empty.
+    /// The last batches, oldest first; none if the epoch was begun by a marker.
     pub(crate) batches: Vec<TakenBatch>,
 }
 
@@ -75,28 +77,53 @@ pub(crate) enum Verdict {
     OutOfOrder { expected: i32 },
     /// The producer has begun a later epoch.
     Fenced { current: i16 },
+    /// The producer's transaction in this partition must end first.
+    InTransaction(Open),
 }
 
-/// The producers of one partition.
+/// The producers of one partition. Whoever has an open transaction is not forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Producers(BTreeMap<i64, ProducerState>);
+pub(crate) struct Producers {
+    known: BTreeMap<i64, ProducerState>,
+    pub(crate) transactions: Transactions,
+}
 
 impl Producers {
-    pub(crate) fn from_entries(entries: impl IntoIterator<Item = (i64, ProducerState)>) -> Self {
-        Self(entries.into_iter().collect())
+    pub(crate) fn from_entries(
+        entries: impl IntoIterator<Item = (i64, ProducerState)>,
+        transactions: Transactions,
+    ) -> Self {
+        Self { known: entries.into_iter().collect(), transactions }
     }
 
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (i64, &ProducerState)> {
-        self.0.iter().map(|(id, state)| (*id, state))
+        self.known.iter().map(|(id, state)| (*id, state))
+    }
+
+    /// The epoch that `producer` has reached, if it is known.
+    pub(crate) fn epoch_of(&self, producer: i64) -> Option<i16> {
+        self.known.get(&producer).map(|state| state.epoch)
     }
 
     /// What is to be done with a batch of `records` sequence numbers from `producer`. An unknown producer may begin
     /// anywhere: it may have been forgotten.
-    pub(crate) fn judge(&self, producer: Producer, records: u64, now_ms: i64, limits: ProducerLimits) -> Verdict {
-        let known = self.0.get(&producer.id).filter(|state| !is_expired(state, now_ms, limits));
+    pub(crate) fn judge(
+        &self,
+        producer: Producer,
+        is_transactional: bool,
+        records: u64,
+        now_ms: i64,
+        limits: ProducerLimits,
+    ) -> Verdict {
+        let open = self.transactions.of(producer.id);
+        let known = self.known.get(&producer.id);
+        let known = known.filter(|state| open.is_some() || !is_expired(state, now_ms, limits));
         let Some(state) = known else { return Verdict::Accept };
         if producer.epoch < state.epoch {
             return Verdict::Fenced { current: state.epoch };
+        }
+        if let Some(open) = open.filter(|open| !is_transactional || producer.epoch > open.epoch) {
+            return Verdict::InTransaction(*open);
         }
         let first = producer.base_sequence.cast_unsigned();
         if producer.epoch > state.epoch {
@@ -121,10 +148,33 @@ impl Producers {
     /// Takes note of a batch that was taken, or that a start finds taken; nothing if no idempotent producer built it.
     pub(crate) fn observe(&mut self, batch: &RecordBatch, appended_ms: i64, limits: ProducerLimits) {
         let Some(producer) = batch.producer() else { return };
+        if batch.is_control() {
+            self.observe_epoch(producer, appended_ms, limits);
+        } else {
+            self.observe_records(producer, batch, appended_ms, limits);
+        }
+        self.transactions.observe(batch, appended_ms);
+    }
+
+    /// A marker begins a producer's epoch if that is later than the one before.
+    fn observe_epoch(&mut self, producer: Producer, appended_ms: i64, limits: ProducerLimits) {
+        match self.known.get_mut(&producer.id) {
+            Some(state) if state.epoch >= producer.epoch => state.last_ms = appended_ms,
+            known => {
+                if known.is_none() {
+                    self.make_room(appended_ms, limits);
+                }
+                let (epoch, batches) = (producer.epoch, Vec::new());
+                self.known.insert(producer.id, ProducerState { epoch, taken: 0, last_ms: appended_ms, batches });
+            }
+        }
+    }
+
+    fn observe_records(&mut self, producer: Producer, batch: &RecordBatch, appended_ms: i64, limits: ProducerLimits) {
         let appended = Appended { first: batch.base_offset(), last: batch.last_offset(), epoch: batch.epoch() };
         let first_sequence = producer.base_sequence.cast_unsigned() & SEQUENCE_MASK;
         let taken = TakenBatch { first_sequence, appended };
-        match self.0.get_mut(&producer.id) {
+        match self.known.get_mut(&producer.id) {
             Some(state) if state.epoch == producer.epoch && state.next() == first_sequence => {
                 if state.batches.len() == BATCHES_KEPT {
                     state.batches.remove(0);
@@ -140,25 +190,27 @@ impl Producers {
                 let mut batches = Vec::with_capacity(BATCHES_KEPT);
                 batches.push(taken);
                 let (epoch, taken) = (producer.epoch, capped(taken.records()));
-                self.0.insert(producer.id, ProducerState { epoch, taken, last_ms: appended_ms, batches });
+                self.known.insert(producer.id, ProducerState { epoch, taken, last_ms: appended_ms, batches });
             }
         }
     }
 
     /// Forgets those that have sent nothing for too long.
     pub(crate) fn expire(&mut self, now_ms: i64, limits: ProducerLimits) {
-        self.0.retain(|_, state| !is_expired(state, now_ms, limits));
+        let open = &self.transactions;
+        self.known.retain(|id, state| open.of(*id).is_some() || !is_expired(state, now_ms, limits));
     }
 
     fn make_room(&mut self, now_ms: i64, limits: ProducerLimits) {
-        if self.0.len() < limits.count_max {
+        if self.known.len() < limits.count_max {
             return;
         }
         self.expire(now_ms, limits);
-        while self.0.len() >= limits.count_max {
-            let longest_unused = self.0.iter().min_by_key(|(_, state)| (state.last_ms, last_offset(state)));
+        while self.known.len() >= limits.count_max {
+            let idle = self.known.iter().filter(|(id, _)| self.transactions.of(**id).is_none());
+            let longest_unused = idle.min_by_key(|(_, state)| (state.last_ms, last_offset(state)));
             let Some(id) = longest_unused.map(|(id, _)| *id) else { return };
-            self.0.remove(&id);
+            self.known.remove(&id);
         }
     }
 }
@@ -228,7 +280,7 @@ mod tests {
 
     impl Table {
         fn send(&mut self, producer: Producer, records: u64, now_ms: i64) -> Verdict {
-            let verdict = self.producers.judge(producer, records, now_ms, LIMITS);
+            let verdict = self.producers.judge(producer, false, records, now_ms, LIMITS);
             if verdict == Verdict::Accept {
                 self.producers.observe(&batch(producer, records, self.next), now_ms, LIMITS);
                 self.next += records;

@@ -6,19 +6,56 @@ use millstream_types::{Offset, RecordBatch};
 
 use crate::partition::PartitionLog;
 use crate::segment::Segment;
-use crate::{Error, UpTo};
+use crate::transactions::{AbortedIndex, Overlap};
+use crate::{Error, Stored, UpTo};
 
 /// What the lock let out: batches from memory, or the segments to look into.
 enum Found {
-    Batches(Vec<RecordBatch>),
-    OnDisk(Vec<Arc<Segment>>),
+    Batches(Raw),
+    OnDisk { segments: Vec<Arc<Segment>>, visible: u64, aborted: AbortedIndex },
+}
+
+/// Batches as they lie, and the aborted transactions of the moment at which it was decided how far to look.
+#[derive(Default)]
+struct Raw {
+    batches: Vec<RecordBatch>,
+    aborted: AbortedIndex,
+}
+
+impl Raw {
+    /// The aborted transactions that reach into the batches.
+    fn overlap(&self) -> Option<Overlap> {
+        let (first, last) = (self.batches.first()?, self.batches.last()?);
+        Some(self.aborted.within(first.base_offset().0, last.next_offset().0))
+    }
 }
 
 impl PartitionLog {
-    pub(crate) fn read_batches(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
-        let segments = match self.read_memory(from, max_bytes, up_to)? {
-            Found::Batches(batches) => return Ok(batches),
-            Found::OnDisk(segments) => segments,
+    /// What the contract says of [`crate::Partition::read_stored`].
+    pub(crate) fn read_marked(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Stored, Error> {
+        let raw = self.read_raw(from, max_bytes, up_to)?;
+        let aborted = raw.overlap().map(|overlap| overlap.listed()).unwrap_or_default();
+        Ok(Stored { batches: raw.batches, aborted })
+    }
+
+    /// What the contract says of [`crate::Partition::read`].
+    pub(crate) fn read_visible(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
+        let mut raw = self.read_raw(from, max_bytes, up_to)?;
+        if !raw.batches.iter().any(RecordBatch::is_transactional) {
+            return Ok(raw.batches);
+        }
+        let Some(overlap) = raw.overlap() else { return Ok(raw.batches) };
+        let last = raw.batches.last().cloned();
+        raw.batches.retain(|batch| !batch.is_control() && !overlap.holds(batch));
+        let end = raw.batches.last().map(RecordBatch::next_offset);
+        raw.batches.extend(last.filter(|last| end != Some(last.next_offset())).map(|last| last.without_records()));
+        Ok(raw.batches)
+    }
+
+    fn read_raw(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Raw, Error> {
+        let (segments, visible, aborted) = match self.read_memory(from, max_bytes, up_to)? {
+            Found::Batches(raw) => return Ok(raw),
+            Found::OnDisk { segments, visible, aborted } => (segments, visible, aborted),
         };
         let mut found = Vec::new();
         let mut budget = max_bytes;
@@ -28,11 +65,10 @@ impl PartitionLog {
                 // A removed file is missing: that is damage only if retention has not removed it.
                 // Compaction has put another segment in its place.
                 Err(_) if found.is_empty() && segment.is_retired() && self.trimmed(from).is_none() => {
-                    return self.read_batches(from, max_bytes, up_to);
+                    return self.read_raw(from, max_bytes, up_to);
                 }
-                Err(error) => {
-                    return if found.is_empty() { Err(self.trimmed(from).unwrap_or(error)) } else { Ok(found) };
-                }
+                Err(error) if found.is_empty() => return Err(self.trimmed(from).unwrap_or(error)),
+                Err(_) => break,
             };
             let bytes: usize = batches.iter().map(RecordBatch::size_bytes).sum();
             if !found.is_empty() && bytes > budget {
@@ -47,9 +83,10 @@ impl PartitionLog {
         if found.is_empty() {
             // Nothing but a gap up to what is in memory.
             let begins = self.lock().recent.begins();
-            return if begins > from { self.read_batches(begins, max_bytes, up_to) } else { Ok(found) };
+            return if begins > from { self.read_raw(begins, max_bytes, up_to) } else { Ok(Raw::default()) };
         }
-        Ok(found)
+        found.retain(|batch: &RecordBatch| batch.base_offset().0 < visible);
+        Ok(Raw { batches: found, aborted })
     }
 
     fn read_memory(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Found, Error> {
@@ -64,15 +101,17 @@ impl PartitionLog {
             return Err(Error::BeyondTail { partition: self.id.clone(), wanted: Offset(from), tail });
         }
         let visible = match up_to {
-            UpTo::Tail => accept.next,
+            UpTo::Tail => accept.producers.transactions.open_from().unwrap_or(accept.next),
+            UpTo::High => self.high().min(accept.next),
             UpTo::Stable => self.stable().min(accept.next),
         };
         if from >= visible {
-            return Ok(Found::Batches(Vec::new()));
+            return Ok(Found::Batches(Raw::default()));
         }
+        let aborted = accept.producers.transactions.aborted().clone();
         if from < accept.recent.begins() {
             let begin = accept.segments.partition_point(|segment| segment.end() <= from);
-            return Ok(Found::OnDisk(accept.segments[begin..].to_vec()));
+            return Ok(Found::OnDisk { segments: accept.segments[begin..].to_vec(), visible, aborted });
         }
         let mut found = Vec::new();
         let mut budget = max_bytes;
@@ -83,13 +122,16 @@ impl PartitionLog {
             self.seal(&mut accept, &self.topic.current());
             accept.recent.read(open_from, visible, &mut budget, &mut found);
         }
-        Ok(Found::Batches(found))
+        Ok(Found::Batches(Raw { batches: found, aborted }))
     }
 
     pub(crate) fn find_time(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
         self.topic.check_exists()?;
         let first = self.first();
-        let segments = self.lock().segments.clone();
+        let (segments, aborted) = {
+            let accept = self.lock();
+            (accept.segments.clone(), accept.producers.transactions.aborted().clone())
+        };
         for segment in &segments {
             let mut from = first;
             loop {
@@ -99,7 +141,7 @@ impl PartitionLog {
                     Err(_) if segment.is_retired() => return self.find_time(timestamp_ms),
                     Err(error) => return Err(error),
                 };
-                if let Some(offset) = self.record_at(&batch, first, timestamp_ms)? {
+                if let Some(offset) = self.record_at(&batch, &aborted, first, timestamp_ms)? {
                     return Ok(Some(offset));
                 }
                 from = batch.next_offset().0;
@@ -107,13 +149,14 @@ impl PartitionLog {
         }
         let mut from = segments.last().map_or(first, |last| last.end()).max(first);
         loop {
-            let found = {
+            let (found, aborted) = {
                 let mut accept = self.lock();
                 self.seal(&mut accept, &self.topic.current());
-                accept.recent.batch_at_time(from, timestamp_ms)
+                let found = accept.recent.batch_at_time(from, timestamp_ms);
+                (found, accept.producers.transactions.aborted().clone())
             };
             let Some(batch) = found else { return Ok(None) };
-            if let Some(offset) = self.record_at(&batch, first, timestamp_ms)? {
+            if let Some(offset) = self.record_at(&batch, &aborted, first, timestamp_ms)? {
                 return Ok(Some(offset));
             }
             from = batch.next_offset().0;
@@ -121,7 +164,17 @@ impl PartitionLog {
     }
 
     /// The first record of `batch` that is not below `from` and whose event time is at or after `timestamp_ms`.
-    fn record_at(&self, batch: &RecordBatch, from: u64, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
+    fn record_at(
+        &self,
+        batch: &RecordBatch,
+        aborted: &AbortedIndex,
+        from: u64,
+        timestamp_ms: i64,
+    ) -> Result<Option<Offset>, Error> {
+        let is_hidden = || aborted.within(batch.base_offset().0, batch.next_offset().0).holds(batch);
+        if batch.is_control() || (batch.is_transactional() && is_hidden()) {
+            return Ok(None);
+        }
         let refuse = |source| Error::Batch { partition: self.id.clone(), source };
         let batch = batch.inflated(&self.shared.limits).map_err(refuse)?;
         for record in batch.records() {

@@ -51,6 +51,10 @@ pub struct PartitionStats {
     pub segments: u64,
     /// Bytes of its batches in memory.
     pub memory_bytes: u64,
+    /// Transactions that have begun and not ended.
+    pub open_transactions: u64,
+    /// Aborted transactions that are remembered.
+    pub aborted_transactions: u64,
 }
 
 /// The counters behind [`LogStats`].

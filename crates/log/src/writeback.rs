@@ -256,6 +256,7 @@ impl Writeback {
             for partition in &topic.partitions {
                 retention::close_aged(partition, &config.config, now_ms)?;
                 expired.extend(retention::expire(partition, &config.config, now_ms));
+                partition.trim_aborted();
             }
         }
         Ok(expired)

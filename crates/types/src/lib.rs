@@ -19,7 +19,7 @@ mod principal;
 mod record;
 
 pub use batch::{
-    BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Producer, RecordBatch,
+    BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Marker, Producer, RecordBatch,
     RecordFault, RecordIter,
 };
 pub use calendar::{iso_time, ms_of};

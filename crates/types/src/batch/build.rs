@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::codec::{self, Compressors};
-use super::header::Seal;
+use super::header::{CONTROL, Seal, TRANSACTIONAL};
 use super::varint::{self, Prologue};
 use super::{BATCH_HEADER_BYTES, Producer, RecordBatch};
 use crate::{Compression, Epoch, Offset, Record};
@@ -29,6 +29,7 @@ pub struct BatchBuilder {
     base_timestamp_ms: i64,
     max_timestamp_ms: i64,
     producer: Option<Producer>,
+    flags: u16,
     last_size_bytes: usize,
     compressors: Compressors,
 }
@@ -64,6 +65,16 @@ impl BatchBuilder {
     /// Names the idempotent producer of the batch under construction.
     pub fn set_producer(&mut self, producer: Producer) {
         self.producer = Some(producer);
+    }
+
+    /// Makes the batch under construction one of its producer's transaction.
+    pub fn set_transactional(&mut self) {
+        self.flags |= TRANSACTIONAL;
+    }
+
+    /// Makes it a control batch: [`super::Marker`].
+    pub(super) fn set_control(&mut self) {
+        self.flags |= CONTROL;
     }
 
     /// Records so far.
@@ -103,6 +114,7 @@ impl BatchBuilder {
             base_timestamp_ms: self.base_timestamp_ms,
             max_timestamp_ms: self.max_timestamp_ms,
             producer: self.producer,
+            flags: self.flags,
             record_count: self.record_count,
         }
         .write(&mut bytes);
@@ -116,6 +128,7 @@ impl BatchBuilder {
         self.record_count = 0;
         self.next_delta = 0;
         self.producer = None;
+        self.flags = 0;
     }
 
     #[cold]

@@ -70,6 +70,8 @@ pub(super) struct Seal {
     pub(super) base_timestamp_ms: i64,
     pub(super) max_timestamp_ms: i64,
     pub(super) producer: Option<Producer>,
+    /// [`TRANSACTIONAL`], [`CONTROL`].
+    pub(super) flags: u16,
     pub(super) record_count: u32,
 }
 
@@ -78,7 +80,7 @@ impl Seal {
     pub(super) fn write(&self, batch: &mut [u8]) {
         let producer = self.producer.unwrap_or(Producer::NONE);
         batch[at::MAGIC] = MAGIC;
-        put(batch, at::ATTRIBUTES, &bits_of(self.compression).to_be_bytes());
+        put(batch, at::ATTRIBUTES, &(bits_of(self.compression) | self.flags).to_be_bytes());
         put(batch, at::LAST_OFFSET_DELTA, &self.last_offset_delta.to_be_bytes());
         put(batch, at::BASE_TIMESTAMP, &self.base_timestamp_ms.to_be_bytes());
         put(batch, at::MAX_TIMESTAMP, &self.max_timestamp_ms.to_be_bytes());
@@ -95,6 +97,17 @@ impl Seal {
 pub(super) fn mark_inflated(batch: &mut [u8]) {
     let attributes = u16_at(batch, at::ATTRIBUTES) & !CODEC_BITS;
     put(batch, at::ATTRIBUTES, &attributes.to_be_bytes());
+    put_length_and_crc(batch);
+}
+
+/// Says that `batch`, a header alone, has no records; it belongs to nobody then.
+pub(super) fn mark_empty(batch: &mut [u8]) {
+    let producer = Producer::NONE;
+    put(batch, at::ATTRIBUTES, &CONTROL.to_be_bytes());
+    put(batch, at::PRODUCER_ID, &producer.id.to_be_bytes());
+    put(batch, at::PRODUCER_EPOCH, &producer.epoch.to_be_bytes());
+    put(batch, at::BASE_SEQUENCE, &producer.base_sequence.to_be_bytes());
+    put(batch, at::RECORD_COUNT, &0_u32.to_be_bytes());
     put_length_and_crc(batch);
 }
 

@@ -23,6 +23,7 @@ mod codec;
 mod decode;
 mod error;
 mod header;
+mod marker;
 mod varint;
 
 use bytes::{Bytes, BytesMut};
@@ -31,6 +32,7 @@ pub use build::BatchBuilder;
 pub use decode::{HeaderIter, RecordIter};
 pub use error::{BatchError, RecordFault};
 pub use header::{BATCH_HEADER_BYTES, Producer};
+pub use marker::Marker;
 
 use crate::{Compression, Epoch, Offset};
 use header::at;
@@ -157,6 +159,11 @@ impl RecordBatch {
         self.attributes() & header::CONTROL != 0
     }
 
+    /// How a transaction has ended, if that is what the batch says.
+    pub fn marker(&self) -> Option<Marker> {
+        Marker::read(self)
+    }
+
     /// Whether all records carry the time at which a log took them, which is [`RecordBatch::max_timestamp_ms`].
     pub fn has_append_time(&self) -> bool {
         self.attributes() & header::APPEND_TIME != 0
@@ -203,6 +210,14 @@ impl RecordBatch {
     /// A compressed batch yields one [`BatchError::Compressed`]: inflate it first, once for all its readers.
     pub fn records(&self) -> RecordIter<'_> {
         RecordIter::new(self)
+    }
+
+    /// The batch without its records: for a reader that may not see them, and must get past them.
+    #[must_use]
+    pub fn without_records(&self) -> Self {
+        let mut bytes = BytesMut::from(&self.bytes[..BATCH_HEADER_BYTES]);
+        header::mark_empty(&mut bytes);
+        Self { bytes: bytes.freeze() }
     }
 
     fn attributes(&self) -> u16 {
