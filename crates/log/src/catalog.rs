@@ -26,23 +26,51 @@ pub(crate) struct TopicEntry {
 
 impl TopicEntry {
     pub(crate) fn new(shared: &Arc<Shared>, topic: Topic, partitions: Vec<PartitionRecord>) -> Arc<Self> {
-        let name = topic.name.clone();
         let state = Arc::new(TopicState::new(topic));
-        let log =
-            |(number, record)| PartitionLog::new(shared, &state, TopicPartition::new(name.clone(), number), record);
-        let partitions = (0..).zip(partitions).map(log).collect();
+        let partitions = partitions_from(shared, &state, 0, partitions);
         Arc::new(Self { state, partitions })
     }
+
+    /// The topic with `total` partitions, those beyond its own as they are created under `epoch`.
+    pub(crate) fn grown(&self, shared: &Arc<Shared>, total: u32, epoch: Epoch) -> Arc<Self> {
+        let present = self.partitions.len() as u32;
+        let records = (present..total).map(|_| crate::partition::new_partition_record(epoch)).collect();
+        let mut partitions = self.partitions.clone();
+        partitions.extend(partitions_from(shared, &self.state, present, records));
+        Arc::new(Self { state: self.state.clone(), partitions })
+    }
+}
+
+/// Partitions of a topic, from the number `first` on.
+fn partitions_from(
+    shared: &Arc<Shared>,
+    state: &Arc<TopicState>,
+    first: u32,
+    records: Vec<PartitionRecord>,
+) -> Vec<Arc<PartitionLog>> {
+    let name = state.current().name.clone();
+    let log = |(number, record)| PartitionLog::new(shared, state, TopicPartition::new(name.clone(), number), record);
+    (first..).zip(records).map(log).collect()
 }
 
 /// What becomes true when a round is synced.
 pub(crate) enum Effect {
     Created(Arc<TopicEntry>),
     Altered(Topic),
+    /// With partitions added to those it had.
+    Grown(Arc<TopicEntry>, Topic),
     Deleted(TopicId),
     Committed(PositionRecord),
-    Forgotten { group: String, topic: TopicId, partition: PartitionId },
-    Trimmed { topic: TopicId, partition: PartitionId, first: Offset },
+    Forgotten {
+        group: String,
+        topic: TopicId,
+        partition: PartitionId,
+    },
+    Trimmed {
+        topic: TopicId,
+        partition: PartitionId,
+        first: Offset,
+    },
 }
 
 /// See the module.
@@ -156,6 +184,12 @@ impl Catalog {
                 if let Some(topic) = state.topics.get(&altered.id) {
                     topic.partitions.iter().for_each(|partition| partition.keep_high());
                     topic.state.replace(altered);
+                }
+            }
+            Effect::Grown(grown, topic) => {
+                if state.topics.contains_key(&topic.id) {
+                    grown.state.replace(topic);
+                    state.topics.insert(grown.state.id, grown);
                 }
             }
             Effect::Deleted(id) => {

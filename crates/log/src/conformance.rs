@@ -51,6 +51,8 @@ macro_rules! conformance_suite {
             a_configuration_that_cannot_be_is_refused,
             altering_a_topic_changes_what_may_change,
             altering_what_may_not_change_is_refused,
+            partitions_are_added_to_a_topic,
+            a_number_of_partitions_that_cannot_be_is_refused,
             a_deleted_topic_is_unknown_to_readers_and_writers,
             a_topic_created_anew_has_another_id_and_no_records,
             topics_and_their_configurations_survive_a_restart,

@@ -190,6 +190,14 @@ pub trait Log: Send + Sync + 'static {
     /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] for a change of storage, partitions or cleanup.
     fn alter_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
 
+    /// Gives a topic `total` partitions. Those that it has keep their records; keys may belong to others from now on.
+    /// Nothing is done if it has as many. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] for fewer than it has, and for a topic that is compacted or of
+    /// [`crate::Writers::OwnersOnly`]: in these the place of a key is part of the state.
+    fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error>;
+
     /// Deletes a topic and its records. Durable when it returns; readers get [`Error::UnknownTopic`].
     ///
     /// # Errors

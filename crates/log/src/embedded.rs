@@ -298,13 +298,31 @@ impl Log for Embedded {
         let entry = self.known(name)?;
         let current = entry.state.current();
         if let Some((setting, value)) = config.fixed_difference(&current.config) {
-            let rule = "it cannot be altered; create another topic";
+            let rule = match setting {
+                "partitions" => "it is not altered; add partitions instead, or create another topic",
+                _ => "it cannot be altered; create another topic",
+            };
             return Err(Error::InvalidConfig { topic: name.clone(), setting, value, rule });
         }
         let topic = Topic { config: config.clone(), ..Topic::clone(&current) };
         self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Altered(topic)])?;
         // What was accepted under a weaker level before the change took effect is durable, too, when this returns.
         self.control(None, Vec::new())?;
+        Ok(entry.state.current())
+    }
+
+    fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error> {
+        let _one_at_a_time = self.changing.lock();
+        self.shared.check_open()?;
+        let entry = self.known(name)?;
+        let current = entry.state.current();
+        let config = current.config.grown(name, total)?;
+        if config == current.config {
+            return Ok(current);
+        }
+        let topic = Topic { config, ..Topic::clone(&current) };
+        let grown = entry.grown(&self.shared, total, self.shared.epoch);
+        self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Grown(grown, topic)])?;
         Ok(entry.state.current())
     }
 

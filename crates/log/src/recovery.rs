@@ -15,7 +15,7 @@ use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, Part, declared_length
 use crate::journal::{FIRST_FRAME_AT, JournalFile};
 use crate::meta::{Meta, UNKNOWN_MS};
 use crate::shared::Shared;
-use crate::{Error, Files};
+use crate::{Error, Files, Topic};
 
 const LOOK_AHEAD_BYTES: usize = 256 << 10;
 
@@ -198,7 +198,7 @@ impl Replay<'_> {
                     let topic = new_topic(self.shared, topic, stamp.epoch);
                     self.catalog.apply(self.shared, Effect::Created(topic));
                 }
-                Part::Altered(topic) => self.catalog.apply(self.shared, Effect::Altered(topic)),
+                Part::Altered(topic) => self.alter(topic, stamp.epoch),
                 Part::Deleted(topic) => {
                     self.orphans.remove(&topic);
                     self.catalog.apply(self.shared, Effect::Deleted(topic));
@@ -220,6 +220,16 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Partitions that a topic has more begin as they did: under the frame's epoch.
+    fn alter(&self, topic: Topic, epoch: Epoch) {
+        let (known, total) = (self.catalog.topic_by_id(topic.id), topic.config.partitions);
+        let effect = match known.filter(|known| (known.partitions.len() as u32) < total) {
+            Some(known) => Effect::Grown(known.grown(self.shared, total, epoch), topic),
+            None => Effect::Altered(topic),
+        };
+        self.catalog.apply(self.shared, effect);
     }
 
     fn batch(&mut self, topic: TopicId, partition: u32, bytes: Bytes, appended_ms: i64) -> Result<(), Error> {

@@ -121,6 +121,27 @@ impl TopicConfig {
         Ok(())
     }
 
+    /// The same with `total` partitions.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] if the topic may not have them.
+    pub(crate) fn grown(&self, topic: &TopicName, total: u32) -> Result<Self, Error> {
+        let refuse = |rule| {
+            let value = total.to_string();
+            Err(Error::InvalidConfig { topic: topic.clone(), setting: "partitions", value, rule })
+        };
+        if self.cleanup == Cleanup::Compact || self.writers == Writers::OwnersOnly {
+            return refuse(
+                "a state topic keeps its partitions, in which its keys have their place; create another topic",
+            );
+        }
+        if total < self.partitions {
+            return refuse("partitions can be added and not removed; create another topic");
+        }
+        let grown = Self { partitions: total, ..self.clone() };
+        grown.validate(topic).map(|()| grown)
+    }
+
     /// The first setting in which the two differ.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let settings = [

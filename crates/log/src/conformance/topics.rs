@@ -7,7 +7,7 @@ use millstream_types::{Epoch, PartitionId, TopicPartition};
 use parking_lot::Mutex;
 
 use super::{Subject, append_and_wait, new_name, new_topic, numbers, read_all, records};
-use crate::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo};
+use crate::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo, Writers};
 
 /// `topic` finds what `create_topic` has returned.
 pub fn a_created_topic_is_found_by_its_name<S: Subject>() -> Result<(), Error> {
@@ -174,6 +174,51 @@ pub fn topics_and_their_configurations_survive_a_restart<S: Subject>() -> Result
     assert_eq!(log.topic(&kept.name), Some(kept));
     assert_eq!(log.topic(&altered.name), Some(altered));
     assert_eq!(log.topic(&deleted), None);
+    Ok(())
+}
+
+/// A topic gets partitions; those it had keep their records and handles, the new ones are empty, also after a restart.
+pub fn partitions_are_added_to_a_topic<S: Subject>() -> Result<(), Error> {
+    let mut subject = S::start();
+    let log = subject.log();
+    let config = TopicConfig { partitions: 2, ..TopicConfig::default() };
+    let (name, first) = new_topic(&**log, &config)?;
+    append_and_wait(&*first, &records(&numbers(0..3)), AckLevel::Synced)?;
+    let grown = log.add_partitions(&name, 5)?;
+    assert_eq!(grown.config, TopicConfig { partitions: 5, ..config });
+    assert_eq!((log.topic(&name), first.topic()), (Some(grown.clone()), grown.clone()));
+    assert_eq!(log.add_partitions(&name, 5)?, grown, "as many as it has");
+    let last = TopicPartition::new(name.clone(), 4);
+    append_and_wait(&*log.partition(&last)?, &records(&numbers(3..5)), AckLevel::Synced)?;
+    append_and_wait(&*first, &records(&numbers(5..6)), AckLevel::Synced)?;
+    drop(first);
+
+    subject.restart();
+    let log = subject.log();
+    assert_eq!(log.topic(&name), Some(grown));
+    for (partition, expected) in [(0, 4), (1, 0), (2, 0), (4, 2)] {
+        let partition = log.partition(&TopicPartition::new(name.clone(), partition))?;
+        assert_eq!(read_all(&*partition, partition.offsets().first, UpTo::Stable)?.len(), expected);
+    }
+    Ok(())
+}
+
+/// Partitions are not taken away; a topic that keeps a state keeps its partitions.
+pub fn a_number_of_partitions_that_cannot_be_is_refused<S: Subject>() -> Result<(), Error> {
+    let subject = S::start();
+    let (log, name) = (subject.log(), new_name()?);
+    assert!(matches!(log.add_partitions(&name, 3), Err(Error::UnknownTopic { .. })));
+    let plain = TopicConfig { partitions: 4, ..TopicConfig::default() };
+    let compacted = TopicConfig { cleanup: Cleanup::Compact, retention: None, ..plain.clone() };
+    let owned = TopicConfig { writers: Writers::OwnersOnly, ..plain.clone() };
+    for (config, total) in [(&plain, 3), (&plain, 10_001), (&compacted, 5), (&owned, 5)] {
+        let (name, _) = new_topic(&**log, config)?;
+        match log.add_partitions(&name, total) {
+            Err(Error::InvalidConfig { setting: "partitions", value, .. }) => assert_eq!(value, total.to_string()),
+            other => panic!("{total} partitions are not refused: {other:?}"),
+        }
+        assert_eq!(log.topic(&name).map(|topic| topic.config.clone()).as_ref(), Some(config));
+    }
     Ok(())
 }
 
