@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   writeback thread                          compaction thread
-//!   finds a partition that is due ── job ──►  maps the keys of what is not clean, writes new segments, syncs them
+//!   finds a partition that is due ── job ──►  maps the keys of what is not clean, writes what changes anew, syncs it
 //!   puts them in place, writes `meta`, ◄─ outcome
 //!   removes the files they replace
 //! ```
@@ -16,6 +16,7 @@
 mod keys;
 mod output;
 mod pass;
+mod plan;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub(crate) struct Outcome {
     partition: Arc<PartitionLog>,
     /// The partition's oldest segments, to be replaced.
     sources: Vec<Arc<Segment>>,
+    /// What takes their place; some of them may be among it.
     cleaned: Vec<Arc<Segment>>,
     clean_to: u64,
     horizon: u64,
@@ -237,12 +239,18 @@ impl Outcome {
         let free = eligible(&self.partition, &accept.segments, config).iter();
         let unchanged = free.zip(&self.sources).filter(|(now, then)| Arc::ptr_eq(now, then)).count();
         if unchanged < self.sources.len() {
-            return self.cleaned;
+            return without(&self.cleaned, &self.sources);
         }
+        let replaced = without(&self.sources, &self.cleaned);
         // Before a reader can miss what is gone: whoever resumes from now on is told.
         self.partition.set_horizon(self.horizon);
         accept.clean_to = self.clean_to;
         accept.segments.splice(..self.sources.len(), self.cleaned);
-        self.sources
+        replaced
     }
+}
+
+fn without(segments: &[Arc<Segment>], others: &[Arc<Segment>]) -> Vec<Arc<Segment>> {
+    let is_other = |segment: &&Arc<Segment>| others.iter().any(|other| Arc::ptr_eq(segment, other));
+    segments.iter().filter(|segment| !is_other(segment)).cloned().collect()
 }

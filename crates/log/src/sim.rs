@@ -79,7 +79,12 @@ impl SimFiles {
     /// Lets `percent` of a hundred file syncs succeed and do nothing, as a medium without protection from power loss
     /// does. No engine can live with it; a suite must notice it.
     pub fn forget_syncs(&self, seed: u64, percent: u64) {
-        self.disk.lock().forget_syncs(seed, percent);
+        self.forget_syncs_of(seed, percent, |_| true);
+    }
+
+    /// The same for the files whose path fits.
+    pub fn forget_syncs_of(&self, seed: u64, percent: u64, of: fn(&Path) -> bool) {
+        self.disk.lock().forget_syncs(seed, percent, of);
     }
 
     /// Lets files grow by `bytes` more; the write that goes beyond is cut short and fails.
@@ -108,6 +113,11 @@ impl SimFiles {
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.disk.lock().bytes_read()
+    }
+
+    /// Bytes written to files so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.disk.lock().bytes_written()
     }
 
     /// Every file with its size in bytes, by path.

@@ -239,6 +239,49 @@ fn whoever_reads_while_segments_are_replaced_sees_every_key_and_no_error() {
 }
 
 #[test]
+fn a_pass_with_nothing_to_gain_writes_nothing() {
+    let bench = Bench::new(compacted());
+    let hold = bench.partition.hold("test", Offset(0));
+    for key in 0..100 {
+        bench.put(&format!("key-{key}"), Some(&"x".repeat(100)));
+    }
+    bench.log.flush().unwrap();
+    let (segments, written, read) =
+        (bench.log.stats().partitions[0].segments, bench.files.bytes_written(), bench.files.bytes_read());
+    assert!(segments > 5, "{segments}");
+    drop(hold);
+    bench.until("a pass has read all of it", || bench.files.bytes_read() > read + 10_000);
+    (0..1_000).for_each(|_| bench.log.flush().unwrap());
+    let rested = bench.files.bytes_read();
+    (0..1_000).for_each(|_| bench.log.flush().unwrap());
+    assert_eq!(bench.files.bytes_read(), rested, "passes do not come to rest");
+    assert_eq!(bench.files.bytes_written(), written);
+    assert_eq!(bench.log.stats().partitions[0].segments, segments);
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn a_segment_that_loses_nothing_stays_as_it_is_beside_those_that_do() {
+    let bench = Bench::new(compacted());
+    for key in 0..100 {
+        bench.put(&format!("key-{key}"), Some(&"x".repeat(100)));
+    }
+    bench.log.flush().unwrap();
+    let dir = Path::new("/data/log/topics").join(bench.partition.topic().id.to_string()).join("0");
+    let segments = || -> Vec<_> {
+        let names = bench.files.list(&dir).unwrap().into_iter();
+        names.filter(|name| name.ends_with(".segment") && !name.contains('-')).collect()
+    };
+    let before = segments();
+    bench.churn(100);
+    bench.until("few records", || bench.read().len() < 150);
+    let kept = before.iter().filter(|name| segments().contains(name)).count();
+    assert!(kept >= before.len() - 1, "{kept} of {} segments were left alone", before.len());
+    assert_eq!(state(&bench.read()).len(), 105);
+    bench.log.close().unwrap();
+}
+
+#[test]
 fn a_damaged_segment_is_reported_and_left_as_it_is() {
     let bench = Bench::new(compacted());
     let hold = bench.partition.hold("test", Offset(0));

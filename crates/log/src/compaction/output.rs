@@ -18,7 +18,7 @@ pub(super) struct Output<'a> {
     current: Option<Arc<Segment>>,
     block: Vec<Stored>,
     block_bytes: usize,
-    pub(super) finished: Vec<Arc<Segment>>,
+    finished: Vec<Arc<Segment>>,
 }
 
 impl<'a> Output<'a> {
@@ -46,22 +46,16 @@ impl<'a> Output<'a> {
         Ok(written)
     }
 
-    /// Size of the segment that is being written; `None` if there is none.
-    pub(super) fn size_bytes(&self) -> Option<u64> {
-        Some(self.current.as_ref()?.size_bytes() + self.block_bytes as u64)
-    }
-
     /// Completes the segment, if one was begun, which stands for all offsets up to `end`; it is durable then.
-    pub(super) fn finish(&mut self, end: u64) -> Result<(), Error> {
+    pub(super) fn finish(&mut self, end: u64) -> Result<Option<Arc<Segment>>, Error> {
         if self.current.is_some() {
             self.write_block(end)?;
         }
-        if let Some(segment) = self.current.take() {
-            self.finished.push(segment.clone());
-            segment.sync()?;
-            segment.close()?;
-        }
-        Ok(())
+        let Some(segment) = self.current.take() else { return Ok(None) };
+        self.finished.push(segment.clone());
+        segment.sync()?;
+        segment.close()?;
+        Ok(Some(segment))
     }
 
     fn write_block(&mut self, end: u64) -> Result<u64, Error> {

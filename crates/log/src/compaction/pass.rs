@@ -1,13 +1,17 @@
 //! One pass over the oldest segments of a partition.
 //!
-//! First the keys of what is not clean are mapped to their last offsets, as far as memory reaches; then every segment up
-//! to there is written anew without the records that the map knows a later one for, and without tombstones that are old
-//! enough and hide nothing any more. Records without a key, and those of transactions, stay as they are.
+//! First the keys of what is not clean are mapped to their last offsets, as far as memory reaches; then the segments up to
+//! there are read for what goes: records that the map knows a later one for, and tombstones that are old enough and hide
+//! nothing any more. Those that lose something are written anew, together with small ones beside them; the others stay.
+//! Records without a key, and those of transactions, stay as they are.
+
+use std::sync::Arc;
 
 use millstream_types::{BatchBuilder, Header, Record, RecordBatch, RecordView};
 
 use super::keys::KeyMap;
 use super::output::Output;
+use super::plan::{self, Source};
 use super::{Failure, Job, Outcome, Pace};
 use crate::index::BlockEntry;
 use crate::recent::Stored;
@@ -37,12 +41,10 @@ pub(super) fn run(shared: &Shared, job: &Job) -> Result<Outcome, Failure> {
     let generation = 1 + sources.iter().map(|source| source.generation()).max().unwrap_or(0);
     let retention_ms = i64::try_from(job.config.delete_retention.as_millis()).unwrap_or(i64::MAX);
     let mut output = Output::new(&job.partition, generation, (retention_ms / AGE_PARTS).max(WINDOW_MIN_MS));
-    match pass.rewrite(&sources, &mut output) {
-        Ok(()) if !output.finished.is_empty() => {
-            let (partition, cleaned) = (job.partition.clone(), std::mem::take(&mut output.finished));
-            Ok(Outcome { partition, sources, cleaned, clean_to, horizon: pass.horizon })
+    match pass.clean(&sources, &mut output) {
+        Ok(cleaned) => {
+            Ok(Outcome { partition: job.partition.clone(), sources, cleaned, clean_to, horizon: pass.horizon })
         }
-        Ok(()) => Err(Failure::Cancelled),
         Err(failure) => {
             output.discard(&*shared.files);
             Err(failure)
@@ -92,20 +94,61 @@ impl Pass<'_> {
         Ok(None)
     }
 
-    fn rewrite(&mut self, sources: &[std::sync::Arc<Segment>], output: &mut Output<'_>) -> Result<(), Failure> {
-        let mut builder = BatchBuilder::default();
-        let mut before: Option<u64> = None;
-        let mut base = 0;
+    /// What takes the place of the sources: those that change are written anew, the others stay.
+    fn clean(&mut self, sources: &[Arc<Segment>], output: &mut Output<'_>) -> Result<Vec<Arc<Segment>>, Failure> {
+        let mut planned = Vec::with_capacity(sources.len());
         for source in sources {
-            let is_full =
-                output.size_bytes().is_some_and(|size| size + source.size_bytes() > self.job.config.segment_bytes);
-            if let Some(end) = before.filter(|_| is_full) {
-                output.finish(end).map_err(Failure::Writing)?;
+            planned.push(Source { size_bytes: source.size_bytes(), changes: self.changes(source)? });
+        }
+        let mut cleaned = Vec::new();
+        for run in plan::runs(&planned, self.job.config.segment_bytes) {
+            let is_last = run.sources.end == sources.len();
+            let run_sources = &sources[run.sources];
+            let written = if run.is_rewritten { self.rewrite(run_sources, output)? } else { None };
+            match written {
+                Some(segment) => cleaned.push(segment),
+                // Where nothing is left, nothing need be; but the last one tells how far the segments go.
+                None if run.is_rewritten && !is_last => {}
+                None => cleaned.extend_from_slice(run_sources),
             }
-            if before.is_none() || is_full {
-                base = source.base();
+        }
+        Ok(cleaned)
+    }
+
+    /// Whether a source loses records, or has tombstones that are to be dated.
+    fn changes(&mut self, source: &Segment) -> Result<bool, Failure> {
+        for block in source.blocks().map_err(Failure::Damaged)? {
+            let is_clean = block.end <= self.job.clean_to;
+            let (appended_ms, batches) = self.read(source, &block)?;
+            for batch in &batches {
+                if self.batch_changes(batch, appended_ms, is_clean).map_err(Failure::Damaged)? {
+                    return Ok(true);
+                }
             }
-            before = Some(source.end());
+        }
+        Ok(false)
+    }
+
+    fn batch_changes(&mut self, batch: &RecordBatch, appended_ms: i64, is_clean: bool) -> Result<bool, Error> {
+        if !is_filtered(batch) {
+            self.has_transactions |= batch.is_transactional();
+            return Ok(false);
+        }
+        let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
+        for record in inflated.records() {
+            let record = record.map_err(|e| self.undecodable(e))?;
+            if (record.value.is_none() && !is_clean) || !self.keeps(&record, appended_ms) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes one segment of some sources; none if nothing is left.
+    fn rewrite(&mut self, sources: &[Arc<Segment>], output: &mut Output<'_>) -> Result<Option<Arc<Segment>>, Failure> {
+        let (Some(first), Some(last)) = (sources.first(), sources.last()) else { return Ok(None) };
+        let mut builder = BatchBuilder::default();
+        for source in sources {
             for block in source.blocks().map_err(Failure::Damaged)? {
                 let (appended_ms, batches) = self.read(source, &block)?;
                 let is_clean = block.end <= self.job.clean_to;
@@ -114,12 +157,12 @@ impl Pass<'_> {
                     let Some(kept) = self.filter(&batch, appended_ms, &mut builder).map_err(Failure::Damaged)? else {
                         continue;
                     };
-                    let written = output.push(base, Stored::new(kept, dated_ms)).map_err(Failure::Writing)?;
+                    let written = output.push(first.base(), Stored::new(kept, dated_ms)).map_err(Failure::Writing)?;
                     self.pace.spend(written)?;
                 }
             }
         }
-        before.map_or(Ok(()), |end| output.finish(end).map_err(Failure::Writing))
+        output.finish(last.end()).map_err(Failure::Writing)
     }
 
     /// What stays of a batch, if anything does.

@@ -32,14 +32,24 @@ pub(super) struct Disk {
     /// The count of operations at which the power goes.
     off_at: Option<u64>,
     fail_next_sync: bool,
-    /// Decides which syncs are forgotten, and how many of a hundred are.
-    forgetful: Option<(Rng, u64)>,
+    forgetful: Option<Forgetful>,
     /// Bytes by which files may still grow.
     free_bytes: Option<u64>,
     operations: u64,
     bytes_read: u64,
+    bytes_written: u64,
     /// Ascends with every change, so that changes of different files can be put in order.
     moment: u64,
+}
+
+/// Decides which syncs are forgotten.
+#[derive(Debug, Clone)]
+struct Forgetful {
+    rng: Rng,
+    /// How many of a hundred.
+    percent: u64,
+    /// Of which files.
+    of: fn(&Path) -> bool,
 }
 
 impl Default for Disk {
@@ -60,6 +70,7 @@ impl Disk {
             free_bytes: None,
             operations: 0,
             bytes_read: 0,
+            bytes_written: 0,
             moment: 0,
         }
     }
@@ -78,8 +89,16 @@ impl Disk {
         self.fail_next_sync = true;
     }
 
-    pub(super) fn forget_syncs(&mut self, seed: u64, percent: u64) {
-        self.forgetful = Some((Rng::new(seed), percent));
+    pub(super) fn forget_syncs(&mut self, seed: u64, percent: u64, of: fn(&Path) -> bool) {
+        self.forgetful = Some(Forgetful { rng: Rng::new(seed), percent, of });
+    }
+
+    fn forgets(&mut self, node: NodeId) -> bool {
+        let Some(mut forgetful) = self.forgetful.take() else { return false };
+        let is_meant = self.names().iter().any(|(path, named)| *named == node && (forgetful.of)(path));
+        let forgets = is_meant && forgetful.rng.chance(forgetful.percent);
+        self.forgetful = Some(forgetful);
+        forgets
     }
 
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {
@@ -96,6 +115,10 @@ impl Disk {
 
     pub(super) fn bytes_read(&self) -> u64 {
         self.bytes_read
+    }
+
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.bytes_written
     }
 
     /// What the next owner of the machine's memory finds: all that was written, durable or not.
@@ -256,6 +279,7 @@ impl Disk {
             None => 0,
         };
         bytes.truncate(bytes.len().saturating_sub(missing as usize));
+        self.bytes_written += bytes.len() as u64;
         self.change(node, contents::Change::Write { at, bytes })?;
         if missing > 0 { Err(disk_is_full()) } else { Ok(()) }
     }
@@ -287,8 +311,7 @@ impl Disk {
             self.file_mut(node)?.forget(moment);
             return Err(io::Error::other("the medium reports a failed write"));
         }
-        let forgotten = self.forgetful.as_mut().is_some_and(|(rng, percent)| rng.chance(*percent));
-        if !forgotten {
+        if !self.forgets(node) {
             self.file_mut(node)?.sync(moment);
         }
         Ok(())
@@ -321,17 +344,24 @@ impl Disk {
 
     /// All files with their sizes, by path.
     pub(super) fn files(&self) -> Vec<(PathBuf, u64)> {
+        let size = |node| self.file(node).map_or(0, |contents| contents.now().len() as u64);
+        let mut found: Vec<_> = self.names().into_iter().map(|(path, node)| (path, size(node))).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Every file by its name.
+    fn names(&self) -> Vec<(PathBuf, NodeId)> {
         let mut found = Vec::new();
         let mut ahead = vec![(PathBuf::from("/"), ROOT)];
         while let Some((path, node)) = ahead.pop() {
             match &self.nodes[node] {
-                Node::File(contents) => found.push((path, contents.now().len() as u64)),
+                Node::File(_) => found.push((path, node)),
                 Node::Directory(names) => {
                     ahead.extend(names.now().iter().map(|(name, node)| (path.join(name), *node)));
                 }
             }
         }
-        found.sort_unstable();
         found
     }
 
