@@ -1,26 +1,29 @@
 //! Directories that earlier versions have written are opened for ever, and damage in them is recognised.
 //!
 //! `tests/fixtures/v1` holds, per directory, one data directory (without its lock file); `closed-damaged-meta` holds only
-//! the files in which it differs from `closed`. `v2` holds those whose `meta` knows idempotent producers. Each was written
-//! once, v2 by `MILLSTREAM_WRITE_FIXTURES=v2 cargo test -p millstream-log --test fixtures`; a format that is released is
-//! never written again, a new one gets a directory of its own. Damage to what v2 has in common with v1 is tried on v1.
+//! the files in which it differs from `closed`. `v2` holds those whose `meta` knows idempotent producers; `v3` those with
+//! compacted segments, trimmed partitions and added ones. Each was written once, v3 by
+//! `MILLSTREAM_WRITE_FIXTURES=v3 cargo test -p millstream-log --test fixtures`; a format that is released is never written
+//! again, a new one gets a directory of its own. Damage to what a version has in common with v1 is tried on v1.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_log::conformance::read_all;
 use millstream_log::sim::SimFiles;
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, Embedded, Error, Files, Log, LogConfig, PositionCommit, Storage, TopicConfig,
-    UpTo, reply,
+    AckLevel, Appended, AtomicAppend, Cleanup, Embedded, Error, Files, Log, LogConfig, Partition, PositionCommit,
+    Storage, TopicConfig, UpTo, reply,
 };
-use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, Record};
+use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Position, Producer, Record};
 
 use crate::support::{append, clock, create, name, partitions};
 
@@ -38,6 +41,8 @@ fn config() -> LogConfig {
         append_max_bytes: 4 << 10,
         pending_max_bytes: 64 << 10,
         batch_max_bytes: 1 << 10,
+        // Readers see what segments hold.
+        cache_bytes: 1 << 10,
         ..LogConfig::default()
     }
 }
@@ -172,6 +177,7 @@ fn a_damaged_meta_or_journal_is_reported() {
         ("v1/closed-damaged-meta", "meta"),
         ("v1/crashed-damaged-journal", "journal"),
         ("v2/closed-damaged-meta", "meta"),
+        ("v3/closed-damaged-meta", "meta"),
     ];
     for (fixture, file) in damaged {
         match open(&load(fixture)) {
@@ -187,6 +193,51 @@ fn a_log_that_version_2_has_left_is_read_with_its_producers() {
         check_producer(&load(fixture));
         check_healthy(&load(fixture), |_, _| RECORDS);
     }
+}
+
+#[test]
+fn a_log_that_version_3_has_left_is_read_with_what_was_compacted_trimmed_and_added() {
+    for fixture in ["v3/closed", "v3/crashed"] {
+        check_changed(&load(fixture));
+        check_producer(&load(fixture));
+        check_healthy(&load(fixture), |_, _| RECORDS);
+    }
+}
+
+/// Of each key the last record is there; who may have missed a deletion is told; what was trimmed is gone; partitions that
+/// were added are there.
+fn check_changed(files: &SimFiles) {
+    let is_of_a_pass = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".segment") && name.contains('-')
+    };
+    assert!(files.files().iter().any(|(path, _)| is_of_a_pass(path)), "nothing in it was compacted");
+    for round in 0..2 {
+        let log = open(files).unwrap();
+        let state = partitions(&log, "state").swap_remove(0);
+        assert_eq!(state.topic().config, compacted());
+        let mut last: BTreeMap<_, _> = BTreeMap::new();
+        for record in read_all(&*state, Offset::ZERO, UpTo::Stable).unwrap() {
+            last.insert(String::from_utf8(record.key.unwrap()).unwrap(), record.value);
+        }
+        let expected = (0..5).map(|key| (format!("key-{key}"), Some(value(CHANGES + key).into_bytes())));
+        let lonely = ("lonely".to_owned(), Some(b"value".to_vec()));
+        assert_eq!(last, expected.chain([lonely]).collect());
+        let missed = Position { topic: state.topic().id, epoch: Epoch(1), offset: Offset(1) };
+        assert!(matches!(state.resume(missed), Err(Error::PositionLost { restart: Offset(0), .. })));
+
+        let short = partitions(&log, "short").swap_remove(0);
+        assert_eq!(short.offsets().first, Offset(6));
+        assert_eq!(read_all(&*short, Offset(6), UpTo::Stable).unwrap().len(), 4 + round);
+        append(&*short, b"after", AckLevel::Synced).unwrap();
+        let grown: Vec<_> = partitions(&log, "grown").iter().map(|partition| held(&**partition)).collect();
+        assert_eq!(grown, [1, 1, 0, 1]);
+        log.close().unwrap();
+    }
+}
+
+fn held(partition: &dyn Partition) -> usize {
+    read_all(partition, partition.offsets().first, UpTo::Stable).unwrap().len()
 }
 
 /// What is sent again has the offsets that it had, and the sequence goes on.
@@ -289,13 +340,69 @@ fn damaged(image: &SimFiles, ending: &str) -> SimFiles {
     files
 }
 
+/// How a topic is compacted that v3 holds.
+fn compacted() -> TopicConfig {
+    TopicConfig {
+        partitions: 1,
+        cleanup: Cleanup::Compact,
+        retention: None,
+        segment_bytes: 1 << 10,
+        delete_retention: Duration::from_secs(3600),
+        ..TopicConfig::default()
+    }
+}
+
+/// Changes of five keys in turn; the last ones are numbered from here on.
+const CHANGES: u64 = 20;
+
+fn put(log: &Embedded, key: &str, value: Option<&str>) {
+    let (done, answer) = reply();
+    let record = Record { key: Some(key.as_bytes()), value: value.map(str::as_bytes), ..Record::default() };
+    partitions(log, "state")[0].append(&[record], AckLevel::Synced, done).unwrap();
+    answer.wait().unwrap();
+}
+
+/// Deletes a key, and lets compaction go on until nothing of it is left.
+fn compact(log: &Embedded, clock: &ManualClock) {
+    put(log, "gone", Some("value"));
+    put(log, "gone", None);
+    put(log, "lonely", Some("value"));
+    let change = || (0..CHANGES + 5).for_each(|number| put(log, &format!("key-{}", number % 5), Some(&value(number))));
+    let state = partitions(log, "state").swap_remove(0);
+    let holds = |offset| read_all(&*state, Offset::ZERO, UpTo::Stable).unwrap()[0].offset <= Offset(offset);
+    for gone in [0, 1] {
+        change();
+        while holds(gone) {
+            log.flush().unwrap();
+        }
+        clock.advance(2 * Duration::from_secs(3600));
+    }
+}
+
+/// What comes on top of segments in the journal.
+fn change_topics(log: &Embedded) {
+    partitions(log, "short")[0].trim(Offset(6)).unwrap();
+    log.add_partitions(&name("grown"), 4).unwrap();
+    append(&*partitions(log, "grown")[3], b"new", AckLevel::Synced).unwrap();
+}
+
 #[test]
 fn fixtures_are_written_when_asked_for() {
-    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v2") {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v3") {
         return;
     }
-    let files = SimFiles::new();
-    let log = open(&files).unwrap();
+    let (files, clock) = (SimFiles::new(), clock());
+    let log = Embedded::open(config(), Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+    create(&log, "state", &compacted());
+    create(&log, "short", &topics()[0].1);
+    create(&log, "grown", &topics()[0].1);
+    (0..10).for_each(|number| {
+        assert!(append(&*partitions(&log, "short")[0], value(number).as_bytes(), AckLevel::Synced).is_ok())
+    });
+    partitions(&log, "grown")
+        .iter()
+        .for_each(|partition| assert!(append(&**partition, b"old", AckLevel::Synced).is_ok()));
+    compact(&log, &clock);
     topics().iter().for_each(|(topic, config)| drop(create(&log, topic, config)));
     create(&log, "counted", &topics()[0].1);
     fill(&log, 0..FLUSHED);
@@ -304,12 +411,13 @@ fn fixtures_are_written_when_asked_for() {
     commit(&log);
     fill(&log, FLUSHED..RECORDS);
     (FLUSHED..RECORDS).for_each(|number| assert!(count(&log, number).is_ok()));
+    change_topics(&log);
     let crashed = files.kill();
     drop(log.close());
     let files = crashed.kill();
     open(&files).unwrap().close().unwrap();
 
-    store(&files, "v2/closed");
-    store(&damaged(&files, "meta"), "v2/closed-damaged-meta");
-    store(&crashed, "v2/crashed");
+    store(&files, "v3/closed");
+    store(&damaged(&files, "meta"), "v3/closed-damaged-meta");
+    store(&crashed, "v3/crashed");
 }
