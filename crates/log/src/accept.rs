@@ -194,9 +194,13 @@ impl PartitionLog {
     pub(crate) fn observe(&self, accept: &mut Accept, batch: &RecordBatch) {
         accept.producers.observe(batch, self.shared.wall.now_ms(), self.producer_limits());
         let Some(producer) = batch.producer().filter(|_| batch.is_transactional()) else { return };
-        match batch.is_control() {
-            true => self.undecided.end(producer.id, batch.base_offset().0),
-            false => self.undecided.begin(producer.id, batch.base_offset().0),
+        let first = batch.base_offset().0;
+        if batch.is_control() {
+            self.undecided.end(producer.id, first);
+            // Those that have been decided meanwhile are forgotten, also where nobody reads.
+            self.undecided.bound(self.high());
+        } else {
+            self.undecided.begin(producer.id, first);
         }
     }
 

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Invariants
-//! - Only closed segments are touched, from the oldest on, and none that a reader holds.
+//! - Only closed segments are touched, from the oldest on, and none that a reader holds or an open transaction reaches
+//!   into.
+//! - What was aborted goes as a whole; its marker stays as long as readers are told of it, and as a tombstone does.
 //! - Below a partition's `clean_to` each key has one record; so a tombstone below it hides nothing and may go.
 //! - New files are whole and durable before `meta` names them; old ones go after it no longer does.
 //! - At most one pass runs, and no lock is held while it reads or writes.
@@ -30,6 +32,7 @@ use crate::partition::PartitionLog;
 use crate::retention::Held;
 use crate::segment::Segment;
 use crate::shared::Shared;
+use crate::transactions::AbortedIndex;
 use crate::{Cleanup, Error, TopicConfig};
 
 /// Compaction rests each time it has read and written so much.
@@ -41,6 +44,8 @@ pub(crate) struct Job {
     /// Its oldest segments, all closed.
     pub(crate) sources: Vec<Arc<Segment>>,
     pub(crate) clean_to: u64,
+    /// The aborted transactions: of those in the sources, all.
+    pub(crate) aborted: AbortedIndex,
     pub(crate) config: TopicConfig,
     pub(crate) now_ms: i64,
     dirty_bytes: u64,
@@ -217,15 +222,17 @@ fn job(shared: &Shared, partition: &Arc<PartitionLog>, now_ms: i64) -> Option<Jo
         partition: partition.clone(),
         sources: sources.to_vec(),
         clean_to: accept.clean_to,
+        aborted: accept.producers.transactions.aborted().clone(),
         config: topic.config.clone(),
         now_ms,
         dirty_bytes,
     })
 }
 
-/// The oldest segments, as far as they are closed and nobody holds them.
+/// The oldest segments, as far as they are closed, all transactions in them are decided, and nobody holds them.
 fn eligible<'a>(partition: &PartitionLog, segments: &'a [Arc<Segment>], config: &TopicConfig) -> &'a [Arc<Segment>] {
-    let closed = segments.iter().take_while(|segment| segment.is_closed()).count();
+    let stable = partition.stable();
+    let closed = segments.iter().take_while(|segment| segment.is_closed() && segment.end() <= stable).count();
     let held = Held::among(partition, &segments[..closed], config.hold_max_bytes);
     &segments[..closed - held.count]
 }

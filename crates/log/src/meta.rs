@@ -273,7 +273,8 @@ fn transactions(from: &mut Reader<'_>) -> Option<Transactions> {
         let aborted = Aborted { producer: from.i64()?, first: from.u64()?, marker: from.u64()? };
         (aborted.first < aborted.marker).then_some(aborted)
     })?;
-    aborted.is_sorted_by_key(|aborted| aborted.marker).then(|| Transactions::new(open, aborted))
+    let ascend = aborted.is_sorted_by(|one: &Aborted, next| one.marker < next.marker);
+    ascend.then(|| Transactions::new(open, aborted))
 }
 
 fn producer(from: &mut Reader<'_>) -> Option<(i64, ProducerState)> {
@@ -286,4 +287,54 @@ fn producer(from: &mut Reader<'_>) -> Option<(i64, ProducerState)> {
         (first <= last).then_some(TakenBatch { first_sequence, appended })
     })?;
     (batches.len() <= BATCHES_KEPT).then_some((id, ProducerState { epoch, taken, last_ms, batches }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> PartitionRecord {
+        let appended = Appended { first: Offset(7), last: Offset(9), epoch: Epoch(2) };
+        let batches = vec![TakenBatch { first_sequence: 0, appended }];
+        let known = [
+            (4, ProducerState { epoch: 1, taken: 3, last_ms: 50, batches }),
+            (5, ProducerState { epoch: 8, taken: 0, last_ms: 51, batches: Vec::new() }),
+        ];
+        let open = [(4, Open { epoch: 1, first: 7, since_ms: 50 })];
+        let aborted = vec![Aborted { producer: 5, first: 2, marker: 4 }, Aborted { producer: 4, first: 1, marker: 6 }];
+        let mut epochs = Epochs::default();
+        epochs.begin(Epoch(2), 0, 0, 0);
+        PartitionRecord {
+            first: 1,
+            tail: 10,
+            epochs,
+            segments: Vec::new(),
+            producers: Producers::from_entries(known, Transactions::new(open, aborted)),
+            clean_to: 3,
+            horizon: 2,
+        }
+    }
+
+    #[test]
+    fn a_partition_reads_back_and_one_cut_short_anywhere_does_not() {
+        let record = example();
+        let mut out = Vec::new();
+        put_partition(&mut out, &record);
+        let mut reader = Reader::new(&out);
+        assert_eq!(partition(&mut reader, RECORD_VERSION), Some(record));
+        assert!(reader.is_empty());
+        for length in 0..out.len() {
+            assert_eq!(partition(&mut Reader::new(&out[..length]), RECORD_VERSION), None, "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn transactions_that_cannot_be_are_refused() {
+        let aborted = |first, marker| Aborted { producer: 4, first, marker };
+        for wrong in [vec![aborted(4, 4)], vec![aborted(1, 6), aborted(2, 3)], vec![aborted(1, 6), aborted(2, 6)]] {
+            let mut out = Vec::new();
+            put_transactions(&mut out, &Transactions::new([], wrong.clone()));
+            assert_eq!(transactions(&mut Reader::new(&out)), None, "{wrong:?}");
+        }
+    }
 }

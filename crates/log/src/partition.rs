@@ -300,10 +300,13 @@ impl PartitionLog {
         self.flushed_producers.lock().clone()
     }
 
-    /// Forgets aborted transactions of which no record can be read any more.
+    /// Forgets aborted transactions of which no record can be read any more: retention has taken them or, where
+    /// compaction has been, they are neither in the segments nor in memory.
     pub(crate) fn trim_aborted(&self) {
-        let from = self.first();
-        self.lock().producers.transactions.trim(from);
+        let mut accept = self.lock();
+        let from = accept.clean_to.min(accept.recent.begins()).max(self.first());
+        accept.producers.transactions.trim(from);
+        drop(accept);
         self.flushed_producers.lock().transactions.trim(from);
     }
 

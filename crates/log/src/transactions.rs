@@ -117,6 +117,11 @@ impl AbortedIndex {
         &self.0
     }
 
+    /// Whether the marker of one that is remembered stands there.
+    pub(crate) fn ends_at(&self, offset: u64) -> bool {
+        self.0.binary_search_by_key(&offset, |aborted| aborted.marker).is_ok()
+    }
+
     /// Those of which a record or the marker lies from `from` to below `end`, by their first records.
     pub(crate) fn within(&self, from: u64, end: u64) -> Overlap {
         let begin = self.0.partition_point(|aborted| aborted.marker < from);
@@ -144,5 +149,98 @@ impl Overlap {
             .iter()
             .map(|aborted| AbortedTransaction { producer_id: aborted.producer, first: Offset(aborted.first) });
         list.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use millstream_types::{BatchBuilder, Compression, Epoch, Producer, Record};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Step {
+        Send,
+        Commit,
+        Abort,
+    }
+
+    fn batch(id: i64, at: u64) -> RecordBatch {
+        let mut builder = BatchBuilder::default();
+        builder.push(&Record::default());
+        builder.set_producer(Producer { id, epoch: 0, base_sequence: 0 });
+        builder.set_transactional();
+        builder.seal(Offset(at), Epoch(1), Compression::None)
+    }
+
+    fn marker(producer_id: i64, committed: bool, at: u64) -> RecordBatch {
+        let marker = Marker { producer_id, producer_epoch: 0, committed, coordinator_epoch: 1, timestamp_ms: 0 };
+        marker.seal(Offset(at), Epoch(1))
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
+        let step = prop_oneof![4 => Just(Step::Send), 1 => Just(Step::Commit), 1 => Just(Step::Abort)];
+        prop::collection::vec((0_i64..4, step), 1..60)
+    }
+
+    /// Whether the batch at `at` counts for nothing: the next marker of its producer says so.
+    fn is_aborted(history: &[(i64, Step)], at: usize) -> bool {
+        let (producer, _) = history[at];
+        let ends = history[at..].iter().find(|(id, step)| *id == producer && *step != Step::Send);
+        ends.is_some_and(|(_, step)| *step == Step::Abort)
+    }
+
+    /// What a Kafka client makes of the same batches and the list that it is sent with them.
+    fn hidden_from_a_client(batches: &[RecordBatch], listed: &[AbortedTransaction]) -> Vec<u64> {
+        let (mut hidden, mut aborting, mut ahead) = (Vec::new(), HashSet::new(), listed.iter().peekable());
+        for batch in batches {
+            while let Some(begun) = ahead.next_if(|begun| begun.first <= batch.last_offset()) {
+                aborting.insert(begun.producer_id);
+            }
+            match batch.marker() {
+                Some(marker) if !marker.committed => drop(aborting.remove(&marker.producer_id)),
+                Some(_) => {}
+                None if aborting.contains(&batch.producer().unwrap().id) => hidden.push(batch.base_offset().0),
+                None => {}
+            }
+        }
+        hidden
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_says_what_the_whole_history_says(history in steps(), cut in 0_usize..60, trimmed in 0_u64..60) {
+            let batches: Vec<_> = (0..)
+                .zip(&history)
+                .map(|(at, (producer, step))| match step {
+                    Step::Send => batch(*producer, at),
+                    step => marker(*producer, *step == Step::Commit, at),
+                })
+                .collect();
+            let mut table = Transactions::default();
+            batches.iter().for_each(|batch| table.observe(batch, 0));
+            table.trim(trimmed);
+
+            let from = cut.min(batches.len()).max((trimmed as usize).min(batches.len()));
+            let overlap = table.aborted().within(from as u64, batches.len() as u64);
+            let sent = (from..batches.len()).filter(|at| history[*at].1 == Step::Send);
+            let expected: Vec<_> = sent.filter(|at| is_aborted(&history, *at)).map(|at| at as u64).collect();
+            let held = batches[from..].iter().filter(|batch| !batch.is_control() && overlap.holds(batch));
+            prop_assert_eq!(held.map(|batch| batch.base_offset().0).collect::<Vec<_>>(), &expected[..]);
+            prop_assert_eq!(hidden_from_a_client(&batches[from..], &overlap.listed()), expected);
+
+            let open = |producer: i64| {
+                let last_end = history.iter().rposition(|(id, step)| *id == producer && *step != Step::Send);
+                let begin = last_end.map_or(0, |end| end + 1);
+                (begin..history.len()).find(|at| history[*at].0 == producer)
+            };
+            let mut firsts: Vec<_> = (0..4).filter_map(open).map(|at| Offset(at as u64)).collect();
+            firsts.sort();
+            prop_assert_eq!(table.listed().iter().map(|open| open.first).collect::<Vec<_>>(), &firsts[..]);
+            prop_assert_eq!(table.open_from(), firsts.first().map(|first| first.0));
+        }
     }
 }

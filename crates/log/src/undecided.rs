@@ -39,7 +39,7 @@ impl Undecided {
         }
     }
 
-    /// How far everything below `high` is decided. `high` was read before, and has never been higher.
+    /// How far everything below `high` is decided; forgets what is. `high` was read before, and never moves back.
     pub(crate) fn bound(&self, high: u64) -> u64 {
         if !self.any.load(Ordering::Acquire) {
             return high;

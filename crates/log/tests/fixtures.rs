@@ -2,8 +2,8 @@
 //!
 //! `tests/fixtures/v1` holds, per directory, one data directory (without its lock file); `closed-damaged-meta` holds only
 //! the files in which it differs from `closed`. `v2` holds those whose `meta` knows idempotent producers; `v3` those with
-//! compacted segments, trimmed partitions and added ones. Each was written once, v3 by
-//! `MILLSTREAM_WRITE_FIXTURES=v3 cargo test -p millstream-log --test fixtures`; a format that is released is never written
+//! compacted segments, trimmed partitions and added ones; `v4` those with transactions. Each was written once, v4 by
+//! `MILLSTREAM_WRITE_FIXTURES=v4 cargo test -p millstream-log --test fixtures`; a format that is released is never written
 //! again, a new one gets a directory of its own. Damage to what a version has in common with v1 is tried on v1.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -20,8 +20,8 @@ use std::time::Duration;
 use millstream_log::conformance::read_all;
 use millstream_log::sim::SimFiles;
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, Cleanup, Embedded, Error, Files, Log, LogConfig, Partition, PositionCommit,
-    Storage, TopicConfig, UpTo, reply,
+    AckLevel, Appended, AtomicAppend, Cleanup, Embedded, EndTransaction, Error, Files, Log, LogConfig, Partition,
+    PositionCommit, Storage, TopicConfig, UpTo, reply,
 };
 use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Position, Producer, Record};
 
@@ -178,6 +178,7 @@ fn a_damaged_meta_or_journal_is_reported() {
         ("v1/crashed-damaged-journal", "journal"),
         ("v2/closed-damaged-meta", "meta"),
         ("v3/closed-damaged-meta", "meta"),
+        ("v4/closed-damaged-meta", "meta"),
     ];
     for (fixture, file) in damaged {
         match open(&load(fixture)) {
@@ -262,6 +263,51 @@ fn check_producer(files: &SimFiles) {
 }
 
 #[test]
+fn a_log_that_version_4_has_left_is_read_with_its_transactions() {
+    for fixture in ["v4/closed", "v4/crashed"] {
+        check_producer(&load(fixture));
+        check_transactions(&load(fixture));
+        check_changed(&load(fixture));
+        check_healthy(&load(fixture), |_, _| RECORDS);
+    }
+}
+
+/// One is open, one aborted and one committed, each in both partitions; the aborted one lies in the segments by its first
+/// half.
+fn check_transactions(files: &SimFiles) {
+    for is_open in [true, false] {
+        let log = open(files).unwrap();
+        for partition in partitions(&log, "settled") {
+            let listed: Vec<_> = partition.transactions().iter().map(|one| (one.producer_id, one.first)).collect();
+            assert_eq!(listed, if is_open { vec![(OPEN, Offset(6))] } else { Vec::new() });
+            let found = read_all(&*partition, Offset::ZERO, UpTo::Stable).unwrap();
+            let found: Vec<_> = found.iter().map(|record| record.offset.0).collect();
+            if is_open {
+                assert_eq!(found, [0, 1]);
+            } else {
+                assert_eq!(
+                    (&found[..3], found.len()),
+                    (&[0, 1, 6][..], 4),
+                    "the last one's offset is that of a later start"
+                );
+            }
+            let stored = partition.read_stored(Offset::ZERO, usize::MAX, UpTo::High).unwrap();
+            assert_eq!(
+                stored.aborted.iter().map(|one| (one.producer_id, one.first.0)).collect::<Vec<_>>(),
+                [(ABORTED, 2)]
+            );
+            if is_open {
+                send_in_transaction(&log, &*partition, OPEN, 1);
+            }
+        }
+        if is_open {
+            end_transaction(&log, OPEN, true);
+        }
+        log.close().unwrap();
+    }
+}
+
+#[test]
 fn a_directory_of_a_later_version_is_refused() {
     match open(&load("v1/closed-later-version")) {
         Err(Error::UnknownVersion { version: 2, known: 1, .. }) => {}
@@ -291,6 +337,45 @@ fn count(log: &Embedded, number: u64) -> Result<Appended, Error> {
     let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
     partitions(log, "counted")[0].append_batch(batch, AckLevel::Synced, done)?;
     answer.wait()
+}
+
+const COMMITTED: i64 = 1;
+const ABORTED: i64 = 2;
+const OPEN: i64 = 3;
+
+fn send_in_transaction(log: &Embedded, partition: &dyn Partition, id: i64, base_sequence: i32) {
+    let mut builder = BatchBuilder::default();
+    builder.push(&Record { value: Some(b"settled"), ..Record::default() });
+    builder.set_producer(Producer { id, epoch: 0, base_sequence });
+    builder.set_transactional();
+    let (done, answer) = reply();
+    let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+    log.partition(partition.id()).unwrap().append_batch(batch, AckLevel::Synced, done).unwrap();
+    answer.wait().unwrap();
+}
+
+fn end_transaction(log: &Embedded, producer_id: i64, commit: bool) {
+    let partitions = partitions(log, "settled").iter().map(|partition| partition.id().clone()).collect();
+    let end = EndTransaction { producer_id, partitions, commit, ..EndTransaction::default() };
+    let (done, answer) = reply();
+    log.end_transaction(&end, AckLevel::Synced, done).unwrap();
+    answer.wait().unwrap();
+}
+
+/// Offsets: a plain record, then `C`, `A`, the marker of `C`, `A`, the marker of `A`, `O`.
+fn begin_transactions(log: &Embedded) {
+    for partition in partitions(log, "settled") {
+        append(&*partition, b"settled", AckLevel::Synced).unwrap();
+        send_in_transaction(log, &*partition, COMMITTED, 0);
+        send_in_transaction(log, &*partition, ABORTED, 0);
+    }
+    end_transaction(log, COMMITTED, true);
+}
+
+fn leave_transactions(log: &Embedded) {
+    partitions(log, "settled").iter().for_each(|partition| send_in_transaction(log, &**partition, ABORTED, 1));
+    end_transaction(log, ABORTED, false);
+    partitions(log, "settled").iter().for_each(|partition| send_in_transaction(log, &**partition, OPEN, 0));
 }
 
 fn commit(log: &Embedded) {
@@ -388,7 +473,7 @@ fn change_topics(log: &Embedded) {
 
 #[test]
 fn fixtures_are_written_when_asked_for() {
-    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v3") {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v4") {
         return;
     }
     let (files, clock) = (SimFiles::new(), clock());
@@ -405,10 +490,13 @@ fn fixtures_are_written_when_asked_for() {
     compact(&log, &clock);
     topics().iter().for_each(|(topic, config)| drop(create(&log, topic, config)));
     create(&log, "counted", &topics()[0].1);
+    create(&log, "settled", &topics()[0].1);
+    begin_transactions(&log);
     fill(&log, 0..FLUSHED);
     (0..FLUSHED).for_each(|number| assert!(count(&log, number).is_ok()));
     log.flush().unwrap();
     commit(&log);
+    leave_transactions(&log);
     fill(&log, FLUSHED..RECORDS);
     (FLUSHED..RECORDS).for_each(|number| assert!(count(&log, number).is_ok()));
     change_topics(&log);
@@ -417,7 +505,7 @@ fn fixtures_are_written_when_asked_for() {
     let files = crashed.kill();
     open(&files).unwrap().close().unwrap();
 
-    store(&files, "v3/closed");
-    store(&damaged(&files, "meta"), "v3/closed-damaged-meta");
-    store(&crashed, "v3/crashed");
+    store(&files, "v4/closed");
+    store(&damaged(&files, "meta"), "v4/closed-damaged-meta");
+    store(&crashed, "v4/crashed");
 }

@@ -1,9 +1,9 @@
 //! One pass over the oldest segments of a partition.
 //!
 //! First the keys of what is not clean are mapped to their last offsets, as far as memory reaches; then the segments up to
-//! there are read for what goes: records that the map knows a later one for, and tombstones that are old enough and hide
-//! nothing any more. Those that lose something are written anew, together with small ones beside them; the others stay.
-//! Records without a key, and those of transactions, stay as they are.
+//! there are read for what goes: records that the map knows a later one for, those of aborted transactions, and tombstones
+//! and markers that are old enough and hide nothing any more. Those that lose something are written anew, together with
+//! small ones beside them; the others stay. Records without a key stay as they are.
 
 use std::sync::Arc;
 
@@ -28,14 +28,7 @@ const WINDOW_MIN_MS: i64 = 1_000;
 /// Makes the segments that may take the place of the job's sources.
 pub(super) fn run(shared: &Shared, job: &Job) -> Result<Outcome, Failure> {
     let pace = Pace { shared, partition: &job.partition, spent_bytes: 0 };
-    let mut pass = Pass {
-        shared,
-        job,
-        pace,
-        keys: KeyMap::new(shared.config.compaction_map_bytes),
-        horizon: 0,
-        has_transactions: false,
-    };
+    let mut pass = Pass { shared, job, pace, keys: KeyMap::new(shared.config.compaction_map_bytes), horizon: 0 };
     let clean_to = pass.map_keys()?;
     let sources: Vec<_> = job.sources.iter().take_while(|source| source.base() < clean_to).cloned().collect();
     let generation = 1 + sources.iter().map(|source| source.generation()).max().unwrap_or(0);
@@ -59,8 +52,6 @@ struct Pass<'a> {
     keys: KeyMap,
     /// Behind the last tombstone that was left out.
     horizon: u64,
-    /// A transaction was met: it may hold what a later tombstone hides.
-    has_transactions: bool,
 }
 
 impl Pass<'_> {
@@ -69,7 +60,9 @@ impl Pass<'_> {
         let clean_to = self.job.clean_to;
         for source in self.job.sources.iter().filter(|source| source.end() > clean_to) {
             for block in source.blocks().map_err(Failure::Damaged)?.iter().filter(|block| block.end > clean_to) {
-                for batch in self.read(source, block)?.1.iter().filter(|batch| is_filtered(batch)) {
+                let aborted = self.job.aborted.within(block.first, block.end);
+                let counts = |batch: &&RecordBatch| !batch.is_control() && !aborted.holds(batch);
+                for batch in self.read(source, block)?.1.iter().filter(counts) {
                     if let Some(full_at) = self.map_batch(batch).map_err(Failure::Damaged)? {
                         return Ok(full_at);
                     }
@@ -120,8 +113,10 @@ impl Pass<'_> {
         for block in source.blocks().map_err(Failure::Damaged)? {
             let is_clean = block.end <= self.job.clean_to;
             let (appended_ms, batches) = self.read(source, &block)?;
+            let aborted = self.job.aborted.within(block.first, block.end);
             for batch in &batches {
-                if self.batch_changes(batch, appended_ms, is_clean).map_err(Failure::Damaged)? {
+                let is_aborted = !batch.is_control() && aborted.holds(batch);
+                if is_aborted || self.batch_changes(batch, appended_ms, is_clean).map_err(Failure::Damaged)? {
                     return Ok(true);
                 }
             }
@@ -130,9 +125,8 @@ impl Pass<'_> {
     }
 
     fn batch_changes(&mut self, batch: &RecordBatch, appended_ms: i64, is_clean: bool) -> Result<bool, Error> {
-        if !is_filtered(batch) {
-            self.has_transactions |= batch.is_transactional();
-            return Ok(false);
+        if batch.is_control() {
+            return Ok(!self.keeps_marker(batch, appended_ms));
         }
         let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
         for record in inflated.records() {
@@ -153,7 +147,8 @@ impl Pass<'_> {
                 let (appended_ms, batches) = self.read(source, &block)?;
                 let is_clean = block.end <= self.job.clean_to;
                 let dated_ms = if is_clean { appended_ms } else { appended_ms.max(self.job.now_ms) };
-                for batch in batches {
+                let aborted = self.job.aborted.within(block.first, block.end);
+                for batch in batches.into_iter().filter(|batch| batch.is_control() || !aborted.holds(batch)) {
                     let Some(kept) = self.filter(&batch, appended_ms, &mut builder).map_err(Failure::Damaged)? else {
                         continue;
                     };
@@ -172,9 +167,8 @@ impl Pass<'_> {
         appended_ms: i64,
         builder: &mut BatchBuilder,
     ) -> Result<Option<RecordBatch>, Error> {
-        if !is_filtered(batch) {
-            self.has_transactions |= batch.is_transactional();
-            return Ok(Some(batch.clone()));
+        if batch.is_control() {
+            return Ok(self.keeps_marker(batch, appended_ms).then(|| batch.clone()));
         }
         builder.clear();
         let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
@@ -190,6 +184,9 @@ impl Pass<'_> {
         if let Some(producer) = batch.producer() {
             builder.set_producer(producer);
         }
+        if batch.is_transactional() {
+            builder.set_transactional();
+        }
         Ok(Some(builder.seal(batch.base_offset(), batch.epoch(), batch.compression())))
     }
 
@@ -198,12 +195,19 @@ impl Pass<'_> {
         if self.keys.is_superseded(key, offset) {
             return false;
         }
-        let hides_nothing = record.value.is_none() && offset < self.job.clean_to && !self.has_transactions;
+        let hides_nothing = record.value.is_none() && offset < self.job.clean_to;
         let goes = hides_nothing && is_older(appended_ms, self.job.config.delete_retention, self.job.now_ms);
         if goes {
             self.horizon = self.horizon.max(offset + 1);
         }
         !goes
+    }
+
+    /// A client that is told of an aborted transaction looks for its marker.
+    fn keeps_marker(&self, marker: &RecordBatch, appended_ms: i64) -> bool {
+        let at = marker.base_offset().0;
+        let is_clean = at < self.job.clean_to && !self.job.aborted.ends_at(at);
+        !(is_clean && is_older(appended_ms, self.job.config.delete_retention, self.job.now_ms))
     }
 
     fn read(&mut self, source: &Segment, block: &BlockEntry) -> Result<(i64, Vec<RecordBatch>), Failure> {
@@ -214,11 +218,6 @@ impl Pass<'_> {
     fn undecodable(&self, source: millstream_types::BatchError) -> Error {
         Error::Batch { partition: self.job.partition.id().clone(), source }
     }
-}
-
-/// Whether the batch's records count by themselves: markers and transactions stay whole.
-fn is_filtered(batch: &RecordBatch) -> bool {
-    !batch.is_control() && !batch.is_transactional()
 }
 
 fn push(builder: &mut BatchBuilder, batch: &RecordBatch, record: &RecordView<'_>) {

@@ -12,6 +12,7 @@ mod oracle;
 mod record;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
 mod verdict;
 mod workload;
 
@@ -44,6 +45,22 @@ fn nothing_acknowledged_is_lost_torn_or_given_twice_at_any_crash_point() {
         Some(seed) => check(seed..=seed),
         None => check(0..number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES)),
     }
+}
+
+#[test]
+fn a_transaction_is_whole_or_absent_after_any_crash() {
+    let seeds = match number("MILLSTREAM_CRASH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(transactions::LIVES),
+    };
+    let mut all = transactions::Outcome::default();
+    for seed in seeds {
+        let outcome = transactions::run(seed);
+        assert!(outcome.violations.is_empty(), "seed {seed}:\n{}", outcome.violations.join("\n"));
+        all.add(&outcome);
+    }
+    eprintln!("{all:?}");
+    assert!(all.committed > 0 && all.aborted > 0 && all.cut_at_work > 0, "{all:?} tries too little");
 }
 
 #[test]

@@ -1,0 +1,194 @@
+//! Transactions over several partitions, cut by crashes: each is there as a whole or not at all, as its end says.
+//!
+//! A producer is a thread and a Kafka client in one: it begins a transaction, sends to partitions of its choice, and ends
+//! it with a commit, a position of its group and a note, or aborts it. What it does not know to be stored when the power
+//! goes it aborts under its next epoch, as a coordinator does for a producer that starts again.
+
+mod model;
+mod producer;
+mod verdict;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use millstream_log::sim::{PowerLoss, Rng, SimFiles};
+use millstream_log::{AckLevel, Embedded, Error, Log, Partition, TopicConfig};
+use millstream_types::{ManualClock, TopicPartition};
+
+use crate::support::{clock, name, new_disk, open};
+use model::Model;
+use producer::Producer;
+
+/// Lives of one seed.
+pub(crate) const LIVES: u64 = 5;
+/// Producers with transactions; one without comes on top.
+const PRODUCERS: usize = 3;
+/// Partitions that they write to, of two topics of different levels.
+const PARTITIONS: u32 = 3;
+const CALLS_PER_PRODUCER: u64 = 60;
+/// A life ends at one of this many changes to the disk, if it does not end before.
+const CHANGES_PER_LIFE: u64 = 400;
+/// A start is cut short at one of this many changes.
+const CHANGES_PER_START: u64 = 40;
+
+/// What came of the lives of one seed, or of several.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) violations: Vec<String>,
+    pub(crate) lives: u64,
+    pub(crate) cut_at_work: u64,
+    pub(crate) committed: u64,
+    pub(crate) aborted: u64,
+    /// Those that nobody has ended.
+    pub(crate) left_open: u64,
+    /// Those of which a crash has taken everything.
+    pub(crate) void: u64,
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.lives += other.lives;
+        self.cut_at_work += other.cut_at_work;
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.left_open += other.left_open;
+        self.void += other.void;
+    }
+}
+
+/// What the threads of one life share.
+struct Life<'a> {
+    log: &'a Arc<Embedded>,
+    files: &'a SimFiles,
+    clock: &'a ManualClock,
+    model: &'a Model,
+    /// Those that the transactions write to.
+    partitions: Vec<Arc<dyn Partition>>,
+    notes: TopicPartition,
+}
+
+impl Life<'_> {
+    /// An error is a violation, unless the power has gone or there is no room just now.
+    fn accept<T>(&self, result: Result<T, Error>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(Error::Overloaded { .. }) => None,
+            Err(_) if self.files.is_off() => None,
+            Err(e) => {
+                self.model.violated(format!("refused without a reason: {e}"));
+                None
+            }
+        }
+    }
+}
+
+/// Runs the lives that belong to `seed`.
+pub(crate) fn run(seed: u64) -> Outcome {
+    let mut rng = Rng::new(seed ^ 0x7472_616e_7361_6374);
+    let (mut files, clock, model) = (new_disk(), clock(), Model::default());
+    let mut producers: Vec<_> = (0..PRODUCERS).map(|number| Producer::new(number, &mut rng)).collect();
+    let mut outcome = Outcome::default();
+    for _ in 0..LIVES {
+        let Some(log) = start(&mut files, &clock, &model, &mut rng) else { break };
+        let ends = live(&log, &files, &clock, &model, &mut producers, &mut rng);
+        outcome.lives += 1;
+        outcome.cut_at_work += u64::from(ends == Some(true));
+        files = end(&log, &files, ends.is_none(), &mut rng);
+        outcome.violations = model.take_violations();
+        if !outcome.violations.is_empty() {
+            break;
+        }
+    }
+    model.count(&mut outcome);
+    outcome
+}
+
+/// Opens the log; sometimes the power goes meanwhile, and again.
+fn start(files: &mut SimFiles, clock: &Arc<ManualClock>, model: &Model, rng: &mut Rng) -> Option<Arc<Embedded>> {
+    loop {
+        if rng.chance(30) {
+            files.crash_after(1 + rng.below(CHANGES_PER_START));
+        }
+        match open(files, clock) {
+            Ok(log) => return Some(log),
+            Err(_) if files.is_off() => *files = files.crash(rng.bits(), PowerLoss::Torn),
+            Err(e) => {
+                model.violated(format!("does not start: {e}"));
+                return None;
+            }
+        }
+    }
+}
+
+/// Checks what is there and goes on. `None` if the life ends in good order, else whether it was cut while at work.
+fn live(
+    log: &Arc<Embedded>,
+    files: &SimFiles,
+    clock: &ManualClock,
+    model: &Model,
+    producers: &mut [Producer],
+    rng: &mut Rng,
+) -> Option<bool> {
+    let base =
+        TopicConfig { retention: None, segment_bytes: 4 << 10, partitions: PARTITIONS, ..TopicConfig::default() };
+    let topics = [
+        ("synced", base.clone()),
+        ("written", TopicConfig { level: AckLevel::Written, ..base.clone() }),
+        ("notes", TopicConfig { partitions: 1, ..base }),
+    ];
+    for (topic, config) in &topics {
+        if log.create_topic(&name(topic), config).is_err() {
+            return Some(false);
+        }
+    }
+    let partition = |topic, number| log.partition(&TopicPartition::new(name(topic), number)).unwrap();
+    let targets = ["synced", "written"].into_iter().flat_map(|topic| (0..PARTITIONS).map(move |n| (topic, n)));
+    let partitions = targets.map(|(topic, number)| partition(topic, number)).collect();
+    let life = Life { log, files, clock, model, partitions, notes: TopicPartition::new(name("notes"), 0) };
+    verdict::check(&life);
+    producers.iter_mut().for_each(|producer| producer.restarted(model));
+    let is_closed = rng.chance(15);
+    if !is_closed && !files.is_off() {
+        files.crash_after(1 + rng.below(CHANGES_PER_LIFE));
+    }
+    let powered = !files.is_off();
+    work(&life, producers, rng);
+    (!is_closed).then(|| powered && files.is_off())
+}
+
+fn work(life: &Life<'_>, producers: &mut [Producer], rng: &mut Rng) {
+    let done = AtomicBool::new(false);
+    let mut rngs: Vec<Rng> = (0..PRODUCERS + 2).map(|_| rng.fork()).collect();
+    let (mut reader_rng, mut plain_rng) = (rngs.remove(0), rngs.remove(0));
+    thread::scope(|threads| {
+        threads.spawn(|| verdict::follow(life, &mut reader_rng, &done));
+        let plain = threads.spawn(|| producer::write_plain(life, CALLS_PER_PRODUCER, &mut plain_rng));
+        let working: Vec<_> = producers
+            .iter_mut()
+            .zip(&mut rngs)
+            .map(|(producer, rng)| {
+                threads.spawn(move || {
+                    (0..CALLS_PER_PRODUCER).take_while(|_| !life.files.is_off()).for_each(|_| producer.act(life, rng));
+                })
+            })
+            .collect();
+        working.into_iter().chain([plain]).for_each(|thread| thread.join().unwrap());
+        done.store(true, Ordering::Release);
+    });
+}
+
+/// Ends the life; the disk that the next one finds.
+fn end(log: &Embedded, files: &SimFiles, in_order: bool, rng: &mut Rng) -> SimFiles {
+    let after = match rng.below(10) {
+        _ if in_order => {
+            drop(log.close());
+            files.crash(rng.bits(), PowerLoss::DropAll)
+        }
+        0..3 => files.kill(),
+        3..5 => files.crash(rng.bits(), PowerLoss::DropAll),
+        _ => files.crash(rng.bits(), PowerLoss::Torn),
+    };
+    drop(log.close());
+    after
+}
