@@ -29,6 +29,15 @@ pub struct KafkaConfig {
     pub in_flight_max: usize,
     /// Most bytes of records in one answer, whatever the client allows; one batch may exceed it. Default 8 MiB.
     pub fetch_max_bytes: usize,
+    /// Transactional ids that are known at a time; a further one is refused. Default 10,000.
+    pub transactional_ids_max: usize,
+    /// Time after which a transactional id that nobody uses is forgotten, ms. Default 604,800,000 (seven days).
+    pub transactional_id_expiration_ms: u64,
+    /// Partitions of one transaction, and positions of groups in it, each. Default 1,000.
+    pub transaction_partitions_max: usize,
+    /// Longest timeout that a transactional producer may ask for, ms: so long can one that is gone hold back readers
+    /// with `read_committed`. Default 900,000.
+    pub transaction_timeout_max_ms: u32,
 }
 
 impl Default for KafkaConfig {
@@ -43,6 +52,10 @@ impl Default for KafkaConfig {
             requests_max_bytes: 64 << 20,
             in_flight_max: 64,
             fetch_max_bytes: 8 << 20,
+            transactional_ids_max: 10_000,
+            transactional_id_expiration_ms: 7 * 24 * 3_600_000,
+            transaction_partitions_max: 1_000,
+            transaction_timeout_max_ms: 900_000,
         }
     }
 }
@@ -63,6 +76,13 @@ impl KafkaConfig {
         }
         if !(1..=10_000).contains(&self.in_flight_max) {
             return refuse("kafka.in_flight_max", self.in_flight_max.to_string(), "use 1 to 10000");
+        }
+        if !(1..=10_000).contains(&self.transaction_partitions_max) {
+            let value = self.transaction_partitions_max.to_string();
+            return refuse("kafka.transaction_partitions_max", value, "use 1 to 10000");
+        }
+        if self.transaction_timeout_max_ms == 0 {
+            return refuse("kafka.transaction_timeout_max_ms", "0".to_owned(), "use at least 1");
         }
         if !self.advertised.is_empty() && self.advertised_address().is_none() {
             let rule = "use HOST:PORT, such as broker.example.org:9092, or leave it empty";
@@ -87,7 +107,9 @@ mod tests {
     fn the_default_holds_and_a_setting_that_cannot_is_named_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 4] = [
+        let table: [(Change, &str); 6] = [
+            (|c| c.transaction_partitions_max = 0, "kafka.transaction_partitions_max = 0: "),
+            (|c| c.transaction_timeout_max_ms = 0, "kafka.transaction_timeout_max_ms = 0: "),
             (|c| c.request_max_bytes = 9, "kafka.request_max_bytes = 9: "),
             (|c| c.requests_max_bytes = 2048, "kafka.requests_max_bytes = 2048: "),
             (|c| c.in_flight_max = 0, "kafka.in_flight_max = 0: "),

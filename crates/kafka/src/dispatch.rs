@@ -13,7 +13,7 @@ use crate::error::Fault;
 use crate::node::Node;
 use crate::{
     api_versions, cluster, configs, create_topics, delete_topics, fetch, list_offsets, metadata, probe, produce,
-    producer_id,
+    transaction,
 };
 
 /// What goes to the client.
@@ -77,7 +77,10 @@ impl Table {
                 ok(async move { caller.groups().offset_commit(request, &caller.member()).await })
             }),
             row(1, 8, |request, caller: Caller| {
-                ok(async move { caller.groups().offset_fetch(request, caller.version, &caller.member()).await })
+                ok(async move {
+                    let pending = |group: &str| caller.node.transactions.pending_positions(group);
+                    caller.groups().offset_fetch(request, caller.version, &caller.member(), &pending).await
+                })
             }),
             row(0, 0, |request, caller: Caller| {
                 ok(async move { caller.groups().offset_delete(request, &caller.member()).await })
@@ -91,7 +94,11 @@ impl Table {
             row(0, 2, |request, caller: Caller| {
                 ok(async move { caller.groups().delete_groups(request, &caller.member()).await })
             }),
-            row(0, 4, |request, caller| ok(producer_id::init_producer_id(request, caller))),
+            row(0, 4, |request, caller| ok(transaction::init_producer_id(request, caller))),
+            row(0, 3, |request, caller| ok(transaction::add_partitions(request, caller))),
+            row(0, 3, |request, caller| ok(transaction::add_offsets(request, caller))),
+            row(0, 3, |request, caller| ok(transaction::commit_offsets(request, caller))),
+            row(0, 3, |request, caller| ok(transaction::end(request, caller))),
         ])
     }
 

@@ -6,18 +6,18 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::FetchPartition;
-use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
-use kafka_protocol::messages::{FetchRequest, FetchResponse, TopicName};
-use millstream_log::{Error as LogError, Partition, UpTo};
+use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId, TopicName};
+use millstream_log::{Error as LogError, Partition, Stored, UpTo};
 use millstream_types::{Offset, RecordBatch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::caller::Caller;
+use crate::isolation::Isolation;
 use crate::refusal::Refusal;
 
 /// The longest that a client may wait.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-const READ_COMMITTED: i8 = 1;
 
 /// One partition that a client reads.
 struct Wanted {
@@ -50,9 +50,10 @@ pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> FetchRespons
         .into_iter()
         .map(|topic| topic.partitions.into_iter().map(|asked| want(&caller, &topic.topic, asked)).collect())
         .collect();
+    let isolation = Isolation::from(request.isolation_level);
     let mut stopping = node.stopping.clone();
     let round = loop {
-        let round = look(&wanted, max_bytes, request.isolation_level).await;
+        let round = look(&wanted, max_bytes, isolation).await;
         if round.bytes >= min_bytes.min(max_bytes) || round.refused || Instant::now() >= deadline {
             break round;
         }
@@ -75,16 +76,15 @@ fn want(caller: &Caller, topic: &TopicName, asked: FetchPartition) -> Wanted {
     Wanted { partition, asked }
 }
 
-async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation_level: i8) -> Round {
+async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation: Isolation) -> Round {
     let mut round = Round { found: Vec::with_capacity(wanted.len()), bytes: 0, refused: false };
     for topic in wanted {
         let mut found = Vec::with_capacity(topic.len());
         for wanted in topic {
             let mut data = PartitionData::default().with_partition_index(wanted.asked.partition);
-            if isolation_level == READ_COMMITTED {
-                data.aborted_transactions = Some(Vec::new());
-            }
-            match read(wanted, max_bytes.saturating_sub(round.bytes), round.bytes == 0, &mut data).await {
+            data.aborted_transactions = (isolation == Isolation::Committed).then(Vec::new);
+            let room = (max_bytes.saturating_sub(round.bytes), round.bytes == 0);
+            match read(wanted, room, isolation, &mut data).await {
                 Ok(records) => {
                     round.bytes += records.len();
                     data.records = Some(records);
@@ -103,12 +103,17 @@ async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation_level: i8) -> 
 }
 
 /// Records of one partition: at least one batch if none was found before, else what fits.
-async fn read(wanted: &Wanted, room: usize, is_first: bool, data: &mut PartitionData) -> Result<Bytes, Refusal> {
+async fn read(
+    wanted: &Wanted,
+    (room, is_first): (usize, bool),
+    isolation: Isolation,
+    data: &mut PartitionData,
+) -> Result<Bytes, Refusal> {
     (data.high_watermark, data.last_stable_offset, data.log_start_offset) = (-1, -1, -1);
     let partition = wanted.partition.as_ref().map_err(Clone::clone)?;
     let ends = partition.offsets();
-    data.high_watermark = ends.stable.0.cast_signed();
-    data.last_stable_offset = data.high_watermark;
+    data.high_watermark = ends.high.0.cast_signed();
+    data.last_stable_offset = ends.stable.0.cast_signed();
     data.log_start_offset = ends.first.0.cast_signed();
     let Ok(from) = u64::try_from(wanted.asked.fetch_offset) else {
         let why = format!("offset {} of {} cannot be", wanted.asked.fetch_offset, partition.id());
@@ -116,27 +121,37 @@ async fn read(wanted: &Wanted, room: usize, is_first: bool, data: &mut Partition
     };
     let own_limit = usize::try_from(wanted.asked.partition_max_bytes).unwrap_or(0);
     let limit = own_limit.min(room);
-    if (limit == 0 && !is_first) || (ends.stable.0..=ends.tail.0).contains(&from) {
+    if (limit == 0 && !is_first) || (isolation.end(&ends).0..=ends.tail.0).contains(&from) {
         return Ok(Bytes::new());
     }
-    let batches = read_batches(partition, Offset(from), limit).await.map_err(|e| {
+    let stored = read_stored(partition, Offset(from), limit, isolation.up_to()).await.map_err(|e| {
         log_damage(&e);
         Refusal::from(&e)
     })?;
-    let size = batches.iter().map(RecordBatch::size_bytes).sum::<usize>();
-    Ok(if size > limit && !is_first { Bytes::new() } else { joined(&batches, size) })
+    let size = stored.batches.iter().map(RecordBatch::size_bytes).sum::<usize>();
+    if size > limit && !is_first {
+        return Ok(Bytes::new());
+    }
+    if let Some(aborted) = &mut data.aborted_transactions {
+        aborted.extend(stored.aborted.iter().map(|of| {
+            let first = of.first.0.cast_signed();
+            AbortedTransaction::default().with_producer_id(ProducerId(of.producer_id)).with_first_offset(first)
+        }));
+    }
+    Ok(joined(&stored.batches, size))
 }
 
-async fn read_batches(
+async fn read_stored(
     partition: &Arc<dyn Partition>,
     from: Offset,
     max_bytes: usize,
-) -> Result<Vec<RecordBatch>, LogError> {
+    up_to: UpTo,
+) -> Result<Stored, LogError> {
     if partition.reads_from_memory(from) {
-        return partition.read(from, max_bytes, UpTo::Stable);
+        return partition.read_stored(from, max_bytes, up_to);
     }
     let partition = Arc::clone(partition);
-    let read = tokio::task::spawn_blocking(move || partition.read(from, max_bytes, UpTo::Stable));
+    let read = tokio::task::spawn_blocking(move || partition.read_stored(from, max_bytes, up_to));
     read.await.unwrap_or(Err(LogError::Stopped))
 }
 

@@ -26,14 +26,15 @@ mod error;
 mod fetch;
 mod frame;
 pub mod group;
+mod isolation;
 mod list_offsets;
 mod listener;
 mod metadata;
 mod node;
 mod probe;
 mod produce;
-mod producer_id;
 mod refusal;
+mod transaction;
 
 pub use config::KafkaConfig;
 pub use error::Error;

@@ -89,6 +89,8 @@ impl Serving {
 async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiver<Duration>) -> usize {
     let mut connections = JoinSet::new();
     let group_timer = tokio::spawn(Arc::clone(&node.groups).run());
+    node.transactions.load().await;
+    let transaction_timer = tokio::spawn(Arc::clone(&node.transactions).run());
     let drain = loop {
         tokio::select! {
             biased;
@@ -108,6 +110,7 @@ async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiv
     let cut_off = if ended.is_ok() { 0 } else { connections.len() };
     connections.shutdown().await;
     group_timer.abort();
+    transaction_timer.abort();
     cut_off
 }
 

@@ -13,6 +13,7 @@ use crate::KafkaConfig;
 use crate::dispatch::Table;
 use crate::group::{Coordinator, GroupConfig};
 use crate::refusal::Refusal;
+use crate::transaction;
 
 /// The number of the only broker there is.
 pub(crate) const NODE_ID: i32 = 1;
@@ -33,6 +34,7 @@ pub(crate) struct Node {
     /// One creation of a topic at a time, so that *exists already* is told to all but one.
     pub(crate) creating: Mutex<()>,
     pub(crate) groups: Arc<Coordinator>,
+    pub(crate) transactions: Arc<transaction::Coordinator>,
     epoch: Epoch,
     producers: AtomicU32,
     pub(crate) tenant: TenantId,
@@ -46,7 +48,8 @@ impl Node {
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let clock = Arc::new(SystemClock::default());
-        let groups = Coordinator::new(log.clone(), GroupConfig::default(), clock.clone(), clock);
+        let groups = Coordinator::new(log.clone(), GroupConfig::default(), clock.clone(), clock.clone());
+        let transactions = transaction::Coordinator::new(log.clone(), &config, clock);
         let room = Arc::new(Semaphore::new(config.requests_max_bytes / ROOM_UNIT_BYTES));
         Arc::new(Self {
             log,
@@ -56,6 +59,7 @@ impl Node {
             stopping,
             creating: Mutex::new(()),
             groups,
+            transactions,
             epoch,
             producers: AtomicU32::new(0),
             tenant: TenantId::default(),

@@ -8,12 +8,13 @@ use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 use millstream_log::{AckLevel, Appended, Reply, Topic, Writers, reply};
-use millstream_types::{BATCH_HEADER_BYTES, BatchLimits, Offset, RecordBatch};
+use millstream_types::{BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, RecordBatch};
 
 use crate::caller::Caller;
 use crate::error::Fault;
 use crate::node::Node;
 use crate::refusal::Refusal;
+use crate::transaction::{self, Producing};
 
 /// How long a client is asked to wait that has sent more than can be written.
 const THROTTLE_MS: i32 = 100;
@@ -46,19 +47,26 @@ pub(crate) fn produce(
             Err(Refusal::new(ResponseError::InvalidRequiredAcks, why))
         }
     };
-    let acks = match request.transactional_id {
-        Some(_) => Err(Refusal::new(
-            ResponseError::InvalidTxnState,
-            "transactions are not served; produce without transactional.id",
-        )),
-        None => acks,
+    let transaction = request.transactional_id.map(|id| {
+        let invalid = |error| Refusal::new(error, format!("'{}' cannot be a transactional id", id.as_str()));
+        transaction::key(&caller, &id).map_err(invalid)
+    });
+    let (acks, transaction) = match (acks, transaction.transpose()) {
+        (Ok(acks), Ok(transaction)) => (Ok(acks), transaction),
+        (Err(refusal), _) | (_, Err(refusal)) => (Err(refusal), None),
     };
     let taken: Vec<(TopicName, Vec<Taken>)> = request
         .topic_data
         .into_iter()
         .map(|topic| {
             let partitions = topic.partition_data.into_iter();
-            let taken = partitions.map(|data| take(&caller.node, &topic.name, data, acks.as_ref()));
+            let taken = partitions.map(|data| {
+                let index = data.index;
+                let acks = acks.as_ref().map_err(Refusal::clone);
+                let outcome =
+                    acks.and_then(|acks| append(&caller.node, &topic.name, data, *acks, transaction.as_deref()));
+                Taken { index, outcome }
+            });
             (topic.name.clone(), taken.collect())
         })
         .collect();
@@ -70,33 +78,62 @@ pub(crate) fn produce(
     }
 }
 
-fn take(node: &Node, topic: &TopicName, data: PartitionProduceData, acks: Result<&Acks, &Refusal>) -> Taken {
-    let outcome = acks.map_err(Clone::clone).and_then(|acks| append(node, topic, data.index, data.records, *acks));
-    Taken { index: data.index, outcome }
-}
-
 fn append(
     node: &Node,
     name: &TopicName,
-    index: i32,
-    records: Option<Bytes>,
+    data: PartitionProduceData,
     acks: Acks,
+    transaction: Option<&str>,
 ) -> Result<(Reply<Appended>, Offset), Refusal> {
-    let partition = node.partition(name, index)?;
+    let partition = node.partition(name, data.index)?;
     let topic = partition.topic();
     if topic.config.writers == Writers::OwnersOnly {
         let why = format!("topic '{}' is written by Millstream only; it can be read", topic.name);
         return Err(Refusal::new(ResponseError::TopicAuthorizationFailed, why));
     }
-    let batch = checked(records.unwrap_or_default(), &topic)?;
+    let batch = checked(data.records.unwrap_or_default(), &topic)?;
     let level = match acks {
         Acks::None => AckLevel::Memory,
         Acks::Leader => AckLevel::Written,
         Acks::All => topic.config.level,
     };
     let (done, appended) = reply();
-    partition.append_batch(batch, level, done).map_err(|e| Refusal::from(&e))?;
+    let producing = transacting(&batch, transaction, node)?;
+    let append = || partition.append_batch(batch, level, done).map_err(|e| Refusal::from(&e));
+    match producing {
+        Some((key, who)) => node.transactions.produce(key, who, partition.id(), append)?,
+        None => append()?,
+    }
     Ok((appended, partition.offsets().first))
+}
+
+/// Of which transactional id the batch is, and of which of its producers; `None` if it belongs to no transaction.
+fn transacting<'k>(
+    batch: &RecordBatch,
+    key: Option<&'k str>,
+    node: &Node,
+) -> Result<Option<(&'k str, Producing)>, Refusal> {
+    let producer = batch.producer();
+    if !batch.is_transactional() {
+        return match producer.filter(|producer| node.transactions.is_transactional(producer.id)) {
+            None => Ok(None),
+            Some(Producer { id, .. }) => {
+                let why = format!("producer id {id} belongs to a transactional id; its batches come in transactions");
+                Err(Refusal::new(ResponseError::InvalidTxnState, why))
+            }
+        };
+    }
+    match (key, producer) {
+        (Some(key), Some(Producer { id, epoch, .. })) => Ok(Some((key, Producing { id, epoch }))),
+        (None, _) => {
+            let why = "a batch of a transaction in a request that names no transactional id";
+            Err(Refusal::new(ResponseError::InvalidTxnState, why))
+        }
+        (_, None) => {
+            let why = "a batch of a transaction without a producer id; the program that built it is at fault";
+            Err(Refusal::new(ResponseError::InvalidRecord, why))
+        }
+    }
 }
 
 /// The one batch that a producer sends for a partition.
@@ -115,12 +152,6 @@ fn checked(records: Bytes, topic: &Topic) -> Result<RecordBatch, Refusal> {
     }
     if batch.is_control() {
         return invalid("control batches are not for producers; the program that built it is at fault");
-    }
-    if batch.is_transactional() {
-        return Err(Refusal::new(
-            ResponseError::InvalidTxnState,
-            "transactions are not served; produce without transactional.id",
-        ));
     }
     let offsets = batch.next_offset().0 - batch.base_offset().0;
     if batch.record_count() == 0 || u64::from(batch.record_count()) != offsets {

@@ -48,7 +48,7 @@ impl From<&LogError> for Refusal {
             LogError::OutOfOrderSequence { .. } => ResponseError::OutOfOrderSequenceNumber,
             LogError::DuplicateSequence { .. } => ResponseError::DuplicateSequenceNumber,
             LogError::FencedProducer { .. } => ResponseError::InvalidProducerEpoch,
-            LogError::UnsupportedBatch { .. } => ResponseError::InvalidTxnState,
+            LogError::UnsupportedBatch { .. } | LogError::InvalidTransaction { .. } => ResponseError::InvalidTxnState,
             LogError::EmptyAppend { .. } => ResponseError::InvalidRecord,
             other => match other.code() {
                 ErrorCode::TooLarge => ResponseError::MessageTooLarge,

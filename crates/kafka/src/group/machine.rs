@@ -549,6 +549,25 @@ impl Group {
         }
     }
 
+    /// As [`Group::may_commit`], in a transaction, which may also belong to nobody in the group. What a rebalance must not
+    /// find half done waits for the end of the transaction.
+    pub(crate) fn may_commit_in_transaction(
+        &mut self,
+        now: Duration,
+        speaker: Speaker<'_>,
+    ) -> Result<(), ResponseError> {
+        if self.state == GroupState::Dead {
+            return Err(ResponseError::CoordinatorNotAvailable);
+        }
+        let is_anonymous = speaker.member_id.is_empty() && speaker.instance.is_none();
+        if speaker.generation < 0 && (is_anonymous || self.state == GroupState::Empty) {
+            return Ok(());
+        }
+        self.check(speaker)?;
+        self.members.get_mut(speaker.member_id).into_iter().for_each(|member| member.heard_of(now));
+        Ok(())
+    }
+
     fn remove(&mut self, id: &str, out: &mut Vec<Answer>) {
         let Some(mut member) = self.members.remove(id) else { return };
         if let Some(instance) = &member.instance {

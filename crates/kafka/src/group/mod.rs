@@ -29,3 +29,5 @@ mod tests;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, Coordinator};
+pub(crate) use machine::Speaker;
+pub(crate) use positions::{is_fence, to_client};

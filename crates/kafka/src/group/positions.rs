@@ -1,5 +1,6 @@
 //! Positions: OffsetCommit, OffsetFetch, OffsetDelete.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
@@ -62,7 +63,7 @@ impl Coordinator {
     }
 
     /// The position that a client means, if it can be committed now.
-    fn to_commit(
+    pub(crate) fn to_commit(
         &self,
         group: String,
         topic: &str,
@@ -80,7 +81,7 @@ impl Coordinator {
         if offset > ends.tail.0 {
             return Err(ResponseError::OffsetOutOfRange);
         }
-        if offset > ends.stable.0 {
+        if offset > ends.high.0 {
             return Err(ResponseError::CoordinatorLoadInProgress);
         }
         let named = u32::try_from(wanted.committed_leader_epoch).ok().map(Epoch);
@@ -128,26 +129,49 @@ impl Coordinator {
         }
     }
 
-    /// OffsetFetch: of one group, or (version 8 and later) of several; all partitions where none is named.
+    /// Does `act` if the speaker may commit in a transaction. Nobody can begin another generation meanwhile.
+    pub(crate) fn commit_in_transaction<T>(
+        &self,
+        group: &str,
+        speaker: Speaker<'_>,
+        act: impl FnOnce() -> Result<T, ResponseError>,
+    ) -> Result<T, ResponseError> {
+        let mut act = Some(act);
+        let mut act = || act.take().map_or(Err(ResponseError::UnknownServerError), |act| act());
+        let acted = self.within(group, |room, _| {
+            room.group.may_commit_in_transaction(self.now(), speaker)?;
+            act()
+        });
+        match acted {
+            Some(acted) => acted,
+            None if speaker.generation < 0 => act(),
+            None => Err(ResponseError::IllegalGeneration),
+        }
+    }
+
+    /// OffsetFetch: of one group, or (version 8 and later) of several; all partitions where none is named. `pending` tells
+    /// which of a group's positions an open transaction may change: who wants stable ones only has to ask again.
     pub async fn offset_fetch(
         &self,
         request: OffsetFetchRequest,
         version: i16,
         caller: &Caller,
+        pending: &(dyn Fn(&str) -> HashSet<TopicPartition> + Sync),
     ) -> OffsetFetchResponse {
+        let pending = |group: &str| if request.require_stable { pending(group) } else { HashSet::new() };
         if version >= 8 {
             let groups = request.groups.into_iter().map(|group| {
                 let topics = group.topics.map(|topics| {
                     topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes)).collect()
                 });
-                self.fetched_group(group.group_id, topics, caller)
+                self.fetched_group(group.group_id, topics, caller, &pending)
             });
             return OffsetFetchResponse::default().with_groups(groups.collect());
         }
         let topics = request
             .topics
             .map(|topics| topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes)).collect());
-        let found = self.fetched_group(request.group_id, topics, caller);
+        let found = self.fetched_group(request.group_id, topics, caller, &pending);
         let topics = found.topics.into_iter().map(|topic| {
             let partitions = topic.partitions.into_iter().map(|of| {
                 OffsetFetchResponsePartition::default()
@@ -167,10 +191,15 @@ impl Coordinator {
         id: GroupId,
         topics: Option<Vec<(String, Vec<i32>)>>,
         caller: &Caller,
+        pending: &dyn Fn(&str) -> HashSet<TopicPartition>,
     ) -> OffsetFetchResponseGroup {
         let answer = OffsetFetchResponseGroup::default();
-        let found = caller.group(&id).and_then(|group| self.log.positions(&group).map_err(|error| to_client(&error)));
-        let found = match found {
+        let found = caller.group(&id).and_then(|group| {
+            // First: what is no longer pending is among the positions.
+            let pending = pending(&group);
+            Ok((pending, self.log.positions(&group).map_err(|error| to_client(&error))?))
+        });
+        let (pending, found) = match found {
             Ok(found) => found,
             Err(error) => return answer.with_group_id(id).with_error_code(error.code()),
         };
@@ -181,6 +210,9 @@ impl Coordinator {
         let topics = topics.into_iter().map(|(name, partitions)| {
             let partitions = partitions.into_iter().map(|number| {
                 let id = to_partition(&name, number, caller).ok();
+                if id.as_ref().is_some_and(|id| pending.contains(id)) {
+                    return fetched(number, None).with_error_code(ResponseError::UnstableOffsetCommit.code());
+                }
                 fetched(number, found.iter().find(|found| Some(&found.partition) == id.as_ref()))
             });
             let partitions = partitions.collect();
@@ -238,7 +270,8 @@ impl Coordinator {
     }
 }
 
-fn is_fence(error: ResponseError) -> bool {
+/// Whether it tells that the speaker has no place in the group, or not in this generation.
+pub(crate) fn is_fence(error: ResponseError) -> bool {
     matches!(
         error,
         ResponseError::IllegalGeneration

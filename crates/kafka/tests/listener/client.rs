@@ -19,16 +19,27 @@ use tokio::net::TcpStream;
 pub(crate) struct Fixture {
     pub(crate) log: Arc<Embedded>,
     pub(crate) serving: Serving,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Fixture {
     pub(crate) async fn start(config: KafkaConfig) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), config).await
+    }
+
+    /// Stops, and starts on what it has stored.
+    pub(crate) async fn restart(self, config: KafkaConfig) -> Self {
+        self.serving.shut_down(std::time::Duration::from_secs(5)).await;
+        self.log.close().unwrap();
+        drop(self.log);
+        Self::start_in(self.dir, config).await
+    }
+
+    async fn start_in(dir: tempfile::TempDir, config: KafkaConfig) -> Self {
         let log = open(dir.path());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config).await.unwrap();
         let serving = listener.serve(log.clone(), log.epoch());
-        Self { log, serving, _dir: dir }
+        Self { log, serving, dir }
     }
 
     pub(crate) fn create(&self, name: &str, config: &TopicConfig) {

@@ -7,3 +7,4 @@ mod client;
 mod groups;
 mod hostile;
 mod records;
+mod transactions;

@@ -1,5 +1,6 @@
 //! The coordinator on the embedded engine, request by request.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -120,7 +121,7 @@ impl Node {
         });
         let group = OffsetFetchRequestGroup::default().with_group_id(GroupId(text("readers"))).with_topics(topics);
         let request = OffsetFetchRequest::default().with_groups(vec![group]);
-        let response = self.coordinator.offset_fetch(request, 8, &caller(tenant)).await;
+        let response = self.coordinator.offset_fetch(request, 8, &caller(tenant), &|_| HashSet::new()).await;
         assert_eq!(response.groups[0].error_code, 0);
         let partitions = response.groups[0].topics.iter().flat_map(|topic| &topic.partitions);
         let found = partitions.map(|of| {

@@ -1,0 +1,371 @@
+//! All transactional ids of this node: one change of each at a time, stored before it is true, and their timeouts.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::error::ResponseError;
+use millstream_log::{AckLevel, Done, EndTransaction, Error, Log, Reply, reply};
+use millstream_types::{Record, TopicPartition, WallClock};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::machine::{Ending, Limits, Producing, Step, Transaction};
+use super::record::encode;
+use super::store::{LoadError, Store};
+use crate::KafkaConfig;
+use crate::group::to_client;
+use crate::refusal::Refusal;
+
+/// How often transactions are looked through for those whose time is up.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often ids are looked through for those that nobody uses, in checks.
+const EXPIRATION_CHECKS: u64 = 600;
+
+/// The transactional ids of this node.
+pub(crate) struct Coordinator {
+    log: Arc<dyn Log>,
+    store: Store,
+    pub(crate) limits: Limits,
+    pub(crate) timeout_max_ms: u32,
+    ids_max: usize,
+    expiration_ms: u64,
+    wall: Arc<dyn WallClock>,
+    /// `None` until `_transactions` is read.
+    ids: RwLock<Option<Ids>>,
+}
+
+/// The transactional ids that are known.
+#[derive(Default)]
+struct Ids {
+    slots: HashMap<String, Arc<Slot>>,
+    /// The producer ids that belong to them.
+    producers: HashSet<i64>,
+}
+
+/// One transactional id.
+struct Slot {
+    key: String,
+    /// Who has the permit changes it; the others wait.
+    turn: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is stored; `None` before the first record and after the last.
+    now: Option<Transaction>,
+    /// What is being stored.
+    next: Option<Step>,
+    /// It is no longer among the ids: look again.
+    is_gone: bool,
+}
+
+/// The turn to change a transactional id. Once something has begun, it must be finished: do so in a task of its own.
+pub(crate) struct Turn {
+    coordinator: Arc<Coordinator>,
+    slot: Arc<Slot>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What a request makes of a transactional id, if it changes anything; the id may not exist.
+pub(crate) type Decision = Result<Option<Step>, ResponseError>;
+
+impl Coordinator {
+    /// A coordinator that knows nothing until it has loaded.
+    pub(crate) fn new(log: Arc<dyn Log>, config: &KafkaConfig, wall: Arc<dyn WallClock>) -> Arc<Self> {
+        Arc::new(Self {
+            store: Store::new(log.clone()),
+            log,
+            limits: Limits { partitions_max: config.transaction_partitions_max },
+            timeout_max_ms: config.transaction_timeout_max_ms,
+            ids_max: config.transactional_ids_max,
+            expiration_ms: config.transactional_id_expiration_ms,
+            wall,
+            ids: RwLock::new(None),
+        })
+    }
+
+    /// Reads what is stored. If that fails, transactions are not served, and all else is.
+    pub(crate) async fn load(self: &Arc<Self>) {
+        let this = self.clone();
+        match tokio::task::spawn_blocking(move || this.read_stored()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "transactions are not served: those stored cannot be read"),
+            Err(error) => tracing::error!(%error, "transactions are not served: reading them ended early"),
+        }
+    }
+
+    /// Ends transactions whose time is up, and forgets ids that nobody uses. Runs until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut checks = interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for check in 0_u64.. {
+            checks.tick().await;
+            self.end_overdue().await;
+            if check.is_multiple_of(EXPIRATION_CHECKS) {
+                self.forget_unused().await;
+            }
+        }
+    }
+
+    fn read_stored(&self) -> Result<(), LoadError> {
+        let mut ids = Ids::default();
+        for (key, transaction) in self.store.load()? {
+            ids.producers.insert(transaction.producer.id);
+            ids.slots.insert(key.clone(), Slot::new(key, Some(transaction)));
+        }
+        *self.ids.write() = Some(ids);
+        Ok(())
+    }
+
+    /// Whether a producer id belongs to a transactional id, so that only its transactions may use it.
+    pub(crate) fn is_transactional(&self, producer_id: i64) -> bool {
+        self.ids.read().as_ref().is_some_and(|ids| ids.producers.contains(&producer_id))
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.wall.now_ms()
+    }
+
+    /// Appends a batch of `who` for `partition`, by `append`, which must not wait: the transaction cannot end meanwhile.
+    pub(crate) fn produce<T>(
+        &self,
+        key: &str,
+        who: Producing,
+        partition: &TopicPartition,
+        append: impl FnOnce() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let refuse = |error: ResponseError| {
+            let Producing { id, epoch } = who;
+            let why = format!("producer {id} of epoch {epoch} has no open transaction with {partition} in it: {error}");
+            Refusal::new(error, why)
+        };
+        let slot = self.find(key).map_err(refuse)?.ok_or_else(|| refuse(ResponseError::InvalidProducerIdMapping))?;
+        let state = slot.state.lock();
+        let now = state.now.as_ref().ok_or_else(|| refuse(ResponseError::InvalidProducerIdMapping))?;
+        now.may_produce(who, partition).map_err(refuse)?;
+        if state.next.as_ref().is_some_and(|step| step.ending.is_some()) {
+            // Clients try it again, and find out how it has ended.
+            return Err(refuse(ResponseError::NotEnoughReplicas));
+        }
+        append()
+    }
+
+    /// Partitions for which an open transaction has a position of `group`.
+    pub(crate) fn pending_positions(&self, group: &str) -> HashSet<TopicPartition> {
+        let mut pending = HashSet::new();
+        for slot in self.slots() {
+            let state = slot.state.lock();
+            let next = state.next.as_ref().map(|step| &step.next);
+            state.now.iter().chain(next).for_each(|of| pending.extend(of.pending_positions(group).cloned()));
+        }
+        pending
+    }
+
+    /// The turn to change an id that exists.
+    pub(crate) async fn turn(self: &Arc<Self>, key: &str) -> Result<Turn, ResponseError> {
+        loop {
+            let slot = self.find(key)?.ok_or(ResponseError::InvalidProducerIdMapping)?;
+            if let Some(turn) = self.take_turn(slot).await? {
+                return Ok(turn);
+            }
+        }
+    }
+
+    /// The turn to change an id that may begin to exist by it.
+    pub(crate) async fn turn_of_new(self: &Arc<Self>, key: &str) -> Result<Turn, ResponseError> {
+        let this = self.clone();
+        let created = tokio::task::spawn_blocking(move || this.store.create()).await;
+        created.unwrap_or(Err(Error::Stopped)).map_err(|error| to_client(&error))?;
+        loop {
+            let slot = self.find_or_add(key)?;
+            if let Some(turn) = self.take_turn(slot).await? {
+                return Ok(turn);
+            }
+        }
+    }
+
+    async fn take_turn(self: &Arc<Self>, slot: Arc<Slot>) -> Result<Option<Turn>, ResponseError> {
+        let permit = slot.turn.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
+        let is_gone = slot.state.lock().is_gone;
+        Ok((!is_gone).then(|| Turn { coordinator: self.clone(), slot, _permit: permit }))
+    }
+
+    fn find(&self, key: &str) -> Result<Option<Arc<Slot>>, ResponseError> {
+        let ids = self.ids.read();
+        Ok(ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.slots.get(key).cloned())
+    }
+
+    fn find_or_add(&self, key: &str) -> Result<Arc<Slot>, ResponseError> {
+        let mut ids = self.ids.write();
+        let slots = &mut ids.as_mut().ok_or(ResponseError::CoordinatorNotAvailable)?.slots;
+        if let Some(slot) = slots.get(key) {
+            return Ok(slot.clone());
+        }
+        if slots.len() >= self.ids_max {
+            let limit = self.ids_max;
+            tracing::warn!(transactional_id = key, "refused: there are kafka.transactional_ids_max = {limit} already");
+            return Err(ResponseError::PolicyViolation);
+        }
+        let slot = Slot::new(key.to_owned(), None);
+        slots.insert(key.to_owned(), slot.clone());
+        Ok(slot)
+    }
+
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        self.ids.read().iter().flat_map(|ids| ids.slots.values()).cloned().collect()
+    }
+
+    async fn end_overdue(self: &Arc<Self>) {
+        let now_ms = self.now_ms();
+        for slot in self.slots() {
+            let is_due = slot.state.lock().now.as_ref().is_some_and(|now| now.time_out(now_ms).is_some());
+            if !is_due {
+                continue;
+            }
+            let Ok(turn) = self.turn(&slot.key).await else { continue };
+            let ended = turn.change(|now| Ok(now.and_then(|now| now.time_out(now_ms)))).await;
+            let key = &slot.key;
+            match ended {
+                Ok(_) => tracing::info!(transactional_id = key, "a transaction was aborted: its time was up"),
+                Err(error) => {
+                    tracing::warn!(transactional_id = key, %error, "a transaction could not be aborted in time")
+                }
+            }
+        }
+    }
+
+    async fn forget_unused(self: &Arc<Self>) {
+        let now_ms = self.now_ms();
+        let is_unused =
+            |slot: &Slot| slot.state.lock().now.as_ref().is_some_and(|now| now.is_unused(self.expiration_ms, now_ms));
+        for slot in self.slots().into_iter().filter(|slot| is_unused(slot)) {
+            let Ok(turn) = self.turn(&slot.key).await else { continue };
+            if is_unused(&slot)
+                && let Err(error) = turn.forget().await
+            {
+                tracing::warn!(transactional_id = slot.key, %error, "an unused transactional id could not be forgotten");
+            }
+        }
+    }
+
+    /// Hands a step to the log: all of it becomes stored, or nothing.
+    fn store(&self, key: &str, step: &Step) -> Result<Reply<()>, Error> {
+        let (done, stored) = reply();
+        match &step.ending {
+            Some(ending) => self.append_end(key, &step.next, ending, done)?,
+            None => self.store.append(key, Some(&step.next), Done::call(|stored| done.finish(stored.map(drop))))?,
+        }
+        Ok(stored)
+    }
+
+    fn append_end(&self, key: &str, next: &Transaction, ending: &Ending, done: Done<()>) -> Result<(), Error> {
+        let value = encode(next);
+        let record = Record { key: Some(key.as_bytes()), value: Some(&value), ..Record::default() };
+        let end = EndTransaction {
+            producer_id: ending.producer.id,
+            producer_epoch: ending.producer.epoch,
+            partitions: ending.partitions.iter().cloned().collect(),
+            commit: ending.commit,
+            positions: ending.positions.clone(),
+            records: vec![(self.store.partition_of(key), vec![record])],
+        };
+        self.log.end_transaction(&end, AckLevel::Synced, Done::call(|stored| done.finish(stored.map(drop))))
+    }
+}
+
+impl Slot {
+    fn new(key: String, now: Option<Transaction>) -> Arc<Self> {
+        let state = State { now, ..State::default() };
+        Arc::new(Self { key, turn: Arc::new(Semaphore::new(1)), state: Mutex::new(state) })
+    }
+}
+
+impl Turn {
+    /// Decides and stores; answers what the id is then.
+    pub(crate) async fn change(
+        self,
+        decide: impl FnOnce(Option<&Transaction>) -> Decision,
+    ) -> Result<Transaction, ResponseError> {
+        let begun = self.begin(decide);
+        self.finish(begun).await
+    }
+
+    /// Decides, and hands what is to be stored to the log.
+    pub(crate) fn begin(
+        &self,
+        decide: impl FnOnce(Option<&Transaction>) -> Decision,
+    ) -> Result<Option<Reply<()>>, ResponseError> {
+        let mut state = self.slot.state.lock();
+        let Some(step) = decide(state.now.as_ref())? else { return Ok(None) };
+        let stored = self.coordinator.store(&self.slot.key, &step).map_err(|error| to_client(&error))?;
+        state.next = Some(step);
+        Ok(Some(stored))
+    }
+
+    /// Waits until it is stored; answers what the id is then.
+    pub(crate) async fn finish(
+        self,
+        begun: Result<Option<Reply<()>>, ResponseError>,
+    ) -> Result<Transaction, ResponseError> {
+        let stored = match begun {
+            Ok(Some(stored)) => stored.await.map_err(|error| to_client(&error)),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let now = {
+            let mut state = self.slot.state.lock();
+            let next = state.next.take().filter(|_| stored.is_ok());
+            let old = state.now.as_ref().map(|now| now.producer.id);
+            if let Some(step) = next {
+                state.now = Some(step.next);
+            }
+            let now = state.now.clone();
+            drop(state);
+            self.note_producer(old, now.as_ref().map(|now| now.producer.id));
+            now
+        };
+        if now.is_none() {
+            self.remove();
+        }
+        stored?;
+        now.ok_or(ResponseError::InvalidProducerIdMapping)
+    }
+
+    /// Nobody has the id any more.
+    async fn forget(self) -> Result<(), Error> {
+        let (done, stored) = reply();
+        self.coordinator.store.append(&self.slot.key, None, done)?;
+        stored.await?;
+        self.remove();
+        Ok(())
+    }
+
+    fn remove(&self) {
+        let old = {
+            let mut state = self.slot.state.lock();
+            state.is_gone = true;
+            state.now.take().map(|now| now.producer.id)
+        };
+        if let Some(ids) = self.coordinator.ids.write().as_mut() {
+            ids.slots.remove(&self.slot.key);
+        }
+        self.note_producer(old, None);
+    }
+
+    /// The id's producer id has become another.
+    fn note_producer(&self, old: Option<i64>, new: Option<i64>) {
+        if old == new {
+            return;
+        }
+        if let Some(ids) = self.coordinator.ids.write().as_mut() {
+            if let Some(old) = old {
+                ids.producers.remove(&old);
+            }
+            ids.producers.extend(new);
+        }
+    }
+}

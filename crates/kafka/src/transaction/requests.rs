@@ -1,0 +1,172 @@
+//! What producers ask for: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
+
+use std::future::Future;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_response::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+    EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, ProducerId,
+};
+use millstream_log::Writers;
+use millstream_types::TopicPartition;
+
+use super::coordinator::Decision;
+use super::machine::{Producing, Step, Transaction};
+use crate::caller::Caller;
+use crate::node::Node;
+
+/// Longest transactional id that a client may name, in bytes.
+const ID_MAX_BYTES: usize = 255;
+
+/// InitProducerId: whoever asks with a transactional id takes it over; without one he gets a producer id of his own.
+pub(crate) async fn init_producer_id(request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse {
+    let version = caller.version;
+    match taken_over(request, caller).await {
+        Ok(Producing { id, epoch }) => {
+            InitProducerIdResponse::default().with_producer_id(ProducerId(id)).with_producer_epoch(epoch)
+        }
+        Err(error) => InitProducerIdResponse::default()
+            .with_error_code(fenced_before(4, version, error).code())
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1),
+    }
+}
+
+async fn taken_over(request: InitProducerIdRequest, caller: Caller) -> Result<Producing, ResponseError> {
+    let node = caller.node.clone();
+    let fresh = move || node.next_producer_id();
+    let Some(id) = request.transactional_id else {
+        return Ok(Producing { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });
+    };
+    let (transactions, key) = (caller.node.transactions.clone(), key(&caller, &id)?);
+    let timeout_ms = u32::try_from(request.transaction_timeout_ms).ok();
+    let timeout_ms = timeout_ms.filter(|ms| (1..=transactions.timeout_max_ms).contains(ms));
+    let timeout_ms = timeout_ms.ok_or(ResponseError::InvalidTransactionTimeout)?;
+    let named = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
+    let given = match (named.id, named.epoch) {
+        (-1, -1) => None,
+        (0.., 0..) => Some(named),
+        _ => return Err(ResponseError::InvalidRequest),
+    };
+    let taken = in_own_task(async move {
+        let now_ms = transactions.now_ms();
+        let turn = transactions.turn_of_new(&key).await?;
+        let taken = turn.change(|now| match now {
+            Some(now) => now.take_over(given, timeout_ms, now_ms, fresh),
+            None => {
+                let id = fresh().ok_or(ResponseError::UnknownServerError)?;
+                Ok(Some(Step { next: Transaction::new(id, timeout_ms, now_ms), ending: None }))
+            }
+        });
+        taken.await
+    });
+    Ok(taken.await?.producer)
+}
+
+/// AddPartitionsToTxn: all of them or none.
+pub(crate) async fn add_partitions(request: AddPartitionsToTxnRequest, caller: Caller) -> AddPartitionsToTxnResponse {
+    let who = Producing { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
+    let named = request.v3_and_below_topics.iter();
+    let named = named.flat_map(|topic| topic.partitions.iter().map(|number| (&topic.name, *number)));
+    let mut checked: Vec<_> = named.map(|(topic, number)| writable(&caller.node, topic, number)).collect();
+    if checked.iter().all(Result::is_ok) {
+        let partitions = checked.iter().flatten().cloned().collect::<Vec<_>>();
+        let limits = caller.node.transactions.limits;
+        let added = change(&caller, &request.v3_and_below_transactional_id, move |now, now_ms| {
+            Ok(now.add_partitions(who, partitions, limits, now_ms)?.map(storing))
+        });
+        if let Err(error) = added.await {
+            checked.iter_mut().for_each(|result| *result = Err(error));
+        }
+    } else {
+        let rest = checked.iter_mut().filter(|result| result.is_ok());
+        rest.for_each(|result| *result = Err(ResponseError::OperationNotAttempted));
+    }
+    let mut checked = checked.into_iter();
+    let results = request.v3_and_below_topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.iter().zip(checked.by_ref()).map(|(number, result)| {
+            let code = result.err().map_or(0, |error| fenced_before(2, caller.version, error).code());
+            AddPartitionsToTxnPartitionResult::default().with_partition_index(*number).with_partition_error_code(code)
+        });
+        AddPartitionsToTxnTopicResult::default().with_results_by_partition(partitions.collect()).with_name(topic.name)
+    });
+    AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
+}
+
+fn writable(node: &Node, topic: &str, number: i32) -> Result<TopicPartition, ResponseError> {
+    let partition = node.partition(topic, number).map_err(|refusal| refusal.error)?;
+    if partition.topic().config.writers == Writers::OwnersOnly {
+        return Err(ResponseError::TopicAuthorizationFailed);
+    }
+    Ok(partition.id().clone())
+}
+
+/// AddOffsetsToTxn: a group whose positions will follow.
+pub(crate) async fn add_offsets(request: AddOffsetsToTxnRequest, caller: Caller) -> AddOffsetsToTxnResponse {
+    let who = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
+    let limits = caller.node.transactions.limits;
+    let added = match caller.member().group(&request.group_id) {
+        Err(error) => Err(error),
+        Ok(group) => {
+            let add = move |now: &Transaction, now_ms| Ok(now.add_group(who, &group, limits, now_ms)?.map(storing));
+            change(&caller, &request.transactional_id, add).await
+        }
+    };
+    let code = added.err().map_or(0, |error| fenced_before(2, caller.version, error).code());
+    AddOffsetsToTxnResponse::default().with_error_code(code)
+}
+
+/// EndTxn: answered when the transaction is over.
+pub(crate) async fn end(request: EndTxnRequest, caller: Caller) -> EndTxnResponse {
+    let who = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
+    let commit = request.committed;
+    let ended = change(&caller, &request.transactional_id, move |now, now_ms| now.end(who, commit, now_ms)).await;
+    let code = ended.err().map_or(0, |error| fenced_before(2, caller.version, error).code());
+    EndTxnResponse::default().with_error_code(code)
+}
+
+/// Changes a transactional id that exists.
+async fn change(
+    caller: &Caller,
+    id: &str,
+    decide: impl FnOnce(&Transaction, i64) -> Decision + Send + 'static,
+) -> Result<(), ResponseError> {
+    let (transactions, key) = (caller.node.transactions.clone(), key(caller, id)?);
+    let changed = in_own_task(async move {
+        let now_ms = transactions.now_ms();
+        let turn = transactions.turn(&key).await?;
+        turn.change(|now| decide(now.ok_or(ResponseError::InvalidProducerIdMapping)?, now_ms)).await
+    });
+    changed.await.map(drop)
+}
+
+/// Goes on to its end, also if the client that waits for it goes away.
+pub(super) async fn in_own_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ResponseError>> + Send + 'static,
+) -> Result<T, ResponseError> {
+    tokio::spawn(work).await.unwrap_or(Err(ResponseError::UnknownServerError))
+}
+
+/// The name under which a transactional id of this caller's tenant is kept.
+pub(crate) fn key(caller: &Caller, id: &str) -> Result<String, ResponseError> {
+    if id.is_empty() || id.len() > ID_MAX_BYTES {
+        return Err(ResponseError::InvalidRequest);
+    }
+    Ok(format!("{}/{id}", caller.node.tenant))
+}
+
+/// A change that ends no transaction.
+pub(super) fn storing(next: Transaction) -> Step {
+    Step { next, ending: None }
+}
+
+/// Requests of earlier versions know *fenced* under another name.
+fn fenced_before(since: i16, version: i16, error: ResponseError) -> ResponseError {
+    match error {
+        ResponseError::ProducerFenced if version < since => ResponseError::InvalidProducerEpoch,
+        other => other,
+    }
+}

@@ -1,0 +1,328 @@
+//! Transactions over a socket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::ResponseError as E;
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, GroupId,
+    InitProducerIdRequest, ListOffsetsRequest, OffsetFetchRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+};
+use kafka_protocol::protocol::StrBytes;
+use millstream_kafka::KafkaConfig;
+use millstream_log::TopicConfig;
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record, RecordBatch};
+
+use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request};
+
+const LATEST: i64 = -1;
+
+fn id(text: &str) -> TransactionalId {
+    TransactionalId(StrBytes::from_string(text.to_owned()))
+}
+
+fn group() -> GroupId {
+    GroupId(StrBytes::from_static_str("readers"))
+}
+
+/// A producer of a transactional id, over one connection.
+struct Transacting {
+    client: Client,
+    id: &'static str,
+    producer: ProducerId,
+    epoch: i16,
+    sequence: i32,
+    /// Of its requests; each kind is asked in the highest that is served up to it.
+    version: i16,
+}
+
+impl Transacting {
+    async fn take_over(fixture: &Fixture, id: &'static str, version: i16) -> Self {
+        let client = fixture.connect().await;
+        let mut this = Self { client, id, producer: ProducerId(-1), epoch: -1, sequence: 0, version };
+        assert_eq!(this.init(60_000).await, 0);
+        this
+    }
+
+    async fn init(&mut self, timeout_ms: i32) -> i16 {
+        let mut request = InitProducerIdRequest::default()
+            .with_transactional_id(Some(id(self.id)))
+            .with_transaction_timeout_ms(timeout_ms);
+        if self.version >= 3 {
+            (request.producer_id, request.producer_epoch) = (self.producer, self.epoch);
+        }
+        let answer = self.client.ask(&request, self.version.min(4)).await;
+        if answer.error_code == 0 {
+            (self.producer, self.epoch, self.sequence) = (answer.producer_id, answer.producer_epoch, 0);
+        }
+        answer.error_code
+    }
+
+    async fn add(&mut self, topic: &str) -> i16 {
+        let topic = AddPartitionsToTxnTopic::default().with_name(name(topic)).with_partitions(vec![0]);
+        let request = AddPartitionsToTxnRequest::default()
+            .with_v3_and_below_transactional_id(id(self.id))
+            .with_v3_and_below_producer_id(self.producer)
+            .with_v3_and_below_producer_epoch(self.epoch)
+            .with_v3_and_below_topics(vec![topic]);
+        let answer = self.client.ask(&request, self.version.min(3)).await;
+        answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+    }
+
+    fn batch(&mut self, values: &[&str]) -> Bytes {
+        let mut builder = BatchBuilder::default();
+        for value in values {
+            builder.push(&Record { value: Some(value.as_bytes()), ..Record::default() });
+        }
+        builder.set_producer(Producer { id: self.producer.0, epoch: self.epoch, base_sequence: self.sequence });
+        builder.set_transactional();
+        builder.seal(Offset(0), Epoch(0), Compression::None).bytes().clone()
+    }
+
+    async fn produce(&mut self, topic: &str, values: &[&str]) -> i16 {
+        let batch = self.batch(values);
+        let request = produce_request(topic, -1, batch).with_transactional_id(Some(id(self.id)));
+        let answer = self.client.ask(&request, 9).await.responses[0].partition_responses[0].clone();
+        if answer.error_code == 0 {
+            self.sequence += values.len() as i32;
+        }
+        answer.error_code
+    }
+
+    async fn add_offsets(&mut self) -> i16 {
+        let request = AddOffsetsToTxnRequest::default()
+            .with_transactional_id(id(self.id))
+            .with_producer_id(self.producer)
+            .with_producer_epoch(self.epoch)
+            .with_group_id(group());
+        self.client.ask(&request, self.version.min(3)).await.error_code
+    }
+
+    /// A position of the group `readers` in `orders` 0.
+    async fn commit_offset(&mut self, offset: i64, generation: i32) -> i16 {
+        let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(offset);
+        let topic = TxnOffsetCommitRequestTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+        let mut request = TxnOffsetCommitRequest::default()
+            .with_transactional_id(id(self.id))
+            .with_producer_id(self.producer)
+            .with_producer_epoch(self.epoch)
+            .with_group_id(group())
+            .with_topics(vec![topic]);
+        if self.version >= 3 {
+            request.generation_id = generation;
+        }
+        self.client.ask(&request, self.version.min(3)).await.topics[0].partitions[0].error_code
+    }
+
+    async fn end(&mut self, committed: bool) -> i16 {
+        let request = EndTxnRequest::default()
+            .with_transactional_id(id(self.id))
+            .with_producer_id(self.producer)
+            .with_producer_epoch(self.epoch)
+            .with_committed(committed);
+        self.client.ask(&request, self.version.min(3)).await.error_code
+    }
+}
+
+/// What a reader of that isolation level is given of `orders` 0 up to its end, how many batches of it are markers, and the
+/// last answer that had records.
+async fn fetched(client: &mut Client, isolation: i8) -> (Vec<String>, usize, PartitionData) {
+    let (mut values, mut markers, mut from, mut last) = (Vec::new(), 0, 0, None);
+    loop {
+        let request = fetch_request("orders", from).with_isolation_level(isolation);
+        let data = client.ask(&request, 11).await.responses[0].partitions[0].clone();
+        let batches = RecordBatch::split(data.records.clone().unwrap(), &Default::default());
+        let batches: Vec<_> = batches.map(Result::unwrap).collect();
+        let Some(end) = batches.last() else { return (values, markers, last.unwrap_or(data)) };
+        from = end.next_offset().0 as i64;
+        for batch in &batches {
+            markers += usize::from(batch.is_control());
+            let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+            let records = batch.records().filter(|_| !batch.is_control());
+            values.extend(records.map(|record| text(record.unwrap().value.unwrap())));
+        }
+        last = Some(data);
+    }
+}
+
+/// The end of `orders` 0, as a reader of that isolation level is told.
+async fn end_of(client: &mut Client, isolation: i8) -> i64 {
+    let partition = ListOffsetsPartition::default().with_timestamp(LATEST);
+    let topic = ListOffsetsTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+    let request = ListOffsetsRequest::default().with_topics(vec![topic]).with_isolation_level(isolation);
+    client.ask(&request, 6).await.topics[0].partitions[0].offset
+}
+
+/// Error and position of `readers` in `orders` 0.
+async fn position(client: &mut Client, require_stable: bool) -> (i16, i64) {
+    let topics = OffsetFetchRequestTopics::default().with_name(name("orders")).with_partition_indexes(vec![0]);
+    let wanted = OffsetFetchRequestGroup::default().with_group_id(group()).with_topics(Some(vec![topics]));
+    let request = OffsetFetchRequest::default().with_groups(vec![wanted]).with_require_stable(require_stable);
+    let found = client.ask(&request, 8).await.groups[0].topics[0].partitions[0].clone();
+    (found.error_code, found.committed_offset)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_and_positions_take_effect_with_the_commit_in_every_version() {
+    for version in 0..=4 {
+        let fixture = Fixture::start(KafkaConfig::default()).await;
+        fixture.create("orders", &TopicConfig::default());
+        let mut reader = fixture.connect().await;
+        let found = FindCoordinatorRequest::default().with_key_type(1).with_key(StrBytes::from_static_str("t"));
+        assert_eq!(reader.ask(&found, 3).await.error_code, 0);
+        let mut producer = Transacting::take_over(&fixture, "t", version).await;
+        assert_eq!((producer.add("orders").await, producer.produce("orders", &["a", "b"]).await), (0, 0));
+        assert_eq!((producer.add_offsets().await, producer.commit_offset(1, -1).await), (0, 0), "version {version}");
+        // Nothing of it counts yet.
+        let (values, _, data) = fetched(&mut reader, 1).await;
+        assert_eq!((values, data.high_watermark, data.last_stable_offset), (Vec::new(), 2, 0));
+        assert_eq!(fetched(&mut reader, 0).await.0, ["a", "b"]);
+        assert_eq!((end_of(&mut reader, 0).await, end_of(&mut reader, 1).await), (2, 0));
+        assert_eq!(position(&mut reader, false).await, (0, -1));
+        assert_eq!(position(&mut reader, true).await, (E::UnstableOffsetCommit.code(), -1));
+        assert_eq!((producer.end(true).await, producer.end(true).await), (0, 0), "sent again");
+        assert_eq!(producer.end(false).await, E::InvalidTxnState.code());
+        let (values, markers, data) = fetched(&mut reader, 1).await;
+        assert_eq!((values.len(), markers, data.last_stable_offset), (2, 1, 3));
+        assert_eq!(data.aborted_transactions.unwrap(), []);
+        assert_eq!(position(&mut reader, true).await, (0, 1));
+        fixture.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aborted_transaction_is_told_to_readers_of_committed_records_and_moves_no_position() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut reader = fixture.connect().await;
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    assert_eq!((producer.add("orders").await, producer.produce("orders", &["a"]).await), (0, 0));
+    assert_eq!((producer.add_offsets().await, producer.commit_offset(1, -1).await), (0, 0));
+    assert_eq!(producer.end(false).await, 0);
+    let (_, markers, data) = fetched(&mut reader, 1).await;
+    let aborted = data.aborted_transactions.unwrap();
+    assert_eq!((markers, aborted.len(), aborted[0].producer_id, aborted[0].first_offset), (1, 1, producer.producer, 0));
+    assert_eq!(fetched(&mut reader, 0).await.2.aborted_transactions, None);
+    assert_eq!(position(&mut reader, true).await, (0, -1));
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_in_the_open_transaction_is_refused_and_stores_nothing() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    ["orders", "other"].into_iter().for_each(|topic| fixture.create(topic, &TopicConfig::default()));
+    let mut plain = fixture.connect().await;
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    let invalid = E::InvalidTxnState.code();
+    assert_eq!((producer.produce("orders", &["x"]).await, producer.end(true).await), (invalid, invalid));
+    assert_eq!(producer.commit_offset(0, -1).await, invalid);
+    assert_eq!(producer.add("nowhere").await, E::UnknownTopicOrPartition.code());
+    assert_eq!(producer.add("_transactions").await, E::TopicAuthorizationFailed.code());
+    assert_eq!(producer.add("orders").await, 0);
+    assert_eq!(producer.produce("other", &["x"]).await, invalid);
+    // Batches of this producer that come in no transaction, or in somebody else's.
+    let batch_of_it = producer.batch(&["x"]);
+    assert_eq!(plain.produce("orders", -1, batch_of_it.clone()).await.error_code, invalid);
+    let mut stranger = Transacting::take_over(&fixture, "stranger", 4).await;
+    assert_eq!(stranger.add("orders").await, 0);
+    let foreign = produce_request("orders", -1, batch_of_it).with_transactional_id(Some(id("stranger")));
+    let answer = stranger.client.ask(&foreign, 9).await.responses[0].partition_responses[0].clone();
+    assert_eq!(answer.error_code, E::InvalidProducerIdMapping.code());
+    let mut builder = BatchBuilder::default();
+    builder.push(&Record { value: Some(b"x"), ..Record::default() });
+    builder.set_producer(Producer { id: producer.producer.0, epoch: i16::MAX, base_sequence: 0 });
+    let fencing = builder.seal(Offset(0), Epoch(0), Compression::None).bytes().clone();
+    assert_eq!(plain.produce("orders", -1, fencing).await.error_code, invalid);
+    // A generation that the group does not have.
+    assert_eq!((producer.add_offsets().await, producer.commit_offset(0, 7).await), (0, E::IllegalGeneration.code()));
+    // None of it has harmed the producer.
+    assert_eq!((producer.produce("orders", &["a"]).await, producer.end(true).await), (0, 0));
+    assert_eq!(fetched(&mut plain, 0).await.0, ["a"]);
+    for timeout_ms in [0, -1, 900_001] {
+        assert_eq!(producer.init(timeout_ms).await, E::InvalidTransactionTimeout.code());
+    }
+    assert_eq!(plain.produce("orders", -1, batch(&["plain"], Compression::None)).await.error_code, 0);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_takes_over_aborts_and_fences_whoever_had_it() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut reader = fixture.connect().await;
+    for (version, fenced) in [(1, E::InvalidProducerEpoch), (4, E::ProducerFenced)] {
+        let fenced = fenced.code();
+        let mut old = Transacting::take_over(&fixture, "t", version).await;
+        assert_eq!((old.add("orders").await, old.produce("orders", &["old"]).await), (0, 0));
+        let mut new = Transacting::take_over(&fixture, "t", 4).await;
+        assert_eq!((old.end(true).await, old.add("orders").await, old.add_offsets().await), (fenced, fenced, fenced));
+        let by_epoch = E::InvalidProducerEpoch.code();
+        assert_eq!((old.produce("orders", &["old"]).await, old.commit_offset(0, -1).await), (by_epoch, by_epoch));
+        if version >= 3 {
+            assert_eq!(old.init(60_000).await, fenced);
+        }
+        assert_eq!((new.add("orders").await, new.produce("orders", &["new"]).await, new.end(true).await), (0, 0, 0));
+        let (_, _, data) = fetched(&mut reader, 1).await;
+        assert_eq!(data.last_stable_offset, data.high_watermark);
+        // One that comes back with what it had goes on under another epoch.
+        assert_eq!((new.init(60_000).await, new.add("orders").await), (0, 0));
+        assert_eq!((new.produce("orders", &["newer"]).await, new.end(true).await), (0, 0));
+    }
+    let aborted = fetched(&mut reader, 1).await.2.aborted_transactions.unwrap();
+    assert_eq!(aborted.len(), 2);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_whose_time_is_up_is_aborted() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut reader = fixture.connect().await;
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    assert_eq!(producer.init(1).await, 0);
+    assert_eq!(producer.add("orders").await, 0);
+    let produced = producer.produce("orders", &["late"]).await;
+    assert!([0, E::InvalidProducerEpoch.code()].contains(&produced), "{produced}");
+    let fenced = async {
+        while producer.add("orders").await != E::ProducerFenced.code() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), fenced).await.unwrap();
+    assert_eq!(producer.end(true).await, E::ProducerFenced.code());
+    assert_eq!(end_of(&mut reader, 1).await, end_of(&mut reader, 0).await);
+    let aborted = fetched(&mut reader, 1).await.2.aborted_transactions.unwrap();
+    assert_eq!(aborted.len(), usize::from(produced == 0), "its record, if it came in time, does not count");
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_goes_on_after_a_restart_and_ids_have_a_limit() {
+    let mut fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    assert_eq!((producer.add("orders").await, producer.produce("orders", &["a"]).await), (0, 0));
+    assert_eq!((producer.add_offsets().await, producer.commit_offset(1, -1).await), (0, 0));
+    fixture = fixture.restart(KafkaConfig { transactional_ids_max: 1, ..KafkaConfig::default() }).await;
+    producer.client = fixture.connect().await;
+    let mut reader = fixture.connect().await;
+    assert_eq!(position(&mut reader, true).await, (E::UnstableOffsetCommit.code(), -1));
+    assert_eq!(fetched(&mut reader, 1).await.0, [] as [&str; 0]);
+    assert_eq!((producer.produce("orders", &["b"]).await, producer.end(true).await), (0, 0));
+    assert_eq!(fetched(&mut reader, 1).await.0, ["a", "b"]);
+    assert_eq!(position(&mut reader, true).await, (0, 1));
+    let request = InitProducerIdRequest::default().with_transactional_id(Some(id("second")));
+    let answer = reader.ask(&request.with_transaction_timeout_ms(1_000), 4).await;
+    assert_eq!(answer.error_code, E::PolicyViolation.code());
+    // Ids of plain idempotent producers are others than that of the transactional one.
+    let answer = reader.ask(&InitProducerIdRequest::default().with_transactional_id(None), 4).await;
+    assert!(answer.error_code == 0 && answer.producer_id != producer.producer);
+    fixture.stop().await;
+}
