@@ -1,13 +1,15 @@
 //! What the clients talk to: `millstream serve`, or any broker that `MILLSTREAM_TEST_KAFKA=HOST:PORT` names. That the
 //! checks hold against a real Kafka (`cargo xtask kafka`), too, shows that they ask for what clients get there.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 use crate::process::Process;
+use crate::relay::Relay;
 
 /// Names a broker that runs already.
 const OTHER_BROKER: &str = "MILLSTREAM_TEST_KAFKA";
@@ -32,6 +34,19 @@ impl Broker {
         Self { address, _own: Some((process, dir)) }
     }
 
+    /// A server behind `relay`, to which it leads from now on. Its data stay in `dir`.
+    pub(crate) fn start_behind(relay: &Relay, dir: &Path) -> Process {
+        let advertised = format!("kafka.advertised={}", relay.address);
+        let process = Process::start_on(dir, [0, 0], &["--set", &advertised]);
+        relay.lead_to(process.kafka);
+        process
+    }
+
+    /// Whatever listens there; nothing of it ends with the test.
+    pub(crate) fn at(address: &SocketAddr) -> Self {
+        Self { address: address.to_string(), _own: None }
+    }
+
     /// Another name for each run, for brokers that outlive it.
     pub(crate) fn topic(&self, what: &str) -> String {
         format!("{what}-{}", std::process::id())
@@ -46,14 +61,32 @@ impl Broker {
 
     /// Runs a case of one of the Python scripts beside this file.
     pub(crate) fn script(&self, script: &str, case: &[&str]) {
+        let said = output(self.scripted(script, case), "");
+        assert!(said.trim_end().ends_with(&format!("ok {}", case[0])), "{said}");
+    }
+
+    /// As [`Broker::script`], of a case that says `open` and then waits: does `meanwhile`, and lets it go on.
+    pub(crate) fn script_around(&self, script: &str, case: &[&str], meanwhile: impl FnOnce()) {
+        let mut command = self.scripted(script, case);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "open\n");
+        meanwhile();
+        child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        said.read_line(&mut line).unwrap();
+        assert!(child.wait().unwrap().success() && line.ends_with(&format!("ok {}\n", case[0])), "{line}");
+    }
+
+    fn scripted(&self, script: &str, case: &[&str]) -> Command {
         let python = target().join("kafka/venv/bin/python");
         assert!(python.exists(), "{} is missing: run scripts/setup-clients", python.display());
         let mut command = patient(python.to_str().unwrap());
         let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka_clients");
         // Nothing is written beside the sources.
         command.env("PYTHONDONTWRITEBYTECODE", "1").arg(beside.join(script)).arg(&self.address).args(case);
-        let said = output(command, "");
-        assert!(said.trim_end().ends_with(&format!("ok {}", case[0])), "{said}");
+        command
     }
 
     /// Runs one of Kafka's own command-line classes.

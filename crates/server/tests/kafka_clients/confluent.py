@@ -12,10 +12,14 @@ def admin(address):
 
 def create(address, what, partitions=checks.PARTITIONS):
     topic = checks.new_topic_name(what)
+    create_named(address, topic, partitions)
+    return topic
+
+
+def create_named(address, topic, partitions=checks.PARTITIONS):
     client = admin(address)
     created = client.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
     created[topic].result(checks.PATIENCE_S)
-    return topic
 
 
 def produce(address, topic, records, **settings):

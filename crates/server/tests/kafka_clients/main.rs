@@ -6,8 +6,10 @@ mod broker;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;
+mod relay;
 
 use broker::Broker;
+use relay::Relay;
 
 const FIRST_MS: u64 = 1_700_000_000_000;
 
@@ -114,6 +116,72 @@ fn a_group_processes_every_record_while_one_leaves_and_one_is_killed() {
 #[test]
 fn a_member_that_slept_through_its_session_commits_nothing() {
     Broker::start().script("groups.py", &["stale"]);
+}
+
+#[test]
+fn librdkafka_repeats_what_was_stored_and_it_is_stored_once_and_in_order() {
+    let (relay, dir) = (Relay::start(7), tempfile::tempdir().unwrap());
+    let _server = Broker::start_behind(&relay, dir.path());
+    Broker::at(&relay.address).script("transactions.py", &["idempotent-in-order"]);
+    assert!(relay.lost() > 3, "{} answers were lost", relay.lost());
+}
+
+#[test]
+fn librdkafka_commits_and_aborts_transactions() {
+    let broker = Broker::start();
+    broker.script("transactions.py", &["commit-and-abort"]);
+    broker.script("transactions.py", &["open"]);
+}
+
+#[test]
+fn a_producer_whose_transactional_id_has_another_owner_commits_nothing() {
+    Broker::start().script("transactions.py", &["zombie"]);
+}
+
+#[test]
+fn a_transaction_that_nobody_ends_is_aborted_when_its_time_is_up() {
+    Broker::start().script("transactions.py", &["time-out"]);
+}
+
+#[test]
+fn records_are_transformed_exactly_once_although_the_process_is_killed() {
+    Broker::start().script("transactions.py", &["consume-transform-produce"]);
+}
+
+#[test]
+fn transactions_go_on_after_the_server_was_killed() {
+    for how in ["commit", "abort"] {
+        let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
+        let server = Broker::start_behind(&relay, dir.path());
+        let broker = Broker::at(&relay.address);
+        let topic = broker.topic("transactions-restart");
+        let mut again = None;
+        broker.script_around("transactions.py", &["restart", &topic, how], || {
+            server.kill();
+            again = Some(Broker::start_behind(&relay, dir.path()));
+        });
+    }
+}
+
+#[test]
+fn kafka_python_commits_and_aborts_transactions() {
+    Broker::start().script("pure_python.py", &["transactions"]);
+}
+
+#[test]
+fn javas_performance_and_console_classes_use_transactions() {
+    let broker = Broker::start();
+    let topic = broker.topic("transactional");
+    let bootstrap = format!("bootstrap.servers={}", broker.address);
+    let count = ["--topic", &*topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1"];
+    let transactional = ["--transactional-id", &*topic, "--transaction-duration-ms", "100"];
+    let arguments = [&count[..], &transactional, &["--producer-props", &bootstrap]].concat();
+    let sent = broker.java("ProducerPerformance", &arguments, "");
+    assert!(sent.contains("20000 records sent"), "{sent}");
+    let all = ["--bootstrap-server", &*broker.address, "--topic", &*topic, "--from-beginning"];
+    let committed = ["--isolation-level", "read_committed", "--max-messages", "20000", "--timeout-ms", "60000"];
+    let read = broker.java("consumer.ConsoleConsumer", &[&all[..], &committed].concat(), "");
+    assert_eq!(read.lines().count(), 20_000);
 }
 
 #[test]

@@ -26,8 +26,10 @@ def produce(address, topic, records, **settings):
         producer.close()
 
 
-def reader_of(address, partitions):
-    reader = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False)
+def reader_of(address, partitions, **settings):
+    reader = KafkaConsumer(
+        bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False, **settings
+    )
     reader.assign(partitions)
     return reader
 
@@ -106,6 +108,36 @@ def seek_by_time(address):
     reader.close()
 
 
+def transactions(address):
+    topic = create(address, "python-transactions", 1)
+    producer = KafkaProducer(bootstrap_servers=address, transactional_id=topic)
+    producer.init_transactions()
+    for at in range(4):
+        producer.begin_transaction()
+        producer.send(topic, value=f"value-{at}".encode())
+        if at % 2 == 0:
+            producer.commit_transaction()
+        else:
+            producer.flush()
+            producer.abort_transaction()
+    producer.close()
+    partition = TopicPartition(topic, 0)
+    for isolation, expected in [("read_committed", [0, 2]), ("read_uncommitted", [0, 1, 2, 3])]:
+        reader = reader_of(address, [partition], isolation_level=isolation)
+        reader.seek_to_beginning(partition)
+        read = []
+
+        def next_records():
+            for messages in reader.poll(200).values():
+                read.extend(message.value for message in messages)
+            # The markers have offsets of their own.
+            return reader.position(partition) >= 8
+
+        checks.until(f"the end of {topic}", next_records)
+        assert read == [f"value-{at}".encode() for at in expected], (isolation, read)
+        reader.close()
+
+
 if __name__ == "__main__":
     checks.main(
         {
@@ -114,5 +146,6 @@ if __name__ == "__main__":
             "idempotent": idempotent,
             "admin": administer,
             "seek-by-time": seek_by_time,
+            "transactions": transactions,
         }
     )
