@@ -12,7 +12,7 @@ use millstream_log::{Done, Error, Partition};
 use millstream_types::{BatchBuilder, Epoch, Offset, Producer, RecordBatch};
 use parking_lot::Mutex;
 
-use crate::oracle::{Ending, Oracle, Place};
+use crate::oracle::{Ending, Oracle, Place, is_compacted};
 use crate::record::Sent;
 use crate::workload::{ANSWER_TIMEOUT, CODECS, LEVELS, Life};
 
@@ -128,7 +128,8 @@ impl Client {
             told.answered(append, level, result.map(|appended| vec![appended]));
             sender.send(()).ok();
         });
-        match partition.append_batch(self.batch(pending, rng), level, done) {
+        let batch = self.batch(pending, is_compacted(&partition.topic().config), rng);
+        match partition.append_batch(batch, level, done) {
             Ok(()) => {
                 if rng.chance(30) && answer.recv_timeout(ANSWER_TIMEOUT).is_err() {
                     life.oracle.violated(format!("append {append} was not answered within {ANSWER_TIMEOUT:?}"));
@@ -145,9 +146,9 @@ impl Client {
         }
     }
 
-    fn batch(&self, pending: &Pending, rng: &mut Rng) -> RecordBatch {
+    fn batch(&self, pending: &Pending, are_changes: bool, rng: &mut Rng) -> RecordBatch {
         let mut builder = BatchBuilder::default();
-        for sent in Sent::many(pending.serials.clone()) {
+        for sent in Sent::many(pending.serials.clone(), are_changes) {
             builder.push(&sent.record(&sent.headers()));
         }
         builder.set_producer(Producer { id: self.id, epoch: self.epoch, base_sequence: pending.base_sequence });

@@ -1,20 +1,22 @@
 //! One data directory through several lives: open, check, write, end by some crash, and again.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use millstream_log::sim::{PowerLoss, Rng, SimFiles};
-use millstream_log::{AckLevel, Embedded};
+use millstream_log::{AckLevel, Embedded, Error, LogConfig};
 use millstream_types::ManualClock;
 
 use crate::clients::Clients;
 use crate::oracle::{Ending, Oracle};
-use crate::support::{clock, new_disk, open};
+use crate::passes::{self, Cuts, Segments};
+use crate::support::{clock, new_disk, small_config};
 use crate::verdict::{self, Crash};
-use crate::workload::Life;
+use crate::workload::{Life, World};
 
 pub(crate) const LIVES: u64 = 5;
 /// A life ends at one of this many changes to the disk, if it does not end before.
-const CHANGES_PER_LIFE: u64 = 500;
+const CHANGES_PER_LIFE: u64 = 600;
 /// A start is cut short at one of this many changes.
 const CHANGES_PER_START: u64 = 40;
 const CALLS_PER_WRITER: u64 = 100;
@@ -37,6 +39,8 @@ pub(crate) enum Medium {
     Honest,
     /// Does not always, which shows that the checks see it.
     Forgetful,
+    /// Does not always keep what compaction has written.
+    ForgetfulOfPasses,
 }
 
 /// Syncs of a hundred that a forgetful medium does not carry out.
@@ -53,14 +57,18 @@ pub(crate) struct Outcome {
     pub(crate) cut_at_work: u64,
     /// Starts that lost their power; they come on top.
     pub(crate) cut_starts: u64,
+    /// Ends within a pass of compaction.
+    pub(crate) cut_passes: Cuts,
 }
 
 /// Runs the lives that belong to `seed`.
-pub(crate) fn run(seed: u64, medium: Medium) -> Outcome {
+pub(crate) fn run(seed: u64, medium: Medium, world: World) -> Outcome {
     let mut lives = Lives {
         rng: Rng::new(seed),
         files: new_disk(),
         medium,
+        world,
+        left: None,
         oracle: Oracle::default(),
         clock: clock(),
         crash: Crash::Kill,
@@ -82,6 +90,9 @@ struct Lives {
     rng: Rng,
     files: SimFiles,
     medium: Medium,
+    world: World,
+    /// The segments that were there at the end of the last life, until a start has looked through them.
+    left: Option<Segments>,
     oracle: Oracle,
     clock: Arc<ManualClock>,
     /// The worst that has happened since somebody looked.
@@ -114,6 +125,7 @@ impl Lives {
             oracle: &self.oracle,
             clock: &self.clock,
             clients: &self.clients,
+            world: self.world,
             calls: CALLS_PER_WRITER,
         };
         let powered = !self.files.is_off();
@@ -134,11 +146,21 @@ impl Lives {
             if interrupted {
                 self.files.crash_after(1 + self.rng.below(CHANGES_PER_START));
             }
-            if self.medium == Medium::Forgetful {
-                self.files.forget_syncs(self.rng.bits(), FORGOTTEN_PERCENT);
+            let forgets: Option<fn(&Path) -> bool> = match self.medium {
+                Medium::Honest => None,
+                Medium::Forgetful => Some(|_| true),
+                Medium::ForgetfulOfPasses => Some(passes::is_written_by_a_pass),
+            };
+            if let Some(of) = forgets {
+                self.files.forget_syncs_of(self.rng.bits(), FORGOTTEN_PERCENT, of);
             }
-            match open(&self.files, &self.clock) {
-                Ok(log) => return Some(log),
+            match self.open() {
+                Ok(log) => {
+                    let left = self.left.take();
+                    let cuts = left.map(|left| left.cuts(&Segments::on(&self.files)));
+                    self.outcome.cut_passes.add(cuts.unwrap_or_default());
+                    return Some(log);
+                }
                 Err(_) if self.files.is_off() => {
                     self.outcome.cut_starts += 1;
                     self.lose_power(PowerLoss::Torn);
@@ -151,7 +173,20 @@ impl Lives {
         }
     }
 
+    /// Turns of writeback, and with them passes of compaction, follow close on one another; a pass has memory for fewer
+    /// keys than there are, or for all.
+    fn open(&mut self) -> Result<Arc<Embedded>, Error> {
+        let config = LogConfig {
+            flush_interval_ms: 2,
+            compaction_dirty_percent: 10,
+            compaction_map_bytes: *self.rng.pick(&[1 << 10, 4 << 10]).unwrap(),
+            ..small_config()
+        };
+        Embedded::open(config, Arc::new(self.files.clone()), self.clock.clone(), self.clock.clone())
+    }
+
     fn lose_power(&mut self, loss: PowerLoss) {
+        self.left.get_or_insert_with(|| Segments::on(&self.files));
         self.files = self.files.crash(self.rng.bits(), loss);
         self.crash = Crash::PowerLoss;
     }
@@ -168,6 +203,7 @@ impl Lives {
             }
             End::Kill => {
                 let after = self.files.kill();
+                self.left = Some(Segments::on(&self.files));
                 drop(log.close());
                 self.files = after;
             }

@@ -9,7 +9,9 @@
 mod clients;
 mod lives;
 mod oracle;
+mod passes;
 mod record;
+mod state;
 #[path = "../support/mod.rs"]
 mod support;
 mod transactions;
@@ -17,9 +19,13 @@ mod verdict;
 mod workload;
 
 use crate::lives::Medium;
+use crate::passes::Cuts;
+use crate::workload::World;
 
 /// Lives that end by a crash in an ordinary run.
 const CRASH_POINTS: u64 = 300;
+/// The same with compacted topics alone, of which the others have some, too.
+const STATES_CRASH_POINTS: u64 = 100;
 /// Seeds that have once found a fault, and which.
 const REGRESSIONS: [(u64, &str); 1] = [(0, "the log's own directory was not durable in its parent")];
 
@@ -27,24 +33,36 @@ fn number(variable: &str) -> Option<u64> {
     Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
-fn check(seeds: impl Iterator<Item = u64>) {
-    let (mut lives, mut cut_at_work, mut cut_starts) = (0, 0, 0);
+fn check(seeds: impl Iterator<Item = u64>, world: World) {
+    let (mut lives, mut cut_at_work, mut cut_starts, mut cut_passes) = (0, 0, 0, Cuts::default());
     for seed in seeds {
-        let outcome = lives::run(seed, Medium::Honest);
-        assert!(outcome.violations.is_empty(), "seed {seed}:\n{}", outcome.violations.join("\n"));
+        let outcome = lives::run(seed, Medium::Honest, world);
+        assert!(outcome.violations.is_empty(), "{world:?}, seed {seed}:\n{}", outcome.violations.join("\n"));
         lives += outcome.lives;
         cut_at_work += outcome.cut_at_work;
         cut_starts += outcome.cut_starts;
+        cut_passes.add(outcome.cut_passes);
     }
-    eprintln!("{lives} lives, {cut_at_work} of them cut while at work; {cut_starts} starts cut on top");
+    let Cuts { before_meta, after_meta } = cut_passes;
+    eprintln!("{world:?}: {lives} lives, {cut_at_work} of them cut while at work; {cut_starts} starts cut on top");
+    eprintln!("  ended within a pass of compaction: {before_meta} before meta named its output, {after_meta} after");
+}
+
+fn check_all(world: World, crash_points: u64) {
+    match number("MILLSTREAM_CRASH_SEED") {
+        Some(seed) => check(seed..=seed, world),
+        None => check(0..number("MILLSTREAM_CRASH_POINTS").unwrap_or(crash_points).div_ceil(lives::LIVES), world),
+    }
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_torn_or_given_twice_at_any_crash_point() {
-    match number("MILLSTREAM_CRASH_SEED") {
-        Some(seed) => check(seed..=seed),
-        None => check(0..number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES)),
-    }
+    check_all(World::Mixed, CRASH_POINTS);
+}
+
+#[test]
+fn of_each_key_the_last_record_outlives_a_crash_within_a_pass_of_compaction() {
+    check_all(World::States, STATES_CRASH_POINTS);
 }
 
 #[test]
@@ -67,12 +85,22 @@ fn a_transaction_is_whole_or_absent_after_any_crash() {
 fn seeds_that_once_failed_pass() {
     for (seed, fault) in REGRESSIONS {
         println!("once: {fault}");
-        check(seed..=seed);
+        check(seed..=seed, World::Mixed);
     }
+}
+
+fn noticed(medium: Medium, world: World) -> usize {
+    (0..10).filter(|seed| !lives::run(*seed, medium, world).violations.is_empty()).count()
 }
 
 #[test]
 fn a_medium_that_forgets_what_it_was_told_to_sync_is_noticed() {
-    let noticed = (0..10).filter(|seed| !lives::run(*seed, Medium::Forgetful).violations.is_empty()).count();
+    let noticed = noticed(Medium::Forgetful, World::Mixed);
     assert!(noticed >= 5, "only {noticed} of 10 seeds notice that synced records are lost");
+}
+
+#[test]
+fn a_medium_that_forgets_what_compaction_told_it_to_sync_is_noticed() {
+    let noticed = noticed(Medium::ForgetfulOfPasses, World::States);
+    assert!(noticed >= 5, "only {noticed} of 10 seeds notice that compacted segments are lost");
 }

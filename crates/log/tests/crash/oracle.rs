@@ -1,15 +1,16 @@
 //! What the engine owes: everything that was sent, answered and seen, over all lives of one data directory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_log::conformance::Stored;
-use millstream_log::{AckLevel, Appended, Error, Offsets, PositionCommit, Storage, Topic, TopicConfig};
+use millstream_log::{AckLevel, Appended, Cleanup, Error, Offsets, PositionCommit, Storage, Topic, TopicConfig};
 use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::record::{is_as_sent, serial_of};
+use crate::record::{Change, is_as_sent, serial_of};
+use crate::state::LastOfKeys;
 
 /// A partition over all lives: a topic created anew is another one.
 pub(crate) type Place = (TopicId, u32);
@@ -48,6 +49,10 @@ pub(crate) struct Known {
     pub(crate) offset: Option<(Offset, Epoch)>,
     /// A crash has taken it, rightly: it must not come back.
     pub(crate) gone: bool,
+    /// What it says, in a compacted topic.
+    pub(crate) change: Option<Change>,
+    /// Compaction has taken it, rightly: its producer goes on behind it.
+    pub(crate) compacted: bool,
 }
 
 /// What is known of one partition.
@@ -60,6 +65,10 @@ pub(crate) struct History {
     pub(crate) epoch: Option<Epoch>,
     /// Behind the last record that a reader of the stable part has seen.
     pub(crate) stable: Option<(Epoch, Offset)>,
+    /// The highest offset below which somebody has asked to trim.
+    pub(crate) trim_asked: Offset,
+    /// And was told that it is done.
+    pub(crate) trim_done: Offset,
 }
 
 impl History {
@@ -83,6 +92,8 @@ pub(crate) struct Ledger {
     pub(crate) records: Vec<Known>,
     pub(crate) partitions: HashMap<Place, History>,
     pub(crate) topics: HashMap<TopicName, Vec<Expected>>,
+    /// The compacted ones.
+    pub(crate) compacted: HashSet<TopicId>,
     pub(crate) violations: Vec<String>,
 }
 
@@ -107,8 +118,10 @@ impl Oracle {
         let mut entries = Vec::new();
         for (place, count) in counts {
             let first = ledger.records.len() as u64;
-            let known = Known { append, place: *place, offset: None, gone: false };
-            ledger.records.extend((0..*count).map(|_| known));
+            let is_change = ledger.compacted.contains(&place.0);
+            let known = Known { append, place: *place, offset: None, gone: false, change: None, compacted: false };
+            let change = |serial| is_change.then(|| Change::of(serial));
+            ledger.records.extend((first..first + count).map(|serial| Known { change: change(serial), ..known }));
             entries.push(Entry { place: *place, serials: first..first + count });
         }
         let serials = entries.iter().map(|entry| entry.serials.clone()).collect();
@@ -177,7 +190,7 @@ impl Oracle {
             return None;
         };
         let known = ledger.records[serial as usize];
-        if !is_as_sent(stored, serial) {
+        if !is_as_sent(stored, serial, known.change.is_some()) {
             ledger.violations.push(format!("{place:?} {}: record {serial} is not as it was sent", stored.offset));
         }
         if known.place != place {
@@ -188,10 +201,28 @@ impl Oracle {
         if ledger.appends[known.append].ending == Ending::Refused {
             ledger.violations.push(format!("{place:?} {}: record {serial} was refused", stored.offset));
         }
-        if known.gone {
+        if known.gone && known.change.is_none() {
             ledger.violations.push(format!("{place:?} {}: record {serial} was lost and came back", stored.offset));
         }
+        // What a pass takes comes back if the power goes before `meta` says so.
+        let known = &mut ledger.records[serial as usize];
+        (known.gone, known.compacted) = (false, false);
         ledger.place(place, stored.offset, epoch, serial);
+        Some(serial)
+    }
+
+    /// The same in a compacted topic, where the last record of each key counts.
+    pub(crate) fn seen_change(
+        &self,
+        place: Place,
+        epoch: Epoch,
+        stored: &Stored,
+        last: &mut LastOfKeys,
+    ) -> Option<u64> {
+        let serial = self.seen(place, epoch, stored)?;
+        if let Some(change) = self.ledger().records[serial as usize].change {
+            last.insert(change.key, stored.offset);
+        }
         Some(serial)
     }
 
@@ -209,6 +240,22 @@ impl Oracle {
 
     pub(crate) fn read_as_stable(&self, place: Place, epoch: Epoch, next: Offset) {
         self.ledger().partitions.entry(place).or_default().stable = Some((epoch, next));
+    }
+
+    /// Takes note that somebody asks to trim a partition, and then of the answer.
+    pub(crate) fn trimming(&self, place: Place, before: Offset) {
+        let mut ledger = self.ledger();
+        let history = ledger.partitions.entry(place).or_default();
+        history.trim_asked = before.max(history.trim_asked);
+    }
+
+    pub(crate) fn trimmed(&self, place: Place, before: Offset, first: Offset) {
+        let mut ledger = self.ledger();
+        let history = ledger.partitions.entry(place).or_default();
+        history.trim_done = before.max(history.trim_done);
+        if first < before {
+            ledger.violations.push(format!("{place:?} begins at {first} after it was trimmed below {before}"));
+        }
     }
 
     /// A position that a reader may commit: behind a record that it has read as stable.
@@ -233,7 +280,9 @@ impl Oracle {
     /// After a call that returned.
     pub(crate) fn changed(&self, name: &TopicName, topic: Option<&Topic>) {
         let now = topic.map_or(Expected::Absent, |topic| Expected::Present(Some(topic.id), topic.config.clone()));
-        self.ledger().topics.insert(name.clone(), vec![now]);
+        let mut ledger = self.ledger();
+        ledger.topics.insert(name.clone(), vec![now]);
+        ledger.compacted.extend(topic.filter(|topic| is_compacted(&topic.config)).map(|topic| topic.id));
     }
 }
 
@@ -252,6 +301,10 @@ impl Ledger {
             self.violations.push(violation);
         }
     }
+}
+
+pub(crate) fn is_compacted(config: &TopicConfig) -> bool {
+    config.cleanup == Cleanup::Compact
 }
 
 /// The level that a topic's stable offset has; `None` if it keeps nothing.

@@ -7,16 +7,48 @@ use millstream_types::{Header, Offset, Record};
 /// The name of the only header.
 const HEADER: &str = "sim";
 
+/// Keys in a compacted topic: more than the smallest map of a pass holds.
+const KEYS: u64 = 40;
+
+/// What a record of a compacted topic says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) key: u64,
+    /// The key is gone.
+    pub(crate) deletes: bool,
+}
+
+impl Change {
+    pub(crate) fn of(serial: u64) -> Self {
+        let mut rng = Rng::new(!serial);
+        Self { key: rng.below(KEYS), deletes: rng.chance(30) }
+    }
+}
+
 /// The bytes of one record.
 pub(crate) struct Sent {
     timestamp_ms: i64,
     key: Option<Vec<u8>>,
-    value: Vec<u8>,
+    value: Option<Vec<u8>>,
     header: Option<[Vec<u8>; 1]>,
 }
 
 impl Sent {
-    pub(crate) fn new(serial: u64) -> Self {
+    /// The record of `serial`; in a compacted topic it is a [`Change`].
+    pub(crate) fn new(serial: u64, is_change: bool) -> Self {
+        let mut sent = Self::plain(serial);
+        if is_change {
+            let change = Change::of(serial);
+            sent.key = Some(change.key.to_string().into_bytes());
+            if change.deletes {
+                sent.value = None;
+                sent.header = Some([serial.to_string().into_bytes()]);
+            }
+        }
+        sent
+    }
+
+    fn plain(serial: u64) -> Self {
         let mut rng = Rng::new(serial);
         let most = match rng.below(10) {
             0 => 1500,
@@ -29,13 +61,13 @@ impl Sent {
         Self {
             timestamp_ms: 1_700_000_000_000 + rng.below(100_000) as i64,
             key: rng.chance(70).then(|| rng.below(50).to_string().into_bytes()),
-            value,
+            value: Some(value),
             header: rng.chance(20).then(|| [serial.to_string().into_bytes()]),
         }
     }
 
-    pub(crate) fn many(serials: std::ops::Range<u64>) -> Vec<Self> {
-        serials.map(Self::new).collect()
+    pub(crate) fn many(serials: std::ops::Range<u64>, are_changes: bool) -> Vec<Self> {
+        serials.map(|serial| Self::new(serial, are_changes)).collect()
     }
 
     /// The header, to be borrowed by [`Sent::record`].
@@ -44,19 +76,21 @@ impl Sent {
     }
 
     pub(crate) fn record<'a>(&'a self, headers: &'a [Header<'a>]) -> Record<'a> {
-        Record { timestamp_ms: self.timestamp_ms, key: self.key.as_deref(), value: Some(&self.value), headers }
+        Record { timestamp_ms: self.timestamp_ms, key: self.key.as_deref(), value: self.value.as_deref(), headers }
     }
 }
 
 /// The serial number that a record claims to have; `None` if it is no record of ours.
 pub(crate) fn serial_of(stored: &Stored) -> Option<u64> {
-    let value = stored.value.as_ref()?;
-    Some(u64::from_le_bytes(value.get(..8)?.try_into().ok()?))
+    match &stored.value {
+        Some(value) => Some(u64::from_le_bytes(value.get(..8)?.try_into().ok()?)),
+        None => std::str::from_utf8(stored.headers.first()?.1.as_deref()?).ok()?.parse().ok(),
+    }
 }
 
 /// Whether `stored` is, byte for byte, the record that was sent as `serial`.
-pub(crate) fn is_as_sent(stored: &Stored, serial: u64) -> bool {
-    let sent = Sent::new(serial);
+pub(crate) fn is_as_sent(stored: &Stored, serial: u64, is_change: bool) -> bool {
+    let sent = Sent::new(serial, is_change);
     let headers = sent.headers();
     *stored == Stored::at(Offset(stored.offset.0), &sent.record(&headers))
 }

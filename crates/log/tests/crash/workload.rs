@@ -8,19 +8,24 @@ use std::time::Duration;
 
 use millstream_log::sim::{Rng, SimFiles};
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, Done, Embedded, Error, Log, Partition, PositionCommit, Storage, Topic,
-    TopicConfig, UpTo,
+    AckLevel, Appended, AtomicAppend, Cleanup, Done, Embedded, Error, Log, Offsets, Partition, PositionCommit, Storage,
+    Topic, TopicConfig, UpTo,
 };
 use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Record, TopicName, TopicPartition, WallClock,
 };
 
 use crate::clients::Clients;
-use crate::oracle::{Ending, Expected, Oracle, level_of};
+use crate::oracle::{Ending, Expected, Oracle, Place, level_of};
 use crate::record::Sent;
+use crate::state::is_state;
 use crate::support::name;
 
 const WRITERS: u64 = 3;
+/// Of the lasting topics the first keep all their records.
+const WHOLE_TOPICS: usize = 2;
+/// These, and those that follow, keep the last of each key.
+const KEPT_TOPICS: usize = 4;
 /// Longest time to wait for an answer: only an engine that never answers meets it.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
@@ -33,25 +38,58 @@ pub(crate) struct Life<'a> {
     pub(crate) oracle: &'a Oracle,
     pub(crate) clock: &'a ManualClock,
     pub(crate) clients: &'a Clients,
+    pub(crate) world: World,
     /// How many calls each writer makes.
     pub(crate) calls: u64,
 }
 
-/// Topics that exist in every life: one of each kind, with segments so small that they are often closed.
-fn lasting_topics() -> [(TopicName, TopicConfig); 4] {
+/// Which topics there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum World {
+    /// All kinds.
+    Mixed,
+    /// Only compacted ones.
+    States,
+}
+
+/// Topics that keep a state, with segments of few records.
+fn state_topics() -> [(&'static str, TopicConfig); 2] {
+    let base = TopicConfig {
+        partitions: 2,
+        cleanup: Cleanup::Compact,
+        retention: None,
+        segment_bytes: 1 << 10,
+        delete_retention: Duration::from_millis(30),
+        ..TopicConfig::default()
+    };
+    let packed = TopicConfig { level: AckLevel::Written, compression: Compression::Zstd, ..base.clone() };
+    [("state", base), ("packed", packed)]
+}
+
+/// Topics that exist in every life: one of each kind, with segments so small that they are often closed. Those come first
+/// whose records all stay, then those of which the last of each key does.
+fn lasting_topics(world: World) -> Vec<(&'static str, TopicConfig)> {
+    if world == World::States {
+        return state_topics().to_vec();
+    }
     let base = TopicConfig { retention: None, segment_bytes: 8 << 10, ..TopicConfig::default() };
-    [
-        (name("synced"), TopicConfig { partitions: 5, ..base.clone() }),
-        (name("written"), TopicConfig { level: AckLevel::Written, compression: Compression::Lz4, ..base.clone() }),
-        (name("expiring"), TopicConfig { retention: Some(Duration::from_millis(200)), ..base.clone() }),
-        (name("live"), TopicConfig { storage: Storage::Memory { max_bytes: 8 << 10 }, ..base }),
-    ]
+    let mut topics = vec![
+        ("synced", TopicConfig { partitions: 5, ..base.clone() }),
+        ("written", TopicConfig { level: AckLevel::Written, compression: Compression::Lz4, ..base.clone() }),
+    ];
+    topics.extend(state_topics());
+    topics.extend([
+        ("trimmed", TopicConfig { partitions: 2, segment_bytes: 2 << 10, ..base.clone() }),
+        ("expiring", TopicConfig { retention: Some(Duration::from_millis(200)), ..base.clone() }),
+        ("live", TopicConfig { storage: Storage::Memory { max_bytes: 8 << 10 }, ..base }),
+    ]);
+    topics
 }
 
 /// One of the topics that writers know.
-struct Target {
-    topic: Arc<Topic>,
-    partitions: Vec<Arc<dyn Partition>>,
+pub(crate) struct Target {
+    pub(crate) topic: Arc<Topic>,
+    pub(crate) partitions: Vec<Arc<dyn Partition>>,
 }
 
 impl Target {
@@ -62,9 +100,19 @@ impl Target {
 
 /// A partition of one of the targets.
 #[derive(Clone, Copy)]
-struct Aim<'t> {
-    target: &'t Target,
-    partition: usize,
+pub(crate) struct Aim<'t> {
+    pub(crate) target: &'t Target,
+    pub(crate) partition: usize,
+}
+
+impl Aim<'_> {
+    fn place(self) -> Place {
+        (self.target.topic.id, self.partition as u32)
+    }
+
+    fn log(self) -> Arc<dyn Partition> {
+        self.target.partitions[self.partition].clone()
+    }
 }
 
 impl Life<'_> {
@@ -93,16 +141,20 @@ impl Life<'_> {
 
     /// `None` if the power has gone.
     fn create_lasting_topics(&self) -> Option<Vec<Target>> {
-        lasting_topics().into_iter().map(|(name, config)| self.create(&name, &config)).collect()
+        let topics = lasting_topics(self.world).into_iter();
+        topics.map(|(topic, config)| self.create(&name(topic), &config)).collect()
     }
 
     fn create(&self, name: &TopicName, config: &TopicConfig) -> Option<Target> {
         self.oracle.changing(name, Expected::Present(None, config.clone()));
         let topic = self.accept(self.log.create_topic(name, config))?;
         self.oracle.changed(name, Some(&topic));
-        let partitions =
-            (0..config.partitions).map(|partition| self.log.partition(&TopicPartition::new(name.clone(), partition)));
-        let partitions = self.accept(partitions.collect())?;
+        self.target(topic)
+    }
+
+    fn target(&self, topic: Arc<Topic>) -> Option<Target> {
+        let ids = (0..topic.config.partitions).map(|partition| TopicPartition::new(topic.name.clone(), partition));
+        let partitions = self.accept(ids.map(|id| self.log.partition(&id)).collect())?;
         Some(Target { topic, partitions })
     }
 
@@ -124,25 +176,37 @@ impl Life<'_> {
 
     /// Creates topics, appends to them, alters and deletes them.
     fn churn(&self, rng: &mut Rng, written: &AtomicBool) {
-        let mut targets = Vec::new();
+        let [(_, state), _] = state_topics();
+        let plain = TopicConfig { retention: None, ..TopicConfig::default() };
         while !written.load(Ordering::Acquire) && !self.files.is_off() {
-            let name = name(&format!("passing-{}", rng.below(3)));
+            let number = rng.below(3);
+            let (name, config) = (name(&format!("passing-{number}")), if number == 0 { &state } else { &plain });
             let done = match self.log.topic(&name) {
-                None => self.create(&name, &TopicConfig { retention: None, ..TopicConfig::default() }).map(|target| {
-                    targets.push(target);
-                    let writer = Writer { life: self, targets: &targets, number: u64::MAX };
-                    for _ in 0..rng.below(5) {
-                        writer.append(rng);
-                    }
-                    targets.clear();
-                }),
+                None => self.create(&name, config).map(|target| self.fill(target, rng)),
                 Some(topic) if rng.chance(40) => self.alter(&topic, rng),
+                Some(topic) if number > 0 && rng.chance(30) => self.grow(&topic, rng),
                 Some(topic) => self.delete(&topic),
             };
             if done.is_none() {
                 return;
             }
         }
+    }
+
+    fn fill(&self, target: Target, rng: &mut Rng) {
+        let writer = Writer { life: self, targets: &[target], number: u64::MAX };
+        (0..rng.below(5)).for_each(|_| writer.append(rng));
+    }
+
+    fn grow(&self, topic: &Topic, rng: &mut Rng) -> Option<()> {
+        let config = TopicConfig { partitions: topic.config.partitions + 1, ..topic.config.clone() };
+        let partitions = config.partitions;
+        self.oracle.changing(&topic.name, Expected::Present(Some(topic.id), config));
+        let grown = self.accept(self.log.add_partitions(&topic.name, partitions))?;
+        self.oracle.changed(&topic.name, Some(&grown));
+        let target = self.target(grown)?;
+        self.fill(target, rng);
+        Some(())
     }
 
     fn alter(&self, topic: &Topic, rng: &mut Rng) -> Option<()> {
@@ -164,8 +228,11 @@ impl Life<'_> {
     fn read(&self, targets: &[Target], rng: &mut Rng, written: &AtomicBool) {
         while !written.load(Ordering::Acquire) {
             let Some(aim) = aim(targets, rng) else { return };
-            let partition = &aim.target.partitions[aim.partition];
-            let place = (aim.target.topic.id, aim.partition as u32);
+            if is_state(aim) && rng.chance(10) {
+                self.read_through(aim, rng);
+                continue;
+            }
+            let (partition, place) = (aim.log(), aim.place());
             let level = level_of(&aim.target.topic.config);
             let offsets = partition.offsets();
             self.oracle.ends(place, offsets, level);
@@ -176,7 +243,11 @@ impl Life<'_> {
                     for batch in batches {
                         let batch = batch.inflated(&BatchLimits::default()).unwrap();
                         for record in batch.records() {
-                            self.oracle.seen(place, batch.epoch(), &record.unwrap().into());
+                            let record = record.unwrap();
+                            // What a batch holds below was perhaps trimmed.
+                            if record.offset >= from {
+                                self.oracle.seen(place, batch.epoch(), &record.into());
+                            }
                         }
                         if up_to == UpTo::Stable && level == Some(AckLevel::Synced) {
                             self.oracle.read_as_stable(place, batch.epoch(), batch.last_offset().next());
@@ -214,7 +285,8 @@ impl Writer<'_> {
                 0..60 => self.append(rng),
                 60..67 => self.append_batch(rng),
                 67..80 => self.append_idempotent(rng),
-                80..92 => self.append_atomic(rng),
+                80..91 => self.append_atomic(rng),
+                91..93 => self.trim(rng),
                 _ => self.life.clock.advance(Duration::from_millis(rng.below(40))),
             }
         }
@@ -238,31 +310,54 @@ impl Writer<'_> {
         });
     }
 
-    /// Lets an idempotent producer send to a lasting topic without retention.
+    /// Lets an idempotent producer send to a topic whose records do not expire.
     fn append_idempotent(&self, rng: &mut Rng) {
-        let Some(aim) = aim(&self.targets[..2], rng) else { return };
-        let place = (aim.target.topic.id, aim.partition as u32);
-        self.life.clients.act(self.number, place, self.life, &*aim.target.partitions[aim.partition], rng);
+        let Some(aim) = aim(self.kept(KEPT_TOPICS), rng) else { return };
+        self.life.clients.act(self.number, aim.place(), self.life, &*aim.log(), rng);
     }
 
-    /// Appends to lasting topics without retention, and commits a position that somebody has read up to.
+    /// Appends to topics whose records do not expire, and commits a position that somebody has read up to.
     fn append_atomic(&self, rng: &mut Rng) {
-        let targets = &self.targets[..2];
-        let counts: Vec<_> =
-            (0..1 + rng.below(4)).filter_map(|_| Some((aim(targets, rng)?, 1 + rng.below(4)))).collect();
-        let read = Aim { target: &targets[0], partition: rng.below(5) as usize };
-        let commit =
-            self.life.oracle.position((read.target.topic.id, read.partition as u32)).map(|position| PositionCommit {
+        let whole = self.kept(WHOLE_TOPICS);
+        let mut counts: Vec<_> = aim(whole, rng).into_iter().map(|aim| (aim, 1 + rng.below(4))).collect();
+        let more = u64::from(whole.is_empty()) + rng.below(4);
+        counts.extend((0..more).filter_map(|_| Some((aim(self.kept(KEPT_TOPICS), rng)?, 1 + rng.below(4)))));
+        let read =
+            whole.first().map(|target| Aim { target, partition: rng.below(target.partitions.len() as u64) as usize });
+        let commit = read.and_then(|read| {
+            Some(PositionCommit {
                 group: format!("group-{}", self.number),
                 partition: read.target.id(read.partition),
-                position,
+                position: self.life.oracle.position(read.place())?,
                 metadata: String::new(),
-            });
+            })
+        });
         self.send(rng, &counts, commit.into_iter().collect(), |commits, level, records, done| {
             let ids = counts.iter().map(|(aim, _)| aim.target.id(aim.partition));
             let append = AtomicAppend { records: ids.zip(records).collect(), positions: commits };
             self.life.log.append_atomic(&append, level, done)
         });
+    }
+
+    /// The first so many topics, as far as there are others than those that keep a state.
+    fn kept(&self, count: usize) -> &[Target] {
+        match self.life.world {
+            World::Mixed => &self.targets[..count],
+            World::States => &self.targets[..count - WHOLE_TOPICS],
+        }
+    }
+
+    /// Trims some partition of the topic that is there for it.
+    fn trim(&self, rng: &mut Rng) {
+        let Some(target) = self.targets.iter().find(|target| target.topic.name == name("trimmed")) else { return };
+        let aim = Aim { target, partition: rng.below(target.partitions.len() as u64) as usize };
+        let (partition, place) = (aim.log(), aim.place());
+        let Offsets { first, stable, .. } = partition.offsets();
+        let before = Offset(first.0 + rng.below(stable.0 - first.0 + 1));
+        self.life.oracle.trimming(place, before);
+        if let Some(first) = self.life.accept(partition.trim(before)) {
+            self.life.oracle.trimmed(place, before, first);
+        }
     }
 
     /// Makes one append of `counts` records for each aim; waits for the answer, or not.
@@ -274,11 +369,12 @@ impl Writer<'_> {
         call: impl FnOnce(Vec<PositionCommit>, AckLevel, Vec<Vec<Record<'_>>>, Done<Vec<Appended>>) -> Result<(), Error>,
     ) {
         let level = *rng.pick(&LEVELS).unwrap();
-        let places: Vec<_> =
-            counts.iter().map(|(aim, count)| ((aim.target.topic.id, aim.partition as u32), *count)).collect();
+        let places: Vec<_> = counts.iter().map(|(aim, count)| (aim.place(), *count)).collect();
         let oracle = self.life.oracle;
         let (append, serials) = oracle.sending(level, &places, commits.clone(), self.life.now_ms());
-        let sent: Vec<Vec<Sent>> = serials.into_iter().map(Sent::many).collect();
+        let are_changes = counts.iter().map(|(aim, _)| is_state(*aim));
+        let sent: Vec<Vec<Sent>> =
+            serials.into_iter().zip(are_changes).map(|(serials, are)| Sent::many(serials, are)).collect();
         let headers: Vec<Vec<_>> = sent.iter().map(|sent| sent.iter().map(Sent::headers).collect()).collect();
         let records = sent
             .iter()
