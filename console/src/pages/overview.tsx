@@ -64,7 +64,7 @@ export function OverviewPage(props: {
               height={CHART_HEIGHT_PX}
             />
           </div>
-          <TopicsTable topics={value.log.topics} params={params} />
+          <TopicsTable topics={value.log.topics} lags={value.log.lags} params={params} />
         </>
       )}
     </div>

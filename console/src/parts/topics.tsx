@@ -1,7 +1,7 @@
 /** The log's topics; each opens to show its partitions. Which are open stands in the address bar. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Partition, Topic } from "../api/stats";
+import type { Lag, Partition, Topic } from "../api/stats";
 import { bytes, short, whole } from "../format";
 import { go, href } from "../route";
 import { Notice } from "./notice";
@@ -10,9 +10,11 @@ const COLUMNS = 7;
 
 export function TopicsTable({
   topics,
+  lags,
   params,
 }: {
   topics: readonly Topic[];
+  lags: readonly Lag[];
   params: URLSearchParams;
 }): ComponentChildren {
   const rates = useRates(topics);
@@ -57,6 +59,7 @@ export function TopicsTable({
               <TopicRows
                 key={topic.name}
                 topic={topic}
+                lags={lags.filter((lag) => lag.topic === topic.name)}
                 rate={rates.get(topic.name) ?? 0}
                 open={open.has(topic.name)}
                 onToggle={() => {
@@ -71,8 +74,14 @@ export function TopicsTable({
   );
 }
 
-function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle: () => void }): ComponentChildren {
-  const { topic, rate, open, onToggle } = props;
+function TopicRows(props: {
+  topic: Topic;
+  lags: readonly Lag[];
+  rate: number;
+  open: boolean;
+  onToggle: () => void;
+}): ComponentChildren {
+  const { topic, lags, rate, open, onToggle } = props;
   const total = (count: (partition: Partition) => number): number =>
     topic.partitions.reduce((sum, partition) => sum + count(partition), 0);
   return (
@@ -119,10 +128,34 @@ function TopicRows(props: { topic: Topic; rate: number; open: boolean; onToggle:
                 ))}
               </tbody>
             </table>
+            {lags.length > 0 && <LagTable topic={topic} lags={lags} />}
           </td>
         </tr>
       )}
     </tbody>
+  );
+}
+
+function LagTable({ topic, lags }: { topic: Topic; lags: readonly Lag[] }): ComponentChildren {
+  return (
+    <table aria-label={`Groups that read ${topic.name}`}>
+      <thead>
+        <tr>
+          <th scope="col">Group</th>
+          <th scope="col" class="number" title="Offsets between its positions and the stable ones">
+            Lag
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {lags.map(({ group, lag }) => (
+          <tr key={group}>
+            <th scope="row">{group}</th>
+            <td class="number">{whole(lag)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, HistogramOpts, Opts, PullingGauge, Registry, TextEncoder};
 pub use prometheus::{Histogram, IntCounter as Counter, IntGauge as Gauge};
-use prometheus::{HistogramOpts, Opts, PullingGauge, Registry, TextEncoder};
 
 /// Label names and values of one handle.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -42,6 +44,19 @@ impl Metrics {
         self.register(name, gauge);
     }
 
+    /// Shows what `read` returns at the moment of asking: for each combination of the labels' values a number. It is
+    /// `read`'s to bound how many there are.
+    pub fn gauges_fn(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        read: impl Fn() -> Vec<(Vec<String>, f64)> + Send + Sync + 'static,
+    ) {
+        let gauges = GaugeVec::new(Opts::new(name, help), labels).expect("name and labels of a gauge are legal");
+        self.register(name, PullingGauges { gauges, read });
+    }
+
     /// Counts observations by size, in buckets with these upper bounds (ascending).
     pub fn histogram(&self, name: &str, help: &str, labels: Labels<'_>, bounds: &[f64]) -> Histogram {
         let options = HistogramOpts::from(options(name, help, labels)).buckets(bounds.to_vec());
@@ -55,10 +70,32 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.0.gather()).unwrap_or_default()
     }
 
-    fn register(&self, name: &str, collector: impl prometheus::core::Collector + 'static) {
+    fn register(&self, name: &str, collector: impl Collector + 'static) {
         if let Err(error) = self.0.register(Box::new(collector)) {
             panic!("metric {name} cannot be registered: {error}");
         }
+    }
+}
+
+/// Gauges that are read when they are asked for.
+struct PullingGauges<F> {
+    gauges: GaugeVec,
+    read: F,
+}
+
+impl<F: Fn() -> Vec<(Vec<String>, f64)> + Send + Sync> Collector for PullingGauges<F> {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauges.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        // What is not there any more is not shown.
+        self.gauges.reset();
+        for (values, number) in (self.read)() {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            self.gauges.with_label_values(&values).set(number);
+        }
+        self.gauges.collect()
     }
 }
 
@@ -89,12 +126,15 @@ mod tests {
         metrics.counter("sent_total", "Records sent.", &[("to", a)]).inc_by(2);
         metrics.counter("sent_total", "Records sent.", &[("to", b)]).inc();
         metrics.gauge_fn("depth", "Records waiting.", || 7.0);
+        let sizes = || vec![(vec!["t".to_owned(), "u".to_owned()], 3.0)];
+        metrics.gauges_fn("size", "Bytes.", &["of", "in"], sizes);
         metrics.histogram("wait_seconds", "Time waited.", &[], &[0.1, 1.0]).observe(0.5);
         let text = metrics.text();
         for line in [
             "sent_total{to=\"a\"} 2",
             "sent_total{to=\"b\"} 1",
             "depth 7",
+            "size{in=\"u\",of=\"t\"} 3",
             "wait_seconds_bucket{le=\"0.1\"} 0",
             "wait_seconds_bucket{le=\"1\"} 1",
         ] {

@@ -156,6 +156,18 @@ impl Catalog {
         found
     }
 
+    /// What all groups have committed for the partitions of a topic, by partition and group.
+    pub(crate) fn positions_in(&self, topic: TopicId) -> Vec<(PartitionId, String, Offset)> {
+        let state = self.state.read();
+        let partitions = state.positions.range((topic, PartitionId(0))..=(topic, PartitionId(u32::MAX)));
+        let groups =
+            partitions.flat_map(|((_, partition), groups)| groups.iter().map(move |group| (*partition, group)));
+        let current = groups.filter_map(|(partition, (group, committed))| {
+            Some((partition, group.clone(), committed.current.as_ref()?.position.offset))
+        });
+        current.collect()
+    }
+
     /// A group has committed; the sync is still to come.
     pub(crate) fn commit(&self, record: &PositionRecord) {
         let mut state = self.state.write();

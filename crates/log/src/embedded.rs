@@ -22,9 +22,10 @@ use crate::frame::Part;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
+use crate::partition::PartitionLog;
 use crate::round::{Answer, Control, Entry, Item, Waiter};
 use crate::shared::Shared;
-use crate::stats::{LogStats, PartitionStats};
+use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files, Lock,
@@ -161,20 +162,27 @@ impl Embedded {
         stats.pending_bytes = self.shared.pending_bytes() as u64;
         stats.journal_bytes = self.shared.journal.used_bytes();
         for topic in self.catalog.topics() {
-            stats.partitions.extend(topic.partitions.iter().map(|partition| {
-                let accept = partition.lock();
-                PartitionStats {
-                    partition: partition.id.clone(),
-                    offsets: partition.offsets(),
-                    segment_bytes: accept.segments.iter().map(|segment| segment.size_bytes()).sum(),
-                    segments: accept.segments.len() as u64,
-                    memory_bytes: accept.recent.size_bytes() as u64,
-                    open_transactions: accept.producers.transactions.open().len() as u64,
-                    aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
-                }
-            }));
+            stats.partitions.extend(topic.partitions.iter().map(|partition| partition_stats(partition)));
         }
         stats
+    }
+
+    /// The partitions of one topic, in order; none if it does not exist.
+    pub fn topic_stats(&self, topic: &TopicName) -> Vec<PartitionStats> {
+        let entry = self.catalog.topic(topic);
+        entry.iter().flat_map(|topic| &topic.partitions).map(|partition| partition_stats(partition)).collect()
+    }
+
+    /// How far each group has read the partitions of a topic for which it has a position, by partition and group.
+    pub fn lags(&self, topic: &TopicName) -> Vec<GroupLag> {
+        let Some(entry) = self.catalog.topic(topic) else { return Vec::new() };
+        let positions = self.catalog.positions_in(entry.state.id).into_iter();
+        let lags = positions.filter_map(|(number, group, position)| {
+            let partition = entry.partitions.get(number.0 as usize)?;
+            let lag = partition.offsets().stable.0.saturating_sub(position.0);
+            Some(GroupLag { group, partition: partition.id.clone(), position, lag })
+        });
+        lags.collect()
     }
 
     /// Puts a part into the journal, and returns when it and everything before it is durable.
@@ -193,6 +201,19 @@ impl Embedded {
 
     fn known(&self, name: &TopicName) -> Result<Arc<TopicEntry>, Error> {
         self.catalog.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.clone() })
+    }
+}
+
+fn partition_stats(partition: &PartitionLog) -> PartitionStats {
+    let accept = partition.lock();
+    PartitionStats {
+        partition: partition.id.clone(),
+        offsets: partition.offsets(),
+        segment_bytes: accept.segments.iter().map(|segment| segment.size_bytes()).sum(),
+        segments: accept.segments.len() as u64,
+        memory_bytes: accept.recent.size_bytes() as u64,
+        open_transactions: accept.producers.transactions.open().len() as u64,
+        aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_types::TopicPartition;
+use millstream_types::{Offset, TopicPartition};
 
 use crate::Offsets;
 
@@ -55,6 +55,20 @@ pub struct PartitionStats {
     pub open_transactions: u64,
     /// Aborted transactions that are remembered.
     pub aborted_transactions: u64,
+}
+
+/// How far a group has read one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupLag {
+    /// The group.
+    pub group: String,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The next offset that the group will read, as it was committed last.
+    pub position: Offset,
+    /// Offsets from there to the stable one: at most so many records are still to be read.
+    pub lag: u64,
 }
 
 /// The counters behind [`LogStats`].

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Content, Limits, Metrics, Route, Routes, Shutdown};
+use millstream_types::Role;
 
 const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(5) };
@@ -31,7 +32,8 @@ pub(crate) fn routes(metrics: &Metrics, readiness: Readiness) -> Routes {
                 .to(ready, readiness),
         )
         .route(
-            Route::get("/metrics", Access::Public, LIMITS, "Counters in Prometheus' text format")
+            // They name topics and groups of all tenants.
+            Route::get("/metrics", Access::Operator(Role::Reader), LIMITS, "Counters in Prometheus' text format")
                 .answers_with(200, "All counters.", Content::text())
                 .to(counters, metrics.clone()),
         )

@@ -5,6 +5,7 @@ mod client;
 mod config;
 mod console;
 mod demo;
+mod figures;
 mod health;
 mod logging;
 mod mappings;

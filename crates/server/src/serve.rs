@@ -20,7 +20,7 @@ use crate::config::{Config, Door};
 use crate::mappings::RegistryMappings;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
-use crate::{console, health, logging, queries, stats, streams};
+use crate::{console, figures, health, logging, queries, stats, streams};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
@@ -114,6 +114,7 @@ impl Server {
         });
         let planes = Arc::new(planes.await??);
         planes.show_failures(&metrics);
+        figures::show(&planes.log, &metrics);
         let counts = Arc::clone(&planes);
         let started_at = iso_time(clock.now_ms());
         let sampler = Sampler::new(

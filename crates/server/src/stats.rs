@@ -12,10 +12,14 @@ use millstream_types::{Kind, LatencyCounts, MemoryBudget, MonotonicClock, Role, 
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::figures::{self, Lag};
+
 /// How much of the past rates and latencies cover.
 const WINDOW: Duration = Duration::from_secs(5);
 /// How often a sample is taken.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Pairs of group and topic in one answer.
+const LAGS_MAX: usize = 100;
 const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
 
@@ -93,6 +97,7 @@ impl Sampler {
                 sync_p50_ms: sync_quantile_ms(&first.log, &last.log, 0.5),
                 sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
                 topics: topics(&last.log, tenant),
+                lags: figures::lags(&self.log, Some(tenant), LAGS_MAX),
             },
             connect: ConnectPart {
                 accepted_total: is.accepted,
@@ -150,6 +155,8 @@ struct LogPart {
     sync_p50_ms: Option<f64>,
     sync_p99_ms: Option<f64>,
     topics: Vec<TopicPart>,
+    /// What groups still have to read, the largest first.
+    lags: Vec<Lag>,
 }
 
 #[derive(Debug, Serialize)]

@@ -214,7 +214,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .to(topics::list, Arc::clone(streams)),
         Route::get("/api/streams/{stream}/info", reader, LOOK_LIMITS, "Describe a topic")
             .param("stream", STREAM)
-            .answers_with(200, "Its configuration and its partitions.", described())
+            .answers_with(200, "Its configuration, its partitions, and how far groups have read them.", described())
             .answers(404, "The topic does not exist.")
             .to(topics::describe, Arc::clone(streams)),
         Route::put("/api/streams/{stream}", admin, CHANGE_LIMITS, "Create a topic")

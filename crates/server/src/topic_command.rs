@@ -27,7 +27,7 @@ enum Action {
     List,
     /// Create a topic
     Create(CreateArgs),
-    /// Describe a topic: its configuration and its partitions
+    /// Describe a topic: its configuration, its partitions, and how far consumer groups have read them
     Describe {
         /// The topic
         topic: String,
@@ -275,7 +275,19 @@ fn described(topic: &Value) -> String {
         let bytes = size(number(partition, "bytes"));
         rows.push([text("partition"), text("first"), text("stable"), text("tail"), bytes, text("segments")]);
     }
-    text + &aligned(&rows)
+    text + &aligned(&rows) + &groups(topic)
+}
+
+/// How far groups have read; nothing if none has.
+fn groups(topic: &Value) -> String {
+    let mut rows = vec![["GROUP", "PARTITION", "POSITION", "LAG"].map(str::to_owned)];
+    for group in topic["groups"].as_array().into_iter().flatten() {
+        for partition in partitions(group) {
+            let text = |name: &str| cell(&partition[name]);
+            rows.push([cell(&group["group"]), text("partition"), text("position"), text("lag")]);
+        }
+    }
+    if rows.len() == 1 { String::new() } else { aligned(&rows) }
 }
 
 fn partitions(topic: &Value) -> impl Iterator<Item = &Value> {

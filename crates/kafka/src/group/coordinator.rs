@@ -18,6 +18,8 @@ use super::member::Ticket;
 
 /// Longest group id that a client may name, in bytes.
 const GROUP_ID_MAX_BYTES: usize = 255;
+/// Stands between tenant and id in the log; no tenant's name has it.
+const TENANT_END: char = '/';
 
 /// Who calls.
 #[derive(Debug, Clone)]
@@ -39,13 +41,18 @@ impl Caller {
         if id.is_empty() || id.len() > GROUP_ID_MAX_BYTES {
             return Err(ResponseError::InvalidGroupId);
         }
-        Ok(format!("{}/{id}", self.tenant))
+        Ok(format!("{}{TENANT_END}{id}", self.tenant))
     }
 
     /// The id of one of this tenant's groups, as clients know it.
     pub(crate) fn id_of<'g>(&self, group: &'g str) -> Option<&'g str> {
-        group.split_once('/').filter(|(tenant, _)| *tenant == self.tenant.as_str()).map(|(_, id)| id)
+        tenant_and_id(group).filter(|(tenant, _)| *tenant == self.tenant.as_str()).map(|(_, id)| id)
     }
+}
+
+/// The tenant of a group in the log, and the id that its clients know; `None` if it is none of this listener's.
+pub fn tenant_and_id(group: &str) -> Option<(&str, &str)> {
+    group.split_once(TENANT_END)
 }
 
 enum Waiting {
@@ -231,7 +238,7 @@ impl Coordinator {
                 Some(Some(since)) => since,
                 None => self.started,
             };
-            if now.saturating_sub(empty_since) < retention || !group.contains('/') {
+            if now.saturating_sub(empty_since) < retention || tenant_and_id(&group).is_none() {
                 continue;
             }
             let expired = self.log.positions(&group)?.into_iter().filter(|found| found.committed_ms <= oldest_ms);

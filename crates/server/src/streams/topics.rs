@@ -1,12 +1,13 @@
 //! Topics: listed, described, created, changed, deleted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Caller, Json, Path, Payload, Problem, parse_json};
+use millstream_kafka::group::tenant_and_id;
 use millstream_log::{Log, PartitionStats, Topic, TopicConfig};
 use millstream_types::{Kind, TenantId, TopicName};
 use serde_json::{Value, json};
@@ -93,8 +94,27 @@ fn own(name: &TopicName, kinds: &[Kind]) -> Result<(), Problem> {
 }
 
 fn described(streams: &Streams, topic: &Topic) -> Value {
-    let mut figures = figures(streams, |name| *name == topic.name);
-    show(topic, figures.remove(&topic.name).unwrap_or_default())
+    let mut shown = show(topic, streams.log.topic_stats(&topic.name));
+    shown["groups"] = json!(groups(streams, topic));
+    shown
+}
+
+/// The tenant's groups that have read the topic, by name, each with its position and lag in each partition.
+fn groups(streams: &Streams, topic: &Topic) -> Vec<Value> {
+    let mut groups: BTreeMap<String, (u64, Vec<Value>)> = BTreeMap::new();
+    for read in streams.log.lags(&topic.name) {
+        let Some((tenant, id)) = tenant_and_id(&read.group) else { continue };
+        if tenant == topic.name.tenant().as_str() {
+            let (lag, partitions) = groups.entry(id.to_owned()).or_default();
+            *lag += read.lag;
+            let (partition, position) = (read.partition.partition.0, read.position.0);
+            partitions.push(json!({"partition": partition, "position": position, "lag": read.lag}));
+        }
+    }
+    let shown = groups
+        .into_iter()
+        .map(|(group, (lag, partitions))| json!({"group": group, "lag": lag, "partitions": partitions}));
+    shown.collect()
 }
 
 fn figures(streams: &Streams, wanted: impl Fn(&TopicName) -> bool) -> Figures {

@@ -20,18 +20,23 @@ const PATIENCE_S: &str = "240";
 pub(crate) struct Broker {
     pub(crate) address: String,
     /// Ended, and its data removed, at the end of the test.
-    _own: Option<(Process, TempDir)>,
+    own: Option<(Process, TempDir)>,
 }
 
 impl Broker {
     pub(crate) fn start() -> Self {
         if let Ok(address) = std::env::var(OTHER_BROKER) {
-            return Self { address, _own: None };
+            return Self { address, own: None };
         }
         let dir = tempfile::tempdir().unwrap();
         let process = Process::start(dir.path());
         let address = process.kafka.to_string();
-        Self { address, _own: Some((process, dir)) }
+        Self { address, own: Some((process, dir)) }
+    }
+
+    /// The process behind the address; `None` if the broker is another one.
+    pub(crate) fn process(&self) -> Option<&Process> {
+        self.own.as_ref().map(|(process, _)| process)
     }
 
     /// A server behind `relay`, to which it leads from now on. Its data stay in `dir`.
@@ -101,7 +106,7 @@ impl Broker {
 
 /// The target directory, where `scripts/setup-clients` puts what it fetches.
 fn target() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
+    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().toowned()
 }
 
 fn patient(program: &str) -> Command {
@@ -117,5 +122,5 @@ fn output(mut command: Command, input: &str) -> String {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let (said, complained) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n{said}\n{complained}");
-    said.into_owned()
+    said.intoowned()
 }

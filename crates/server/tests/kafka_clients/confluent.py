@@ -128,6 +128,15 @@ def seek_by_time(address):
     reader.close()
 
 
+def commit(address, topic, group, *offsets):
+    """Commits a position in each partition, as a group without members."""
+    committing = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
+    wanted = [TopicPartition(topic, partition, int(offset)) for partition, offset in enumerate(offsets)]
+    committed = committing.commit(offsets=wanted, asynchronous=False)
+    assert all(of.error is None for of in committed), committed
+    committing.close()
+
+
 if __name__ == "__main__":
     checks.main(
         {
@@ -135,6 +144,7 @@ if __name__ == "__main__":
             "works-or-refused": compression_works_or_is_refused,
             "idempotent": idempotent,
             "admin": administer,
+            "commit": commit,
             "seek-by-time": seek_by_time,
         }
     )

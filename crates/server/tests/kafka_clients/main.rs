@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broker;
+mod lag;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;

@@ -97,6 +97,9 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
     assert_eq!(ask(process.applications, "GET", "/v2/entities", &[bearer], b"").status, 200);
     assert_eq!(ask(process.applications, "DELETE", "/v1/tenants/default", &[bearer], b"").status, 403);
     assert_eq!(process.get("/healthz").status, 200);
+    // Counters name topics and groups of all tenants: they are an operator's.
+    assert_eq!(process.get("/metrics").status, 401);
+    assert_eq!(ask(process.applications, "GET", "/metrics", &[bearer], b"").status, 403);
     process.stop();
 }
 
