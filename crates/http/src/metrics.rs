@@ -53,8 +53,8 @@ impl Metrics {
         labels: &[&str],
         read: impl Fn() -> Vec<(Vec<String>, f64)> + Send + Sync + 'static,
     ) {
-        let gauges = GaugeVec::new(Opts::new(name, help), labels).expect("name and labels of a gauge are legal");
-        self.register(name, PullingGauges { gauges, read });
+        let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        self.register(name, PullingGauges { gauges: empty_gauges(name, help, &labels), labels, read });
     }
 
     /// Counts observations by size, in buckets with these upper bounds (ascending).
@@ -79,8 +79,15 @@ impl Metrics {
 
 /// Gauges that are read when they are asked for.
 struct PullingGauges<F> {
+    /// Without values: it describes those that are read.
     gauges: GaugeVec,
+    labels: Vec<String>,
     read: F,
+}
+
+fn empty_gauges(name: &str, help: &str, labels: &[String]) -> GaugeVec {
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    GaugeVec::new(Opts::new(name, help), &labels).expect("name and labels of a gauge are legal")
 }
 
 impl<F: Fn() -> Vec<(Vec<String>, f64)> + Send + Sync> Collector for PullingGauges<F> {
@@ -89,13 +96,14 @@ impl<F: Fn() -> Vec<(Vec<String>, f64)> + Send + Sync> Collector for PullingGaug
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        // What is not there any more is not shown.
-        self.gauges.reset();
+        // Made anew each time: what is not there any more is not shown, and nobody who asks meanwhile sees a part.
+        let gauges = self.desc().first().map(|desc| empty_gauges(&desc.fq_name, &desc.help, &self.labels));
+        let Some(gauges) = gauges else { return Vec::new() };
         for (values, number) in (self.read)() {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
-            self.gauges.with_label_values(&values).set(number);
+            gauges.with_label_values(&values).set(number);
         }
-        self.gauges.collect()
+        gauges.collect()
     }
 }
 

@@ -103,6 +103,19 @@ impl ApiTokens {
         Ok(Self { entries })
     }
 
+    /// The holder of the token that is called `name` and has this secret, in the token's own tenant (`default` for one of
+    /// all tenants): for protocols in which clients have a name and a password.
+    pub fn holder(&self, name: &str, secret: &str) -> Option<Arc<Principal>> {
+        let entry = self.find(secret.as_bytes())?;
+        (entry.identity.principal.name == name).then(|| Arc::clone(&entry.identity.principal))
+    }
+
+    fn find(&self, secret: &[u8]) -> Option<&Entry> {
+        let hash: [u8; 32] = Sha256::digest(secret).into();
+        // Every entry is looked at, also after a match.
+        self.entries.iter().fold(None, |found, entry| if same(&entry.hash, &hash) { Some(entry) } else { found })
+    }
+
     fn identify(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
         let Some(header) = claim.headers.get(AUTHORIZATION) else {
             return Err(Problem::unauthenticated(CHALLENGE, "this listener wants an API token")
@@ -114,11 +127,7 @@ impl ApiTokens {
                 .rule("Authorization: Bearer <token>")
                 .remedy("send a configured token"));
         };
-        let hash: [u8; 32] = Sha256::digest(secret).into();
-        // Every entry is looked at, also after a match.
-        let found =
-            self.entries.iter().fold(None, |found, entry| if same(&entry.hash, &hash) { Some(entry) } else { found });
-        let Some(entry) = found else {
+        let Some(entry) = self.find(secret) else {
             let challenge = HeaderValue::from_static("Bearer realm=\"millstream\", error=\"invalid_token\"");
             return Err(Problem::unauthenticated(challenge, "the API token is not known")
                 .rule("only configured tokens are taken")
@@ -204,6 +213,10 @@ mod tests {
             let refusal = ApiTokens::new(tokens).unwrap_err().to_string();
             assert!(refusal.contains("grafana") && refusal.contains(rule) && !refusal.contains("sixteen"), "{refusal}");
         };
+        let tokens = ApiTokens::new(std::slice::from_ref(&good)).unwrap();
+        assert_eq!(tokens.holder("grafana", "sixteen-chars-ok").unwrap().tenant.as_str(), "acme");
+        assert_eq!(tokens.holder("grafana", "sixteen-chars-no"), None);
+        assert_eq!(tokens.holder("other", "sixteen-chars-ok"), None);
         check(&[ApiToken { token: "sixteen".into(), ..good.clone() }], "16 characters");
         check(&[ApiToken { tenant: "a b".into(), ..good.clone() }], "not a tenant id");
         check(&[ApiToken { roles: vec![], ..good.clone() }], "no role");

@@ -12,8 +12,8 @@ use kafka_protocol::messages::{
     DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{Cleanup, TopicConfig};
-use millstream_types::{Compression, Kind};
+use millstream_log::{AckLevel, Cleanup, TopicConfig};
+use millstream_types::{Compression, Kind, Role};
 
 use crate::caller::Caller;
 use crate::node::Node;
@@ -41,7 +41,7 @@ struct Setting {
     rule: &'static str,
 }
 
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 10] = [
     Setting {
         name: "retention.ms",
         kind: TYPE_LONG,
@@ -94,6 +94,30 @@ const SETTINGS: [Setting; 7] = [
         rule: "use producer, uncompressed, lz4 or zstd; batches of producers stay as they were sent",
     },
     Setting {
+        name: "delete.retention.ms",
+        kind: TYPE_LONG,
+        fixed: false,
+        show: |c| c.delete_retention.as_millis().to_string(),
+        set: |c, text| text.parse().ok().map(|ms| c.delete_retention = Duration::from_millis(ms)),
+        rule: "use milliseconds: how long a record without value stays in a compacted topic",
+    },
+    Setting {
+        name: "millstream.level",
+        kind: TYPE_STRING,
+        fixed: false,
+        show: |c| LEVELS.iter().find(|(_, level)| *level == c.level).map_or("synced", |(name, _)| name).to_owned(),
+        set: |c, text| LEVELS.iter().find(|(name, _)| *name == text).map(|(_, level)| c.level = *level),
+        rule: "use memory, written or synced: what a record survives that was acknowledged with acks=all",
+    },
+    Setting {
+        name: "millstream.hold.max.bytes",
+        kind: TYPE_LONG,
+        fixed: false,
+        show: |c| c.hold_max_bytes.to_string(),
+        set: |c, text| text.parse().ok().map(|bytes| c.hold_max_bytes = bytes),
+        rule: "use bytes per partition that a reader inside Millstream may hold back beyond retention",
+    },
+    Setting {
         name: "cleanup.policy",
         kind: TYPE_STRING,
         fixed: true,
@@ -105,6 +129,9 @@ const SETTINGS: [Setting; 7] = [
         rule: "use delete or compact when the topic is created; it cannot be altered",
     },
 ];
+
+const LEVELS: [(&str, AckLevel); 3] =
+    [("memory", AckLevel::Memory), ("written", AckLevel::Written), ("synced", AckLevel::Synced)];
 
 /// A number, or -1 for none.
 fn unbounded(text: &str) -> Option<Option<u64>> {
@@ -193,7 +220,10 @@ pub(crate) async fn incremental_alter_configs(
         let response = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        let altered = tokio::task::spawn_blocking(move || alter(&node, &resource, request.validate_only)).await;
+        let altered = match caller.check(Role::Admin) {
+            Ok(()) => tokio::task::spawn_blocking(move || alter(&node, &resource, request.validate_only)).await,
+            Err(refusal) => Ok(Err(refusal)),
+        };
         responses.push(match altered.unwrap_or_else(|e| Err(Refusal::failed(&e))) {
             Ok(()) => response,
             Err(refusal) => response.with_error_code(refusal.code()).with_error_message(refusal.message()),
@@ -251,6 +281,9 @@ mod tests {
             ("max.message.bytes", "2048"),
             ("compression.type", "zstd"),
             ("cleanup.policy", "compact"),
+            ("delete.retention.ms", "1000"),
+            ("millstream.level", "written"),
+            ("millstream.hold.max.bytes", "4096"),
         ] {
             let mut config = TopicConfig::default();
             apply(&mut config, name, Some(value)).unwrap();

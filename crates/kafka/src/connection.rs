@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout};
 
 use crate::caller::Connection;
 use crate::dispatch::{Answer, Pending, begin};
@@ -23,7 +23,7 @@ struct InFlight {
 
 /// Serves a client until it closes the connection, commits a fault, or the listener stops.
 pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>) -> Result<(), Fault> {
-    let connection = Arc::new(Connection::new(socket.peer_addr()?, socket.local_addr()?));
+    let connection = Arc::new(Connection::new(socket.peer_addr()?, socket.local_addr()?, &node));
     // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
     let _ = socket.set_nodelay(true);
     let (reading, writing) = socket.into_split();
@@ -61,6 +61,13 @@ async fn take_all(
 ) -> Result<Ended, Fault> {
     let mut stopping = node.stopping.clone();
     loop {
+        if let Some(until) = connection.muted_until() {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => return Ok(Ended::ByListener),
+                () = sleep_until(until) => continue,
+            }
+        }
         let busy = || queue.capacity() < queue.max_capacity();
         let frame = tokio::select! {
             biased;
@@ -70,7 +77,7 @@ async fn take_all(
         let Some(frame) = frame else { return Ok(Ended::ByClient) };
         // A place first: what is begun must be answered.
         let Ok(place) = queue.reserve().await else { return Ok(Ended::ByListener) };
-        let answer = begin(&node, &connection, frame.bytes)?;
+        let answer = begin(&connection, frame.bytes)?;
         place.send(InFlight { answer, room: frame.room });
     }
 }

@@ -1,4 +1,4 @@
-//! Creating topics; their partitions are fixed from then on.
+//! Creating topics, and adding partitions to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, TopicName,
 };
 use millstream_log::{Topic, TopicConfig};
-use millstream_types::{Kind, TopicId};
+use millstream_types::{Kind, Role, TopicId};
 use uuid::Uuid;
 
 use crate::caller::Caller;
@@ -31,7 +31,9 @@ pub(crate) async fn create_topics(request: CreateTopicsRequest, caller: Caller) 
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let name = topic.name.clone();
-        let created = if named[&name] > 1 {
+        let created = if let Err(refusal) = caller.check(Role::Admin) {
+            Err(refusal)
+        } else if named[&name] > 1 {
             let why = format!("topic '{}' is named more than once in this request", name.as_str());
             Err(Refusal::new(ResponseError::InvalidRequest, why))
         } else {
@@ -109,28 +111,43 @@ fn describe(name: TopicName, created: Result<Topic, Refusal>) -> CreatableTopicR
     }
 }
 
-/// CreatePartitions: always refused, and why.
+/// CreatePartitions. Keys may belong to other partitions from then on.
 pub(crate) async fn create_partitions(request: CreatePartitionsRequest, caller: Caller) -> CreatePartitionsResponse {
-    let results = request.topics.into_iter().map(|asked| {
-        let refusal = partitions_refusal(&caller.node, &asked);
-        CreatePartitionsTopicResult::default()
-            .with_name(asked.name)
-            .with_error_code(refusal.code())
-            .with_error_message(refusal.message())
-    });
-    CreatePartitionsResponse::default().with_results(results.collect())
+    let mut results = Vec::with_capacity(request.topics.len());
+    for asked in request.topics {
+        let node = Arc::clone(&caller.node);
+        let result = CreatePartitionsTopicResult::default().with_name(asked.name.clone());
+        let grown = match caller.check(Role::Admin) {
+            Ok(()) => tokio::task::spawn_blocking(move || grow(&node, &asked, request.validate_only)).await,
+            Err(refusal) => Ok(Err(refusal)),
+        };
+        results.push(match grown.unwrap_or_else(|e| Err(Refusal::failed(&e))) {
+            Ok(()) => result,
+            Err(refusal) => result.with_error_code(refusal.code()).with_error_message(refusal.message()),
+        });
+    }
+    CreatePartitionsResponse::default().with_results(results)
 }
 
-fn partitions_refusal(node: &Node, asked: &CreatePartitionsTopic) -> Refusal {
-    match node.topic(&asked.name) {
-        Err(refusal) => refusal,
-        Ok(topic) => {
-            let (name, partitions) = (&topic.name, topic.config.partitions);
-            let why = format!(
-                "topic '{name}' has {partitions} partitions, which is fixed: {} would move keys to other partitions; create another topic",
-                asked.count
-            );
-            Refusal::new(ResponseError::InvalidPartitions, why)
-        }
+fn grow(node: &Node, asked: &CreatePartitionsTopic, validate_only: bool) -> Result<(), Refusal> {
+    let topic = node.topic(&asked.name)?;
+    let (name, present) = (&topic.name, topic.config.partitions);
+    if name.kind() != Kind::User {
+        let why = format!("topic '{name}' is Millstream's own and keeps its partitions");
+        return Err(Refusal::new(ResponseError::TopicAuthorizationFailed, why));
     }
+    if asked.assignments.is_some() {
+        let why = "there is one broker, so partitions cannot be assigned by hand; give their number";
+        return Err(Refusal::new(ResponseError::InvalidReplicaAssignment, why));
+    }
+    let total = u32::try_from(asked.count).unwrap_or(0);
+    if total <= present {
+        let why = format!("topic '{name}' has {present} partitions; {} are not more", asked.count);
+        return Err(Refusal::new(ResponseError::InvalidPartitions, why));
+    }
+    if validate_only {
+        let config = TopicConfig { partitions: total, ..topic.config.clone() };
+        return config.validate(name).map_err(|e| Refusal::from(&e));
+    }
+    node.log.add_partitions(name, total).map(drop).map_err(|e| Refusal::from(&e))
 }

@@ -6,7 +6,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
-use millstream_types::{Kind, TopicId};
+use millstream_types::{Kind, Role, TopicId};
 
 use crate::caller::Caller;
 use crate::node::Node;
@@ -20,7 +20,10 @@ pub(crate) async fn delete_topics(request: DeleteTopicsRequest, caller: Caller) 
     for topic in asked {
         let node = Arc::clone(&caller.node);
         let result = DeletableTopicResult::default().with_name(topic.name.clone()).with_topic_id(topic.topic_id);
-        let deleted = tokio::task::spawn_blocking(move || delete(&node, &topic)).await;
+        let deleted = match caller.check(Role::Admin) {
+            Ok(()) => tokio::task::spawn_blocking(move || delete(&node, &topic)).await,
+            Err(refusal) => Ok(Err(refusal)),
+        };
         responses.push(match deleted.unwrap_or_else(|e| Err(Refusal::failed(&e))) {
             Ok(()) => result,
             Err(refusal) => result.with_error_code(refusal.code()).with_error_message(refusal.message()),

@@ -10,10 +10,9 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 
 use crate::caller::{Caller, Connection};
 use crate::error::Fault;
-use crate::node::Node;
 use crate::{
-    api_versions, cluster, configs, create_topics, delete_topics, fetch, list_offsets, metadata, probe, produce,
-    transaction,
+    api_versions, cluster, configs, create_topics, delete_records, delete_topics, fetch, list_offsets, login, metadata,
+    probe, produce, transaction,
 };
 
 /// What goes to the client.
@@ -43,20 +42,33 @@ pub(crate) struct Row {
     handler: Handler,
 }
 
+/// What is served to a client that has not logged in.
+const BEFORE_LOGIN: [i16; 3] =
+    [ApiKey::ApiVersions as i16, ApiKey::SaslHandshake as i16, ApiKey::SaslAuthenticate as i16];
+
 /// All kinds of requests that are served.
 pub(crate) struct Table(Vec<Row>);
 
 impl Table {
     pub(crate) fn new() -> Self {
         Self(vec![
+            row(1, 1, |request, caller| {
+                let answer = login::handshake(&request, &caller);
+                ok(async move { answer })
+            }),
+            row(0, 2, |request, caller| {
+                let answer = login::authenticate(&request, &caller);
+                ok(async move { answer })
+            }),
             row(3, 11, produce::produce),
-            row(4, 12, |request, caller| ok(fetch::fetch(request, caller))),
+            row(4, 12, fetch::fetch),
             row(1, 6, |request, caller| ok(list_offsets::list_offsets(request, caller))),
             row(0, 12, |request, caller| ok(metadata::metadata(request, caller))),
             row(0, 4, |request, caller| ok(api_versions::api_versions(request, caller))),
             row(2, 7, |request, caller| ok(create_topics::create_topics(request, caller))),
             row(1, 6, |request, caller| ok(delete_topics::delete_topics(request, caller))),
             row(0, 3, |request, caller| ok(create_topics::create_partitions(request, caller))),
+            row(0, 2, |request, caller| ok(delete_records::delete_records(request, caller))),
             row(1, 4, |request, caller| ok(configs::describe_configs(request, caller))),
             row(0, 1, |request, caller| ok(configs::incremental_alter_configs(request, caller))),
             row(0, 1, |request, caller| ok(cluster::describe_cluster(request, caller))),
@@ -112,7 +124,8 @@ impl Table {
 }
 
 /// Begins the request in `frame`. What must happen in the order of arrival has happened when this returns.
-pub(crate) fn begin(node: &Arc<Node>, connection: &Arc<Connection>, frame: Bytes) -> Result<Pending, Fault> {
+pub(crate) fn begin(connection: &Arc<Connection>, frame: Bytes) -> Result<Pending, Fault> {
+    let (principal, node) = connection.session();
     let mut start = frame.clone();
     let (key, version, correlation_id) = match (start.try_get_i16(), start.try_get_i16(), start.try_get_i32()) {
         (Ok(key), Ok(version), Ok(correlation_id)) => (key, version, correlation_id),
@@ -120,18 +133,22 @@ pub(crate) fn begin(node: &Arc<Node>, connection: &Arc<Connection>, frame: Bytes
     };
     let Some(row) = node.table.row(key, version) else {
         if key == ApiKey::ApiVersions as i16 {
-            let response = api_versions::unsupported(node);
+            let response = api_versions::unsupported(&node);
             return Ok(Box::pin(async move { encode(&response, key, 0, correlation_id) }));
         }
         return Err(Fault::Unsupported { key, version });
     };
+    if principal.is_none() && !BEFORE_LOGIN.contains(&row.key) {
+        return Err(Fault::NotLoggedIn { key });
+    }
     let malformed = |why: String| Fault::Malformed { key, version, why };
     let mut body = frame;
     let header_version = ApiKey::try_from(key).map_or(1, |api| api.request_header_version(version));
     let header = RequestHeader::decode(&mut body, header_version).map_err(|e| malformed(e.to_string()))?;
     let caller = Caller {
-        node: Arc::clone(node),
+        node: Arc::clone(&node),
         connection: Arc::clone(connection),
+        principal,
         client_id: header.client_id.unwrap_or_default(),
         version,
     };

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub enum Error {
     /// A listener that asks for no authentication may listen on loopback only.
     #[error(
-        "listener 'kafka' refuses to start on {address}: an address other than loopback needs authentication, which this listener does not have; listen on 127.0.0.1"
+        "listener 'kafka' refuses to start on {address}: an address other than loopback needs authentication; configure API tokens (applications.tokens), or listen on 127.0.0.1"
     )]
     OpenToTheNetwork {
         /// Where it was to listen.
@@ -44,6 +44,12 @@ pub(crate) enum Fault {
     Undersized { size_bytes: i64 },
     #[error("api key {key} version {version} is not served")]
     Unsupported { key: i16, version: i16 },
+    #[error(
+        "a request of api key {key} before a login; set security.protocol=SASL_PLAINTEXT and sasl.mechanism=PLAIN, with name and secret of an API token"
+    )]
+    NotLoggedIn { key: i16 },
+    #[error("{setting} = {rate} is used up for {wait_ms} ms more, over other connections; this request was not begun")]
+    OverQuota { setting: &'static str, rate: u64, wait_ms: u128 },
     #[error("request of api key {key} version {version} is malformed: {why}")]
     Malformed { key: i16, version: i16, why: String },
     #[error("the answer to api key {key} version {version} cannot be written: {why}")]

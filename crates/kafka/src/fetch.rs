@@ -9,10 +9,11 @@ use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId, TopicName};
 use millstream_log::{Error as LogError, Partition, Stored, UpTo};
-use millstream_types::{Offset, RecordBatch};
+use millstream_types::{Offset, RecordBatch, Role, Traffic};
 use tokio::time::{Instant, sleep_until};
 
 use crate::caller::Caller;
+use crate::error::Fault;
 use crate::isolation::Isolation;
 use crate::refusal::Refusal;
 
@@ -34,7 +35,15 @@ struct Round {
 }
 
 /// Fetch.
-pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> FetchResponse {
+pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> Result<Option<FetchResponse>, Fault> {
+    caller.check_excess(Traffic::Fetch)?;
+    let response = fetched(request, &caller).await;
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let bytes = partitions.filter_map(|partition| partition.records.as_ref()).map(Bytes::len).sum();
+    Ok(Some(response.with_throttle_time_ms(caller.charge(Traffic::Fetch, bytes))))
+}
+
+async fn fetched(request: FetchRequest, caller: &Caller) -> FetchResponse {
     if request.session_id != 0 {
         // Every fetch stands for itself: no session was ever handed out.
         return FetchResponse::default().with_error_code(ResponseError::FetchSessionIdNotFound.code());
@@ -48,7 +57,7 @@ pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> FetchRespons
     let wanted: Vec<Vec<Wanted>> = request
         .topics
         .into_iter()
-        .map(|topic| topic.partitions.into_iter().map(|asked| want(&caller, &topic.topic, asked)).collect())
+        .map(|topic| topic.partitions.into_iter().map(|asked| want(caller, &topic.topic, asked)).collect())
         .collect();
     let isolation = Isolation::from(request.isolation_level);
     let mut stopping = node.stopping.clone();
@@ -69,7 +78,7 @@ pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> FetchRespons
 }
 
 fn want(caller: &Caller, topic: &TopicName, asked: FetchPartition) -> Wanted {
-    let partition = caller.node.partition(topic, asked.partition);
+    let partition = caller.check(Role::Reader).and_then(|()| caller.node.partition(topic, asked.partition));
     if let Ok(partition) = &partition {
         caller.connection.watch(partition);
     }

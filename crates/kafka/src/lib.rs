@@ -9,7 +9,8 @@
 //! - Answers leave in the order of their requests; a produce request is appended before the next frame is read, and does
 //!   not wait for the durability of the one before it.
 //! - A frame that is malformed or too large ends its own connection, and nothing else.
-//! - A client sees the topics of its tenant (`default`, as there is no authentication); internal topics never.
+//! - A client sees the topics of its tenant (`default`, where nobody has to log in); internal topics never.
+//! - Where logins are asked for, nothing is served before one, and each request takes a role.
 //!
 //! Not here: what a topic keeps and how durable it is (`log`).
 
@@ -20,6 +21,7 @@ mod config;
 mod configs;
 mod connection;
 mod create_topics;
+mod delete_records;
 mod delete_topics;
 mod dispatch;
 mod error;
@@ -29,6 +31,7 @@ pub mod group;
 mod isolation;
 mod list_offsets;
 mod listener;
+mod login;
 mod metadata;
 mod node;
 mod probe;
@@ -39,3 +42,4 @@ mod transaction;
 pub use config::KafkaConfig;
 pub use error::Error;
 pub use listener::{Listener, Serving};
+pub use login::Logins;

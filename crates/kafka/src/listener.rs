@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::Log;
-use millstream_types::Epoch;
+use millstream_types::{Epoch, QuotaConfig, Quotas, SystemClock};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use crate::login::Logins;
 use crate::node::Node;
 use crate::{Error, KafkaConfig, connection};
 
@@ -23,23 +24,38 @@ pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     config: KafkaConfig,
+    logins: Option<Arc<dyn Logins>>,
+    quotas: Arc<Quotas>,
 }
 
 impl Listener {
-    /// Binds `address`; port 0 takes any free port.
+    /// Binds `address`, where everybody may do everything; port 0 takes any free port.
     ///
     /// # Errors
-    /// [`Error::OpenToTheNetwork`] if the address is not loopback; [`Error::InvalidSetting`]; [`Error::Bind`] if the
-    /// system refuses.
+    /// As [`Listener::bind_with`]; [`Error::OpenToTheNetwork`] if the address is not loopback.
     pub async fn bind(address: SocketAddr, config: KafkaConfig) -> Result<Self, Error> {
+        Self::bind_with(address, config, None).await
+    }
+
+    /// Binds `address`, where clients log in by SASL/PLAIN if there are `logins`, and each request takes a role.
+    ///
+    /// # Errors
+    /// [`Error::OpenToTheNetwork`] if the address is not loopback and there are no logins; [`Error::InvalidSetting`]; [`Error::Bind`] if the
+    /// system refuses.
+    pub async fn bind_with(
+        address: SocketAddr,
+        config: KafkaConfig,
+        logins: Option<Arc<dyn Logins>>,
+    ) -> Result<Self, Error> {
         config.validate()?;
-        if !address.ip().to_canonical().is_loopback() {
+        if logins.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(Error::OpenToTheNetwork { address });
         }
         let bind = |source| Error::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
-        Ok(Self { socket, address, config })
+        let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
+        Ok(Self { socket, address, config, logins, quotas })
     }
 
     /// The address, with the real port.
@@ -47,12 +63,18 @@ impl Listener {
         self.address
     }
 
+    /// Counts what clients write and read for `quotas`; else there are no limits.
+    #[must_use]
+    pub fn limited_by(self, quotas: Arc<Quotas>) -> Self {
+        Self { quotas, ..self }
+    }
+
     /// Starts to serve `log`, whose present epoch is `epoch`: producer ids are made of it.
     pub fn serve(self, log: Arc<dyn Log>, epoch: Epoch) -> Serving {
-        let Self { socket, address, config } = self;
+        let Self { socket, address, config, logins, quotas } = self;
         let (stop, stopping) = watch::channel(false);
         let (drain, drained_for) = oneshot::channel();
-        let node = Node::new(log, epoch, config, stopping);
+        let node = Node::new(log, epoch, config, (logins, quotas), stopping);
         tracing::info!(listener = "kafka", %address, "listening");
         let accepting = tokio::spawn(accept(socket, node, drained_for));
         Serving { address, stop, drain, accepting }
@@ -106,6 +128,8 @@ async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiv
         }
     };
     drop(socket);
+    // Whoever waits for a rebalance would wait out the drain.
+    node.groups.stop();
     let ended = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
     let cut_off = if ended.is_ok() { 0 } else { connections.len() };
     connections.shutdown().await;

@@ -10,7 +10,7 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Topic, TopicConfig};
-use millstream_types::{Kind, TopicId};
+use millstream_types::{Kind, Role, TopicId};
 use uuid::Uuid;
 
 use crate::caller::Caller;
@@ -24,8 +24,9 @@ pub(crate) async fn metadata(request: MetadataRequest, caller: Caller) -> Metada
         // In version 0 an empty list means all.
         Some(topics) if !topics.is_empty() || caller.version > 0 => {
             let mut found = Vec::with_capacity(topics.len());
+            let may_create = request.allow_auto_topic_creation && caller.has(Role::Admin);
             for topic in topics {
-                found.push(one(node, topic, request.allow_auto_topic_creation).await);
+                found.push(one(node, topic, may_create).await);
             }
             found
         }

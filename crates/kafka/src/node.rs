@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, Log, Partition, Topic};
-use millstream_types::{Epoch, Kind, SystemClock, TenantId, TopicId, TopicName, TopicPartition};
+use millstream_types::{Epoch, Kind, Quotas, SystemClock, TenantId, TopicId, TopicName, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::KafkaConfig;
 use crate::dispatch::Table;
 use crate::group::{Coordinator, GroupConfig};
+use crate::login::Logins;
 use crate::refusal::Refusal;
 use crate::transaction;
 
@@ -22,21 +23,26 @@ pub(crate) const CLUSTER_ID: &str = "millstream";
 /// The unit in which room for requests is counted.
 pub(crate) const ROOM_UNIT_BYTES: usize = 1024;
 
-/// What all connections share.
+/// What all connections share. A clone is the same node.
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) config: KafkaConfig,
-    pub(crate) table: Table,
+    pub(crate) table: Arc<Table>,
     /// Room for requests, in units of [`ROOM_UNIT_BYTES`].
     pub(crate) room: Arc<Semaphore>,
     /// True once the listener is being shut down.
     pub(crate) stopping: watch::Receiver<bool>,
     /// One creation of a topic at a time, so that *exists already* is told to all but one.
-    pub(crate) creating: Mutex<()>,
+    pub(crate) creating: Arc<Mutex<()>>,
     pub(crate) groups: Arc<Coordinator>,
     pub(crate) transactions: Arc<transaction::Coordinator>,
     epoch: Epoch,
-    producers: AtomicU32,
+    producers: Arc<AtomicU32>,
+    /// Who may log in; `None` where everybody may do everything.
+    pub(crate) logins: Option<Arc<dyn Logins>>,
+    pub(crate) quotas: Arc<Quotas>,
+    /// The tenant that is served: `default` until somebody of another one has logged in.
     pub(crate) tenant: TenantId,
 }
 
@@ -45,6 +51,7 @@ impl Node {
         log: Arc<dyn Log>,
         epoch: Epoch,
         config: KafkaConfig,
+        (logins, quotas): (Option<Arc<dyn Logins>>, Arc<Quotas>),
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let clock = Arc::new(SystemClock::default());
@@ -54,16 +61,23 @@ impl Node {
         Arc::new(Self {
             log,
             config,
-            table: Table::new(),
+            table: Arc::new(Table::new()),
             room,
             stopping,
-            creating: Mutex::new(()),
+            creating: Arc::default(),
             groups,
             transactions,
             epoch,
-            producers: AtomicU32::new(0),
+            producers: Arc::default(),
+            logins,
+            quotas,
             tenant: TenantId::default(),
         })
+    }
+
+    /// The same node, as clients of `tenant` see it.
+    pub(crate) fn of(&self, tenant: &TenantId) -> Arc<Self> {
+        Arc::new(Self { tenant: tenant.clone(), ..self.clone() })
     }
 
     /// The topic that a client means by `name`, whether it exists or not.

@@ -8,7 +8,7 @@ use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 use millstream_log::{AckLevel, Appended, Reply, Topic, Writers, reply};
-use millstream_types::{BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, RecordBatch};
+use millstream_types::{BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, RecordBatch, Role, Traffic};
 
 use crate::caller::Caller;
 use crate::error::Fault;
@@ -55,8 +55,12 @@ pub(crate) fn produce(
         (Ok(acks), Ok(transaction)) => (Ok(acks), transaction),
         (Err(refusal), _) | (_, Err(refusal)) => (Err(refusal), None),
     };
-    let taken: Vec<(TopicName, Vec<Taken>)> = request
-        .topic_data
+    let acks = caller.check(Role::Writer).and(acks);
+    let sizes = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let bytes = sizes.filter_map(|data| data.records.as_ref()).map(Bytes::len).sum();
+    let begun = caller.check_excess(Traffic::Produce).map(|()| caller.charge(Traffic::Produce, bytes));
+    let topics = if begun.is_ok() { request.topic_data } else { Vec::new() };
+    let taken: Vec<(TopicName, Vec<Taken>)> = topics
         .into_iter()
         .map(|topic| {
             let partitions = topic.partition_data.into_iter();
@@ -71,9 +75,10 @@ pub(crate) fn produce(
         })
         .collect();
     async move {
+        let throttle_ms = begun?;
         match acks {
             Ok(Acks::None) => refused_unasked(taken),
-            _ => Ok(Some(answer(taken).await)),
+            _ => Ok(Some(answer(taken, throttle_ms).await)),
         }
     }
 }
@@ -169,8 +174,7 @@ fn refused_unasked(taken: Vec<(TopicName, Vec<Taken>)>) -> Result<Option<Produce
     }
 }
 
-async fn answer(taken: Vec<(TopicName, Vec<Taken>)>) -> ProduceResponse {
-    let mut throttle_ms = 0;
+async fn answer(taken: Vec<(TopicName, Vec<Taken>)>, mut throttle_ms: i32) -> ProduceResponse {
     let mut responses = Vec::with_capacity(taken.len());
     for (name, taken) in taken {
         let mut partitions = Vec::with_capacity(taken.len());
@@ -180,7 +184,7 @@ async fn answer(taken: Vec<(TopicName, Vec<Taken>)>) -> ProduceResponse {
                 Err(refusal) => Err(refusal),
             };
             if outcome.as_ref().is_err_and(|refusal| refusal.error == ResponseError::NotEnoughReplicas) {
-                throttle_ms = THROTTLE_MS;
+                throttle_ms = throttle_ms.max(THROTTLE_MS);
             }
             partitions.push(describe(index, outcome));
         }

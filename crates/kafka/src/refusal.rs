@@ -43,7 +43,10 @@ impl From<&LogError> for Refusal {
             LogError::InvalidConfig { setting: "partitions", .. } => ResponseError::InvalidPartitions,
             LogError::InvalidConfig { .. } => ResponseError::InvalidConfig,
             LogError::Name(_) => ResponseError::InvalidTopicException,
-            LogError::Trimmed { .. } | LogError::BeyondTail { .. } => ResponseError::OffsetOutOfRange,
+            LogError::Trimmed { .. } | LogError::BeyondTail { .. } | LogError::BeyondStable { .. } => {
+                ResponseError::OffsetOutOfRange
+            }
+            LogError::NotTrimmable { .. } => ResponseError::PolicyViolation,
             LogError::Batch { source, .. } => return Self::from(source),
             LogError::OutOfOrderSequence { .. } => ResponseError::OutOfOrderSequenceNumber,
             LogError::DuplicateSequence { .. } => ResponseError::DuplicateSequenceNumber,

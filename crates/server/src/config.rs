@@ -51,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) query: millstream_query::Config,
     /// Clients that speak Kafka's protocol.
     pub(crate) kafka: millstream_kafka::KafkaConfig,
+    /// How fast clients and tenants may write to the log and read from it.
+    pub(crate) quota: millstream_types::QuotaConfig,
 }
 
 impl Default for Config {
@@ -69,6 +71,7 @@ impl Default for Config {
             context: millstream_context::ContextConfig::default(),
             query: millstream_query::Config::default(),
             kafka: millstream_kafka::KafkaConfig::default(),
+            quota: millstream_types::QuotaConfig::default(),
         }
     }
 }
@@ -146,7 +149,8 @@ impl<'de> Deserialize<'de> for Door {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Applications {
-    /// API tokens. Without any, everybody may call, on loopback only. Default none.
+    /// API tokens. Without any, everybody may call, on loopback only. Clients that speak Kafka's protocol log in with a
+    /// token's name and its secret. Default none.
     pub(crate) tokens: Vec<millstream_http::ApiToken>,
 }
 
@@ -246,6 +250,7 @@ pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
     let config: Config = sources.extract().map_err(|e| anyhow::anyhow!(explain(&e)))?;
     let loaded = Loaded { config, sources };
     loaded.config.memory_budget()?;
+    loaded.config.quota.validate().map_err(anyhow::Error::msg)?;
     Ok(loaded)
 }
 

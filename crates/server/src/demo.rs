@@ -94,6 +94,9 @@ async fn demonstrate(
     println!("Millstream demo: a year of weather at three airports of New York, replayed over HTTP\n");
     println!("  console  {applications}/");
     println!("  devices  {devices}/telemetry");
+    if let Some(address) = server.kafka_address() {
+        println!("  kafka    {address}");
+    }
     println!("  data     {}\n", data_dir.display());
     let speed =
         if arguments.speed > 0.0 { Speed::ObservedSecondsPerSecond(arguments.speed) } else { Speed::AsFastAsPossible };

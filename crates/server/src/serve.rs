@@ -8,9 +8,10 @@ use anyhow::Context as _;
 use millstream_connect::Connect;
 use millstream_context::Context;
 use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
+use millstream_kafka::Logins;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::Engine;
-use millstream_types::{Grant, MemoryBudget, SystemClock, WallClock, iso_time};
+use millstream_types::{Grant, MemoryBudget, Principal, Quotas, SystemClock, WallClock, iso_time};
 use millstream_view::{Checkpoints, Failure, Ground, Shards};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -35,8 +36,8 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     for (name, address) in server.addresses() {
         println!("listening {name} http://{address}");
     }
-    if let Some(kafka) = &server.kafka {
-        println!("listening kafka {}", kafka.address());
+    if let Some(address) = server.kafka_address() {
+        println!("listening kafka {address}");
     }
     runtime.block_on(stop.received());
     tracing::info!("stopping");
@@ -98,6 +99,7 @@ struct Planes {
     context: Context,
     query: Arc<Engine>,
     streams: Arc<Streams>,
+    quotas: Arc<Quotas>,
 }
 
 impl Server {
@@ -139,8 +141,9 @@ impl Server {
         let kafka = match config.listen.kafka {
             Door::Off => None,
             Door::At(address) => {
-                let listener = millstream_kafka::Listener::bind(address, config.kafka.clone()).await?;
-                Some(listener.serve(planes.log.clone(), planes.log.epoch()))
+                let logins = kafka_logins(config)?;
+                let listener = millstream_kafka::Listener::bind_with(address, config.kafka.clone(), logins).await?;
+                Some(listener.limited_by(Arc::clone(&planes.quotas)).serve(planes.log.clone(), planes.log.epoch()))
             }
         };
         let sampling = tokio::spawn(async move {
@@ -157,6 +160,11 @@ impl Server {
     /// The listeners, by name, with their real ports.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         self.listeners.iter().map(|(name, serving)| (*name, serving.address()))
+    }
+
+    /// Where clients that speak Kafka's protocol connect, unless that listener is off.
+    pub(crate) fn kafka_address(&self) -> Option<SocketAddr> {
+        self.kafka.as_ref().map(millstream_kafka::Serving::address)
     }
 
     /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
@@ -195,9 +203,10 @@ impl Planes {
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone()));
         let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
         let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
-        let streams =
-            Streams::start(log.clone(), clock.clone(), memory).context("cannot start the threads that read streams")?;
-        Ok(Self { log, checkpoints, connect, context, query: Arc::new(query), streams })
+        let quotas = Quotas::new(config.quota.clone(), clock.clone());
+        let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
+            .context("cannot start the threads that read streams")?;
+        Ok(Self { log, checkpoints, connect, context, query: Arc::new(query), streams, quotas })
     }
 
     fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
@@ -287,4 +296,19 @@ fn show(memory: &MemoryBudget, metrics: &Metrics) {
 fn applications(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
     let tokens = &config.applications.tokens;
     Ok(if tokens.is_empty() { Arc::new(LoopbackApplications::default()) } else { Arc::new(ApiTokens::new(tokens)?) })
+}
+
+/// Who may log in to the listener of Kafka clients: the holders of API tokens, if there are any.
+fn kafka_logins(config: &Config) -> anyhow::Result<Option<Arc<dyn Logins>>> {
+    let tokens = &config.applications.tokens;
+    Ok(if tokens.is_empty() { None } else { Some(Arc::new(TokenLogins(ApiTokens::new(tokens)?))) })
+}
+
+/// API tokens as names and passwords.
+struct TokenLogins(ApiTokens);
+
+impl Logins for TokenLogins {
+    fn log_in(&self, name: &str, password: &str) -> Option<Arc<Principal>> {
+        self.0.holder(name, password)
+    }
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
 use millstream_log::{Embedded, Error, Log, Topic};
-use millstream_types::{ErrorCode, Kind, MemoryBudget, Role, TenantId, TopicName, WallClock};
+use millstream_types::{ErrorCode, Kind, MemoryBudget, Quotas, Role, TenantId, TopicName, WallClock};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -55,6 +55,7 @@ pub(crate) struct Streams {
     log: Arc<Embedded>,
     wall: Arc<dyn WallClock>,
     memory: MemoryBudget,
+    quotas: Arc<Quotas>,
     workers: Workers,
     tails: Arc<Semaphore>,
     /// Where the next request's records without a key begin.
@@ -66,10 +67,11 @@ impl Streams {
         log: Arc<Embedded>,
         wall: Arc<dyn WallClock>,
         memory: &MemoryBudget,
+        quotas: Arc<Quotas>,
     ) -> std::io::Result<Arc<Self>> {
         let workers = Workers::start("streams", THREADS, WAITING_MAX, Share::Equal)?;
         let (memory, tails, turn) = (memory.clone(), Arc::new(Semaphore::new(TAILS_MAX)), AtomicU32::new(0));
-        Ok(Arc::new(Self { log, wall, memory, workers, tails, turn }))
+        Ok(Arc::new(Self { log, wall, memory, quotas, workers, tails, turn }))
     }
 
     /// Ends the threads; tails that are still open end with them.
@@ -177,6 +179,7 @@ fn append_route(streams: &Arc<Streams>) -> Route {
     .answers_with(200, "Stored: first and last offset by partition.", Content::json(json!({"type": "object"})))
     .answers(400, "One of them is no record: `line` or `element` says which. Nothing is stored.")
     .answers(404, "The topic does not exist.")
+    .answers(429, "A limit of `quota.*` is used up; `Retry-After` says for how long. Nothing is stored.")
     .to(append::append, Arc::clone(streams))
 }
 

@@ -16,6 +16,7 @@ mod name;
 mod offset;
 mod partitioner;
 mod principal;
+mod quota;
 mod record;
 
 pub use batch::{
@@ -32,4 +33,5 @@ pub use name::{Kind, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
 pub use partitioner::{murmur2, partition_of_key};
 pub use principal::{Principal, Role, Roles};
+pub use quota::{Excess, QuotaConfig, Quotas, Traffic};
 pub use record::{Header, Record, RecordView, header};

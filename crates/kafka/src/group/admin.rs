@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
     ListGroupsRequest, ListGroupsResponse,
 };
 use kafka_protocol::protocol::StrBytes;
+use millstream_types::Role;
 
 use super::coordinator::{Caller, Coordinator};
 use super::machine::{Group, GroupState};
@@ -24,6 +25,9 @@ const CLASSIC: &str = "classic";
 impl Coordinator {
     /// ListGroups: those with members and those that have positions only.
     pub async fn list_groups(&self, request: ListGroupsRequest, version: i16, caller: &Caller) -> ListGroupsResponse {
+        if !caller.roles.has(Role::Reader) {
+            return ListGroupsResponse::default().with_error_code(ResponseError::GroupAuthorizationFailed.code());
+        }
         let stored = match self.log.groups() {
             Ok(stored) => stored,
             Err(error) => return ListGroupsResponse::default().with_error_code(to_client(&error).code()),
@@ -92,7 +96,7 @@ impl Coordinator {
     }
 
     async fn delete_group(self: &Arc<Self>, id: &str, caller: &Caller) -> Result<(), ResponseError> {
-        let name = caller.group(id)?;
+        let name = caller.group_to_change(id)?;
         let ended = self.within(&name, |room, _| room.group.end());
         if let Some(ended) = &ended {
             (*ended)?;

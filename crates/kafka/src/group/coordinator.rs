@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 use millstream_log::{Error, Log};
-use millstream_types::{MonotonicClock, TenantId, WallClock};
+use millstream_types::{MonotonicClock, Role, Roles, TenantId, WallClock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -26,6 +26,8 @@ const TENANT_END: char = '/';
 pub struct Caller {
     /// The tenant whose groups and topics the caller sees.
     pub tenant: TenantId,
+    /// What the caller may do.
+    pub roles: Roles,
     /// What the client calls itself.
     pub client_id: String,
     /// The address from which it calls.
@@ -36,8 +38,21 @@ impl Caller {
     /// The name under which a group of this caller's tenant is kept.
     ///
     /// # Errors
-    /// [`ResponseError::InvalidGroupId`] if the id is empty or too long.
+    /// [`ResponseError::InvalidGroupId`] if the id is empty or too long; [`ResponseError::GroupAuthorizationFailed`] if
+    /// the caller is no reader.
     pub(crate) fn group(&self, id: &str) -> Result<String, ResponseError> {
+        self.group_for(Role::Reader, id)
+    }
+
+    /// As [`Caller::group`], to change it from outside.
+    pub(crate) fn group_to_change(&self, id: &str) -> Result<String, ResponseError> {
+        self.group_for(Role::Admin, id)
+    }
+
+    fn group_for(&self, role: Role, id: &str) -> Result<String, ResponseError> {
+        if !self.roles.has(role) {
+            return Err(ResponseError::GroupAuthorizationFailed);
+        }
         if id.is_empty() || id.len() > GROUP_ID_MAX_BYTES {
             return Err(ResponseError::InvalidGroupId);
         }
@@ -78,6 +93,7 @@ pub struct Coordinator {
     wakes_at: AtomicU64,
     earlier: Notify,
     started: Duration,
+    stopped: AtomicBool,
 }
 
 impl fmt::Debug for Coordinator {
@@ -105,6 +121,7 @@ impl Coordinator {
             wakes_at: AtomicU64::new(0),
             earlier: Notify::new(),
             started,
+            stopped: AtomicBool::new(false),
         })
     }
 
@@ -132,6 +149,19 @@ impl Coordinator {
                 () = self.earlier.notified() => {}
             }
         }
+    }
+
+    /// Answers everybody who waits, and who would wait from now on, that this coordinator is not available.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        let rooms: Vec<_> = self.rooms.lock().values().cloned().collect();
+        rooms.iter().for_each(|room| room.lock().waiting.clear());
+    }
+
+    /// Nobody may wait any more. Asked after a call has been put among those that wait: [`Coordinator::stop`] has either
+    /// ended it or is seen here.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
     }
 
     /// Does in every group what is due; returns when there is something next.

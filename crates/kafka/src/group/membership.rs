@@ -41,6 +41,9 @@ impl Coordinator {
             self.within(&group, joining).ok_or(ResponseError::UnknownMemberId)
         };
         match receiver {
+            Ok(_) if self.is_stopped() => {
+                refused(Refused { error: ResponseError::CoordinatorNotAvailable, member_id }, version)
+            }
             Ok(receiver) => match receiver.await {
                 Ok(Ok(answer)) => joined(answer, version),
                 Ok(Err(answer)) => refused(answer, version),
@@ -77,6 +80,9 @@ impl Coordinator {
             receiver
         });
         let receiver = receiver.ok_or(ResponseError::UnknownMemberId)?;
+        if self.is_stopped() {
+            return Err(ResponseError::CoordinatorNotAvailable);
+        }
         receiver.await.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
     }
 

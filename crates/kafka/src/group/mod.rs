@@ -28,6 +28,6 @@ mod positions;
 mod tests;
 
 pub use config::GroupConfig;
+pub use coordinator::{Caller, Coordinator, tenant_and_id};
 pub(crate) use machine::Speaker;
 pub(crate) use positions::{is_fence, to_client};
-pub use coordinator::{Caller, Coordinator, tenant_and_id};

@@ -228,7 +228,7 @@ impl Coordinator {
         request: OffsetDeleteRequest,
         caller: &Caller,
     ) -> OffsetDeleteResponse {
-        let group = match caller.group(&request.group_id) {
+        let group = match caller.group_to_change(&request.group_id) {
             Ok(group) => group,
             Err(error) => return OffsetDeleteResponse::default().with_error_code(error.code()),
         };

@@ -11,7 +11,7 @@ use kafka_protocol::messages::{
     EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, ProducerId,
 };
 use millstream_log::Writers;
-use millstream_types::TopicPartition;
+use millstream_types::{Role, TopicPartition};
 
 use super::coordinator::Decision;
 use super::machine::{Producing, Step, Transaction};
@@ -39,6 +39,7 @@ async fn taken_over(request: InitProducerIdRequest, caller: Caller) -> Result<Pr
     let node = caller.node.clone();
     let fresh = move || node.next_producer_id();
     let Some(id) = request.transactional_id else {
+        caller.check_or(Role::Writer, ResponseError::ClusterAuthorizationFailed).map_err(|refusal| refusal.error)?;
         return Ok(Producing { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });
     };
     let (transactions, key) = (caller.node.transactions.clone(), key(&caller, &id)?);
@@ -152,6 +153,8 @@ pub(super) async fn in_own_task<T: Send + 'static>(
 
 /// The name under which a transactional id of this caller's tenant is kept.
 pub(crate) fn key(caller: &Caller, id: &str) -> Result<String, ResponseError> {
+    let denied = ResponseError::TransactionalIdAuthorizationFailed;
+    caller.check_or(Role::Writer, denied).map_err(|refusal| refusal.error)?;
     if id.is_empty() || id.len() > ID_MAX_BYTES {
         return Err(ResponseError::InvalidRequest);
     }

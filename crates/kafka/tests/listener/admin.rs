@@ -6,18 +6,21 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest,
-    FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, MetadataRequest, TransactionalId,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    MetadataRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener};
-use millstream_log::{Log, TopicConfig};
+use millstream_log::{Cleanup, Log, TopicConfig};
+use millstream_types::Compression;
 
-use crate::client::{Client, Fixture, name, open};
+use crate::client::{Client, Fixture, batch, name, open, values};
 
 const TOPIC: i8 = 2;
 
@@ -66,13 +69,19 @@ async fn topics_are_created_described_altered_and_deleted() {
         let refused = alter(&mut client, "orders", setting, value).await;
         assert_eq!(refused, ResponseError::InvalidConfig.code(), "{setting}");
     }
-    let more = CreatePartitionsTopic::default().with_name(name("orders")).with_count(9);
-    let refused = client.ask(&CreatePartitionsRequest::default().with_topics(vec![more]), 3).await;
+    let partitions = |count: i32, validate_only: bool| {
+        let more = CreatePartitionsTopic::default().with_name(name("orders")).with_count(count).with_assignments(None);
+        CreatePartitionsRequest::default().with_topics(vec![more]).with_validate_only(validate_only)
+    };
+    let refused = client.ask(&partitions(3, false), 3).await;
     assert_eq!(refused.results[0].error_code, ResponseError::InvalidPartitions.code());
     assert!(refused.results[0].error_message.as_ref().unwrap().contains("3 partitions"));
+    assert_eq!(client.ask(&partitions(9, true), 3).await.results[0].error_code, 0);
+    assert_eq!(fixture.log.topics()[0].config.partitions, 3, "only looked at");
+    assert_eq!(client.ask(&partitions(5, false), 3).await.results[0].error_code, 0);
     let asked = MetadataRequestTopic::default().with_name(Some(name("orders")));
     let described = client.ask(&MetadataRequest::default().with_topics(Some(vec![asked])), 12).await;
-    assert_eq!((described.topics[0].error_code, described.topics[0].partitions.len()), (0, 3));
+    assert_eq!((described.topics[0].error_code, described.topics[0].partitions.len()), (0, 5));
     assert_eq!(i32::from(fixture.serving.address().port()), described.brokers[0].port);
     let deleted = client.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("orders")]), 5).await;
     assert_eq!(deleted.responses[0].error_code, 0);
@@ -168,5 +177,35 @@ async fn the_cluster_is_this_node_under_the_address_that_is_advertised() {
         let port = if version == 3 { found.port } else { found.coordinators[0].port };
         assert_eq!(port, 19092);
     }
+    fixture.stop().await;
+}
+
+async fn delete_before(client: &mut Client, topic: &str, offset: i64) -> (i16, i64) {
+    let partition = DeleteRecordsPartition::default().with_offset(offset);
+    let topic = DeleteRecordsTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+    let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(30_000);
+    let answer = client.ask(&request, 2).await;
+    let partition = &answer.topics[0].partitions[0];
+    (partition.error_code, partition.low_watermark)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_are_deleted_below_an_offset_and_what_cannot_be_is_refused() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    fixture.create("state", &TopicConfig { cleanup: Cleanup::Compact, ..TopicConfig::default() });
+    let mut client = fixture.connect().await;
+    for value in ["a", "b", "c", "d"] {
+        client.produce("orders", -1, batch(&[value], Compression::None)).await;
+    }
+    assert_eq!(delete_before(&mut client, "orders", 2).await, (0, 2));
+    let gone = client.fetch("orders", 1).await;
+    assert_eq!((gone.error_code, gone.log_start_offset), (ResponseError::OffsetOutOfRange.code(), 2));
+    assert_eq!(values(&client.fetch("orders", 2).await), [(2, "c".to_owned()), (3, "d".to_owned())]);
+    assert_eq!(delete_before(&mut client, "orders", 5).await, (ResponseError::OffsetOutOfRange.code(), -1));
+    assert_eq!(delete_before(&mut client, "orders", -2).await, (ResponseError::OffsetOutOfRange.code(), -1));
+    assert_eq!(delete_before(&mut client, "orders", -1).await, (0, 4), "all that there are");
+    assert_eq!(delete_before(&mut client, "state", 0).await, (ResponseError::PolicyViolation.code(), -1));
+    assert_eq!(delete_before(&mut client, "nowhere", 0).await.0, ResponseError::UnknownTopicOrPartition.code());
     fixture.stop().await;
 }

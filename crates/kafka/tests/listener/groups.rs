@@ -1,6 +1,9 @@
 //! Consumer groups over a socket, in every version that is served.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
@@ -95,4 +98,27 @@ async fn a_member_joins_commits_and_leaves_in_every_version() {
     }
     drop(client);
     fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_rebalance_is_told_at_once_when_the_listener_stops() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let (mut first, mut second) = (fixture.connect().await, fixture.connect().await);
+    let protocol = JoinGroupRequestProtocol::default().with_name(text("range"));
+    let join = JoinGroupRequest::default()
+        .with_group_id(GroupId(text("g")))
+        .with_session_timeout_ms(600_000)
+        .with_rebalance_timeout_ms(600_000)
+        .with_protocol_type(text("consumer"))
+        .with_protocols(vec![protocol]);
+    assert_eq!(first.ask(&join, 3).await.error_code, 0);
+    // The second one waits for the first, which does not join again.
+    let waiting = second.send(&join, 3).await;
+    let describe = DescribeGroupsRequest::default().with_groups(vec![GroupId(text("g"))]);
+    while first.ask(&describe, 5).await.groups[0].group_state.as_str() != "PreparingRebalance" {}
+    let stopping = tokio::spawn(fixture.serving.shut_down(Duration::from_secs(3600)));
+    let told = second.receive::<JoinGroupRequest>(waiting, 3).await;
+    assert_eq!(told.error_code, ResponseError::CoordinatorNotAvailable.code());
+    assert_eq!(stopping.await.unwrap(), 0, "nobody had to be cut off");
+    fixture.log.close().unwrap();
 }

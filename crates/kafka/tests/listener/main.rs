@@ -6,5 +6,7 @@ mod admin;
 mod client;
 mod groups;
 mod hostile;
+mod login;
+mod quotas;
 mod records;
 mod transactions;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
 use millstream_log::{AckLevel, Appended, AtomicAppend, Cleanup, Log, Reply, Topic, Writers, reply};
-use millstream_types::{Record, TopicPartition, partition_of_key};
+use millstream_types::{ErrorCode, Excess, Record, TopicPartition, Traffic, partition_of_key};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -46,6 +46,8 @@ pub(super) async fn append(
     let level = level(&parameters, &topic)?;
     let format = format(&parameters)?;
     let framing = framing(&headers)?;
+    let admitted = streams.quotas.admit(Traffic::Produce, &caller.tenant, &caller.name, body.len() as u64);
+    admitted.map_err(over_quota)?;
     let taken = if body.len() <= PARSE_INLINE_MAX_BYTES {
         take(&streams, &topic, &body, (framing, format, level))?
     } else {
@@ -64,6 +66,18 @@ pub(super) async fn append(
     let count: usize = taken.counts.values().sum();
     let answer = json!({"count": count, "ack": settings::level_name(level), "partitions": partitions});
     Ok(axum::Json(answer).into_response())
+}
+
+/// Too much has been appended for now.
+fn over_quota(Excess { setting, rate, wait }: Excess) -> Problem {
+    Problem::new(
+        Reason::Code(ErrorCode::RateLimited),
+        "more has been appended than the limit allows; nothing was stored",
+    )
+    .value(format!("{setting} = {rate}"))
+    .rule(format!("so many bytes a second; what was appended before takes {} ms more", wait.as_millis()))
+    .remedy("send the request again after that time, or have the limit raised")
+    .retry_after(wait)
 }
 
 /// Records on their way.

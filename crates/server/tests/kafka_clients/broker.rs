@@ -34,6 +34,18 @@ impl Broker {
         Self { address, own: Some((process, dir)) }
     }
 
+    /// A broker of our own with this configuration; `None` if the tests go to another one.
+    pub(crate) fn configured(settings: &str) -> Option<Self> {
+        if std::env::var(OTHER_BROKER).is_ok() {
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("settings.toml");
+        std::fs::write(&file, settings).unwrap();
+        let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+        Some(Self { address: process.kafka.to_string(), own: Some((process, dir)) })
+    }
+
     /// The process behind the address; `None` if the broker is another one.
     pub(crate) fn process(&self) -> Option<&Process> {
         self.own.as_ref().map(|(process, _)| process)
@@ -49,7 +61,7 @@ impl Broker {
 
     /// Whatever listens there; nothing of it ends with the test.
     pub(crate) fn at(address: &SocketAddr) -> Self {
-        Self { address: address.to_string(), _own: None }
+        Self { address: address.to_string(), own: None }
     }
 
     /// Another name for each run, for brokers that outlive it.
@@ -96,17 +108,28 @@ impl Broker {
 
     /// Runs one of Kafka's own command-line classes.
     pub(crate) fn java(&self, class: &str, arguments: &[&str], input: &str) -> String {
-        let xtask = target().join("release/xtask");
-        assert!(xtask.exists(), "{} is missing: run scripts/setup-clients", xtask.display());
-        let mut command = patient(xtask.to_str().unwrap());
-        command.args(["kafka-tools", &format!("org.apache.kafka.tools.{class}")]).args(arguments);
-        output(command, input)
+        output(java(class, arguments), input)
+    }
+
+    /// As [`Broker::java`], for what may fail: then what it complains of.
+    pub(crate) fn try_java(&self, class: &str, arguments: &[&str]) -> Result<String, String> {
+        let Output { status, stdout, stderr } = run(&mut java(class, arguments), "");
+        let said = String::from_utf8_lossy(&stdout).into_owned();
+        if status.success() { Ok(said) } else { Err(said + &String::from_utf8_lossy(&stderr)) }
     }
 }
 
 /// The target directory, where `scripts/setup-clients` puts what it fetches.
 fn target() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().toowned()
+    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn java(class: &str, arguments: &[&str]) -> Command {
+    let xtask = target().join("release/xtask");
+    assert!(xtask.exists(), "{} is missing: run scripts/setup-clients", xtask.display());
+    let mut command = patient(xtask.to_str().unwrap());
+    command.args(["kafka-tools", &format!("org.apache.kafka.tools.{class}")]).args(arguments);
+    command
 }
 
 fn patient(program: &str) -> Command {
@@ -115,12 +138,16 @@ fn patient(program: &str) -> Command {
     command
 }
 
-fn output(mut command: Command, input: &str) -> String {
+fn run(command: &mut Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn output(mut command: Command, input: &str) -> String {
+    let Output { status, stdout, stderr } = run(&mut command, input);
     let (said, complained) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n{said}\n{complained}");
-    said.intoowned()
+    said.into_owned()
 }

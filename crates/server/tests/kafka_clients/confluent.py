@@ -97,14 +97,11 @@ def administer(address):
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configuration = client.describe_configs([resource])[resource].result(checks.PATIENCE_S)
     assert "retention.ms" in configuration, sorted(configuration)
-    # A server may fix the number of partitions, so that keys stay where they are; it says so, then.
-    count = 3
-    try:
-        client.create_partitions([NewPartitions(topic, 3)])[topic].result(checks.PATIENCE_S)
-    except KafkaException as refusal:
-        assert refusal.args[0].code() == KafkaError.INVALID_PARTITIONS, refusal
-        count = 2
-    checks.until("all partitions", lambda: len(client.list_topics(topic, 10).topics[topic].partitions) == count)
+    client.create_partitions([NewPartitions(topic, 3)])[topic].result(checks.PATIENCE_S)
+    checks.until("all partitions", lambda: len(client.list_topics(topic, 10).topics[topic].partitions) == 3)
+    assert not produce(address, topic, checks.records(300)), "new partitions take records"
+    (third,) = client.delete_records([TopicPartition(topic, 2, 5)]).values()
+    assert third.result(checks.PATIENCE_S).low_watermark == 5
     client.delete_topics([topic])[topic].result(checks.PATIENCE_S)
     checks.until("the topic to be gone", lambda: topic not in client.list_topics(timeout=10).topics)
 
@@ -137,6 +134,71 @@ def commit(address, topic, group, *offsets):
     committing.close()
 
 
+def login(address, user, secret):
+    return {
+        "bootstrap.servers": address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": secret,
+    }
+
+
+def roles(address, secret):
+    def of(user):
+        return login(address, user, f"{secret}-{user}")
+
+    def refusal_of(future):
+        try:
+            future.result(checks.PATIENCE_S)
+        except KafkaException as refusal:
+            return refusal.args[0].code()
+        return None
+
+    topic = checks.new_topic_name("confluent-roles")
+    new = NewTopic(topic, num_partitions=1, replication_factor=1)
+    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    reader, admin = AdminClient(of("reader")), AdminClient(of("admin"))
+    assert refusal_of(reader.create_topics([new])[topic]) == denied
+    assert refusal_of(admin.create_topics([new])[topic]) is None
+    sent = checks.records(100)
+    assert {error.code() for error in produce(address, topic, sent, **of("reader"))} == {denied}
+    assert produce(address, topic, sent, **of("writer")) == []
+
+    def group_of(user):
+        reading = {"group.id": f"of-{user}", "auto.offset.reset": "earliest"}
+        consumer = Consumer({**of(user), **reading})
+        consumer.subscribe([topic])
+        return consumer
+
+    reading, read = group_of("reader"), []
+
+    def next_records():
+        read.extend(message for message in reading.consume(100, 0.2) if message.error() is None)
+        return len(read) == len(sent)
+
+    checks.until("the records", next_records)
+    reading.close()
+    writing = group_of("writer")
+
+    def refused():
+        message = writing.poll(0.2)
+        return message is not None and message.error() and message.error().code()
+
+    assert checks.until("a refusal", refused) in (KafkaError.GROUP_AUTHORIZATION_FAILED, denied)
+    writing.close()
+    # Another tenant has no such topic, and a wrong secret gets nowhere.
+    assert topic not in AdminClient(of("acme")).list_topics(timeout=checks.PATIENCE_S).topics
+    errors = []
+    wrong = AdminClient({**login(address, "admin", secret), "error_cb": errors.append})
+
+    def told():
+        wrong.poll(0.2)
+        return any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+
+    checks.until("a refused login", told)
+
+
 if __name__ == "__main__":
     checks.main(
         {
@@ -145,6 +207,7 @@ if __name__ == "__main__":
             "idempotent": idempotent,
             "admin": administer,
             "commit": commit,
+            "roles": roles,
             "seek-by-time": seek_by_time,
         }
     )

@@ -4,6 +4,7 @@
 
 mod broker;
 mod lag;
+mod login;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;

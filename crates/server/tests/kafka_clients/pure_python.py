@@ -2,7 +2,12 @@
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import TopicAlreadyExistsError, UnsupportedCompressionTypeError
+from kafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnsupportedCompressionTypeError,
+)
 
 import checks
 
@@ -138,6 +143,48 @@ def transactions(address):
         reader.close()
 
 
+def roles(address, secret):
+    def of(user, password=None):
+        return {
+            "bootstrap_servers": address,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": user,
+            "sasl_plain_password": password or f"{secret}-{user}",
+        }
+
+    topic = checks.new_topic_name("python-roles")
+    new = NewTopic(topic, num_partitions=1, replication_factor=1)
+    reader, admin = KafkaAdminClient(**of("reader")), KafkaAdminClient(**of("admin"))
+    try:
+        reader.create_topics([new])
+        raise AssertionError("a reader has created a topic")
+    except TopicAuthorizationFailedError:
+        pass
+    admin.create_topics([new])
+    checks.until("the topic", lambda: topic in reader.list_topics())
+    for user, may in (("writer", True), ("reader", False)):
+        producer = KafkaProducer(**of(user))
+        try:
+            producer.send(topic, b"value").get(timeout=checks.PATIENCE_S)
+            assert may, f"{user} has produced"
+        except KafkaError as refusal:
+            # An idempotent producer is told so before it has named a topic.
+            assert not may and "AuthorizationFailed" in repr(refusal), f"{user}: {refusal!r}"
+        producer.close()
+    consumer = KafkaConsumer(topic, group_id="readers", auto_offset_reset="earliest", **of("reader"))
+    messages = checks.until("a record", lambda: consumer.poll(200))
+    assert [message.value for of_one in messages.values() for message in of_one] == [b"value"], messages
+    consumer.close()
+    try:
+        KafkaAdminClient(**of("admin", secret))
+        raise AssertionError("a wrong secret was taken")
+    except KafkaError:
+        pass
+    reader.close()
+    admin.close()
+
+
 if __name__ == "__main__":
     checks.main(
         {
@@ -145,6 +192,7 @@ if __name__ == "__main__":
             "gzip": gzip_works_or_is_refused,
             "idempotent": idempotent,
             "admin": administer,
+            "roles": roles,
             "seek-by-time": seek_by_time,
             "transactions": transactions,
         }

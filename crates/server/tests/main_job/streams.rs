@@ -486,3 +486,22 @@ fn the_first_line_of_a_tail_is_there_before_any_record() {
     reader.read_line(&mut rest).unwrap();
     assert_eq!(rest.trim(), "0", "the stream ends in order when the server stops");
 }
+
+#[test]
+fn who_appends_more_than_the_limit_is_told_which_and_when_to_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = ["--set", "quota.client_produce_bytes_per_second=1024"];
+    let process = Process::start_on(dir.path(), [0, 0], &limit);
+    assert_eq!(create(&process, "orders", &json!({"partitions": 1})).status, 201);
+    let record = json!({"value": "x".repeat(100 << 10)}).to_string();
+    assert_eq!(append(&process, "orders/records", &record).status, 200);
+    let refused = append(&process, "orders/records", &record);
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.text().contains("quota.client_produce_bytes_per_second = 1024"), "{}", refused.text());
+    let seconds: u64 = refused.header("Retry-After").unwrap().parse().unwrap();
+    assert!((1..=101).contains(&seconds), "{seconds}");
+    let info = process.get_json("/api/streams/orders/info");
+    assert_eq!(info["partitions"][0]["stable"], 1, "nothing was stored");
+    assert_eq!(process.get("/api/streams/orders?from=earliest").status, 200, "reading is not limited by it");
+    process.stop();
+}

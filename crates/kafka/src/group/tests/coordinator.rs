@@ -17,7 +17,7 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_log::conformance::append_and_wait;
 use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, TopicConfig};
-use millstream_types::{ManualClock, Record, TenantId, TopicName, TopicPartition};
+use millstream_types::{ManualClock, Record, Roles, TenantId, TopicName, TopicPartition};
 
 use super::*;
 use crate::group::{Caller, Coordinator};
@@ -36,7 +36,7 @@ fn text(value: &str) -> StrBytes {
 
 fn caller(tenant: &str) -> Caller {
     let (client_id, client_host) = ("client".to_owned(), "127.0.0.1".to_owned());
-    Caller { tenant: TenantId::new(tenant).unwrap(), client_id, client_host }
+    Caller { tenant: TenantId::new(tenant).unwrap(), roles: Roles::APPLICATION, client_id, client_host }
 }
 
 impl Node {
