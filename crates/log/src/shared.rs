@@ -181,8 +181,13 @@ impl WorkQueue {
         }
     }
 
+    /// What comes after [`WorkQueue::stop`] is dropped: the appender may have ended, and a thread that waits for an
+    /// answer hears [`crate::Error::Stopped`] by the loss of its channel.
     pub(crate) fn push_control(&self, control: Control) {
         let mut work = self.work.lock();
+        if work.stop {
+            return;
+        }
         work.controls.push(control);
         self.urgent.store(true, Ordering::Release);
         self.arrived.notify_one();
@@ -222,5 +227,26 @@ impl WorkQueue {
         let mut work = self.work.lock();
         self.urgent.store(false, Ordering::Release);
         (std::mem::take(&mut work.dirty), std::mem::take(&mut work.controls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{TryRecvError, sync_channel};
+
+    use super::*;
+    use crate::AckLevel;
+    use crate::round::{Answer, Entry, Item, Waiter};
+
+    #[test]
+    fn who_comes_after_the_end_is_not_kept_waiting() {
+        let queue = WorkQueue::default();
+        queue.stop();
+        let (sender, receiver) = sync_channel(1);
+        let entry = Entry { order: 0, item: Item::Parts { encoded: Vec::new(), count: 0, effects: Vec::new() } };
+        let waiter = Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) });
+        queue.push_control(Control { entry, waiter, pending_bytes: 0 });
+        assert!(!queue.wait(), "the appender ends");
+        assert_eq!(receiver.try_recv().unwrap_err(), TryRecvError::Disconnected);
     }
 }
