@@ -9,11 +9,10 @@
 //! | header `changed-attributes` | names of the attributes that differ, separated by commas |
 //! | header `fiware-servicepath` | the entity's service path |
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Log, TopicConfig, Writers};
+use millstream_log::{AckLevel, Log, Topic, TopicConfig, Writers};
 use millstream_types::{Kind, TenantId, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 
@@ -29,53 +28,67 @@ pub const SERVICE_PATH: &str = "fiware-servicepath";
 const PARTITIONS: u32 = 4;
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Finds a tenant's change topic, creating it on first use. Never called on a shard thread.
+/// Finds a tenant's change topic, creating it on first use. Keeps nothing of it: one that was deleted is made anew.
 pub(crate) struct ChangeTopics {
     log: Arc<dyn Log>,
-    known: Mutex<HashMap<TenantId, (TopicName, u32)>>,
+    tenants_max: usize,
+    /// One at a time creates, so that the count is right.
+    creating: Mutex<()>,
+}
+
+/// Why a tenant has no change topic.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoTopic {
+    /// Another tenant cannot have entities.
+    #[error(
+        "tenant '{tenant}' cannot have entities: {known} tenants have; context.tenants_max = {limit}; delete a topic \
+         'context.<tenant>' that nobody needs, or raise the limit"
+    )]
+    TooManyTenants { tenant: TenantId, known: usize, limit: usize },
+    #[error(transparent)]
+    Log(#[from] millstream_log::Error),
 }
 
 impl ChangeTopics {
-    pub(crate) fn new(log: Arc<dyn Log>) -> Self {
-        Self { log, known: Mutex::new(HashMap::new()) }
+    pub(crate) fn new(log: Arc<dyn Log>, tenants_max: usize) -> Self {
+        Self { log, tenants_max, creating: Mutex::new(()) }
     }
 
-    /// Where changes of the entity `id` go, if the tenant's topic has been used before.
+    /// Where changes of the entity `id` go, if the tenant has a topic for them.
     pub(crate) fn known_partition(&self, tenant: &TenantId, id: &str) -> Option<TopicPartition> {
-        self.known.lock().get(tenant).map(|topic| partition_of(topic, id))
+        self.log.topic(&name(tenant)).map(|topic| partition_of(&topic, id))
     }
 
     /// Where changes of the entity `id` go. Waits for the disk on a tenant's first use.
-    pub(crate) fn partition(&self, tenant: &TenantId, id: &str) -> Result<TopicPartition, millstream_log::Error> {
+    pub(crate) fn partition(&self, tenant: &TenantId, id: &str) -> Result<TopicPartition, NoTopic> {
         if let Some(known) = self.known_partition(tenant, id) {
             return Ok(known);
         }
-        let topic = self.open(tenant)?;
-        let partition = partition_of(&topic, id);
-        self.known.lock().insert(tenant.clone(), topic);
-        Ok(partition)
-    }
-
-    fn open(&self, tenant: &TenantId) -> Result<(TopicName, u32), millstream_log::Error> {
-        let name = TopicName::reserved(Kind::Context, tenant);
-        let topic = match self.log.topic(&name) {
-            Some(topic) => topic,
-            None => {
-                let config = TopicConfig {
-                    partitions: PARTITIONS,
-                    level: AckLevel::Synced,
-                    writers: Writers::OwnersOnly,
-                    retention: Some(RETENTION),
-                    record_max_bytes: RECORD_MAX_BYTES,
-                    ..TopicConfig::default()
-                };
-                self.log.create_topic(&name, &config)?
-            }
+        let _one_at_a_time = self.creating.lock();
+        if let Some(known) = self.known_partition(tenant, id) {
+            return Ok(known);
+        }
+        let known = self.log.topics().iter().filter(|topic| topic.name.kind() == Kind::Context).count();
+        let limit = self.tenants_max;
+        if known >= limit {
+            return Err(NoTopic::TooManyTenants { tenant: tenant.clone(), known, limit });
+        }
+        let config = TopicConfig {
+            partitions: PARTITIONS,
+            level: AckLevel::Synced,
+            writers: Writers::OwnersOnly,
+            retention: Some(RETENTION),
+            record_max_bytes: RECORD_MAX_BYTES,
+            ..TopicConfig::default()
         };
-        Ok((name, topic.config.partitions))
+        Ok(partition_of(&*self.log.create_topic(&name(tenant), &config)?, id))
     }
 }
 
-fn partition_of((name, partitions): &(TopicName, u32), id: &str) -> TopicPartition {
-    TopicPartition::new(name.clone(), partition_of_key(id.as_bytes(), *partitions).0)
+fn name(tenant: &TenantId) -> TopicName {
+    TopicName::reserved(Kind::Context, tenant)
+}
+
+fn partition_of(topic: &Topic, id: &str) -> TopicPartition {
+    TopicPartition::new(topic.name.clone(), partition_of_key(id.as_bytes(), topic.config.partitions).0)
 }

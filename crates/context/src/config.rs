@@ -18,6 +18,8 @@ pub struct ContextConfig {
     /// Bytes of changes of entities that may be missing from their checkpoint before further ones wait.
     /// Default 128 MiB.
     pub dirty_max_bytes: usize,
+    /// Tenants that may have entities: each has a topic of its own for their changes. Default 1,000.
+    pub tenants_max: usize,
     /// Largest body of a request, in bytes. Default 1 MiB.
     pub body_max_bytes: u64,
     /// Largest entity that a request may make, in bytes of its normalized JSON, at most 1 MiB. Default 1 MiB.
@@ -39,6 +41,7 @@ impl Default for ContextConfig {
         Self {
             partitions: 4,
             dirty_max_bytes: 128 << 20,
+            tenants_max: 1_000,
             body_max_bytes: 1 << 20,
             entity_max_bytes: ENTITY_LIMIT_BYTES,
             measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,
@@ -65,6 +68,7 @@ impl ContextConfig {
                 1_024..=MEASURED_ENTITY_LIMIT_BYTES,
                 "use 1024 to 65536",
             ),
+            ("context.tenants_max", self.tenants_max, 1..=100_000, "use 1 to 100000"),
             ("context.telemetry_threads", self.telemetry_threads, 1..=64, "use 1 to 64"),
         ];
         match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {

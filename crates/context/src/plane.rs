@@ -65,7 +65,7 @@ impl Context {
             ..ViewsConfig::default()
         };
         let views = Views::open(view, &name, &views_config, ground)?;
-        let topics = Arc::new(ChangeTopics::new(ground.log.clone()));
+        let topics = Arc::new(ChangeTopics::new(ground.log.clone(), config.tenants_max));
         let telemetry =
             Telemetry { views: views.clone(), topics: topics.clone(), mappings, counters: counters.clone() };
         let follower_config = FollowerConfig {

@@ -7,6 +7,8 @@ use millstream_http::{Problem, Reason};
 use millstream_types::ErrorCode;
 use serde_json::json;
 
+use crate::change_topics::NoTopic;
+
 /// The names of errors, which clients compare exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -113,9 +115,14 @@ impl From<millstream_view::Error> for Failure {
     }
 }
 
-impl From<millstream_log::Error> for Failure {
-    fn from(error: millstream_log::Error) -> Self {
-        Self::Problem(Problem::from_error(error.code(), &error))
+impl From<NoTopic> for Failure {
+    fn from(error: NoTopic) -> Self {
+        match error {
+            NoTopic::TooManyTenants { .. } => {
+                Self::Refused(Refusal::new(Name::NoResourcesAvailable, error.to_string()))
+            }
+            NoTopic::Log(error) => Self::Problem(Problem::from_error(error.code(), &error)),
+        }
     }
 }
 

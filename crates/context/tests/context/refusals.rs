@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
+use millstream_log::Log;
+use millstream_types::{Kind, TenantId, TopicName};
 
 use crate::world::{Answer, Registry, Served, World};
 
@@ -263,6 +265,36 @@ async fn what_this_version_does_not_have_is_501() {
     ] {
         check(&ask(&served, head, body).await, 501, "NotImplemented", named, head);
     }
+    served.stop().await;
+    world.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_too_many_is_refused_and_one_whose_topic_was_deleted_begins_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ContextConfig { tenants_max: 2, ..ContextConfig::default() };
+    let world = World::open_with(dir.path(), Arc::new(Registry::default()), config);
+    let served = world.serve().await;
+    let create = |tenant: &str, id: &str| {
+        let head = format!("POST /v2/entities?options=keyValues\nfiware-service: {tenant}");
+        let body = format!(r#"{{"id":"{id}","type":"Room"}}"#);
+        let served = &served;
+        async move { ask(served, &head, Some(&body)).await }
+    };
+    for tenant in ["one", "two"] {
+        assert_eq!(create(tenant, "r1").await.status, 201);
+    }
+    let refused = create("three", "r1").await;
+    check(&refused, 413, "NoResourcesAvailable", "context.tenants_max = 2", "tenant three");
+    assert!(refused.body.contains("'three'") && refused.body.contains("delete a topic"), "{refused:?}");
+    assert_eq!(ask(&served, "GET /v2/entities\nfiware-service: three", None).await.body, "[]");
+
+    world.log.delete_topic(&TopicName::reserved(Kind::Context, &TenantId::new("one").unwrap())).unwrap();
+    assert_eq!(create("three", "r1").await.status, 201, "there is room for another");
+    assert_eq!(create("one", "r2").await.status, 413, "and then for none");
+    world.log.delete_topic(&TopicName::reserved(Kind::Context, &TenantId::new("two").unwrap())).unwrap();
+    assert_eq!(create("two", "r2").await.status, 201, "its topic is made anew");
+    assert_eq!(world.told("two").len(), 1);
     served.stop().await;
     world.close();
 }
