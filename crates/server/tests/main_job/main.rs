@@ -4,6 +4,7 @@
 mod memory;
 mod process;
 mod readme;
+mod ready;
 mod replay;
 mod start;
 mod streams;

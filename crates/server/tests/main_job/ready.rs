@@ -1,0 +1,73 @@
+//! `/readyz` and the counters tell of a view that cannot go on.
+
+use std::path::{Path, PathBuf};
+
+use crate::process::{Process, ask, until};
+
+const TENANT: &str = "mill";
+const PAYLOAD: &[u8] = br#"{"temp": 21.5, "marker": "here-to-be-damaged"}"#;
+const MESSAGES: usize = 5;
+const NO_LOGIN: [&str; 2] = ["--set", "connect.http.authentication_required=false"];
+
+fn start(dir: &Path, more: &[&str]) -> Process {
+    Process::start_on(dir, [0, 0], &[&NO_LOGIN[..], more].concat())
+}
+
+fn post(process: &Process, path: &str, body: &[u8]) {
+    let answer = ask(process.applications, "POST", path, &[("Content-Type", "application/json")], body);
+    assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+}
+
+/// Messages of a tenant whose telemetry nobody follows, because there is no room for the topic of its changes.
+fn store_unfollowed(dir: &Path) {
+    let process = start(dir, &["--set", "context.tenants_max=1"]);
+    post(&process, "/v2/entities", br#"{"id": "first", "type": "Room"}"#);
+    post(&process, &format!("/v1/tenants/{TENANT}"), b"");
+    post(&process, &format!("/v1/devices/{TENANT}/wheel"), b"");
+    let headers = [("Content-Type", "application/json"), ("QoS-Level", "1")];
+    for _ in 0..MESSAGES {
+        let sent = ask(process.devices, "PUT", &format!("/telemetry/{TENANT}/wheel"), &headers, PAYLOAD);
+        assert_eq!(sent.status, 202, "{}", sent.text());
+    }
+    assert_eq!(process.get("/readyz").status, 200);
+    process.stop();
+}
+
+/// The segments below a folder.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| if path.is_dir() { segments(&path) } else { vec![path] };
+    entries.flat_map(below).filter(|path| path.extension().is_some_and(|kind| kind == "segment")).collect()
+}
+
+/// Flips a bit in the first payload; the partition that it lies in.
+fn damage(data_dir: &Path) -> String {
+    for path in segments(&data_dir.join("log")) {
+        let mut bytes = std::fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(PAYLOAD.len()).position(|window| window == PAYLOAD) {
+            bytes[at + PAYLOAD.len() - 5] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            return path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        }
+    }
+    panic!("the payload lies in no segment");
+}
+
+#[test]
+fn a_damaged_source_is_named_by_readyz_and_counted_and_all_else_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    store_unfollowed(dir.path());
+    let partition = damage(dir.path());
+
+    let process = start(dir.path(), &[]);
+    until("the damage to be met", || process.get("/readyz").status == 503);
+    let told = process.get("/readyz").text();
+    let place = format!("topic 'telemetry.{TENANT}', partition {partition}, offset 0: ");
+    for part in ["view 'context' does not follow this partition any further", &place, "damaged"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert!(process.get("/metrics").text().lines().any(|line| line == "millstream_view_failures 1"));
+    assert_eq!(process.get("/healthz").status, 200);
+    post(&process, "/v2/entities", br#"{"id": "second", "type": "Room"}"#);
+    process.stop();
+}
