@@ -6,6 +6,7 @@ mod process;
 mod readme;
 mod ready;
 mod replay;
+mod settings;
 mod start;
 mod streams;
 mod topic;
