@@ -7,17 +7,17 @@ mod credentials;
 mod devices;
 mod etag;
 mod refusal;
+mod request;
 mod tenants;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use millstream_http::{Content, Json, Limits, Problem, Routes, Workers, check_json_type, parse_json};
-use serde::de::DeserializeOwned;
+use millstream_http::{Content, Json, Limits, Problem, Routes, Workers};
 use serde_json::json;
 
 use crate::ConnectConfig;
@@ -39,6 +39,12 @@ const NO_BODY: Limits = Limits { body_max_bytes: 0, ..LIMITS };
 /// What the handlers work with.
 #[derive(Clone)]
 pub(crate) struct Management(Arc<Parts>);
+
+/// The state of a handler.
+type Shared = State<Management>;
+
+/// What a handler answers.
+type Answered = Result<Response, Problem>;
 
 struct Parts {
     registry: Registry,
@@ -70,15 +76,6 @@ impl Management {
     pub(crate) fn stop(&self) {
         self.0.hashers.stop();
     }
-}
-
-/// The JSON body of a request whose headers say that it is JSON; `None` if there is no body.
-fn body<T: DeserializeOwned>(headers: &axum::http::HeaderMap, body: &Bytes) -> Result<Option<T>, Problem> {
-    if body.is_empty() {
-        return Ok(None);
-    }
-    check_json_type(headers).map_err(|problem| problem.with_status(StatusCode::BAD_REQUEST))?;
-    parse_json(body).map(Some)
 }
 
 fn created(location: &str, id: &str, version: Version) -> Response {

@@ -1,19 +1,17 @@
 //! `/v1/credentials`.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
-use millstream_http::{Access, Content, Path, Payload, Problem, Route};
+use millstream_http::{Access, Content, Problem, Route};
 use millstream_types::Role;
 use serde_json::{Value, json};
 
-use super::devices::{DEVICE, TENANT, ids};
-use super::etag::condition;
+use super::devices::of_device;
 use super::refusal::{bad_hash, hashing_is_full};
-use super::{LIMITS, Management, NO_BODY, body, shown};
+use super::request::{Given, OfDevice};
+use super::{Answered, LIMITS, Management, NO_BODY, Shared, shown};
 use crate::password::PasswordHash;
 use crate::registry::{
-    Command, CredentialDraft, Failure, GivenCredential, GivenSecret, Refusal, SecretDraft, SecretOrigin,
+    Command, Condition, CredentialDraft, Failure, GivenCredential, GivenSecret, Refusal, SecretDraft, SecretOrigin,
 };
 
 const PATH: &str = "/v1/credentials/{tenant}/{device}";
@@ -23,17 +21,16 @@ const COMMENT_MAX_BYTES: usize = 256;
 pub(super) fn routes(management: &Management) -> Vec<Route> {
     let schema = || Content::json(json!({"type": "array", "items": {"type": "object"}}));
     vec![
-        Route::get(PATH, Access::Role(Role::Reader), NO_BODY, "Read a device's credentials, without their secrets")
-            .param("tenant", TENANT)
-            .param("device", DEVICE)
-            .tenant_in("tenant")
-            .answers_with(200, "The credentials; ETag tells which version.", schema())
-            .answers(404, "The tenant or the device is unknown.")
-            .to(read, management.clone()),
-        Route::put(PATH, Access::Role(Role::Admin), LIMITS, "Replace a device's credentials, all of them")
-            .param("tenant", TENANT)
-            .param("device", DEVICE)
-            .tenant_in("tenant")
+        of_device(Route::get(
+            PATH,
+            Access::Role(Role::Reader),
+            NO_BODY,
+            "Read a device's credentials, without their secrets",
+        ))
+        .answers_with(200, "The credentials; ETag tells which version.", schema())
+        .answers(404, "The tenant or the device is unknown.")
+        .to(read, management.clone()),
+        of_device(Route::put(PATH, Access::Role(Role::Admin), LIMITS, "Replace a device's credentials, all of them"))
             .header("If-Match", "Replace them only if this is their version.")
             .takes(schema())
             .answers(204, "Replaced; ETag tells the new version.")
@@ -45,11 +42,7 @@ pub(super) fn routes(management: &Management) -> Vec<Route> {
     ]
 }
 
-async fn read(
-    State(management): State<Management>,
-    Path((tenant, device)): Path<(String, String)>,
-) -> Result<Response, Problem> {
-    let (tenant, device) = ids(&tenant, &device)?;
+async fn read(State(management): Shared, OfDevice(tenant, device): OfDevice) -> Answered {
     let snapshot = management.0.registry.snapshot(&tenant);
     let Some(known) = snapshot.state.tenant(&tenant) else {
         return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
@@ -64,13 +57,12 @@ async fn read(
 }
 
 async fn replace(
-    State(management): State<Management>,
-    Path((tenant, device)): Path<(String, String)>,
-    headers: HeaderMap,
-    Payload(payload): Payload,
-) -> Result<Response, Problem> {
-    let (tenant, device) = ids(&tenant, &device)?;
-    let given: Vec<GivenCredential> = body(&headers, &payload)?.ok_or_else(|| {
+    State(management): Shared,
+    OfDevice(tenant, device): OfDevice,
+    condition: Condition,
+    Given(given): Given<Vec<GivenCredential>>,
+) -> Answered {
+    let given = given.ok_or_else(|| {
         Problem::invalid("there is no body")
             .rule("the body is the array of all credentials of the device")
             .remedy("send [] to remove all")
@@ -80,7 +72,7 @@ async fn replace(
     for credential in given {
         value.push(management.credential(credential).await?);
     }
-    let command = Command::ReplaceCredentials { tenant: tenant.clone(), device, value, condition: condition(&headers) };
+    let command = Command::ReplaceCredentials { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
 }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Path, Payload, Problem, Reason, Route};
+use millstream_http::{Access, Problem, Reason, Route};
 use millstream_types::{ErrorCode, Role, TenantId};
 
-use super::etag::condition;
-use super::{LIMITS, Management, NO_BODY, body, created, id_schema, object_schema, replaced, shown};
-use crate::registry::{Command, DeviceId, Failure, Outcome, Refusal, Tenant};
+use super::request::{Given, OfTenant};
+use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, object_schema, replaced, shown};
+use crate::registry::{Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version};
 
 const PATH: &str = "/v1/tenants/{tenant}";
 const TENANT: &str = "Id of the tenant: 1 to 50 of a-z A-Z 0-9 - _ .";
@@ -57,26 +57,16 @@ pub(super) fn routes(management: &Management) -> Vec<Route> {
     ]
 }
 
-async fn create_any(
-    State(management): State<Management>,
-    headers: HeaderMap,
-    Payload(payload): Payload,
-) -> Result<Response, Problem> {
+async fn create_any(State(management): Shared, given: Given<Tenant>) -> Answered {
     let tenant = TenantId::new(DeviceId::random().as_str())?;
-    management.create_tenant(tenant, body(&headers, &payload)?.unwrap_or_default()).await
+    management.create_tenant(tenant, given.or_default()).await
 }
 
-async fn create(
-    State(management): State<Management>,
-    Path(tenant): Path<String>,
-    headers: HeaderMap,
-    Payload(payload): Payload,
-) -> Result<Response, Problem> {
-    management.create_tenant(TenantId::new(&tenant)?, body(&headers, &payload)?.unwrap_or_default()).await
+async fn create(State(management): Shared, OfTenant(tenant): OfTenant, given: Given<Tenant>) -> Answered {
+    management.create_tenant(tenant, given.or_default()).await
 }
 
-async fn read(State(management): State<Management>, Path(tenant): Path<String>) -> Result<Response, Problem> {
-    let tenant = TenantId::new(&tenant)?;
+async fn read(State(management): Shared, OfTenant(tenant): OfTenant) -> Answered {
     let snapshot = management.0.registry.snapshot(&tenant);
     let stored = snapshot.state.tenant(&tenant).and_then(|known| known.tenant.as_deref());
     let stored = stored.ok_or(Failure::Refused(Refusal::UnknownTenant { tenant }))?;
@@ -84,25 +74,19 @@ async fn read(State(management): State<Management>, Path(tenant): Path<String>) 
 }
 
 async fn replace(
-    State(management): State<Management>,
-    Path(tenant): Path<String>,
-    headers: HeaderMap,
-    Payload(payload): Payload,
-) -> Result<Response, Problem> {
-    let tenant = TenantId::new(&tenant)?;
-    let value: Arc<Tenant> = Arc::new(body(&headers, &payload)?.unwrap_or_default());
+    State(management): Shared,
+    OfTenant(tenant): OfTenant,
+    condition: Condition,
+    given: Given<Tenant>,
+) -> Answered {
+    let value = Arc::new(given.or_default());
     management.check_clash(&tenant, &value)?;
-    let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition: condition(&headers) };
+    let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition };
     management.change(&tenant, command).await
 }
 
-async fn delete(
-    State(management): State<Management>,
-    Path(tenant): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let tenant = TenantId::new(&tenant)?;
-    let command = Command::DeleteTenant { tenant: tenant.clone(), condition: condition(&headers) };
+async fn delete(State(management): Shared, OfTenant(tenant): OfTenant, condition: Condition) -> Answered {
+    let command = Command::DeleteTenant { tenant: tenant.clone(), condition };
     management.0.registry.delete_all(&tenant, command).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -113,7 +97,7 @@ pub(super) fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value
 }
 
 impl Management {
-    async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Result<Response, Problem> {
+    async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Answered {
         self.check_clash(&tenant, &value)?;
         let command = Command::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;
@@ -134,7 +118,7 @@ impl Management {
     }
 
     /// Hands a change that replaces or deletes one resource to the registry.
-    pub(super) async fn change(&self, tenant: &TenantId, command: Command) -> Result<Response, Problem> {
+    pub(super) async fn change(&self, tenant: &TenantId, command: Command) -> Answered {
         match self.0.registry.ask(tenant, command).await? {
             Outcome::Stored(version) => Ok(replaced(version)),
             Outcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -144,10 +128,7 @@ impl Management {
 }
 
 /// Answers a change that stores a resource.
-pub(super) fn stored(
-    outcome: Outcome,
-    answer: impl FnOnce(crate::registry::Version) -> Response,
-) -> Result<Response, Problem> {
+pub(super) fn stored(outcome: Outcome, answer: impl FnOnce(Version) -> Response) -> Answered {
     match outcome {
         Outcome::Stored(version) => Ok(answer(version)),
         other => Err(Problem::internal(format!("a creation ended as {other:?}"))),
