@@ -1,6 +1,8 @@
 //! The plane over real sockets, on a real log with four partitions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../http/tests/rim/answer.rs"]
+mod answer;
 mod gate;
 mod logins;
 mod messages;

@@ -12,10 +12,10 @@ use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metri
 use millstream_log::{Embedded, Log, LogConfig, UpTo};
 use millstream_types::{BatchLimits, Kind, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Ground, Shards};
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+pub(crate) use crate::answer::Answer;
 use crate::gate::GatedFiles;
 
 /// A running plane. A test ends it by [`World::stop`].
@@ -198,32 +198,9 @@ pub(crate) async fn ask(address: SocketAddr, line: &str, headers: &[(&str, &str)
     Answer::parse(&String::from_utf8(text).unwrap())
 }
 
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
 impl Answer {
-    fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = lines.map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.to_owned(), v.to_owned()));
-        Self { status, headers: headers.collect(), body: body.to_owned() }
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-
     pub(crate) fn etag(&self) -> &str {
         self.header("etag").unwrap_or_else(|| panic!("no etag: {self:?}"))
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
     /// As [`Answer::expect_problem`], and says which request it was.

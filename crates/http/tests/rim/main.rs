@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failure is what unwrap should make of it")]
 
 mod access;
+mod answer;
 mod lifetime;
 mod limits;
 mod refusals;

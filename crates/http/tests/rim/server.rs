@@ -8,9 +8,10 @@ use millstream_http::{
     Access, Api, Authenticator, Limits, Listener, ListenerLimits, LoopbackApplications, Metrics, Routes, Serving,
 };
 use millstream_types::{MemoryBudget, Role};
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+pub(crate) use crate::answer::Answer;
 
 pub(crate) const LIMITS: Limits =
     Limits { body_max_bytes: 100, body_max_setting: "things.body_max_bytes", timeout: Duration::from_secs(20) };
@@ -87,30 +88,7 @@ impl Client {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
 impl Answer {
-    pub(crate) fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = lines.map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.to_owned(), v.to_owned()));
-        Self { status, headers: headers.collect(), body: body.to_owned() }
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
-    }
-
     /// Checks a refusal: its status, and that its body names value, rule and remedy.
     pub(crate) fn expect_problem(&self, status: u16, kind: &str, value: Option<&str>, rule: &str) {
         assert_eq!(self.status, status, "{self:?}");
