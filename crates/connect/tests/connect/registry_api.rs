@@ -147,6 +147,7 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
     world.do_registry("POST /v1/devices/L/one", "", 201).await;
     let credential = |members: &str| format!(r#"[{{"type":"hashed-password","auth-id":"d",{members}}}]"#);
     let secret = |members: &str| credential(&format!(r#""secrets":[{{{members}}}]"#));
+    let large = |more: &str| format!(r#"{{"ext":{{"x":"{}"}}}}{more}"#, "x".repeat(16_000));
     let costly = "$2a$11$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
     let table: Vec<(&str, String, u16, &str, &str)> = vec![
         ("POST /v1/tenants/a%20b", String::new(), 400, "a b", "use 1 to 50"),
@@ -231,7 +232,12 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
             "51",
             "connect.secrets_max_per_device = 50",
         ),
-        ("POST /v1/devices/T/f", format!(r#"{{"ext":{{"x":"{}"}}}}"#, "x".repeat(16_000)), 413, "16016", "16000"),
+        ("POST /v1/tenants", r#"{"alias":"tee"}"#.into(), 409, "tee", "belong to one tenant"),
+        ("POST /v1/devices/L", String::new(), 403, "1", "max-devices"),
+        ("POST /v1/devices/T/f", large(""), 413, "16016", "16000"),
+        ("POST /v1/tenants", large(""), 413, "16016", "16000"),
+        ("PUT /v1/tenants/T", large(""), 413, "16016", "16000"),
+        ("PUT /v1/credentials/T/d", large(" "), 413, "16017", "16000"),
     ];
     for (line, body, status, value, rule) in table {
         world.registry(line, &[], &body).await.expect_refusal(line, &body, status, value, rule);

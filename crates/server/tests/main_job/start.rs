@@ -92,10 +92,30 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
     let token = "[[applications.tokens]]\nname = \"dashboard\"\ntoken = \"0123456789abcdef\"\nroles = [\"reader\"]\n";
     std::fs::write(&file, token).unwrap();
     let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
-    assert_eq!(process.get("/v2/entities").status, 401);
     let bearer = ("Authorization", "Bearer 0123456789abcdef");
+    let json = ("Content-Type", "application/json");
     assert_eq!(ask(process.applications, "GET", "/v2/entities", &[bearer], b"").status, 200);
-    assert_eq!(ask(process.applications, "DELETE", "/v1/tenants/default", &[bearer], b"").status, 403);
+    // NGSI has names of its own for them, the registry has problem details.
+    for (method, path, headers, status, error, says) in [
+        ("GET", "/v2/entities", &[json][..], 401, "Unauthorized", "send a configured token"),
+        ("POST", "/v2/entities", &[json, bearer], 403, "Forbidden", "callers with role 'writer'"),
+        ("GET", "/v1/tenants/default", &[], 401, "", "send a configured token"),
+        ("POST", "/v1/tenants", &[json, bearer], 403, "", "callers with role 'admin'"),
+        ("PUT", "/v1/devices/default/d", &[json, bearer], 403, "", "callers with role 'admin'"),
+        ("DELETE", "/v1/tenants/default", &[bearer], 403, "", "callers with role 'admin'"),
+    ] {
+        let body: &[u8] = if matches!(method, "POST" | "PUT") { b"{}" } else { b"" };
+        let refused = ask(process.applications, method, path, headers, body);
+        assert_eq!(refused.status, status, "{method} {path}: {}", refused.text());
+        assert_eq!(refused.header("www-authenticate").is_some(), status == 401, "{method} {path}");
+        let body = refused.json();
+        let (name, text) = match error {
+            "" => ("", body["error"].as_str().unwrap()),
+            _ => (body["error"].as_str().unwrap(), body["description"].as_str().unwrap()),
+        };
+        assert_eq!(name, error, "{method} {path}: {body}");
+        assert!(text.contains(says), "{method} {path}: {text}");
+    }
     assert_eq!(process.get("/healthz").status, 200);
     // Counters name topics and groups of all tenants: they are an operator's.
     assert_eq!(process.get("/metrics").status, 401);
