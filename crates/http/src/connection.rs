@@ -107,7 +107,8 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
         .half_close(false)
         .header_read_timeout(None)
         .max_buf_size(rim.limits.buffer_max_bytes())
-        .pipeline_flush(true)
+        // hyper copies what it has taken of an answer: pieces that it kept would hold the whole of it in memory.
+        .writev(false)
         .serve_connection(watched, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
