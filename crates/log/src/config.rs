@@ -34,6 +34,9 @@ pub struct LogConfig {
     /// Bytes of batches kept in memory after they have reached their segment, for readers near the tail.
     /// Default 64 MiB.
     pub cache_bytes: usize,
+    /// Bytes that all topics in memory may take together, at `max_bytes` for each of their partitions; another topic is
+    /// refused. Default 256 MiB.
+    pub memory_topics_max_bytes: usize,
     /// How long records that nobody waits for may stay unsynced, in milliseconds. Default 50.
     pub sync_interval_ms: u64,
     /// How long records may stay in the journal only, in milliseconds; also how often retention is looked at.
@@ -68,6 +71,7 @@ impl Default for LogConfig {
             append_max_bytes: 8 << 20,
             batch_max_bytes: 1 << 20,
             cache_bytes: 64 << 20,
+            memory_topics_max_bytes: 256 << 20,
             sync_interval_ms: 50,
             flush_interval_ms: 2_000,
             producers_max: 1_000,

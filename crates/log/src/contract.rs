@@ -181,7 +181,7 @@ pub trait Log: Send + Sync + 'static {
     /// Creates a topic, or returns it if it exists with the same configuration. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::TopicExists`] with another configuration; [`Error::InvalidConfig`].
+    /// [`Error::TopicExists`] with another configuration; [`Error::InvalidConfig`]; [`Error::MemoryTopicsFull`].
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
 
     /// Changes what may change in a topic's configuration: retention, segment sizes, level, compression, limits.
@@ -195,7 +195,7 @@ pub trait Log: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] for fewer than it has, and for a topic that is compacted or of
-    /// [`crate::Writers::OwnersOnly`]: in these the place of a key is part of the state.
+    /// [`crate::Writers::OwnersOnly`]: in these the place of a key is part of the state; [`Error::MemoryTopicsFull`].
     fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error>;
 
     /// Deletes a topic and its records. Durable when it returns; readers get [`Error::UnknownTopic`].

@@ -83,6 +83,11 @@ impl Embedded {
         shared.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
         let catalog = Arc::new(Catalog::default());
         recovery::restore(&shared, &catalog, meta, frames)?;
+        let limit = shared.config.memory_topics_max_bytes;
+        if memory_bytes(&catalog, |_| true) > limit {
+            let rule = "the topics in memory that there are take more; raise it, delete some and lower it again";
+            return Err(Error::InvalidLimit { limit: "log.memory_topics_max_bytes", value: limit as u64, rule });
+        }
         let mut writeback = Writeback::new(shared.clone(), catalog.clone());
         writeback.start()?;
         // Only now that `meta` says what was recovered: the frame that deleted a topic may itself not be durable yet.
@@ -199,6 +204,16 @@ impl Embedded {
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
+    /// Whether the topic, if it is one in memory, has room beside the others once it is as `config` says.
+    fn check_memory(&self, name: &TopicName, config: &TopicConfig) -> Result<(), Error> {
+        let (wanted_bytes, limit_bytes) = (config.memory_bytes(), self.shared.config.memory_topics_max_bytes);
+        let used_bytes = memory_bytes(&self.catalog, |topic| topic.name != *name);
+        if wanted_bytes == 0 || wanted_bytes.saturating_add(used_bytes) <= limit_bytes {
+            return Ok(());
+        }
+        Err(Error::MemoryTopicsFull { topic: name.clone(), wanted_bytes, used_bytes, limit_bytes })
+    }
+
     fn known(&self, name: &TopicName) -> Result<Arc<TopicEntry>, Error> {
         self.catalog.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.clone() })
     }
@@ -215,6 +230,13 @@ fn partition_stats(partition: &PartitionLog) -> PartitionStats {
         open_transactions: accept.producers.transactions.open().len() as u64,
         aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
     }
+}
+
+/// What those topics in memory that `counts` names may take.
+fn memory_bytes(catalog: &Catalog, counts: impl Fn(&Topic) -> bool) -> usize {
+    let topics = catalog.topics().into_iter().map(|entry| entry.state.current());
+    let each = topics.filter(|topic| counts(topic)).map(|topic| topic.config.memory_bytes());
+    each.fold(0, usize::saturating_add)
 }
 
 /// Creates the directories, with names that survive a crash: also those on the way to ours that did not exist.
@@ -304,6 +326,7 @@ impl Log for Embedded {
                 Some(differs) => Err(Error::TopicExists { topic: name.clone(), differs }),
             };
         }
+        self.check_memory(name, config)?;
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
         let entry = new_topic(&self.shared, topic.clone(), self.shared.epoch);
@@ -341,6 +364,7 @@ impl Log for Embedded {
         if config == current.config {
             return Ok(current);
         }
+        self.check_memory(name, &config)?;
         let topic = Topic { config, ..Topic::clone(&current) };
         let grown = entry.grown(&self.shared, total, self.shared.epoch);
         self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Grown(grown, topic)])?;

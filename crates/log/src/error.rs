@@ -32,6 +32,20 @@ pub enum Error {
         /// Which setting differs.
         differs: &'static str,
     },
+    /// A topic in memory for which there is no room.
+    #[error(
+        "topic '{topic}' in memory would take {wanted_bytes} bytes, {used_bytes} are taken by others: log.memory_topics_max_bytes = {limit_bytes}; make it smaller, delete another, or raise the limit"
+    )]
+    MemoryTopicsFull {
+        /// The topic.
+        topic: TopicName,
+        /// What all of its partitions would take.
+        wanted_bytes: usize,
+        /// What others take.
+        used_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// A setting that cannot be.
     #[error("{setting} = {value} of topic '{topic}': {rule}")]
     InvalidConfig {
@@ -379,9 +393,10 @@ impl Error {
             Self::RecordTooLarge { .. } | Self::AppendTooLarge { .. } | Self::MetadataTooLarge { .. } => {
                 ErrorCode::TooLarge
             }
-            Self::Overloaded { .. } | Self::TooManyUnsynced { .. } | Self::TooManyTransactions { .. } => {
-                ErrorCode::Overloaded
-            }
+            Self::Overloaded { .. }
+            | Self::TooManyUnsynced { .. }
+            | Self::TooManyTransactions { .. }
+            | Self::MemoryTopicsFull { .. } => ErrorCode::Overloaded,
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
             Self::InUse { .. } | Self::Stopped => ErrorCode::Unavailable,
             Self::WritingEnded { .. } | Self::Io { .. } => ErrorCode::Internal,

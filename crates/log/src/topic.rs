@@ -142,6 +142,14 @@ impl TopicConfig {
         grown.validate(topic).map(|()| grown)
     }
 
+    /// Bytes that a topic in memory may take; 0 for one on disk.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self.storage {
+            Storage::Disk => 0,
+            Storage::Memory { max_bytes } => max_bytes.saturating_mul(self.partitions as usize),
+        }
+    }
+
     /// The first setting in which the two differ.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let settings = [

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use millstream_log::conformance::read_all;
 use millstream_log::sim::{PowerLoss, SimFiles};
-use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, Error, Log, LogConfig, Partition, TopicConfig, UpTo};
-use millstream_types::{Offset, Position, Record};
+use millstream_log::{
+    AckLevel, AtomicAppend, Done, Embedded, Error, Log, LogConfig, Partition, Storage, TopicConfig, UpTo,
+};
+use millstream_types::{ErrorCode, Offset, Position, Record};
 
 use crate::support::{append, clock, create, name, new_disk, open, partitions};
 
@@ -217,4 +219,42 @@ fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_
     answers.into_iter().for_each(|answer| assert!(answer.wait().is_ok()));
     append(&*topic[1], &value, AckLevel::Memory).unwrap();
     log.close().unwrap();
+}
+
+#[test]
+fn topics_in_memory_share_a_bound_and_one_that_has_no_room_is_refused_by_name() {
+    let (files, clock) = (new_disk(), clock());
+    let open = |memory_topics_max_bytes: usize| {
+        let config = LogConfig { memory_topics_max_bytes, ..support::small_config() };
+        Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone())
+    };
+    let ring = |partitions: u32| TopicConfig {
+        partitions,
+        storage: Storage::Memory { max_bytes: 10_000 },
+        ..TopicConfig::default()
+    };
+    let log = open(40_000).unwrap();
+    create(&log, "three", &ring(3));
+    create(&log, "disk", &TopicConfig::default());
+    let refused = log.create_topic(&name("two"), &ring(2)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Overloaded);
+    let text = refused.to_string();
+    assert!(text.contains("'two' in memory would take 20000 bytes, 30000 are taken by others"), "{text}");
+    assert!(text.contains("log.memory_topics_max_bytes = 40000; make it smaller"), "{text}");
+    create(&log, "one", &ring(1));
+    log.delete_topic(&name("three")).unwrap();
+    create(&log, "two", &ring(2));
+
+    let refused = log.add_partitions(&name("two"), 4).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Overloaded);
+    let text = refused.to_string();
+    assert!(text.contains("'two' in memory would take 40000 bytes, 10000 are taken by others"), "{text}");
+    assert_eq!(log.topic(&name("two")).unwrap().config.partitions, 2, "nothing was added");
+    assert_eq!(log.add_partitions(&name("two"), 3).unwrap().config.partitions, 3);
+    assert_eq!(log.add_partitions(&name("disk"), 9).unwrap().config.partitions, 9, "on disk there is room");
+    log.close().unwrap();
+
+    let refused = open(39_999).unwrap_err().to_string();
+    assert!(refused.contains("log.memory_topics_max_bytes = 39999"), "{refused}");
+    open(40_000).unwrap().close().unwrap();
 }

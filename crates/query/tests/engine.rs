@@ -36,7 +36,7 @@ fn disk() -> TopicConfig {
 }
 
 fn memory() -> TopicConfig {
-    TopicConfig { storage: Storage::Memory { max_bytes: 64 << 20 }, level: AckLevel::Memory, ..disk() }
+    TopicConfig { storage: Storage::Memory { max_bytes: 16 << 20 }, level: AckLevel::Memory, ..disk() }
 }
 
 fn fixture(topic: &TopicConfig, config: Config) -> Fixture {

@@ -346,11 +346,12 @@ fn origin_of(metadata: &figment::Metadata) -> String {
 
 impl Config {
     /// Every queue and cache whose bytes are set aside at start, so that what was accepted never lacks them.
-    fn set_aside(&self) -> [(&'static str, u64); 7] {
+    fn set_aside(&self) -> [(&'static str, u64); 8] {
         [
             ("log.pending_max_bytes", self.log.pending_max_bytes as u64),
             ("log.journal_max_bytes", self.log.journal_max_bytes),
             ("log.cache_bytes", self.log.cache_bytes as u64),
+            ("log.memory_topics_max_bytes", self.log.memory_topics_max_bytes as u64),
             ("log.compaction_map_bytes", self.log.compaction_map_bytes as u64),
             ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
             ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::units;
 
 /// Bytes per partition of a topic in memory that says no other.
-const RING_BYTES: usize = 64 << 20;
+const RING_BYTES: usize = 16 << 20;
 const LEVELS: [(&str, AckLevel); 3] =
     [("memory", AckLevel::Memory), ("written", AckLevel::Written), ("synced", AckLevel::Synced)];
 
