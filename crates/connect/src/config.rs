@@ -13,9 +13,12 @@ const PARTITIONS_MAX: u32 = 10_000;
 pub struct ConnectConfig {
     /// Partitions of the registry's state topic; fixed when the data directory is made. Default 4.
     pub registry_partitions: u32,
-    /// Bytes of changes of the registry that may be missing from its checkpoint before further ones wait.
-    /// Default 64 MiB.
+    /// Bytes of changes of the registry that may be on their way to the log or missing from its checkpoint before further
+    /// ones wait. Default 64 MiB.
     pub registry_dirty_max_bytes: usize,
+    /// Bytes of changes of the registry that may wait to be decided, over all partitions; further ones are answered 503.
+    /// Default 32 MiB.
+    pub registry_inbox_max_bytes: usize,
     /// Partitions that a tenant's telemetry and event topics are created with. Default 4.
     pub topic_partitions: u32,
     /// Threads that check passwords whose hash is slow (bcrypt, argon2). Default 1.
@@ -44,6 +47,7 @@ impl Default for ConnectConfig {
         Self {
             registry_partitions: 4,
             registry_dirty_max_bytes: 64 << 20,
+            registry_inbox_max_bytes: 32 << 20,
             topic_partitions: 4,
             logins_threads: 1,
             logins_max_waiting: 1_024,

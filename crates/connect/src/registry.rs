@@ -66,6 +66,8 @@ impl Registry {
             partitions: config.registry_partitions,
             batch_max_commands: BATCH_MAX_COMMANDS,
             dirty_max_bytes: config.registry_dirty_max_bytes,
+            inbox_max_bytes: config.registry_inbox_max_bytes,
+            inbox_setting: "connect.registry_inbox_max_bytes",
             ..ViewsConfig::default()
         };
         let views = Views::open(RegistryView, &TopicName::internal("_registry"), &config, ground)?;

@@ -15,9 +15,11 @@ const MEASURED_ENTITY_LIMIT_BYTES: usize = 64 << 10;
 pub struct ContextConfig {
     /// Partitions of the entities' state; fixed when the data directory is made. Default 4.
     pub partitions: u32,
-    /// Bytes of changes of entities that may be missing from their checkpoint before further ones wait.
-    /// Default 128 MiB.
+    /// Bytes of changes of entities that may be on their way to the log or missing from their checkpoint before further
+    /// ones wait. Default 128 MiB.
     pub dirty_max_bytes: usize,
+    /// Bytes of changes that may wait to be decided, over all partitions; further ones are answered 503. Default 32 MiB.
+    pub inbox_max_bytes: usize,
     /// Tenants that may have entities: each has a topic of its own for their changes. Default 1,000.
     pub tenants_max: usize,
     /// Largest body of a request, in bytes. Default 1 MiB.
@@ -41,6 +43,7 @@ impl Default for ContextConfig {
         Self {
             partitions: 4,
             dirty_max_bytes: 128 << 20,
+            inbox_max_bytes: 32 << 20,
             tenants_max: 1_000,
             body_max_bytes: 1 << 20,
             entity_max_bytes: ENTITY_LIMIT_BYTES,

@@ -63,6 +63,20 @@ pub(crate) enum Action {
     Delete(Target),
 }
 
+impl Action {
+    /// Bytes that it owns beside itself, about.
+    fn owned_bytes(&self) -> usize {
+        let all = |attributes: &[AttributeGiven]| attributes.iter().map(AttributeGiven::size_bytes).sum();
+        match self {
+            Self::Create(entity) | Self::Upsert(entity) => all(&entity.attributes),
+            Self::Set { given, .. } => all(given),
+            Self::SetOne { given, .. } => given.size_bytes(),
+            Self::RemoveAttribute { name, .. } => name.len(),
+            Self::Delete(_) => 0,
+        }
+    }
+}
+
 /// An existing entity, as a request names it.
 pub(crate) struct Target {
     pub(crate) id: Arc<str>,
@@ -99,6 +113,16 @@ impl View for EntityView {
                 let answer = measurement::apply(self, draft, new.map(|(_, one)| one));
                 draft.advance(source, next);
                 answer
+            }
+        }
+    }
+
+    fn owned_bytes(command: &Command) -> usize {
+        match command {
+            Command::Request(request) => request.action.owned_bytes(),
+            Command::Measured { measurements, .. } => {
+                let each = measurements.iter().map(|(_, measurement)| measurement.owned_bytes());
+                size_of_val(measurements.as_slice()) + each.sum::<usize>()
             }
         }
     }

@@ -36,6 +36,20 @@ pub(crate) struct Attribute {
     pub(crate) metadata: Arc<[Metadata]>,
 }
 
+impl Attribute {
+    /// Bytes that it takes, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let texts = self.name.len() + self.kind.len() + self.value.len();
+        size_of::<Self>() + texts + metadata_bytes(&self.metadata)
+    }
+}
+
+/// Bytes that metadata take, about.
+pub(crate) fn metadata_bytes(items: &[Metadata]) -> usize {
+    let texts = |item: &Metadata| item.name.len() + item.kind.len() + item.value.len();
+    size_of_val(items) + items.iter().map(texts).sum::<usize>()
+}
+
 /// A metadata item of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Metadata {

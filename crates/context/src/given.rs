@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millstream_types::iso_time;
 use serde_json::{Map, Value};
 
-use crate::entity::Metadata;
+use crate::entity::{Metadata, metadata_bytes};
 use crate::refusal::{Name, Refusal};
 use crate::syntax::{check_attribute_name, check_identifier, check_nesting, check_text};
 use crate::{datetime, json};
@@ -47,6 +47,17 @@ pub(crate) struct AttributeGiven {
     /// Canonical JSON text.
     pub(crate) value: Arc<str>,
     pub(crate) metadata: MetadataGiven,
+}
+
+impl AttributeGiven {
+    /// Bytes that it takes, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let metadata = match &self.metadata {
+            MetadataGiven::Keep => 0,
+            MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => metadata_bytes(items),
+        };
+        size_of::<Self>() + self.name.len() + self.kind.len() + self.value.len() + metadata
+    }
 }
 
 /// An entity as it is given.

@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
+use millstream_http::AnswerMemory;
 use millstream_types::TenantId;
 use millstream_view::Snapshot;
 
@@ -15,7 +16,7 @@ use crate::entities::EntityView;
 use crate::entity::{Entity, Place};
 use crate::given::Form;
 use crate::places::{Places, Run, skip_blocks};
-use crate::refusal::{Name, Refusal};
+use crate::refusal::{Failure, Name, Refusal};
 use crate::request::Paths;
 use crate::show::{self, Head, Selection};
 use crate::state::Entities;
@@ -54,12 +55,16 @@ pub(crate) struct Asked {
     pub(crate) page: Page,
     pub(crate) count: Count,
     pub(crate) shape: Shape,
+    /// For the page while it is rendered.
+    pub(crate) memory: AnswerMemory,
 }
 
 /// A page of a list as JSON, and how many there are in all if that was asked for.
 pub(crate) struct Listed {
     pub(crate) json: String,
     pub(crate) total: Option<usize>,
+    /// What the page takes.
+    pub(crate) memory: AnswerMemory,
 }
 
 /// Whether the total is wanted.
@@ -83,17 +88,17 @@ impl Asked {
 }
 
 /// Renders the page.
-pub(crate) fn list(asked: &Asked) -> Result<Listed, Refusal> {
-    let Asked { snapshots, tenant, filter, page, count, shape } = asked;
-    let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(tenant)).collect();
-    let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, filter)).collect();
-    let mut runs = runs(&partitions, &named, filter);
+pub(crate) fn list(asked: Asked) -> Result<Listed, Failure> {
+    let Asked { snapshots, tenant, filter, page, count, shape, mut memory } = asked;
+    let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(&tenant)).collect();
+    let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, &filter)).collect();
+    let mut runs = runs(&partitions, &named, &filter);
     let mut matched = if filter.paths.are_all() { skip_blocks(&mut runs, page.offset) } else { 0 };
     let mut merge = Merge::new(runs);
     let mut json = String::from("[");
     let end = page.offset.saturating_add(page.limit);
     let whole_count = filter.total(&partitions);
-    let wants_more = |matched: usize| matched < end || (*count == Count::Wanted && whole_count.is_none());
+    let wants_more = |matched: usize| matched < end || (count == Count::Wanted && whole_count.is_none());
     while wants_more(matched)
         && let Some((place, entities)) = merge.next()
     {
@@ -105,12 +110,13 @@ pub(crate) fn list(asked: &Asked) -> Result<Listed, Refusal> {
             && matched <= end
             && let Some(entity) = entities.get(&place.key)
         {
-            push(entity, shape, &mut json)?;
+            push(entity, &shape, &mut json)?;
+            memory.cover(json.capacity())?;
         }
     }
     json.push(']');
-    let total = (*count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
-    Ok(Listed { json, total })
+    let total = (count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
+    Ok(Listed { json, total, memory })
 }
 
 fn push(entity: &Entity, shape: &Shape, json: &mut String) -> Result<(), Refusal> {

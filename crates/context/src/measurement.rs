@@ -33,6 +33,13 @@ pub(crate) struct Measurement {
     attributes: Vec<Attribute>,
 }
 
+impl Measurement {
+    /// Bytes that it owns beside itself, about.
+    pub(crate) fn owned_bytes(&self) -> usize {
+        self.key.id.len() + self.key.kind.len() + self.attributes.iter().map(Attribute::size_bytes).sum::<usize>()
+    }
+}
+
 /// Reads telemetry.
 pub(crate) struct Telemetry {
     pub(crate) views: Arc<Views<EntityView>>,

@@ -62,6 +62,8 @@ impl Context {
             partitions: config.partitions,
             append_max_bytes: APPEND_MAX_BYTES,
             dirty_max_bytes: config.dirty_max_bytes,
+            inbox_max_bytes: config.inbox_max_bytes,
+            inbox_setting: "context.inbox_max_bytes",
             ..ViewsConfig::default()
         };
         let views = Views::open(view, &name, &views_config, ground)?;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Content, Limits, Path, Route, RouteDraft, Routes};
+use millstream_http::{Access, AnswerMemory, Content, Limits, Path, Route, RouteDraft, Routes};
 use millstream_types::Role;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
@@ -164,7 +164,7 @@ async fn not_yet(method: Method, uri: Uri) -> Response {
     Refusal::later("the operation", &format!("{method} {}", uri.path())).into_response()
 }
 
-async fn list_entities(State(desk): Shared, ask: Ask) -> Answered {
+async fn list_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory) -> Answered {
     let given = ask.parameters(&["id", "type", "attrs", "limit", "offset"], &["keyValues", "count"])?;
     let filter = Filter { ids: given.identifiers("id")?, kinds: given.identifiers("type")?, paths: ask.paths()? };
     let asked = list::Asked {
@@ -174,10 +174,12 @@ async fn list_entities(State(desk): Shared, ask: Ask) -> Answered {
         page: given.page()?,
         count: given.count(),
         shape: Shape { form: given.form(), selection: selection(&given)?, max_bytes: desk.page_max_bytes },
+        memory,
     };
     let listed =
-        if asked.is_small() { list::list(&asked)? } else { desk.in_background(move || list::list(&asked)).await?? };
+        if asked.is_small() { list::list(asked)? } else { desk.in_background(move || list::list(asked)).await?? };
     let mut response = json_answer(listed.json);
+    listed.memory.hold_for(&mut response);
     if let Some(total) = listed.total {
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
     }

@@ -10,6 +10,7 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::api::Served;
 use crate::connection::Pulse;
+use crate::memory::Held;
 
 /// Most bytes that one connection sends before the others of its thread have their turn.
 const PIECE_BYTES: usize = 32 << 10;
@@ -23,20 +24,22 @@ pub(crate) struct Answer {
     gave_way: bool,
     sent_bytes: u64,
     route: Option<Arc<Served>>,
+    /// The memory that it takes.
+    _held: Option<Held>,
     pulse: Arc<Pulse>,
 }
 
 impl Answer {
-    pub(crate) fn of_route(body: Body, route: Arc<Served>, pulse: Arc<Pulse>) -> Self {
-        Self::new(body, Some(route), pulse)
+    pub(crate) fn of_route(body: Body, route: Arc<Served>, pulse: Arc<Pulse>, held: Option<Held>) -> Self {
+        Self::new(body, Some(route), pulse, held)
     }
 
     pub(crate) fn plain(body: Body, pulse: Arc<Pulse>) -> Self {
-        Self::new(body, None, pulse)
+        Self::new(body, None, pulse, None)
     }
 
-    fn new(body: Body, route: Option<Arc<Served>>, pulse: Arc<Pulse>) -> Self {
-        Self { body, rest: Bytes::new(), gave_way: true, sent_bytes: 0, route, pulse }
+    fn new(body: Body, route: Option<Arc<Served>>, pulse: Arc<Pulse>, held: Option<Held>) -> Self {
+        Self { body, rest: Bytes::new(), gave_way: true, sent_bytes: 0, route, _held: held, pulse }
     }
 
     /// The next piece of a large frame, after the other connections' turn.

@@ -11,21 +11,25 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use millstream_types::Grant;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::ListenerLimits;
 use crate::context::Stage;
+use crate::listener::farewell;
+use crate::memory::{HEAD_FREE_BYTES, no_memory};
 use crate::rim::Rim;
+use crate::{ListenerLimits, Problem};
 
 const HEAD: u8 = 0;
 const BUSY: u8 = 1;
@@ -41,6 +45,10 @@ pub(crate) struct Pulse {
     wrote: AtomicBool,
     /// The peer's window is full.
     write_blocked: AtomicBool,
+    /// Bytes that have arrived of the head.
+    head_bytes: AtomicUsize,
+    /// The memory of a head that is larger than others.
+    head_memory: Mutex<Option<Grant>>,
 }
 
 impl Pulse {
@@ -51,16 +59,20 @@ impl Pulse {
             since_ns: AtomicU64::new(0),
             wrote: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
+            head_bytes: AtomicUsize::new(0),
+            head_memory: Mutex::new(None),
         }
     }
 
     /// A head is complete; returns the time.
     pub(crate) fn begin_request(&self) -> Instant {
+        self.head_bytes.store(0, Ordering::Relaxed);
         self.enter(BUSY)
     }
 
     /// The answer's body has been handed over whole, or dropped.
     pub(crate) fn end_request(&self) {
+        drop(self.head_memory.lock().take());
         self.enter(IDLE);
     }
 
@@ -71,10 +83,25 @@ impl Pulse {
         now
     }
 
-    fn on_read(&self) {
+    /// Bytes have arrived. Whether there is memory for them: a head that is larger than others needs some of its own.
+    fn on_read(&self, bytes: usize, rim: &Rim) -> Result<(), Problem> {
         if self.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(HEAD);
         }
+        let so_far = self.head_bytes.load(Ordering::Relaxed) + bytes;
+        let Some(memory) = rim.memory.as_ref().filter(|_| self.phase.load(Ordering::Relaxed) == HEAD) else {
+            return Ok(());
+        };
+        self.head_bytes.store(so_far, Ordering::Relaxed);
+        if so_far <= HEAD_FREE_BYTES {
+            return Ok(());
+        }
+        let mut held = self.head_memory.lock();
+        if held.is_none() {
+            let size = rim.limits.buffer_max_bytes() as u64;
+            *held = Some(memory.take(size).ok_or_else(|| no_memory("a head", size, memory))?);
+        }
+        Ok(())
     }
 
     /// Judges the peer at `now`: when to look again, or `None` if its time is up.
@@ -98,7 +125,7 @@ impl Pulse {
 /// Serves a connection until it ends by itself, its peer is too slow, or the listener closes.
 pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mut stage: watch::Receiver<Stage>) {
     let pulse = Arc::new(Pulse::new());
-    let watched = TokioIo::new(Watched { socket, pulse: pulse.clone() });
+    let watched = TokioIo::new(Watched { socket, pulse: pulse.clone(), rim: rim.clone(), dismissed: false });
     let service = service_fn(|request| {
         let (rim, pulse) = (&rim, &pulse);
         async move { Ok::<_, std::convert::Infallible>(rim.handle(peer, pulse, request).await) }
@@ -120,6 +147,8 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
                 if let Err(error) = ended {
                     tracing::debug!(%peer, %error, "connection ended");
                 }
+                // One that was upgraded lives on, and nothing that comes through it is a head.
+                pulse.begin_request();
                 return;
             }
             () = look.as_mut() => match pulse.judge(Instant::now(), &rim.limits) {
@@ -143,9 +172,48 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
 struct Watched {
     socket: TcpStream,
     pulse: Arc<Pulse>,
+    rim: Arc<Rim>,
+    /// The peer has been told that there is no memory for its head; what it still sends is thrown away.
+    dismissed: bool,
 }
 
 impl Watched {
+    /// Reads no more at once than the connection counts as: hyper's buffer grows with what a read gives.
+    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        let before = buf.filled().len();
+        if buf.remaining() <= HEAD_FREE_BYTES {
+            ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+            return Poll::Ready(Ok(buf.filled().len() - before));
+        }
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(HEAD_FREE_BYTES - 1));
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buf.advance(read);
+        Poll::Ready(Ok(read))
+    }
+
+    /// Tells the peer why its head is not read any further. An answer that is on its way is not broken into.
+    fn dismiss(&mut self, problem: &Problem, cx: &mut Context<'_>) {
+        self.dismissed = true;
+        if !self.pulse.write_blocked.load(Ordering::Relaxed) {
+            // A socket whose buffer has no room for it ends without the text.
+            let _ = self.socket.try_write(farewell(problem).as_bytes());
+            let _ = Pin::new(&mut self.socket).poll_shutdown(cx);
+        }
+    }
+
+    /// Throws away what comes until the peer has closed or its time is up: closing first could cost it the text.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut rest = [0; 4096];
+        loop {
+            let mut rest = ReadBuf::new(&mut rest);
+            ready!(Pin::new(&mut self.socket).poll_read(cx, &mut rest))?;
+            if rest.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
     fn note_write(&self, polled: &Poll<io::Result<usize>>) {
         let was_blocked = self.pulse.write_blocked.swap(polled.is_pending(), Ordering::Relaxed);
         // A peer that has just begun to block has until the look after the next one.
@@ -157,12 +225,19 @@ impl Watched {
 
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let result = ready!(Pin::new(&mut self.socket).poll_read(cx, buf));
-        if buf.filled().len() > before {
-            self.pulse.on_read();
+        if self.dismissed {
+            return self.poll_rest(cx);
         }
-        Poll::Ready(result)
+        let before = buf.filled().len();
+        let read = ready!(self.poll_some(cx, buf))?;
+        if read == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let admitted = self.pulse.on_read(read, &self.rim);
+        let Err(problem) = admitted else { return Poll::Ready(Ok(())) };
+        buf.set_filled(before);
+        self.dismiss(&problem, cx);
+        self.poll_rest(cx)
     }
 }
 

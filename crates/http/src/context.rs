@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use millstream_types::Principal;
+use millstream_types::{MemoryBudget, Principal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -28,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     pub(crate) peer: SocketAddr,
     pub(crate) shutdown: Shutdown,
+    pub(crate) memory: Option<MemoryBudget>,
     pub(crate) reading_body: AtomicBool,
 }
 

@@ -36,7 +36,8 @@
 //! ```
 //!
 //! Handlers are async functions of extractors: those here ([`Caller`], [`Path`], [`Query`], [`Json`], [`Payload`],
-//! [`Deadline`], [`TraceContext`], [`Shutdown`], [`Peer`]) and axum's `State`, `Method`, `HeaderMap`, `Uri` and such.
+//! [`Deadline`], [`TraceContext`], [`Shutdown`], [`Peer`], [`AnswerMemory`]) and axum's `State`, `Method`, `HeaderMap`,
+//! `Uri` and such.
 //! (axum's own `Path` and `MatchedPath` find nothing: routes are found here.) A [`Problem`] that a handler returns and
 //! one that the rim makes look alike, in the style of their group.
 //!
@@ -54,6 +55,7 @@ mod cors;
 mod error;
 mod extract;
 mod listener;
+mod memory;
 mod metrics;
 mod openapi;
 mod problem;
@@ -73,6 +75,7 @@ pub use cors::{Cors, Origins};
 pub use error::Error;
 pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, parse_json};
 pub use listener::{Listener, ListenerLimits, Serving};
+pub use memory::{AnswerMemory, CONNECTION_BYTES};
 pub use metrics::{Counter, Gauge, Histogram, Labels, Metrics};
 pub use openapi::Content;
 pub use problem::{ErrorStyle, PROBLEM_JSON, Problem, Reason};

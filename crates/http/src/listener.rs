@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millstream_types::MemoryBudget;
+use millstream_types::{ErrorCode, Grant, MemoryBudget};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,9 +14,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::context::{Shutdown, Stage};
+use crate::memory::{CONNECTION_BYTES, no_memory};
 use crate::metrics::{Counter, Gauge, Metrics};
 use crate::rim::Rim;
-use crate::{Api, Authenticator, Error, connection};
+use crate::{Api, Authenticator, Error, Problem, Reason, connection};
 
 /// How many refused connections at most are told why before they are closed; more are just closed.
 const FAREWELLS_MAX: usize = 64;
@@ -111,8 +112,8 @@ impl Listener {
         self.address
     }
 
-    /// Takes the bytes of each body from `memory` before it is read and until the request is answered; one that does
-    /// not fit is answered 503. A body that does not announce its length counts as much as its route allows.
+    /// Takes from `memory` what connections, bodies and large answers need, as long as they need it; one that does not
+    /// fit is answered 503. A body that does not announce its length counts as much as its route allows.
     #[must_use]
     pub fn drawing_on(mut self, memory: &MemoryBudget) -> Self {
         self.memory = Some(memory.clone());
@@ -132,7 +133,7 @@ impl Listener {
             gauge: metrics.gauge("millstream_http_connections", "Open connections.", &labels),
             refused: metrics.counter(
                 "millstream_http_connections_refused_total",
-                "Connections over the limit.",
+                "Connections for which there was no room.",
                 &labels,
             ),
             farewells: Arc::new(Semaphore::new(FAREWELLS_MAX)),
@@ -250,44 +251,57 @@ fn admit(
     connections: &Arc<Connections>,
     stages: &watch::Receiver<Stage>,
 ) {
-    let limit = rim.limits.connections_max;
-    let Some(presence) = connections.enter(limit) else {
-        connections.refused.inc();
-        if let Ok(permit) = connections.farewells.clone().try_acquire_owned() {
-            tokio::spawn(async move {
-                // Whether the refused peer reads it is its own affair.
-                let _ = timeout(FAREWELL_TIMEOUT, refuse(socket, limit)).await;
-                drop(permit);
-            });
-        }
-        return;
+    let (presence, memory) = match enter(rim, connections) {
+        Ok(entered) => entered,
+        Err(problem) => return dismiss(socket, problem, connections),
     };
     // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
     let _ = socket.set_nodelay(true);
     let (rim, stages) = (rim.clone(), stages.clone());
     tokio::spawn(async move {
         connection::serve(socket, peer, rim, stages).await;
-        drop(presence);
+        drop((presence, memory));
     });
 }
 
+/// Counts a connection, and takes the memory that it needs whatever it does.
+fn enter(rim: &Rim, connections: &Arc<Connections>) -> Result<(Presence, Option<Grant>), Problem> {
+    let limit = rim.limits.connections_max;
+    let presence = connections.enter(limit).ok_or_else(|| {
+        Problem::new(Reason::Code(ErrorCode::Overloaded), "this listener has no room for another connection")
+            .value(limit)
+            .rule(format!("http.connections_max = {limit}"))
+            .remedy("try again later, or raise the limit")
+    })?;
+    let Some(memory) = &rim.memory else { return Ok((presence, None)) };
+    let grant = memory.take(CONNECTION_BYTES).ok_or_else(|| no_memory("a connection", CONNECTION_BYTES, memory))?;
+    Ok((presence, Some(grant)))
+}
+
+/// Closes a connection that cannot be, and says why if not too many others hear so.
+fn dismiss(socket: TcpStream, problem: Problem, connections: &Connections) {
+    connections.refused.inc();
+    if let Ok(permit) = connections.farewells.clone().try_acquire_owned() {
+        tokio::spawn(async move {
+            // Whether the refused peer reads it is its own affair.
+            let _ = timeout(FAREWELL_TIMEOUT, refuse(socket, &problem)).await;
+            drop(permit);
+        });
+    }
+}
+
 /// Says why, then reads until the peer has closed: closing first could reset the connection before the text is read.
-async fn refuse(mut socket: TcpStream, limit: usize) -> std::io::Result<()> {
-    let problem = crate::Problem::new(
-        crate::Reason::Code(millstream_types::ErrorCode::Overloaded),
-        "this listener has no room for another connection",
-    )
-    .value(limit)
-    .rule(format!("http.connections_max = {limit}"))
-    .remedy("try again later, or raise the limit");
-    let body = problem.json();
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    socket.write_all((head + &body).as_bytes()).await?;
+async fn refuse(mut socket: TcpStream, problem: &Problem) -> std::io::Result<()> {
+    socket.write_all(farewell(problem).as_bytes()).await?;
     socket.shutdown().await?;
     let mut rest = [0; 4096];
     while socket.read(&mut rest).await? > 0 {}
     Ok(())
+}
+
+/// A whole answer 503 that ends its connection.
+pub(crate) fn farewell(problem: &Problem) -> String {
+    let body = problem.json();
+    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }

@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::Limited;
 use hyper::body::Incoming;
-use millstream_types::{ErrorCode, Grant, MemoryBudget, Role, Roles};
+use millstream_types::{Grant, MemoryBudget, Role, Roles};
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::Answer;
@@ -26,6 +26,7 @@ use crate::authenticator::{Authenticator, Claim, Verdict};
 use crate::connection::Pulse;
 use crate::context::{Context, Deadline, Shutdown};
 use crate::extract::body_too_large;
+use crate::memory::{ANSWER_FREE_BYTES, Held, no_memory};
 use crate::route::PathParams;
 use crate::{Access, Identity, Limits, ListenerLimits, Problem, Reach, Reason, TraceContext};
 
@@ -72,7 +73,8 @@ impl Rim {
                     cors.write_answer(page.as_ref(), response.headers_mut());
                 }
                 count(&route.metrics, &response, origin);
-                response.map(|body| Answer::of_route(body, route.clone(), pulse.clone()))
+                let held = response.extensions_mut().remove::<Held>();
+                response.map(|body| Answer::of_route(body, route.clone(), pulse.clone(), held))
             }
             Found::OtherMethods(path) => {
                 self.unmatched(other_method(path, &request), &path.group, &request, origin, pulse)
@@ -118,6 +120,7 @@ impl Rim {
             limits: route.limits,
             peer: origin.peer,
             shutdown: self.shutdown.clone(),
+            memory: self.memory.clone(),
             reading_body: AtomicBool::new(false),
         });
         let work = AssertUnwindSafe(self.work(route, &context, parts, body)).catch_unwind();
@@ -154,19 +157,34 @@ impl Rim {
             let _ = context.identity.set(identity);
         }
         let _memory = self.memory_for(&body, &route.limits)?;
+        let is_read = parts.method.is_safe();
         parts.extensions.insert(context.clone());
         let mut request = Request::from_parts(parts, bounded(body, &route.limits));
         if route.limits.body_max_bytes > AXUM_BODY_LIMIT_BYTES {
             DefaultBodyLimit::disable().apply(&mut request);
         }
-        Ok(route.endpoint.call(request).await)
+        let response = route.endpoint.call(request).await;
+        self.with_memory(route, is_read, response)
+    }
+
+    /// Counts an answer until it is gone, unless its handler has. What has changed something is answered in any case.
+    fn with_memory(&self, route: &Served, is_read: bool, mut response: Response) -> Result<Response, Problem> {
+        let size = response.body().size_hint().exact().unwrap_or(0);
+        let counts = size > ANSWER_FREE_BYTES && response.extensions().get::<Held>().is_none();
+        let Some(memory) = self.memory.as_ref().filter(|_| counts) else { return Ok(response) };
+        match memory.take(size) {
+            Some(grant) => drop(response.extensions_mut().insert::<Held>(Arc::new(grant))),
+            None if is_read && route.access != Access::Public => return Err(no_memory("an answer", size, memory)),
+            None => {}
+        }
+        Ok(response)
     }
 
     /// The memory that the body takes until the request is answered; none without a body.
     fn memory_for(&self, body: &Incoming, limits: &Limits) -> Result<Option<Grant>, Problem> {
         let size = body.size_hint().exact().unwrap_or(limits.body_max_bytes);
         let Some(memory) = self.memory.as_ref().filter(|_| size > 0) else { return Ok(None) };
-        memory.take(size).map(Some).ok_or_else(|| no_memory(size, memory))
+        memory.take(size).map(Some).ok_or_else(|| no_memory("a body", size, memory))
     }
 
     async fn identify(&self, route: &Served, context: &Context, parts: &Parts) -> Result<Identity, Problem> {
@@ -237,15 +255,6 @@ fn bounded(body: Incoming, limits: &Limits) -> Body {
         return Body::new(body);
     }
     Body::new(Limited::new(body, usize::try_from(limits.body_max_bytes).unwrap_or(usize::MAX)))
-}
-
-fn no_memory(size_bytes: u64, memory: &MemoryBudget) -> Problem {
-    let (used, limit) = (memory.used_bytes(), memory.limit_bytes());
-    let detail = format!("no memory for a body of {size_bytes} bytes now: {used} of {limit} bytes are in use");
-    Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
-        .value(size_bytes)
-        .rule(format!("{} = {limit}", memory.setting()))
-        .remedy("send it again later, or raise the budget")
 }
 
 fn too_late(context: &Context, origin: Origin) -> Problem {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::Frame;
+use millstream_types::Grant;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -21,9 +23,12 @@ use crate::Shutdown;
 /// A silent stream carries a comment this often, so that proxies and the client know that it lives.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// One event, encoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event(Bytes);
+/// One event, encoded, with the memory that it takes if somebody counts that.
+#[derive(Debug, Clone)]
+pub struct Event {
+    text: Bytes,
+    held: Option<Arc<Grant>>,
+}
 
 impl Event {
     /// An event with `data`; its lines become lines of the event. `id` is what the client sends as `Last-Event-ID`
@@ -41,15 +46,22 @@ impl Event {
             let _ = writeln!(text, "data: {line}");
         }
         text.push('\n');
-        Self(text.into())
+        Self { text: text.into(), held: None }
+    }
+
+    /// Keeps `memory` until the event has left.
+    #[must_use]
+    pub fn holding(mut self, memory: Option<Arc<Grant>>) -> Self {
+        self.held = memory;
+        self
     }
 }
 
-/// Several events that leave in one piece.
+/// Several events that leave in one piece. What they hold is not kept.
 impl FromIterator<Event> for Event {
     fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {
-        let texts: Vec<Bytes> = events.into_iter().map(|Event(text)| text).collect();
-        Self(texts.concat().into())
+        let texts: Vec<Bytes> = events.into_iter().map(|event| event.text).collect();
+        Self { text: texts.concat().into(), held: None }
     }
 }
 
@@ -99,6 +111,8 @@ pub struct EventStream {
     events: mpsc::Receiver<Event>,
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     keep_alive: Pin<Box<Sleep>>,
+    /// Of the event that is leaving.
+    leaving: Option<Arc<Grant>>,
 }
 
 impl std::fmt::Debug for EventStream {
@@ -110,7 +124,12 @@ impl std::fmt::Debug for EventStream {
 /// A stream on which at most `waiting_max` events wait for the client.
 pub fn event_stream(waiting_max: usize, shutdown: Shutdown) -> (EventSender, EventStream) {
     let (sender, events) = mpsc::channel(waiting_max.max(1));
-    let stream = EventStream { events, stopping: Box::pin(shutdown.begun()), keep_alive: Box::pin(sleep(KEEP_ALIVE)) };
+    let stream = EventStream {
+        events,
+        stopping: Box::pin(shutdown.begun()),
+        keep_alive: Box::pin(sleep(KEEP_ALIVE)),
+        leaving: None,
+    };
     (EventSender(sender), stream)
 }
 
@@ -123,8 +142,11 @@ impl HttpBody for EventStream {
             // What was accepted still goes out.
             self.events.close();
         }
+        // What was given before has been sent, or nobody would ask for more.
+        self.leaving = None;
         match self.events.poll_recv(cx) {
-            Poll::Ready(Some(Event(text))) => {
+            Poll::Ready(Some(Event { text, held })) => {
+                self.leaving = held;
                 self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
                 Poll::Ready(Some(Ok(Frame::data(text))))
             }
@@ -149,11 +171,29 @@ impl IntoResponse for EventStream {
 
 #[cfg(test)]
 mod tests {
+    use millstream_types::MemoryBudget;
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::context::Stage;
+
+    #[tokio::test]
+    async fn what_an_event_holds_is_given_back_when_the_event_after_it_is_asked_for() {
+        let (_stage, stages) = watch::channel(Stage::Serving);
+        let (sender, mut stream) = event_stream(2, Shutdown(stages));
+        let memory = MemoryBudget::new("memory.budget_bytes", 100);
+        let grant = memory.take(70).map(Arc::new);
+        sender.try_send(Event::new(None, None, "{}").holding(grant)).unwrap();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut stream).poll_frame(&mut cx).is_ready());
+        assert_eq!(memory.used_bytes(), 70);
+        assert!(Pin::new(&mut stream).poll_frame(&mut cx).is_pending());
+        assert_eq!(memory.used_bytes(), 0);
+    }
 
     #[test]
     fn an_event_cannot_break_out_of_its_frame() {
-        let check = |id, name, data, expected: &str| assert_eq!(Event::new(id, name, data).0, expected);
+        let check = |id, name, data, expected: &str| assert_eq!(Event::new(id, name, data).text, expected);
         check(None, None, "{}", "data: {}\n\n");
         check(Some("7"), Some("row"), "a\nb\r\nc\rd", "id: 7\nevent: row\ndata: a\ndata: b\ndata: c\ndata: d\n\n");
         check(Some("7\ndata: x"), Some("row\r\n\r\n"), "", "id: 7\nevent: row\ndata: \n\n");

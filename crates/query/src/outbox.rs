@@ -45,8 +45,8 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each with the memory that it takes while it waits.
-    waiting: VecDeque<(RowBatch, Grant)>,
+    /// Each with the memory that it takes until it is gone.
+    waiting: VecDeque<RowBatch>,
     waiting_bytes: usize,
     counts: Counts,
     ended: bool,
@@ -88,7 +88,8 @@ impl Outbox {
         match self.make_room(&mut state, size_bytes) {
             Some(grant) => {
                 state.waiting_bytes += size_bytes;
-                state.waiting.push_back((rows, grant));
+                rows.hold(grant);
+                state.waiting.push_back(rows);
                 if let Some(reader) = state.reader.take() {
                     reader.wake();
                 }
@@ -114,7 +115,7 @@ impl Outbox {
             if self.bounds.on_slow == OnSlow::Kill {
                 return None;
             }
-            let (oldest, _grant) = state.waiting.pop_front()?;
+            let oldest = state.waiting.pop_front()?;
             state.counts.dropped += oldest.row_count() as u64;
             state.waiting_bytes -= oldest.size_bytes();
         }
@@ -145,7 +146,7 @@ impl Outbox {
     /// The next delivery; `None` after the end.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
-        if let Some((rows, _grant)) = state.waiting.pop_front() {
+        if let Some(rows) = state.waiting.pop_front() {
             state.waiting_bytes -= rows.size_bytes();
             return Poll::Ready(Some(Delivery::Rows(rows)));
         }

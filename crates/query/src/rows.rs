@@ -1,16 +1,20 @@
 //! Result rows as JSON, many in one buffer.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_types::Grant;
 
 /// Some result rows of one query, in the order of their records. Each row is one JSON value.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct RowBatch {
     json: Vec<u8>,
     /// Where each row ends in `json`.
     ends: Vec<usize>,
+    /// The memory that it takes from where it waits for its client until it is gone.
+    held: Option<Arc<Grant>>,
 }
 
 impl RowBatch {
@@ -51,6 +55,16 @@ impl RowBatch {
         self.write_list(&mut json);
         json.extend_from_slice(b"]}");
         json
+    }
+
+    /// The memory that it takes, to be kept as long as its rows are in another form.
+    pub fn held(&self) -> Option<Arc<Grant>> {
+        self.held.clone()
+    }
+
+    /// Keeps `memory` as long as it lives.
+    pub(crate) fn hold(&mut self, memory: Grant) {
+        self.held = Some(Arc::new(memory));
     }
 
     /// Keeps the first `row_count` rows.

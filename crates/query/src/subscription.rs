@@ -89,6 +89,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What [`Answer::to_json`] takes, about.
+    pub fn size_bytes(&self) -> usize {
+        self.batches.iter().map(RowBatch::size_bytes).sum()
+    }
+
     /// `{"records": […], "meta": {…}}`.
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = b"{\"records\":[".to_vec();

@@ -158,15 +158,15 @@ pub(crate) struct Applications {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Memory {
-    /// Bytes that queues, caches and request bodies may hold together. The log and the views have theirs set aside for
-    /// them at start; bodies and the rows of live queries draw on the rest. Entities, devices and keys come on top: they
-    /// are data. Default 1 GiB.
+    /// Bytes that queues, caches, connections, request bodies and answers may hold together. The log, its topics in memory
+    /// and the views have theirs set aside for them at start; connections, bodies, answers and the rows of live queries
+    /// draw on the rest. Entities, devices and keys come on top: they are data. Default 2 GiB.
     pub(crate) budget_bytes: u64,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { budget_bytes: 1 << 30 }
+        Self { budget_bytes: 2 << 30 }
     }
 }
 
@@ -346,15 +346,17 @@ fn origin_of(metadata: &figment::Metadata) -> String {
 
 impl Config {
     /// Every queue and cache whose bytes are set aside at start, so that what was accepted never lacks them.
-    fn set_aside(&self) -> [(&'static str, u64); 8] {
-        [
+    fn set_aside(&self) -> Vec<(&'static str, u64)> {
+        vec![
             ("log.pending_max_bytes", self.log.pending_max_bytes as u64),
             ("log.journal_max_bytes", self.log.journal_max_bytes),
             ("log.cache_bytes", self.log.cache_bytes as u64),
             ("log.memory_topics_max_bytes", self.log.memory_topics_max_bytes as u64),
             ("log.compaction_map_bytes", self.log.compaction_map_bytes as u64),
             ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
+            ("connect.registry_inbox_max_bytes", self.connect.registry_inbox_max_bytes as u64),
             ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),
+            ("context.inbox_max_bytes", self.context.inbox_max_bytes as u64),
             ("kafka.requests_max_bytes", self.kafka_requests_max_bytes()),
         ]
     }

@@ -9,7 +9,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{
-    Access, Caller, Content, Event, EventSender, Json, Limits, Path, Problem, Route, Routes, Shutdown, event_stream,
+    Access, AnswerMemory, Caller, Content, Event, EventSender, Json, Limits, Path, Problem, Route, Routes, Shutdown,
+    event_stream,
 };
 use millstream_query::{Deliver, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription};
 use millstream_types::Role;
@@ -83,6 +84,7 @@ async fn ask(
     State(engine): State<Queries>,
     caller: Caller,
     shutdown: Shutdown,
+    mut memory: AnswerMemory,
     Json(request): Json<QueryRequest>,
 ) -> Result<Response, Problem> {
     let deliver = request.deliver;
@@ -93,8 +95,11 @@ async fn ask(
                 answer = subscription.answer() => answer,
                 () = shutdown.begun() => return Err(problem(Error::Stopped)),
             };
-            Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], Bytes::from(answer.to_json()))
-                .into_response())
+            memory.cover(answer.size_bytes())?;
+            let json = HeaderValue::from_static("application/json");
+            let mut response = ([(CONTENT_TYPE, json)], Bytes::from(answer.to_json())).into_response();
+            memory.hold_for(&mut response);
+            Ok(response)
         }
         Deliver::Sse => {
             let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
@@ -135,7 +140,7 @@ fn rows_event(rows: &RowBatch) -> Event {
     let mut data = b"{\"records\":[".to_vec();
     rows.write_list(&mut data);
     data.extend_from_slice(b"]}");
-    Event::new(None, Some("rows"), &String::from_utf8_lossy(&data))
+    Event::new(None, Some("rows"), &String::from_utf8_lossy(&data)).holding(rows.held())
 }
 
 #[derive(Debug, Deserialize)]

@@ -286,7 +286,7 @@ impl Planes {
 /// Shows the budget and how much of it is used among the counters.
 fn show(memory: &MemoryBudget, metrics: &Metrics) {
     let (limit_bytes, memory) = (memory.limit_bytes(), memory.clone());
-    let budget_help = "Bytes that queues, caches and request bodies may hold together.";
+    let budget_help = "Bytes that queues, caches, connections, bodies and answers may hold together.";
     metrics.gauge_fn("millstream_memory_budget_bytes", budget_help, move || limit_bytes as f64);
     let used_help = "Bytes of the memory budget that are taken or set aside.";
     metrics.gauge_fn("millstream_memory_used_bytes", used_help, move || memory.used_bytes() as f64);

@@ -85,6 +85,17 @@ pub struct Grant {
     bytes: u64,
 }
 
+impl Grant {
+    /// Takes `bytes` more; whether they fit. If they do not, nothing is taken and what was there stays.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let fits = self.budget.add(bytes);
+        if fits {
+            self.bytes += bytes;
+        }
+        fits
+    }
+}
+
 impl Drop for Grant {
     fn drop(&mut self) {
         self.budget.give_back(self.bytes);
@@ -98,7 +109,8 @@ mod tests {
     #[test]
     fn what_fits_is_taken_what_does_not_takes_nothing_and_a_dropped_grant_is_given_back() {
         let memory = MemoryBudget::new("memory.budget_bytes", 100);
-        let first = memory.take(60).unwrap();
+        let mut first = memory.take(50).unwrap();
+        assert!(first.grow(10) && !first.grow(41));
         assert!(memory.take(41).is_none() && memory.take(u64::MAX).is_none());
         assert_eq!(memory.used_bytes(), 60);
         let second = memory.take(40).unwrap();

@@ -252,7 +252,7 @@ mod tests {
         dirty.abandon();
         dirty.take(vec![(Bytes::from_static(b"b"), None)], Epoch(3), Offset(8));
         let after = dirty.drain();
-        assert!(after.reflected.is_none() && after.records.is_empty() && after.bytes == 0);
+        assert!(after.reflected.is_none() && after.records.is_empty() && after.held_bytes() == 0);
         dirty.take(vec![(Bytes::from_static(b"c"), None)], Epoch(3), Offset(9));
         assert!(dirty.reflected.is_none(), "for as long as the owner lives");
     }

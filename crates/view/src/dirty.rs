@@ -11,7 +11,9 @@ use crate::state_record::StateRecord;
 #[derive(Default)]
 pub(crate) struct Dirty {
     pub(crate) records: HashMap<Bytes, Option<Bytes>>,
-    pub(crate) bytes: usize,
+    bytes: usize,
+    /// Bytes that were taken out to be written and are not yet.
+    writing_bytes: usize,
     pub(crate) reflected: Option<(Epoch, Offset)>,
     /// Set once a write has failed: one that came after it would lack what the failed one held.
     abandoned: bool,
@@ -29,10 +31,20 @@ impl Dirty {
         self.reflected = Some((epoch, next));
     }
 
-    /// Everything so far, to be written.
+    /// Bytes that are held for the checkpoint, those that are being written included.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes + self.writing_bytes
+    }
+
+    /// Everything so far, to be written; counts as held until [`Dirty::written`].
     pub(crate) fn drain(&mut self) -> Self {
-        let abandoned = self.abandoned;
-        std::mem::replace(self, Self { abandoned, ..Self::default() })
+        let (abandoned, writing_bytes) = (self.abandoned, self.bytes);
+        std::mem::replace(self, Self { abandoned, writing_bytes, ..Self::default() })
+    }
+
+    /// What was drained has been written and is gone.
+    pub(crate) fn written(&mut self) {
+        self.writing_bytes = 0;
     }
 
     /// Nothing is kept for the checkpoint any more: it stays as it is, and the next start reads more of the log.

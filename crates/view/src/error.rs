@@ -34,6 +34,20 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// The commands that wait for this partition take too much memory.
+    #[error(
+        "commands of {waiting_bytes} bytes wait for {partition}, which lets at most {limit_bytes} bytes wait, its part of {setting}; slow down and try again, or raise that"
+    )]
+    InboxFull {
+        /// The partition of the state topic.
+        partition: TopicPartition,
+        /// What those that wait take.
+        waiting_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+        /// The setting behind it.
+        setting: &'static str,
+    },
     /// The partition's owner has ended: an append failed, and what was in flight is of unknown fate.
     #[error("the owner of {partition} has ended; restart to recover what is durable")]
     OwnerEnded {
@@ -110,7 +124,7 @@ impl Error {
     /// The kind of failure, from which every door takes its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Overloaded { .. } => ErrorCode::Overloaded,
+            Self::Overloaded { .. } | Self::InboxFull { .. } => ErrorCode::Overloaded,
             Self::Log(source) => source.code(),
             Self::OwnerEnded { .. } | Self::Panicked { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
             Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,

@@ -22,6 +22,11 @@ pub struct ViewsConfig {
     pub partitions: u32,
     /// Commands that may wait for one partition; further ones are refused. Default 16,384.
     pub inbox_max_commands: usize,
+    /// Bytes of commands that may wait, an equal part of it for each partition; further ones are refused. A command for
+    /// which nothing waits is taken whatever its size. Default 32 MiB.
+    pub inbox_max_bytes: usize,
+    /// The setting behind that limit, for its refusal. Default `inbox_max_bytes`.
+    pub inbox_setting: &'static str,
     /// Commands decided in one batch. Default 1,024.
     pub batch_max_commands: usize,
     /// Bytes of changes in one append; a command whose own changes take more is refused. At most half of what the
@@ -31,8 +36,8 @@ pub struct ViewsConfig {
     pub flights_max: usize,
     /// How long changes stay out of the checkpoint. Default 1 s.
     pub checkpoint_interval: Duration,
-    /// Bytes of changes that may be missing from the checkpoint before commands wait, an equal part of it for each
-    /// partition. Default 128 MiB.
+    /// Bytes of changes that may be on their way to the log or missing from the checkpoint before commands wait, an equal
+    /// part of it for each partition. Default 128 MiB.
     pub dirty_max_bytes: usize,
 }
 
@@ -41,6 +46,8 @@ impl Default for ViewsConfig {
         Self {
             partitions: 4,
             inbox_max_commands: 16_384,
+            inbox_max_bytes: 32 << 20,
+            inbox_setting: "inbox_max_bytes",
             batch_max_commands: 1_024,
             append_max_bytes: 2 << 20,
             flights_max: 8,
@@ -93,7 +100,8 @@ impl<V: View> Views<V> {
         let checkpoint = ground.checkpoints.keyspace(V::NAME)?;
         let checkpoint_due = Arc::new(Bell::default());
         let view = Arc::new(view);
-        let dirty_max_bytes = config.dirty_max_bytes / partitions.len().max(1);
+        let part = |bytes: usize| bytes / partitions.len().max(1);
+        let (inbox_max_bytes, dirty_max_bytes) = (part(config.inbox_max_bytes), part(config.dirty_max_bytes));
         let failures = Arc::new(Failures::default());
         let load = |(index, partition): (usize, Arc<dyn Partition>)| {
             let parts = Parts {
@@ -101,7 +109,7 @@ impl<V: View> Views<V> {
                 log: Arc::clone(&ground.log),
                 partition,
                 wall: Arc::clone(&ground.wall),
-                config: ViewsConfig { dirty_max_bytes, ..config.clone() },
+                config: ViewsConfig { inbox_max_bytes, dirty_max_bytes, ..config.clone() },
                 queue: ground.shards.queue(index),
                 checkpoint_due: Arc::clone(&checkpoint_due),
                 failures: Arc::clone(&failures),

@@ -108,7 +108,7 @@ impl Loading<'_> {
                 snapshot.next = snapshot.next.max(batch.last_offset().next());
                 dirty.take(records, batch.epoch(), snapshot.next);
             }
-            if dirty.bytes > self.dirty_max_bytes {
+            if dirty.held_bytes() > self.dirty_max_bytes {
                 self.write_checkpoint(dirty);
             }
         }
@@ -120,6 +120,8 @@ impl Loading<'_> {
             tracing::error!(partition = %self.id, error = %e, "{NOT_WRITTEN}");
             dirty.abandon();
         }
+        drop(drained);
+        dirty.written();
     }
 
     fn state_record(&self, offset: Offset, source: DecodeError) -> Error {

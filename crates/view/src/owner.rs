@@ -37,10 +37,13 @@ pub(crate) type Reply<V> = oneshot::Sender<Result<<V as View>::Answer, Error>>;
 struct Envelope<V: View> {
     command: V::Command,
     reply: Reply<V>,
+    size_bytes: usize,
 }
 
 struct Inbox<V: View> {
     commands: VecDeque<Envelope<V>>,
+    /// What `commands` take.
+    waiting_bytes: usize,
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
     /// Commands taken and not answered yet, waiting ones included.
     open: usize,
@@ -52,6 +55,8 @@ struct Flight<V: View> {
     id: u64,
     landed: bool,
     last: Option<Appended>,
+    /// Bytes of its changes and of what they tell.
+    size_bytes: usize,
     after: V::State,
     sources: Sources,
     records: Vec<StateRecord>,
@@ -136,7 +141,13 @@ impl<V: View> Owner<V> {
             config: parts.config,
             queue: parts.queue,
             scheduled: AtomicBool::new(false),
-            inbox: Mutex::new(Inbox { commands: VecDeque::new(), landed: Vec::new(), open: 0, stopping: false }),
+            inbox: Mutex::new(Inbox {
+                commands: VecDeque::new(),
+                waiting_bytes: 0,
+                landed: Vec::new(),
+                open: 0,
+                stopping: false,
+            }),
             idle: Condvar::new(),
             core: Mutex::new(core),
             snapshot: ArcSwap::from_pointee(loaded),
@@ -161,7 +172,15 @@ impl<V: View> Owner<V> {
             if waiting >= limit {
                 return Err((Error::Overloaded { partition: self.id.clone(), waiting, limit }, command));
             }
-            inbox.commands.push_back(Envelope { command, reply });
+            let (waiting_bytes, limit_bytes) = (inbox.waiting_bytes, self.config.inbox_max_bytes);
+            let size_bytes = size_of::<Envelope<V>>() + V::owned_bytes(&command);
+            if waiting > 0 && waiting_bytes + size_bytes > limit_bytes {
+                let (partition, setting) = (self.id.clone(), self.config.inbox_setting);
+                let full = Error::InboxFull { partition, waiting_bytes, limit_bytes, setting };
+                return Err((full, command));
+            }
+            inbox.waiting_bytes += size_bytes;
+            inbox.commands.push_back(Envelope { command, reply, size_bytes });
             inbox.open += 1;
         }
         self.schedule();
@@ -188,7 +207,10 @@ impl<V: View> Owner<V> {
             tracing::error!(partition = %self.id, error = %e, "{NOT_WRITTEN}");
             self.dirty.lock().abandon();
         }
-        if dirty.bytes > self.config.dirty_max_bytes {
+        let held_bytes = dirty.held_bytes();
+        drop(dirty);
+        self.dirty.lock().written();
+        if held_bytes > 0 {
             self.schedule();
         }
     }
@@ -238,7 +260,7 @@ impl<V: View> Owner<V> {
         if let Some(appended) = flight.last {
             let mut dirty = self.dirty.lock();
             dirty.take(flight.records, appended.epoch, next);
-            if dirty.bytes > self.config.dirty_max_bytes {
+            if dirty.held_bytes() > self.config.dirty_max_bytes {
                 self.checkpoint_due.ring();
             }
         }
@@ -275,17 +297,22 @@ impl<V: View> Owner<V> {
 
     /// The commands of one batch; none while too much is in flight or the checkpoint has fallen behind.
     fn take_commands(&self, core: &Core<V>) -> VecDeque<Envelope<V>> {
-        if core.flights.len() >= self.config.flights_max || self.dirty.lock().bytes > self.config.dirty_max_bytes {
+        let in_flight_bytes: usize = core.flights.iter().map(|flight| flight.size_bytes).sum();
+        let held_bytes = in_flight_bytes + self.dirty.lock().held_bytes();
+        if core.flights.len() >= self.config.flights_max || held_bytes > self.config.dirty_max_bytes {
             return VecDeque::new();
         }
         let mut inbox = self.inbox.lock();
         let count = inbox.commands.len().min(self.config.batch_max_commands);
-        inbox.commands.drain(..count).collect()
+        let taken: VecDeque<_> = inbox.commands.drain(..count).collect();
+        inbox.waiting_bytes -= taken.iter().map(|envelope| envelope.size_bytes).sum::<usize>();
+        taken
     }
 
     /// Puts commands back to where they were taken from.
     fn return_commands(&self, mut commands: VecDeque<Envelope<V>>) {
         let mut inbox = self.inbox.lock();
+        inbox.waiting_bytes += commands.iter().map(|envelope| envelope.size_bytes).sum::<usize>();
         commands.append(&mut inbox.commands);
         inbox.commands = commands;
     }
@@ -303,7 +330,7 @@ impl<V: View> Owner<V> {
         let mut answers = Vec::with_capacity(commands.len());
         let mut closed = 0;
         while gathered.size_bytes() < self.config.append_max_bytes
-            && let Some(Envelope { command, reply }) = commands.pop_front()
+            && let Some(Envelope { command, reply, .. }) = commands.pop_front()
         {
             if reply.is_closed() {
                 closed += 1;
@@ -346,6 +373,7 @@ impl<V: View> Owner<V> {
         answers: Vec<(V::Answer, Reply<V>)>,
         now_ms: i64,
     ) -> Turn {
+        let size_bytes = gathered.size_bytes();
         let (records, published) = gathered.finish();
         let id = core.next_flight;
         core.next_flight += 1;
@@ -354,6 +382,7 @@ impl<V: View> Owner<V> {
             id,
             landed: unchanged,
             last: None,
+            size_bytes,
             after: core.ahead.clone(),
             sources: core.sources.clone(),
             records: records.clone(),
@@ -446,7 +475,11 @@ impl<V: View> Owner<V> {
 
     /// Answers what waits although nothing can be decided any more.
     fn refuse_waiting(&self, failure: &Arc<millstream_log::Error>) {
-        let waiting: Vec<_> = self.inbox.lock().commands.drain(..).collect();
+        let waiting = {
+            let mut inbox = self.inbox.lock();
+            inbox.waiting_bytes = 0;
+            std::mem::take(&mut inbox.commands)
+        };
         let count = waiting.len();
         for envelope in waiting {
             let _ = envelope.reply.send(Err(self.ended(failure)));

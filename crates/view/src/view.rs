@@ -34,6 +34,12 @@ pub trait View: Send + Sync + Sized + 'static {
     /// Runs on a shard thread: no I/O, no waiting.
     fn decide(&self, draft: &mut Draft<'_, Self>, command: Self::Command) -> Self::Answer;
 
+    /// Bytes that `command` owns beside itself, about: what bounds those that wait ([`crate::ViewsConfig::inbox_max_bytes`]).
+    /// None unless a view says so.
+    fn owned_bytes(_command: &Self::Command) -> usize {
+        0
+    }
+
     /// Changes the state. Never fails: what could be wrong has been checked by `decide`.
     fn apply(state: &mut Self::State, change: &Self::Change);
 

@@ -130,6 +130,44 @@ fn commands_wait_while_the_log_is_full_and_are_carried_out_in_order() {
 }
 
 #[test]
+fn commands_that_take_too_much_are_refused_until_others_are_decided_and_one_alone_is_always_taken() {
+    let (dir, gate) = (tempfile::tempdir().unwrap(), Gate::around(disk()));
+    let world = world(gate.clone(), &dir);
+    world.log.create_topic(&name("filler"), &one()).unwrap();
+    let inbox_max_bytes = 4 * 20_000;
+    let config =
+        ViewsConfig { inbox_max_bytes, inbox_setting: "shelf.inbox_max_bytes", batch_max_commands: 1, ..four() };
+    let views = world.shelf_with(None, &config).unwrap();
+    let add_one = |length: usize| submit(&views, Command::Add { name: "b".repeat(length), pieces: 1 });
+    gate.set(Shut::Writes);
+    fill(&*world.log);
+    let mut waiting = Vec::new();
+    let refusal = loop {
+        match add_one(7) {
+            Ok(answer) => waiting.push(answer),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(
+        matches!(refusal, Error::InboxFull { limit_bytes: 20_000, setting: "shelf.inbox_max_bytes", .. }),
+        "{refusal}"
+    );
+    assert_eq!((refusal.code(), refusal.may_have_applied()), (ErrorCode::Overloaded, false));
+    let text = refusal.to_string();
+    assert!(text.contains("at most 20000 bytes wait, its part of shelf.inbox_max_bytes"), "{text}");
+    assert!(waiting.len() < 1_000, "bytes were counted, not commands: {}", waiting.len());
+    gate.set(Shut::Nothing);
+    for (answer, expected) in waiting.into_iter().zip(1..) {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected));
+    }
+    // Larger than the limit, but nothing waits; what its change is too large for is another matter.
+    let refusal = add_one(30_000).unwrap().blocking_recv().unwrap().unwrap_err();
+    assert!(!matches!(refusal, Error::InboxFull { .. }), "{refusal}");
+    assert!(matches!(add_one(7).unwrap().blocking_recv().unwrap().unwrap(), Answer::Now(_)));
+    world.close(views);
+}
+
+#[test]
 fn a_command_whose_caller_has_gone_before_it_is_decided_has_no_effect() {
     let (dir, gate) = (tempfile::tempdir().unwrap(), Gate::around(disk()));
     let world = world(gate.clone(), &dir);

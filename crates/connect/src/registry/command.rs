@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millstream_types::TenantId;
 use millstream_view::Draft;
+use serde::Serialize;
 
 use super::credential::{Credential, CredentialDraft, Credentials, UnknownSecret};
 use super::state::{Change, TenantState};
@@ -57,6 +58,22 @@ pub(crate) enum Command {
         value: Vec<CredentialDraft>,
         condition: Condition,
     },
+}
+
+impl Command {
+    /// Bytes that it owns beside itself, about: those of what it stores.
+    pub(crate) fn owned_bytes(&self) -> usize {
+        match self {
+            Self::CreateTenant { value, .. } | Self::ReplaceTenant { value, .. } => json_bytes(&**value),
+            Self::CreateDevice { value, .. } | Self::ReplaceDevice { value, .. } => json_bytes(&**value),
+            Self::ReplaceCredentials { value, .. } => value.iter().map(CredentialDraft::size_bytes).sum(),
+            Self::DeleteTenant { .. } | Self::DeleteDevice { .. } | Self::DeleteDevices { .. } => 0,
+        }
+    }
+}
+
+fn json_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 /// What was done.

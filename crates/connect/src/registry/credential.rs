@@ -21,6 +21,9 @@ pub(crate) enum CredentialType {
 /// All credentials of a device.
 pub(crate) type Credentials = Vec<Arc<Credential>>;
 
+/// What the hash of a password takes with its salt, about.
+const HASH_BYTES: usize = 256;
+
 /// One credential.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Credential {
@@ -124,6 +127,16 @@ pub(crate) struct CredentialDraft {
     pub(crate) enabled: bool,
     pub(crate) ext: Object,
     pub(crate) secrets: Vec<SecretDraft>,
+}
+
+impl CredentialDraft {
+    /// Bytes that it takes, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let comment = |secret: &SecretDraft| secret.comment.as_ref().map_or(0, String::len);
+        let secrets = self.secrets.iter().map(|secret| size_of::<SecretDraft>() + HASH_BYTES + comment(secret));
+        let ext = serde_json::to_vec(&self.ext).map_or(0, |json| json.len());
+        size_of::<Self>() + self.auth_id.as_str().len() + ext + secrets.sum::<usize>()
+    }
 }
 
 /// A secret that is new, or that changes a stored one.

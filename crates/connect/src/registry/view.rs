@@ -36,6 +36,10 @@ impl View for RegistryView {
         decide(draft, command)
     }
 
+    fn owned_bytes(command: &Command) -> usize {
+        command.owned_bytes()
+    }
+
     fn apply(state: &mut State, change: &Change) {
         state.apply(change);
     }

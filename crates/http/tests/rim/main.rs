@@ -6,6 +6,7 @@ mod access;
 mod answer;
 mod lifetime;
 mod limits;
+mod memory;
 mod refusals;
 mod server;
 mod streams;

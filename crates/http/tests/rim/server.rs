@@ -35,7 +35,9 @@ impl Server {
 
     pub(crate) async fn drawing_on(memory: &MemoryBudget, routes: Routes) -> Self {
         let (address, anybody) = ("127.0.0.1:0".parse().unwrap(), Arc::new(LoopbackApplications::default()));
-        let listener = Listener::bind("test", address, anybody, ListenerLimits::default()).await.unwrap();
+        // Whoever is slow on purpose is not to be cut off meanwhile.
+        let limits = ListenerLimits { head_timeout_ms: 600_000, ..ListenerLimits::default() };
+        let listener = Listener::bind("test", address, anybody, limits).await.unwrap();
         Self::on(listener.drawing_on(memory), routes)
     }
 

@@ -76,6 +76,13 @@ impl Process {
         assert!(status.success(), "{status}");
     }
 
+    /// What it takes of the machine's memory now.
+    pub(crate) fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     pub(crate) fn applications_url(&self) -> String {
         format!("http://{}", self.applications)
     }

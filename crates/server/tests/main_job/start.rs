@@ -43,9 +43,9 @@ fn a_setting_that_is_none_is_named_with_its_place_and_the_nearest_one() {
         said.contains("'log.sync_intervall_ms' in command line") && said.contains("did you mean 'sync_interval_ms'?"),
         "{said}"
     );
-    let said = refusal(&["config", "show", "--set", "log.cache_bytes=2000000000"]);
+    let said = refusal(&["config", "show", "--set", "log.cache_bytes=4000000000"]);
     assert!(
-        said.contains("log.cache_bytes = 2000000000") && said.contains("memory.budget_bytes = 1073741824"),
+        said.contains("log.cache_bytes = 4000000000") && said.contains("memory.budget_bytes = 2147483648"),
         "{said}"
     );
     let said = refusal(&["config", "show", "--listen-applications", "8000"]);

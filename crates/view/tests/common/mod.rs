@@ -111,6 +111,13 @@ impl View for Shelf {
         }
     }
 
+    fn owned_bytes(command: &Command) -> usize {
+        match command {
+            Command::Add { name, .. } => name.len(),
+            _ => 0,
+        }
+    }
+
     fn apply(state: &mut Self::State, change: &Change) {
         match change.pieces {
             Some(pieces) => drop(state.insert(change.name.clone(), pieces)),
