@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, MqttConfig};
 
 /// Most partitions that a topic may have.
 const PARTITIONS_MAX: u32 = 10_000;
@@ -40,6 +40,8 @@ pub struct ConnectConfig {
     pub secrets_max_per_device: usize,
     /// The HTTP adapter.
     pub http: HttpAdapterConfig,
+    /// Devices over MQTT.
+    pub mqtt: MqttConfig,
 }
 
 impl Default for ConnectConfig {
@@ -58,6 +60,7 @@ impl Default for ConnectConfig {
             bcrypt_max_cost: 10,
             secrets_max_per_device: 50,
             http: HttpAdapterConfig::default(),
+            mqtt: MqttConfig::default(),
         }
     }
 }
@@ -76,7 +79,7 @@ impl ConnectConfig {
                 return Err(Error::InvalidSetting { setting, value: value.to_string(), rule: "use 1 to 10000" });
             }
         }
-        Ok(())
+        self.mqtt.validate()
     }
 }
 

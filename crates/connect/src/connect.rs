@@ -1,21 +1,23 @@
 //! The plane as `server` runs it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_http::{Authenticator, Metrics, Routes, Share, Workers};
-use millstream_types::{LatencyCounts, MonotonicClock};
+use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::Ground;
 
 use crate::http::{self, HttpAdapter};
 use crate::login::Logins;
 use crate::management::Management;
 use crate::meter::{Meters, Totals};
+use crate::mqtt::{self, MqttAdapter, MqttParts};
 use crate::password::PasswordHashing;
 use crate::registry::Registry;
 use crate::streams::Streams;
 use crate::verified::VerifiedLogins;
-use crate::{ConnectConfig, Error};
+use crate::{ConnectConfig, Error, MqttServing};
 
 /// Registry and adapters, open.
 pub struct Connect {
@@ -23,6 +25,7 @@ pub struct Connect {
     management: Management,
     logins: Logins,
     adapter: Arc<HttpAdapter>,
+    mqtt: MqttParts,
 }
 
 /// What the plane holds at one moment.
@@ -71,7 +74,7 @@ impl Connect {
         let checkers =
             Workers::start("login", config.logins_threads, config.logins_max_waiting, Share::Equal).map_err(thread)?;
         let registry = Registry::open(ground, config).map_err(Error::Registry)?;
-        let meters = Arc::new(Meters::new(metrics));
+        let meters = Arc::new(Meters::new(metrics, http::ADAPTER));
         let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));
         for tenant in registry.tenants() {
             if let Err(error) = streams.resolve(&tenant) {
@@ -82,18 +85,29 @@ impl Connect {
         let verified = VerifiedLogins::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
         let logins = Logins::new(registry.clone(), verified, checkers, ground.wall.clone(), is_required);
+        let totals = Arc::new(Totals::default());
         let adapter = Arc::new(HttpAdapter {
             registry: registry.clone(),
             streams: streams.clone(),
             meters,
-            totals: Totals::default(),
+            totals: totals.clone(),
             wall: ground.wall.clone(),
-            monotonic,
+            monotonic: monotonic.clone(),
             origins: http::origins(&config.http)?,
             config: config.http.clone(),
         });
+        let mqtt = MqttParts {
+            registry: registry.clone(),
+            logins: logins.clone(),
+            streams: streams.clone(),
+            meters: Arc::new(Meters::new(metrics, mqtt::ADAPTER)),
+            totals,
+            wall: ground.wall.clone(),
+            monotonic,
+            config: config.mqtt.clone(),
+        };
         let management = Management::new(registry.clone(), streams, config, hashing, hashers);
-        Ok(Self { registry, management, logins, adapter })
+        Ok(Self { registry, management, logins, adapter, mqtt })
     }
 
     /// What is registered.
@@ -114,6 +128,14 @@ impl Connect {
     /// Judges who calls at the listener of devices.
     pub fn device_authenticator(&self) -> Arc<dyn Authenticator> {
         Arc::new(self.logins.clone())
+    }
+
+    /// Listens for devices over MQTT on `address`; port 0 takes any free port. What arrives in part draws on `memory`.
+    ///
+    /// # Errors
+    /// [`Error::Bind`] if the system refuses.
+    pub async fn listen_mqtt(&self, address: SocketAddr, memory: &MemoryBudget) -> Result<MqttServing, Error> {
+        MqttServing::start(address, MqttAdapter::new(self.mqtt.clone(), memory)).await
     }
 
     /// What the plane holds now.

@@ -21,6 +21,15 @@ pub enum Error {
         /// The rule, and the remedy.
         rule: &'static str,
     },
+    /// The system refuses the address of the devices' MQTT listener.
+    #[error("listener 'devices-mqtt' cannot listen on {address}; free the port or choose another address")]
+    Bind {
+        /// Where it was to listen.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
     /// The system refuses a thread.
     #[error("a thread for passwords cannot be started")]
     Thread(#[source] Arc<std::io::Error>),
@@ -32,7 +41,7 @@ impl Error {
         match self {
             Self::Registry(source) => source.code(),
             Self::InvalidSetting { .. } => ErrorCode::Invalid,
-            Self::Thread(_) => ErrorCode::Internal,
+            Self::Bind { .. } | Self::Thread(_) => ErrorCode::Internal,
         }
     }
 }

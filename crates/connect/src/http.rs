@@ -4,7 +4,6 @@
 //! record tells applications how long. Not here: commands and their responses, limits of tenants and devices.
 
 mod message;
-mod refusal;
 mod send;
 
 use std::sync::Arc;
@@ -17,9 +16,9 @@ use millstream_types::{MonotonicClock, WallClock};
 
 use crate::meter::{Meters, Totals};
 use crate::registry::Registry;
+use crate::sender::Target;
 use crate::streams::{Stream, Streams};
 use crate::{Error, HttpAdapterConfig};
-use message::Target;
 
 /// The adapter's type, in tenants' settings and in records.
 pub(crate) const ADAPTER: &str = "hono-http";
@@ -29,7 +28,7 @@ pub(crate) struct HttpAdapter {
     pub(crate) registry: Registry,
     pub(crate) streams: Arc<Streams>,
     pub(crate) meters: Arc<Meters>,
-    pub(crate) totals: Totals,
+    pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) origins: Origins,

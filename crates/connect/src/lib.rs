@@ -1,6 +1,6 @@
-//! Devices speak HTTP; we hear records.
+//! Devices speak HTTP and MQTT; we hear records.
 //!
-//! [`Connect`] is the registry of tenants, devices and credentials with its management API, and the adapter by which
+//! [`Connect`] is the registry of tenants, devices and credentials with its management API, and the adapters by which
 //! devices send telemetry and events. What it takes becomes a record of `telemetry.<tenant>` or `event.<tenant>`, under
 //! the names that users of Eclipse Hono know.
 //!
@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Not here: what a message means (`context`, `query`), where records are kept (`log`), commands to devices and what
-//! waits for them, MQTT, limits on what a tenant may send.
+//! waits for them, limits on what a tenant may send.
 
 mod config;
 mod connect;
@@ -30,8 +30,12 @@ mod http;
 mod login;
 mod management;
 mod meter;
+mod mqtt;
+mod outgoing;
 mod password;
+mod refusal;
 mod registry;
+mod sender;
 mod streams;
 mod timestamp;
 mod verified;
@@ -39,4 +43,5 @@ mod verified;
 pub use config::{ConnectConfig, HttpAdapterConfig};
 pub use connect::{Connect, ConnectStats};
 pub use error::Error;
+pub use mqtt::{MqttConfig, MqttServing};
 pub use registry::{AuthId, Defaults, Device, DeviceId, ID_MAX_CHARS, IdError, Registry, Tenant};

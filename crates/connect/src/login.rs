@@ -1,4 +1,4 @@
-//! Devices log in: HTTP Basic with `auth-id@tenant` and a password.
+//! Devices log in with `auth-id@tenant` and a password: by HTTP Basic with each request, over MQTT once.
 //!
 //! A login that was right once costs a look into the registry; a new one is checked here if its hash is fast, and on
 //! threads of its own if it is slow, with a bounded queue in front: a storm of logins holds up nobody who is logged in.
@@ -75,12 +75,35 @@ impl Logins {
         self.0.workers.stop();
     }
 
-    async fn check_slowly(&self, attempt: Attempt) -> Result<Identity, Problem> {
+    /// Logs in with user name and password, once for as long as the connection lives.
+    pub(crate) async fn log_in(&self, user: &str, password: &[u8]) -> Result<Arc<Verified>, Problem> {
+        // No header begins like this, so that none has the fingerprint of a connection's login.
+        let claim = [b"mqtt\0", &(user.len() as u64).to_be_bytes()[..], user.as_bytes(), password].concat();
+        let fingerprint = self.0.verified.fingerprint(&claim);
+        if let Some(verified) = self.0.remembered(&fingerprint) {
+            return Ok(verified);
+        }
+        let attempt = self.0.attempt(Basic::of(user, password)?, fingerprint)?;
+        if let Some(verified) = self.0.check(&attempt, Credential::fast) {
+            return Ok(verified);
+        }
+        if attempt.credential.slow().next().is_none() {
+            return Err(wrong(user));
+        }
+        self.check_slowly(attempt).await
+    }
+
+    /// Whether a login that was right still is: neither changed nor expired.
+    pub(crate) fn is_current(&self, verified: &Verified) -> bool {
+        self.0.is_current(verified)
+    }
+
+    async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<Verified>, Problem> {
         let parts = self.0.clone();
         let user = attempt.given.user();
         let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(overloaded)?;
         match verdict.await {
-            Ok(Some(identity)) => Ok(identity),
+            Ok(Some(verified)) => Ok(verified),
             Ok(None) => Err(wrong(&user)),
             Err(_) => Err(Problem::internal("the threads that check logins have ended")),
         }
@@ -93,20 +116,23 @@ impl Authenticator for Logins {
             return Verdict::Now(self.0.without_login(&claim));
         };
         let fingerprint = self.0.verified.fingerprint(header.as_bytes());
-        if let Some(identity) = self.0.remembered(&fingerprint) {
-            return Verdict::Now(Ok(identity));
+        if let Some(verified) = self.0.remembered(&fingerprint) {
+            return Verdict::Now(Ok(verified.identity.clone()));
         }
-        let attempt = match self.0.attempt(header.as_bytes(), fingerprint) {
+        let attempt = match Basic::parse(header.as_bytes()).and_then(|given| self.0.attempt(given, fingerprint)) {
             Ok(attempt) => attempt,
             Err(problem) => return Verdict::Now(Err(problem)),
         };
-        if let Some(identity) = self.0.check(&attempt, Credential::fast) {
-            return Verdict::Now(Ok(identity));
+        if let Some(verified) = self.0.check(&attempt, Credential::fast) {
+            return Verdict::Now(Ok(verified.identity.clone()));
         }
         if attempt.credential.slow().next().is_none() {
             return Verdict::Now(Err(wrong(&attempt.given.user())));
         }
-        Verdict::Later(Box::pin(self.check_slowly(attempt)))
+        Verdict::Later(Box::pin(async move {
+            let verified = self.check_slowly(attempt).await?;
+            Ok(verified.identity.clone())
+        }))
     }
 
     fn open_remedy(&self) -> Option<&'static str> {
@@ -129,9 +155,8 @@ impl Credential {
 
 impl Parts {
     /// Who it is, if the same header was right before and nothing has changed since.
-    fn remembered(&self, fingerprint: &Fingerprint) -> Option<Identity> {
-        let verified = self.verified.get(fingerprint)?;
-        self.is_current(&verified).then(|| verified.identity.clone())
+    fn remembered(&self, fingerprint: &Fingerprint) -> Option<Arc<Verified>> {
+        self.verified.get(fingerprint).filter(|verified| self.is_current(verified))
     }
 
     fn is_current(&self, verified: &Verified) -> bool {
@@ -142,8 +167,7 @@ impl Parts {
     }
 
     /// Finds what a new login is to be checked against.
-    fn attempt(&self, header: &[u8], fingerprint: Fingerprint) -> Result<Attempt, Problem> {
-        let given = Basic::parse(header)?;
+    fn attempt(&self, given: Basic, fingerprint: Fingerprint) -> Result<Attempt, Problem> {
         let snapshot = self.registry.snapshot(&given.tenant);
         let known = snapshot.state.tenant(&given.tenant);
         let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
@@ -153,10 +177,10 @@ impl Parts {
     }
 
     /// Checks the password against some of the credential's secrets; remembers it if it is right.
-    fn check(&self, attempt: &Attempt, secrets: fn(&Credential) -> Secrets<'_>) -> Option<Identity> {
+    fn check(&self, attempt: &Attempt, secrets: fn(&Credential) -> Secrets<'_>) -> Option<Arc<Verified>> {
         // The same login may have been checked while this one waited.
-        if let Some(identity) = self.remembered(&attempt.fingerprint) {
-            return Some(identity);
+        if let Some(verified) = self.remembered(&attempt.fingerprint) {
+            return Some(verified);
         }
         let now_ms = self.wall.now_ms();
         let is_right = |at: &usize| {
@@ -180,7 +204,7 @@ impl Parts {
             return None;
         }
         self.verified.insert(attempt.fingerprint, verified.clone());
-        Some(verified.identity.clone())
+        Some(verified)
     }
 
     /// Lets a request without credentials pass if the tenant that its path names allows it.
@@ -217,6 +241,10 @@ impl Basic {
                 .rule("Basic, then base64 of auth-id@tenant:password")
                 .remedy("send that header"));
         };
+        Self::of(user, password)
+    }
+
+    fn of(user: &str, password: &[u8]) -> Result<Self, Problem> {
         let (auth_id, tenant) = user.rsplit_once('@').unwrap_or((user, TenantId::DEFAULT));
         let tenant = TenantId::new(tenant).map_err(|_| wrong(user))?;
         Ok(Self { tenant, auth_id: auth_id.to_owned(), password: password.to_owned() })

@@ -18,6 +18,7 @@ const PAYLOAD_BOUNDS_BYTES: [f64; 6] = [64.0, 256.0, 1_024.0, 2_048.0, 8_192.0, 
 /// The meters of all tenants. A tenant that is deleted and made again goes on with its meter.
 pub(crate) struct Meters {
     metrics: Metrics,
+    adapter: &'static str,
     known: Mutex<HashMap<TenantId, Arc<Meter>>>,
 }
 
@@ -33,6 +34,7 @@ pub(crate) struct Totals {
 /// The meter of one tenant; its labels are resolved on first use.
 pub(crate) struct Meter {
     metrics: Metrics,
+    adapter: &'static str,
     tenant: TenantId,
     cells: [OnceLock<Cell>; 9],
 }
@@ -82,13 +84,15 @@ pub(crate) enum Fate {
 }
 
 impl Meters {
-    pub(crate) fn new(metrics: &Metrics) -> Self {
-        Self { metrics: metrics.clone(), known: Mutex::new(HashMap::new()) }
+    /// Those of the adapter of this type.
+    pub(crate) fn new(metrics: &Metrics, adapter: &'static str) -> Self {
+        Self { metrics: metrics.clone(), adapter, known: Mutex::new(HashMap::new()) }
     }
 
     pub(crate) fn of(&self, tenant: &TenantId) -> Arc<Meter> {
+        let (metrics, adapter) = (&self.metrics, self.adapter);
         let new =
-            || Arc::new(Meter { metrics: self.metrics.clone(), tenant: tenant.clone(), cells: Default::default() });
+            || Arc::new(Meter { metrics: metrics.clone(), adapter, tenant: tenant.clone(), cells: Default::default() });
         self.known.lock().entry(tenant.clone()).or_insert_with(new).clone()
     }
 }
@@ -104,7 +108,7 @@ impl Meter {
     fn cell(&self, delivery: Delivery, fate: Fate) -> Cell {
         let labels = [
             ("component_type", "adapter"),
-            ("component_name", crate::http::ADAPTER),
+            ("component_name", self.adapter),
             ("tenant", self.tenant.as_str()),
             ("type", if delivery == Delivery::Event { "event" } else { "telemetry" }),
             (

@@ -16,7 +16,7 @@ mod view;
 use std::sync::Arc;
 
 use crate::ConnectConfig;
-use millstream_types::{TenantId, TopicName};
+use millstream_types::{Offset, TenantId, TopicName};
 use millstream_view::{Ground, Snapshot, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
@@ -111,6 +111,11 @@ impl Registry {
     /// The state that `tenant` is part of, as it is now.
     pub(crate) fn snapshot(&self, tenant: &TenantId) -> Arc<Snapshot<RegistryView>> {
         self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()))
+    }
+
+    /// How far each owner's state reaches in the log: differs whenever something has changed.
+    pub(crate) fn applied(&self) -> Vec<Offset> {
+        self.views.snapshots().iter().map(|snapshot| snapshot.next).collect()
     }
 
     /// What another tenant has that `value` claims for `tenant`, too. The other may belong to another owner, so two

@@ -84,13 +84,20 @@ pub(crate) struct Listen {
     pub(crate) applications: Door,
     /// Devices over HTTP: HOST:PORT or `off`. Default 127.0.0.1:8080.
     pub(crate) devices_http: Door,
+    /// Devices over MQTT: HOST:PORT or `off`. Default 127.0.0.1:1883.
+    pub(crate) devices_mqtt: Door,
     /// Clients of the log that speak Kafka's protocol: HOST:PORT or `off`. Default 127.0.0.1:9092.
     pub(crate) kafka: Door,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { applications: Door::loopback(8000), devices_http: Door::loopback(8080), kafka: Door::loopback(9092) }
+        Self {
+            applications: Door::loopback(8000),
+            devices_http: Door::loopback(8080),
+            devices_mqtt: Door::loopback(1883),
+            kafka: Door::loopback(9092),
+        }
     }
 }
 
@@ -221,6 +228,9 @@ pub(crate) struct Flags {
     /// Listener of devices over HTTP, or off [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_devices_http: Option<Door>,
+    /// Listener of devices over MQTT, or off [default: 127.0.0.1:1883]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_devices_mqtt: Option<Door>,
     /// Listener of Kafka clients, or off [default: 127.0.0.1:9092]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_kafka: Option<Door>,
@@ -273,6 +283,7 @@ fn flags_as_dict(flags: &Flags) -> anyhow::Result<Dict> {
         ("data_dir", flags.data_dir.as_deref().map(Path::display).map(|path| path.to_string())),
         ("listen.applications", flags.listen_applications.map(|door| door.to_string())),
         ("listen.devices_http", flags.listen_devices_http.map(|door| door.to_string())),
+        ("listen.devices_mqtt", flags.listen_devices_mqtt.map(|door| door.to_string())),
         ("listen.kafka", flags.listen_kafka.map(|door| door.to_string())),
     ];
     for (key, value) in named {

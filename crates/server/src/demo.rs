@@ -97,6 +97,9 @@ async fn demonstrate(
     if let Some(address) = server.kafka_address() {
         println!("  kafka    {address}");
     }
+    if let Some(address) = server.mqtt_address() {
+        println!("  devices  mqtt://{address}");
+    }
     println!("  data     {}\n", data_dir.display());
     let speed =
         if arguments.speed > 0.0 { Speed::ObservedSecondsPerSecond(arguments.speed) } else { Speed::AsFastAsPossible };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use millstream_connect::Connect;
+use millstream_connect::{Connect, MqttServing};
 use millstream_context::Context;
 use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
 use millstream_kafka::Logins;
@@ -38,6 +38,9 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     }
     if let Some(address) = server.kafka_address() {
         println!("listening kafka {address}");
+    }
+    if let Some(address) = server.mqtt_address() {
+        println!("listening devices-mqtt mqtt://{address}");
     }
     runtime.block_on(stop.received());
     tracing::info!("stopping");
@@ -83,6 +86,7 @@ impl StopSignals {
 /// A running server.
 pub(crate) struct Server {
     listeners: Vec<(&'static str, Serving)>,
+    mqtt: Option<MqttServing>,
     kafka: Option<millstream_kafka::Serving>,
     sampling: JoinHandle<()>,
     planes: Arc<Planes>,
@@ -138,6 +142,10 @@ impl Server {
             let listener = Listener::bind("devices-http", address, authenticator, config.http.clone()).await?;
             listeners.push(("devices-http", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
+        let mqtt = match config.listen.devices_mqtt {
+            Door::Off => None,
+            Door::At(address) => Some(planes.connect.listen_mqtt(address, &memory).await?),
+        };
         let kafka = match config.listen.kafka {
             Door::Off => None,
             Door::At(address) => {
@@ -154,7 +162,7 @@ impl Server {
             }
         });
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
-        Ok(Self { listeners, kafka, sampling, planes, set_aside, shutdown_timeout })
+        Ok(Self { listeners, mqtt, kafka, sampling, planes, set_aside, shutdown_timeout })
     }
 
     /// The listeners, by name, with their real ports.
@@ -167,12 +175,22 @@ impl Server {
         self.kafka.as_ref().map(millstream_kafka::Serving::address)
     }
 
+    /// The listener of devices over MQTT, if there is one.
+    pub(crate) fn mqtt_address(&self) -> Option<SocketAddr> {
+        self.mqtt.as_ref().map(MqttServing::address)
+    }
+
     /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { listeners, kafka, sampling, planes, set_aside, shutdown_timeout } = self;
+        let Self { listeners, mqtt, kafka, sampling, planes, set_aside, shutdown_timeout } = self;
         let http = listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout));
+        let mqtt = mqtt.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
-        tokio::join!(futures_util::future::join_all(http), futures_util::future::join_all(kafka));
+        tokio::join!(
+            futures_util::future::join_all(http),
+            futures_util::future::join_all(mqtt),
+            futures_util::future::join_all(kafka)
+        );
         sampling.abort();
         let stopped = tokio::task::spawn_blocking(move || planes.stop()).await?;
         drop(set_aside);

@@ -7,23 +7,12 @@ use bytes::Bytes;
 use millstream_http::{Payload, Problem, TraceContext};
 
 use crate::meter::Delivery;
+use crate::outgoing::check_type;
 use crate::streams::Stream;
-
-/// The type of a message that says "I am here" and nothing else.
-const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
 
 const QOS_LEVEL: &str = "qos-level";
 const TTD: &str = "hono-ttd";
 const TTL: &str = "hono-ttl";
-
-/// Which device a message is from.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Target<'a> {
-    /// The one that logged in.
-    Caller,
-    /// The one that the path names; without tenant it is one of the caller's.
-    Named { tenant: Option<&'a str>, device: &'a str },
-}
 
 /// What the request says, checked on its own.
 #[derive(Debug)]
@@ -50,7 +39,7 @@ impl Message {
         };
         let content_type = headers.get(CONTENT_TYPE).filter(|value| !value.is_empty()).cloned();
         let Payload(payload) = Payload::from_request(request, &()).await?;
-        check_type(content_type.as_ref(), &payload)?;
+        check_type(content_type.as_ref().map(HeaderValue::as_bytes), &payload, "an empty body needs a Content-Type")?;
         let ttd_s = ttd_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
         Ok(Self { delivery, content_type, ttd_s, ttl_s, address, payload, trace })
     }
@@ -98,24 +87,4 @@ fn ttl(seconds: i64) -> Result<u64, Problem> {
             .rule("hono-ttl is 0 or more seconds")
             .remedy("send for example 60, or leave it out")
     })
-}
-
-fn check_type(content_type: Option<&HeaderValue>, payload: &Bytes) -> Result<(), Problem> {
-    let Some(content_type) = content_type else {
-        if payload.is_empty() {
-            return Err(Problem::invalid("the message has neither payload nor type")
-                .value("no Content-Type header")
-                .rule("an empty body needs a Content-Type")
-                .remedy("send a body, or the type application/vnd.eclipse-hono-empty-notification"));
-        }
-        return Ok(());
-    };
-    let essence = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if !payload.is_empty() && essence.eq_ignore_ascii_case(EMPTY_NOTIFICATION) {
-        return Err(Problem::invalid("type and payload do not fit")
-            .value(format!("{} bytes", payload.len()))
-            .rule("an empty notification has an empty body")
-            .remedy("leave the body out, or send its own type"));
-    }
-    Ok(())
 }

@@ -181,6 +181,11 @@ impl ResourceLimits {
         *self == Self::default()
     }
 
+    /// Most connections at a time.
+    pub(crate) fn connections_max(&self) -> Option<usize> {
+        usize::try_from(self.max_connections).ok()
+    }
+
     /// Longest time to live of an event.
     pub(crate) fn event_ttl_max_s(&self) -> Option<u64> {
         u64::try_from(self.max_ttl).ok()

@@ -6,6 +6,8 @@ mod answer;
 mod gate;
 mod logins;
 mod messages;
+mod mqtt;
+mod mqtt_client;
 mod refusals;
 mod registry_api;
 mod registry_model;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_connect::{Connect, ConnectConfig};
+use millstream_connect::{Connect, ConnectConfig, MqttServing};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{Embedded, Log, LogConfig, UpTo};
-use millstream_types::{BatchLimits, Kind, SystemClock, TenantId, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, Kind, MemoryBudget, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Ground, Shards};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -25,6 +25,7 @@ pub(crate) struct World {
     pub(crate) metrics: Metrics,
     applications: Serving,
     devices: Serving,
+    mqtt: MqttServing,
 }
 
 /// Settings with which passwords are hashed in no time.
@@ -67,11 +68,14 @@ impl World {
         let open = Arc::new(LoopbackApplications::default());
         let door = Listener::bind("applications", any, open, limits()).await.unwrap();
         let gate = Listener::bind("devices", any, connect.device_authenticator(), limits()).await.unwrap();
+        let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let mqtt = connect.listen_mqtt(any, &memory).await.unwrap();
         Self {
             log,
             connect,
             applications: door.serve(Arc::new(applications), &metrics),
             devices: gate.serve(Arc::new(devices), &metrics),
+            mqtt,
             metrics,
         }
     }
@@ -86,7 +90,8 @@ impl World {
     }
 
     async fn end(self, is_sound: bool) {
-        let Self { log, connect, applications, devices, .. } = self;
+        let Self { log, connect, applications, devices, mqtt, .. } = self;
+        assert_eq!(mqtt.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
         assert_eq!(devices.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
         assert_eq!(applications.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
         let stopped = tokio::task::spawn_blocking(move || {
@@ -95,6 +100,11 @@ impl World {
             assert_eq!(log.close().is_ok(), is_sound);
         });
         stopped.await.unwrap();
+    }
+
+    /// Where devices connect over MQTT.
+    pub(crate) fn mqtt(&self) -> SocketAddr {
+        self.mqtt.address()
     }
 
     /// A request to the registry.

@@ -30,7 +30,7 @@ impl Served {
         // In a directory without a configuration file.
         command.current_dir(dir).arg("serve").arg("--data-dir").arg(dir.join("data"));
         command.args(["--listen-applications", "127.0.0.1:0", "--listen-devices-http", "127.0.0.1:0"]);
-        command.args(["--listen-kafka", "127.0.0.1:0"]);
+        command.args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"]);
         let child = command.stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start {}", program.display()))?;
         let output = child.stdout.take().context("the server has no standard output")?;

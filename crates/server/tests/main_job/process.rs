@@ -17,6 +17,8 @@ pub(crate) struct Process {
     pub(crate) devices: SocketAddr,
     #[allow(dead_code, reason = "only the tests with Kafka clients connect to it")]
     pub(crate) kafka: SocketAddr,
+    #[allow(dead_code, reason = "only the tests with MQTT clients connect to it")]
+    pub(crate) mqtt: SocketAddr,
 }
 
 /// Two ports that nobody listens on.
@@ -42,7 +44,7 @@ impl Process {
             .arg(data_dir)
             .args(["--listen-applications", &format!("127.0.0.1:{}", ports[0])])
             .args(["--listen-devices-http", &format!("127.0.0.1:{}", ports[1])])
-            .args(["--listen-kafka", "127.0.0.1:0"])
+            .args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"])
             .args(["--set", "logging.level=warn"])
             .args(arguments)
             .current_dir(data_dir)
@@ -58,8 +60,8 @@ impl Process {
             url.rsplit("//").next().unwrap().parse().unwrap()
         };
         let (applications, devices) = (listening("applications"), listening("devices-http"));
-        let kafka = listening("kafka");
-        Self { child, applications, devices, kafka }
+        let (kafka, mqtt) = (listening("kafka"), listening("devices-mqtt"));
+        Self { child, applications, devices, kafka, mqtt }
     }
 
     /// `kill -9`.

@@ -32,7 +32,7 @@ fn an_address_that_is_not_loopback_needs_callers_that_prove_who_they_are() {
     let said = refusal(&serve);
     assert!(said.contains("0.0.0.0:0") && said.contains("configure API tokens"), "{said}");
     let off = ["serve", "--data-dir", path, "--listen-devices-http", "off", "--listen-applications", "off"];
-    let said = refusal(&[&off[..], &["--listen-kafka", "0.0.0.0:0"]].concat());
+    let said = refusal(&[&off[..], &["--listen-devices-mqtt", "off", "--listen-kafka", "0.0.0.0:0"]].concat());
     assert!(said.contains("'kafka' refuses to start on 0.0.0.0:0") && said.contains("loopback"), "{said}");
 }
 

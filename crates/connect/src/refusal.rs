@@ -5,59 +5,57 @@ use std::time::Duration;
 use millstream_http::{Problem, Reason};
 use millstream_types::{ErrorCode, TenantId};
 
-use super::ADAPTER;
-
-pub(super) fn other_tenant(named: &str, own: &TenantId) -> Problem {
+pub(crate) fn other_tenant(named: &str, own: &TenantId) -> Problem {
     Problem::forbidden("the path names another tenant than the login")
         .value(named)
         .rule(format!("this login is of tenant '{own}'"))
         .remedy("name that tenant, or leave its segment empty")
 }
 
-pub(super) fn adapter_disabled(tenant: &TenantId) -> Problem {
+pub(crate) fn adapter_disabled(tenant: &TenantId, adapter: &str) -> Problem {
     Problem::forbidden("the tenant may not use this adapter")
         .value(tenant)
-        .rule(format!("the tenant is enabled, and so is {ADAPTER} if it lists adapters"))
+        .rule(format!("the tenant is enabled, and so is {adapter} if it lists adapters"))
         .remedy("enable it in the registry, in the tenant's adapters")
 }
 
-pub(super) fn gateway_disabled(gateway: &str) -> Problem {
+pub(crate) fn gateway_disabled(gateway: &str) -> Problem {
     Problem::forbidden("the gateway is unknown or disabled")
         .value(gateway)
         .rule("a gateway is an enabled device")
         .remedy("enable it in the registry")
 }
 
-pub(super) fn not_behind(device: &str, gateway: &str) -> Problem {
+pub(crate) fn not_behind(device: &str, gateway: &str) -> Problem {
     Problem::forbidden("the device is not behind this gateway")
         .value(device)
         .rule(format!("via of the device names '{gateway}', or viaGroups a group that the gateway is memberOf"))
         .remedy("add the gateway to the device in the registry")
 }
 
-pub(super) fn unknown_device(device: &str) -> Problem {
+pub(crate) fn unknown_device(device: &str) -> Problem {
     Problem::new(Reason::Code(ErrorCode::NotFound), "the device is unknown or disabled")
         .value(device)
         .rule("only an enabled device of the tenant may send")
         .remedy("register or enable it in the registry")
 }
 
-pub(super) fn unknown_tenant(tenant: &TenantId) -> Problem {
+pub(crate) fn unknown_tenant(tenant: &TenantId) -> Problem {
     Problem::new(Reason::Code(ErrorCode::NotFound), "the tenant has just been deleted")
         .value(tenant)
         .rule("only devices of a tenant may send")
         .remedy("create the tenant in the registry")
 }
 
-pub(super) fn not_accepted_in_time(timeout: Duration) -> Problem {
+pub(crate) fn not_accepted_in_time(setting: &str, timeout: Duration) -> Problem {
     let ms = timeout.as_millis();
     Problem::new(Reason::Code(ErrorCode::Timeout), "not accepted in time: the log has not confirmed the message")
         .value(format!("{ms} ms"))
-        .rule(format!("connect.http.send_timeout_ms = {ms}; the message may or may not be stored"))
+        .rule(format!("{setting} = {ms}; the message may or may not be stored"))
         .remedy("send it again, and expect that it may then be there twice")
 }
 
-pub(super) fn not_taken(error: &millstream_log::Error) -> Problem {
+pub(crate) fn not_taken(error: &millstream_log::Error) -> Problem {
     match error.code() {
         ErrorCode::Overloaded | ErrorCode::RateLimited => {
             Problem::new(Reason::Code(ErrorCode::Overloaded), "overloaded: too many messages wait to be written")

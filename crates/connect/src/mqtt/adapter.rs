@@ -1,0 +1,126 @@
+//! What all connections share: the registry, the log's topics, the limits, and who is connected.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_http::Problem;
+use millstream_types::{MemoryBudget, MonotonicClock, TenantId, WallClock};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::MqttConfig;
+use crate::login::Logins;
+use crate::meter::{Meters, Totals};
+use crate::refusal::unknown_tenant;
+use crate::registry::Registry;
+use crate::sender::{Origin, Sender, Target};
+use crate::streams::Streams;
+use crate::verified::Verified;
+
+/// The adapter's type, in tenants' settings and in records.
+pub(crate) const ADAPTER: &str = "hono-mqtt";
+/// How soon live connections learn that the registry has changed.
+const CHANGES_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What all connections share.
+pub(crate) struct MqttAdapter {
+    pub(crate) registry: Registry,
+    pub(crate) logins: Logins,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) monotonic: Arc<dyn MonotonicClock>,
+    pub(crate) config: MqttConfig,
+    /// Room for packets that have arrived in part.
+    pub(super) buffers: MemoryBudget,
+    connected: Mutex<HashMap<TenantId, usize>>,
+}
+
+/// A connection's place among those of its tenant; given up when dropped.
+pub(super) struct Place {
+    adapter: Arc<MqttAdapter>,
+    tenant: TenantId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut connected = self.adapter.connected.lock();
+        if let Some(count) = connected.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                connected.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+/// What the adapter is made of.
+#[derive(Clone)]
+pub(crate) struct MqttParts {
+    pub(crate) registry: Registry,
+    pub(crate) logins: Logins,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) monotonic: Arc<dyn MonotonicClock>,
+    pub(crate) config: MqttConfig,
+}
+
+impl MqttAdapter {
+    pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget) -> Arc<Self> {
+        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config } = parts;
+        let buffers = memory.share("connect.mqtt.buffers_max_bytes", config.buffers_max_bytes as u64);
+        let connected = Mutex::default();
+        Arc::new(Self { registry, logins, streams, meters, totals, wall, monotonic, config, buffers, connected })
+    }
+
+    /// Whether the device that has logged in may still be connected.
+    pub(super) fn check(&self, verified: &Verified) -> Result<(), Problem> {
+        let tenant = &verified.tenant;
+        let snapshot = self.registry.snapshot(tenant);
+        let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
+        Sender::find(known, Target::Caller, origin(verified)).map(drop)
+    }
+
+    /// A place among the tenant's connections; `None` if it has as many as it may.
+    pub(super) fn admit(self: &Arc<Self>, tenant: &TenantId) -> Option<Place> {
+        let limit = {
+            let snapshot = self.registry.snapshot(tenant);
+            let stored = snapshot.state.tenant(tenant)?.tenant.as_deref()?;
+            stored.value.resource_limits.connections_max()
+        };
+        let mut connected = self.connected.lock();
+        let count = connected.entry(tenant.clone()).or_default();
+        if limit.is_some_and(|limit| *count >= limit) {
+            return None;
+        }
+        *count += 1;
+        Some(Place { adapter: Arc::clone(self), tenant: tenant.clone() })
+    }
+
+    /// Tells `changed` of every change of the registry, until nobody listens.
+    pub(super) async fn watch_registry(self: Arc<Self>, changed: watch::Sender<u64>) {
+        let mut ticks = tokio::time::interval(CHANGES_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut seen = self.registry.applied();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = changed.closed() => return,
+            }
+            let now = self.registry.applied();
+            if now != seen {
+                seen = now;
+                changed.send_modify(|turn| *turn += 1);
+            }
+        }
+    }
+}
+
+/// Who sends over a connection.
+pub(super) fn origin(verified: &Verified) -> Origin<'_> {
+    Origin { adapter: ADAPTER, tenant: &verified.tenant, device: &verified.identity.principal.name }
+}

@@ -1,0 +1,313 @@
+//! A client that has logged in: what it has sent and what is promised to it. Everything here is done at once, while its
+//! packets lie in the buffer that they were read into; only the connection waits.
+
+use std::collections::VecDeque;
+use std::future::Future as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use millstream_log::{Appended, Reply};
+
+use super::adapter::{MqttAdapter, Place as Seat};
+use super::connect_packet::Will;
+use super::encode::{AckKind, ack, pong, suback, unsuback};
+use super::error_filter::ErrorFilter;
+use super::fault::{Fault, reason};
+use super::packet::{Disconnect, Packet, Publish, PublishProperties, Qos, Subscribe, Unsubscribe, Version, decode};
+use super::topic::is_reserved;
+use super::upstream::{Item, Sent};
+use super::wire::{Framed, frame};
+use crate::meter::Meter;
+use crate::refusal::{not_accepted_in_time, not_taken};
+use crate::streams::TenantStreams;
+use crate::verified::Verified;
+
+/// The reason of a DISCONNECT that asks for the will all the same.
+const WITH_WILL: u8 = 0x04;
+/// Filters on the error topic that one connection may have.
+const ERROR_FILTERS_MAX: usize = 16;
+
+/// A client.
+pub(super) struct Client {
+    pub(super) adapter: Arc<MqttAdapter>,
+    pub(super) verified: Arc<Verified>,
+    pub(super) streams: Arc<TenantStreams>,
+    /// The tenant's topics have to be resolved again.
+    pub(super) are_streams_stale: bool,
+    pub(super) meter: Arc<Meter>,
+    pub(super) version: Version,
+    pub(super) errors: Vec<ErrorFilter>,
+    aliases: Vec<Option<Arc<str>>>,
+    pending: VecDeque<Pending>,
+    /// Messages in [`Client::pending`].
+    waiting: usize,
+    /// How the client has ended the connection, if it has.
+    pub(super) end: Option<Disconnect>,
+    pub(super) will: Option<LastWill>,
+    _seat: Seat,
+}
+
+/// What is published when the client goes without a word.
+pub(super) struct LastWill {
+    pub(super) qos: Qos,
+    pub(super) retain: bool,
+    pub(super) topic: Box<str>,
+    pub(super) content_type: Option<Box<str>>,
+    pub(super) payload: Box<[u8]>,
+}
+
+impl LastWill {
+    pub(super) fn of(will: &Will<'_>) -> Self {
+        Self {
+            qos: will.qos,
+            retain: will.retain,
+            topic: will.topic.into(),
+            content_type: will.properties.content_type.map(Into::into),
+            payload: will.payload.into(),
+        }
+    }
+
+    fn as_publish(&self) -> Publish<'_> {
+        let properties =
+            PublishProperties { content_type: self.content_type.as_deref(), ..PublishProperties::default() };
+        let (qos, retain, topic, payload) = (self.qos, self.retain, &*self.topic, &*self.payload);
+        Publish { dup: false, retain, qos, topic, id: 0, properties, payload }
+    }
+}
+
+/// Messages that wait for the log.
+pub(super) struct Pending {
+    pub(super) reply: Reply<Appended>,
+    pub(super) sent: Vec<Sent>,
+    /// Monotonic time at which the log got them.
+    pub(super) started: Duration,
+}
+
+/// A message's topic: as it stands in the packet, or the one that its alias stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Topic<'a> {
+    Named(&'a str),
+    Alias(Arc<str>),
+}
+
+impl Topic<'_> {
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Named(topic) => topic,
+            Self::Alias(topic) => topic,
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn new(
+        adapter: Arc<MqttAdapter>,
+        verified: Arc<Verified>,
+        streams: Arc<TenantStreams>,
+        version: Version,
+        seat: Seat,
+    ) -> Self {
+        let meter = adapter.meters.of(&verified.tenant);
+        Self {
+            adapter,
+            verified,
+            streams,
+            are_streams_stale: false,
+            meter,
+            version,
+            errors: Vec::new(),
+            aliases: Vec::new(),
+            pending: VecDeque::new(),
+            waiting: 0,
+            end: None,
+            will: None,
+            _seat: seat,
+        }
+    }
+
+    /// Whether the client has sent as much as it may before it is acknowledged.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting >= usize::from(self.adapter.config.in_flight_max)
+    }
+
+    /// Works through the packets at hand; answers how many bytes it has taken.
+    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
+        let mut items = Vec::new();
+        let taken = self.packets(bytes, &mut items, out);
+        // What came before a fault was in order.
+        self.send(&items, out)?;
+        taken
+    }
+
+    fn packets<'a>(&mut self, bytes: &'a [u8], items: &mut Vec<Item<'a>>, out: &mut Vec<u8>) -> Result<usize, Fault> {
+        let in_flight_max = usize::from(self.adapter.config.in_flight_max);
+        let mut taken = 0;
+        while self.end.is_none() && self.waiting + items.len() < in_flight_max {
+            let Framed::Whole(frame) = frame(&bytes[taken..], self.adapter.config.packet_max_bytes)? else { break };
+            let packet = decode(frame, self.version)?;
+            taken += frame.size;
+            if let Packet::Publish(publish) = packet {
+                let topic = self.topic(&publish)?;
+                if is_reserved(topic.as_str()) {
+                    items.push(Item { topic, publish });
+                    continue;
+                }
+            }
+            self.send(&std::mem::take(items), out)?;
+            self.packet(packet, out)?;
+        }
+        Ok(taken)
+    }
+
+    fn packet(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match packet {
+            Packet::PingReq => pong(out),
+            Packet::Disconnect(given) => self.end = Some(given),
+            Packet::Subscribe(given) => self.subscribe(&given, out)?,
+            Packet::Unsubscribe(given) => self.unsubscribe(&given, out),
+            Packet::Publish(_) => {
+                let why = "devices publish to telemetry, t, event and e; there is no private space";
+                return Err(Fault::refused(reason::NOT_AUTHORISED, why));
+            }
+            Packet::PubRel(given) => ack(out, self.version, AckKind::PubComp, given.id, 0x92),
+            Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubComp(_) => {}
+            Packet::Connect(_) => return Err(Fault::Protocol("a second CONNECT")),
+            Packet::Auth => return Err(Fault::Protocol("AUTH without an authentication method")),
+        }
+        Ok(())
+    }
+
+    fn topic<'a>(&mut self, publish: &Publish<'a>) -> Result<Topic<'a>, Fault> {
+        let alias = usize::from(publish.properties.alias);
+        if alias == 0 {
+            return Ok(Topic::Named(publish.topic));
+        }
+        let limit = usize::from(self.adapter.config.aliases_max);
+        if alias > limit {
+            let why = format!("topic alias {alias}; connect.mqtt.aliases_max = {limit}");
+            return Err(Fault::refused(reason::BAD_ALIAS, why));
+        }
+        if self.aliases.len() < alias {
+            self.aliases.resize(alias, None);
+        }
+        let known = &mut self.aliases[alias - 1];
+        if !publish.topic.is_empty() {
+            *known = Some(publish.topic.into());
+            return Ok(Topic::Named(publish.topic));
+        }
+        known.clone().map(Topic::Alias).ok_or(Fault::Protocol("a topic alias that stands for nothing"))
+    }
+
+    fn subscribe(&mut self, given: &Subscribe<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let mut codes = Vec::with_capacity(given.filters.len());
+        for (filter, options) in &given.filters {
+            codes.push(self.subscribe_to_errors(filter, options.qos));
+        }
+        suback(out, self.version, given.id, &codes);
+        Ok(())
+    }
+
+    fn subscribe_to_errors(&mut self, filter: &str, qos: Qos) -> u8 {
+        let Some(parsed) = ErrorFilter::parse(filter, self.verified.tenant.as_str()) else { return reason::BAD_FILTER };
+        if qos != Qos::AtMostOnce {
+            return reason::NOT_AUTHORISED;
+        }
+        self.errors.retain(|known| known.filter != parsed.filter);
+        if self.errors.len() >= ERROR_FILTERS_MAX {
+            return reason::QUOTA;
+        }
+        self.errors.push(parsed);
+        reason::SUCCESS
+    }
+
+    fn unsubscribe(&mut self, given: &Unsubscribe<'_>, out: &mut Vec<u8>) {
+        let mut codes = Vec::with_capacity(given.filters.len());
+        for filter in &given.filters {
+            let before = self.errors.len();
+            self.errors.retain(|known| &*known.filter != *filter);
+            let is_gone = self.errors.len() < before;
+            codes.push(if is_gone { reason::SUCCESS } else { reason::NO_SUBSCRIPTION_EXISTED });
+        }
+        unsuback(out, self.version, given.id, &codes);
+    }
+
+    /// Keeps messages until the log has answered for them.
+    pub(super) fn pend(&mut self, pending: Pending) {
+        self.waiting += pending.sent.len();
+        self.pending.push_back(pending);
+    }
+
+    /// Waits until the log has answered for the oldest messages, and acknowledges all that it has answered for.
+    pub(super) fn poll_verdicts(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Fault>> {
+        let mut progress = Poll::Pending;
+        while let Some(first) = self.pending.front_mut() {
+            let Poll::Ready(verdict) = std::pin::Pin::new(&mut first.reply).poll(cx) else { break };
+            let Some(Pending { sent, started, .. }) = self.pending.pop_front() else { break };
+            self.waiting -= sent.len();
+            match verdict {
+                Ok(_) => {
+                    for sent in &sent {
+                        ack(out, self.version, AckKind::PubAck, sent.id, reason::SUCCESS);
+                    }
+                    let took = self.adapter.monotonic.now().saturating_sub(started);
+                    self.accepted(sent, took);
+                }
+                Err(error) => {
+                    let problem = not_taken(&error);
+                    for sent in &sent {
+                        if let Err(fault) = self.refuse(sent, &problem, out) {
+                            return Poll::Ready(Err(fault));
+                        }
+                    }
+                }
+            }
+            progress = Poll::Ready(Ok(()));
+        }
+        progress
+    }
+
+    /// How long the log may still take for the oldest messages; `None` if none wait.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
+        let first = self.pending.front()?;
+        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(first.started)))
+    }
+
+    /// Gives up on messages for which the log has taken too long.
+    pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        while self.patience() == Some(Duration::ZERO) {
+            let Some(late) = self.pending.pop_front() else { break };
+            self.waiting -= late.sent.len();
+            let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
+            let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
+            late.sent.iter().try_for_each(|sent| self.refuse(sent, &problem, out))?;
+        }
+        Ok(())
+    }
+
+    /// How long the secret that the device has logged in with is still good; `None` if it does not end.
+    pub(super) fn secret_lasts(&self) -> Option<Duration> {
+        let end = self.verified.credential.secrets[self.verified.secret].not_after?;
+        let left_ms = end.0.saturating_add(1).saturating_sub(self.adapter.wall.now_ms());
+        Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
+    }
+
+    /// Sends the client's will, unless it has said good-bye without it. The server's own end is no reason for it.
+    pub(super) fn execute_will(&mut self, fault: Option<&Fault>) {
+        let is_orderly = self.end.is_some_and(|end| end.reason != WITH_WILL);
+        let Some(will) = self.will.take() else { return };
+        if is_orderly || matches!(fault, Some(Fault::ShuttingDown)) {
+            return;
+        }
+        let item = Item { topic: Topic::Named(&will.topic), publish: will.as_publish() };
+        // Nobody is left to be told of a refusal; it is counted.
+        let _ = self.send(&[item], &mut Vec::new());
+    }
+
+    /// Messages that the client has sent and nobody has answered for count as refused when it goes.
+    pub(super) fn count_unanswered(&self) {
+        self.adapter.totals.rejected.fetch_add(self.waiting as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,91 @@
+//! What an operator may set of devices over MQTT.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Devices over MQTT.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MqttConfig {
+    /// Connections at a time; more are turned away. Default 50,000.
+    pub connections_max: usize,
+    /// Largest payload on the topics of telemetry and events, bytes. Default 2,048.
+    pub payload_max_bytes: usize,
+    /// Largest packet, bytes. Default 262,144.
+    pub packet_max_bytes: usize,
+    /// Bytes of packets that have arrived in part, of all connections. Default 64 MiB.
+    pub buffers_max_bytes: usize,
+    /// Messages of one connection that may wait for the log; while there are more, its socket is not read. MQTT 5
+    /// calls it receive maximum. Default 1,024.
+    pub in_flight_max: u16,
+    /// Topic aliases that a client may set. Default 16.
+    pub aliases_max: u16,
+    /// Longest keep alive, s: a client of MQTT 5 that asks for a longer one, or none, is told this one. Default 3,600.
+    pub keep_alive_max_s: u16,
+    /// How long a new connection has for its CONNECT, and for its login, ms. Default 10,000.
+    pub connect_timeout_ms: u64,
+    /// Time for the rest of a packet to arrive once it has begun, ms. Default 10,000.
+    pub packet_timeout_ms: u64,
+    /// How long a client may read nothing of what is sent to it, ms. Default 10,000.
+    pub write_timeout_ms: u64,
+    /// How long the log may take to accept a message, ms. Default 1,000.
+    pub send_timeout_ms: u64,
+}
+
+impl Default for MqttConfig {
+    fn default() -> Self {
+        Self {
+            connections_max: 50_000,
+            payload_max_bytes: 2_048,
+            packet_max_bytes: 256 << 10,
+            buffers_max_bytes: 64 << 20,
+            in_flight_max: 1_024,
+            aliases_max: 16,
+            keep_alive_max_s: 3_600,
+            connect_timeout_ms: 10_000,
+            packet_timeout_ms: 10_000,
+            write_timeout_ms: 10_000,
+            send_timeout_ms: 1_000,
+        }
+    }
+}
+
+impl MqttConfig {
+    /// Checks what only has a meaning within bounds.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] names the setting, its value and the rule.
+    pub fn validate(&self) -> Result<(), Error> {
+        let refuse = |setting, value: String, rule| Err(Error::InvalidSetting { setting, value, rule });
+        if !(1_024..=16 << 20).contains(&self.packet_max_bytes) {
+            let value = self.packet_max_bytes.to_string();
+            return refuse("connect.mqtt.packet_max_bytes", value, "use 1024 to 16777216");
+        }
+        if self.in_flight_max == 0 {
+            return refuse("connect.mqtt.in_flight_max", "0".to_owned(), "use 1 to 65535");
+        }
+        if self.keep_alive_max_s == 0 {
+            return refuse("connect.mqtt.keep_alive_max_s", "0".to_owned(), "use 1 to 65535");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_holds_and_a_setting_that_cannot_is_named_with_its_rule() {
+        MqttConfig::default().validate().unwrap();
+        for (config, told) in [
+            (MqttConfig { packet_max_bytes: 9, ..MqttConfig::default() }, "connect.mqtt.packet_max_bytes = 9: use"),
+            (MqttConfig { in_flight_max: 0, ..MqttConfig::default() }, "connect.mqtt.in_flight_max = 0: use"),
+            (MqttConfig { keep_alive_max_s: 0, ..MqttConfig::default() }, "connect.mqtt.keep_alive_max_s = 0: use"),
+        ] {
+            let refusal = config.validate().unwrap_err().to_string();
+            assert!(refusal.contains(told), "{refusal}");
+        }
+    }
+}

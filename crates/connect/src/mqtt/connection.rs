@@ -1,0 +1,225 @@
+//! One connection: a task that reads, works off what came, and sends what is to be answered, all in one place.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::adapter::MqttAdapter;
+use super::client::Client;
+use super::encode::disconnect;
+use super::fault::{Fault, reason};
+use super::handshake::{Admitted, admit};
+use super::line::{Line, Read};
+
+/// Longest rest between two looks at what is due.
+const REST_MAX: Duration = Duration::from_secs(3_600);
+
+/// What a connection hears of the listener.
+#[derive(Clone)]
+pub(super) struct Signals {
+    /// True once the listener stops.
+    pub(super) stopping: watch::Receiver<bool>,
+    /// Changes whenever the registry has.
+    pub(super) registry: watch::Receiver<u64>,
+}
+
+/// Serves a client until it goes or commits a fault. With `is_full` it is turned away as soon as it has said its name.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    peer: SocketAddr,
+    adapter: Arc<MqttAdapter>,
+    signals: Signals,
+    is_full: bool,
+) {
+    let (buffers, packet_max_bytes) = (adapter.buffers.clone(), adapter.config.packet_max_bytes);
+    let mut line = Line::new(socket, buffers, packet_max_bytes);
+    match Box::pin(admit(&mut line, &adapter, is_full)).await {
+        Ok(Some(Admitted { client, keep_alive_s })) => {
+            let heard = Instant::now();
+            let mut connection = Connection { line, client, signals, keep_alive_s, heard };
+            let fault = connection.run().await.err();
+            connection.client.execute_will(fault.as_ref());
+            if let Some(fault) = fault {
+                if matches!(fault, Fault::ShuttingDown) {
+                    // What it has sent is still acknowledged. If that fails, the connection ends all the same.
+                    let _ = connection.drain(Duration::from_secs(1)).await;
+                }
+                tracing::info!(%peer, device = connection.name(), why = %fault, "mqtt: connection closed");
+                connection.tell(&fault).await;
+            }
+            connection.client.count_unanswered();
+            connection.line.close().await;
+        }
+        Ok(None) => line.close().await,
+        Err(fault) => {
+            tracing::info!(%peer, why = %fault, "mqtt: connection closed before its login");
+            line.close().await;
+        }
+    }
+}
+
+/// What a connection may wait for.
+enum Event {
+    RegistryChanged,
+    /// The log has answered for messages.
+    Settled,
+    /// Time has passed.
+    Due,
+    Read(Read),
+}
+
+struct Connection<S> {
+    line: Line<S>,
+    client: Client,
+    signals: Signals,
+    keep_alive_s: u16,
+    /// When the last packet came.
+    heard: Instant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn name(&self) -> &str {
+        &self.client.verified.identity.principal.name
+    }
+
+    async fn run(&mut self) -> Result<(), Fault> {
+        let write_limit = Duration::from_millis(self.client.adapter.config.write_timeout_ms);
+        loop {
+            self.line.flush(write_limit).await?;
+            if self.client.end.is_some() {
+                return self.drain(write_limit).await;
+            }
+            if self.client.are_streams_stale {
+                self.resolve().await;
+            }
+            if self.line.has_held() && !self.client.is_full() {
+                let client = &mut self.client;
+                self.line.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out))?;
+                if !self.line.out.is_empty() || self.client.end.is_some() {
+                    continue;
+                }
+            }
+            if self.step().await? == Read::End {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for whatever comes first, and deals with it.
+    async fn step(&mut self) -> Result<Read, Fault> {
+        let rest = self.rest();
+        let is_reading = self.is_reading();
+        let Self { line, client, signals, .. } = self;
+        let work = poll_fn(|cx| {
+            if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
+                return Poll::Ready(settled.map(|()| Event::Settled));
+            }
+            if !is_reading {
+                return Poll::Pending;
+            }
+            line.poll_read(cx, &mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out)).map_ok(Event::Read)
+        });
+        let event = tokio::select! {
+            biased;
+            _ = signals.stopping.wait_for(|stopping| *stopping) => return Err(Fault::ShuttingDown),
+            Ok(()) = signals.registry.changed() => Event::RegistryChanged,
+            worked = work => worked?,
+            () = sleep(rest) => Event::Due,
+        };
+        match event {
+            Event::RegistryChanged => recheck(&self.client)?,
+            // While it was not read, it could not be heard.
+            Event::Settled => self.heard = Instant::now(),
+            Event::Due => self.due()?,
+            Event::Read(read) => {
+                self.heard = Instant::now();
+                return Ok(read);
+            }
+        }
+        Ok(Read::Some)
+    }
+
+    /// How long nothing is due.
+    fn rest(&self) -> Duration {
+        let config = &self.client.adapter.config;
+        let packet = self
+            .line
+            .begun()
+            .map(|begun| Duration::from_millis(config.packet_timeout_ms).saturating_sub(begun.elapsed()));
+        let quiet = self.quiet_max().map(|limit| limit.saturating_sub(self.heard.elapsed()));
+        let quiet = quiet.filter(|_| self.is_reading());
+        let secret = self.client.secret_lasts();
+        [packet, quiet, self.client.patience(), secret].into_iter().flatten().fold(REST_MAX, Duration::min)
+    }
+
+    /// While the log is behind, the socket is not read.
+    fn is_reading(&self) -> bool {
+        !self.client.is_full() && !self.line.has_held()
+    }
+
+    fn quiet_max(&self) -> Option<Duration> {
+        (self.keep_alive_s > 0).then(|| Duration::from_secs(self.keep_alive_s.into()) * 3 / 2)
+    }
+
+    fn due(&mut self) -> Result<(), Fault> {
+        let limit = Duration::from_millis(self.client.adapter.config.packet_timeout_ms);
+        if self.line.begun().is_some_and(|begun| begun.elapsed() >= limit) {
+            return Err(Fault::SlowPacket { limit });
+        }
+        if self.is_reading() && self.quiet_max().is_some_and(|limit| self.heard.elapsed() >= limit) {
+            return Err(Fault::KeepAlive { keep_alive_s: self.keep_alive_s });
+        }
+        if self.client.secret_lasts() == Some(Duration::ZERO) {
+            recheck(&self.client)?;
+        }
+        self.client.give_up(&mut self.line.out)
+    }
+
+    /// Finds the tenant's topics again: one of them has been deleted.
+    async fn resolve(&mut self) {
+        match self.client.adapter.streams.of(&self.client.verified.tenant).await {
+            Ok(streams) => (self.client.streams, self.client.are_streams_stale) = (streams, false),
+            Err(error) => tracing::warn!(%error, "the topics of a tenant cannot be opened"),
+        }
+    }
+
+    /// The client has said good-bye: what it has sent is still acknowledged.
+    async fn drain(&mut self, write_limit: Duration) -> Result<(), Fault> {
+        while let Some(patience) = self.client.patience() {
+            let Self { line, client, .. } = self;
+            tokio::select! {
+                settled = poll_fn(|cx| client.poll_verdicts(cx, &mut line.out)) => settled?,
+                () = sleep(patience) => client.give_up(&mut line.out)?,
+            }
+        }
+        // It has closed its side, perhaps all of it.
+        let _ = self.line.flush(write_limit).await;
+        Ok(())
+    }
+
+    async fn tell(&mut self, fault: &Fault) {
+        if let Some(code) = fault.reason() {
+            disconnect(&mut self.line.out, self.client.version, code, &fault.to_string());
+        }
+        // Where nothing can be sent any more there is nobody to be told.
+        let _ = self.line.flush(Duration::from_secs(1)).await;
+    }
+}
+
+/// Ends the connection of a device that may no longer be connected.
+fn recheck(client: &Client) -> Result<(), Fault> {
+    let refuse = |why: String| Err(Fault::refused(reason::NOT_AUTHORISED, why));
+    if let Err(problem) = client.adapter.check(&client.verified) {
+        return refuse(problem.text());
+    }
+    if !client.adapter.logins.is_current(&client.verified) {
+        return refuse("the credential that the device has logged in with has changed or expired".to_owned());
+    }
+    Ok(())
+}

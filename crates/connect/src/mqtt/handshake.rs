@@ -1,0 +1,169 @@
+//! From the first byte of a connection to its CONNACK.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use super::adapter::MqttAdapter;
+use super::client::{Client, LastWill};
+use super::connect_packet::Connect;
+use super::encode::{Welcome, turn_away, welcome};
+use super::fault::{Fault, reason};
+use super::line::{Line, Read};
+use super::packet::{Packet, Version, decode};
+use super::topic::is_reserved;
+use super::wire::{Framed, frame};
+
+/// A client that was let in.
+pub(super) struct Admitted {
+    pub(super) client: Client,
+    /// The keep alive in force; 0 is none.
+    pub(super) keep_alive_s: u16,
+}
+
+/// What a CONNECT says, kept while its login is checked.
+struct Hello {
+    version: Version,
+    keep_alive_s: u16,
+    client_id: String,
+    clean_start: bool,
+    has_authentication_method: bool,
+    user: Option<String>,
+    password: Vec<u8>,
+    session_expiry_s: u32,
+    will: Option<LastWill>,
+}
+
+/// Why a client is turned away: reason code of MQTT 5, and the text.
+struct Refusal(u8, String);
+
+/// Waits for CONNECT and answers it. `None` if the client was turned away, and told why.
+pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
+    line: &mut Line<S>,
+    adapter: &Arc<MqttAdapter>,
+    is_full: bool,
+) -> Result<Option<Admitted>, Fault> {
+    let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
+    let mut hello = match timeout(limit, hello(line, adapter)).await.map_err(|_| Fault::NoConnect { limit })? {
+        Ok(hello) => hello,
+        Err(Fault::Refused { reason: reason::UNSUPPORTED_VERSION, why }) => {
+            // In the form of 3.1.1, which all clients know.
+            turn_away(&mut line.out, Version::V311, reason::UNSUPPORTED_VERSION, &why);
+            line.flush(limit).await?;
+            return Err(Fault::Refused { reason: reason::UNSUPPORTED_VERSION, why });
+        }
+        Err(fault) => return Err(fault),
+    };
+    let judged = match timeout(limit, judge(&hello, adapter, is_full)).await {
+        Ok(judged) => judged,
+        Err(_) => Err(Refusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
+    };
+    let mut client = match judged {
+        Ok(client) => client,
+        Err(Refusal(code, why)) => {
+            tracing::debug!(client_id = hello.client_id, code, why, "mqtt: turned away");
+            turn_away(&mut line.out, hello.version, code, &why);
+            line.flush(limit).await?;
+            return Ok(None);
+        }
+    };
+    let config = &adapter.config;
+    let ceiling = config.keep_alive_max_s;
+    let is_too_long = hello.version == Version::V5 && (hello.keep_alive_s == 0 || hello.keep_alive_s > ceiling);
+    let keep_alive_s = if is_too_long { ceiling } else { hello.keep_alive_s };
+    let assigned = hello.client_id.is_empty().then(|| format!("auto-{:016x}", fastrand::u64(..)));
+    welcome(
+        &mut line.out,
+        hello.version,
+        &Welcome {
+            session_present: false,
+            session_expiry_s: (hello.session_expiry_s > 0).then_some(0),
+            receive_max: config.in_flight_max,
+            packet_max_bytes: config.packet_max_bytes as u32,
+            alias_max: config.aliases_max,
+            keep_alive_s: is_too_long.then_some(ceiling),
+            assigned_client_id: assigned.as_deref(),
+        },
+    );
+    // As with Hono, a will elsewhere has no effect.
+    client.will = hello.will.take().filter(|will| is_reserved(&will.topic));
+    Ok(Some(Admitted { client, keep_alive_s }))
+}
+
+async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
+    line: &mut Line<S>,
+    adapter: &Arc<MqttAdapter>,
+) -> Result<Hello, Fault> {
+    let limit_bytes = adapter.config.packet_max_bytes;
+    let mut hello = None;
+    while hello.is_none() {
+        let read = line.read(|bytes: &[u8], _: &mut Vec<u8>| {
+            if hello.is_some() {
+                return Ok(0);
+            }
+            let Framed::Whole(frame) = frame(bytes, limit_bytes)? else {
+                return if bytes[0] >> 4 == 1 { Ok(0) } else { Err(Fault::Protocol("the first packet is no CONNECT")) };
+            };
+            let Packet::Connect(connect) = decode(frame, Version::V311)? else {
+                return Err(Fault::Protocol("the first packet is no CONNECT"));
+            };
+            hello = Some(Hello::of(&connect));
+            Ok(frame.size)
+        });
+        if read.await? == Read::End && hello.is_none() {
+            return Err(Fault::Protocol("it ended without CONNECT"));
+        }
+    }
+    hello.ok_or(Fault::Protocol("it ended without CONNECT"))
+}
+
+impl Hello {
+    fn of(connect: &Connect<'_>) -> Self {
+        Self {
+            version: connect.version,
+            keep_alive_s: connect.keep_alive_s,
+            client_id: connect.client_id.to_owned(),
+            clean_start: connect.clean_start,
+            has_authentication_method: connect.has_authentication_method,
+            user: connect.user.map(str::to_owned),
+            password: connect.password.unwrap_or_default().to_vec(),
+            session_expiry_s: connect.session_expiry_s,
+            will: connect.will.as_ref().map(LastWill::of),
+        }
+    }
+}
+
+async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool) -> Result<Client, Refusal> {
+    let refuse = |code, why: &str| Err(Refusal(code, why.to_owned()));
+    if is_full {
+        let why = format!("connect.mqtt.connections_max = {} clients are connected", adapter.config.connections_max);
+        return Err(Refusal(reason::ANOTHER_SERVER, why));
+    }
+    if hello.has_authentication_method {
+        return refuse(reason::BAD_AUTHENTICATION_METHOD, "devices log in with user name and password");
+    }
+    if hello.client_id.is_empty() && !hello.clean_start && hello.version == Version::V311 {
+        return refuse(reason::BAD_CLIENT_ID, "a client that wants its session kept needs a client id");
+    }
+    let Some(user) = &hello.user else {
+        return refuse(reason::BAD_LOGIN, "log in with the user name auth-id@tenant and a password");
+    };
+    let verified = adapter.logins.log_in(user, &hello.password).await.map_err(|problem| {
+        let code = match problem.status() {
+            StatusCode::UNAUTHORIZED => reason::BAD_LOGIN,
+            StatusCode::SERVICE_UNAVAILABLE => reason::BUSY,
+            _ => reason::UNAVAILABLE,
+        };
+        Refusal(code, problem.text())
+    })?;
+    adapter.check(&verified).map_err(|problem| Refusal(reason::NOT_AUTHORISED, problem.text()))?;
+    let Some(seat) = adapter.admit(&verified.tenant) else {
+        return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
+    };
+    let streams = adapter.streams.of(&verified.tenant).await;
+    let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
+    Ok(Client::new(Arc::clone(adapter), verified, streams, hello.version, seat))
+}

@@ -1,0 +1,159 @@
+//! A socket with what has arrived of a packet and what waits to be sent. While nothing happens it holds no buffers.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use millstream_types::{Grant, MemoryBudget};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::timeout;
+
+use super::fault::Fault;
+use super::wire::{Framed, frame};
+
+/// How much is read at a time.
+const READ_BYTES: usize = 64 << 10;
+/// What has been sent leaves room of at most this behind.
+const KEPT_BYTES: usize = 1 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
+}
+
+/// Takes bytes, writes what is to be answered, and says how many it has taken.
+pub(super) trait Take: FnMut(&[u8], &mut Vec<u8>) -> Result<usize, Fault> {}
+
+impl<T: FnMut(&[u8], &mut Vec<u8>) -> Result<usize, Fault>> Take for T {}
+
+/// A client's socket.
+pub(super) struct Line<S> {
+    socket: S,
+    /// What has arrived and is not taken yet: the beginning of a packet, or packets for which there was no room.
+    held: Vec<u8>,
+    /// When the beginning of a packet came.
+    begun: Option<Instant>,
+    /// Room in the budget for what is held, and how much it is.
+    grant: Option<(Grant, usize)>,
+    buffers: MemoryBudget,
+    packet_max_bytes: usize,
+    /// What is to be sent.
+    pub(super) out: Vec<u8>,
+}
+
+/// How a read ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    /// What came was taken.
+    Some,
+    /// The client has closed its side.
+    End,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
+    pub(super) fn new(socket: S, buffers: MemoryBudget, packet_max_bytes: usize) -> Self {
+        let (held, out) = (Vec::new(), Vec::new());
+        Self { socket, held, begun: None, grant: None, buffers, packet_max_bytes, out }
+    }
+
+    /// Waits for bytes and hands them to `take`, which answers how many it has taken.
+    pub(super) async fn read(&mut self, mut take: impl Take) -> Result<Read, Fault> {
+        poll_fn(|cx| self.poll_read(cx, &mut take)).await
+    }
+
+    /// As [`Line::read`].
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, take: &mut impl Take) -> Poll<Result<Read, Fault>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
+            let arrived = buffer.filled();
+            if arrived.is_empty() {
+                return Poll::Ready(Ok(Read::End));
+            }
+            if self.held.is_empty() {
+                let taken = take(arrived, &mut self.out)?;
+                self.hold(&arrived[taken..])?;
+            } else {
+                self.held.extend_from_slice(arrived);
+                self.take_held(take)?;
+            }
+            Poll::Ready(Ok(Read::Some))
+        })
+    }
+
+    /// Hands what is held to `take` again.
+    pub(super) fn take_held(&mut self, take: &mut impl Take) -> Result<(), Fault> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        let taken = take(&held, &mut self.out)?;
+        if taken == 0 {
+            self.held = held;
+            return self.bound();
+        }
+        self.begun = None;
+        self.hold(&held[taken..])
+    }
+
+    fn hold(&mut self, rest: &[u8]) -> Result<(), Fault> {
+        self.held.extend_from_slice(rest);
+        self.bound()
+    }
+
+    /// What is held counts against the budget, a packet in part with its whole size.
+    fn bound(&mut self) -> Result<(), Fault> {
+        if self.held.is_empty() {
+            (self.held, self.grant, self.begun) = (Vec::new(), None, None);
+            return Ok(());
+        }
+        let size_bytes = match frame(&self.held, self.packet_max_bytes)? {
+            Framed::Partial { size } => {
+                self.begun.get_or_insert_with(Instant::now);
+                size.unwrap_or(self.held.len())
+            }
+            Framed::Whole(_) => self.held.len(),
+        };
+        let size_bytes = size_bytes.max(self.held.len());
+        if self.grant.as_ref().is_none_or(|(_, granted)| *granted < size_bytes) {
+            self.grant = None;
+            let grant = self.buffers.take(size_bytes as u64).ok_or(Fault::NoMemory { size_bytes })?;
+            self.grant = Some((grant, size_bytes));
+        }
+        Ok(())
+    }
+
+    /// Whether there is something that could be taken without reading.
+    pub(super) fn has_held(&self) -> bool {
+        !self.held.is_empty() && self.begun.is_none()
+    }
+
+    /// Since when the rest of a packet is awaited.
+    pub(super) fn begun(&self) -> Option<Instant> {
+        self.begun
+    }
+
+    /// Sends what waits.
+    pub(super) async fn flush(&mut self, limit: Duration) -> Result<(), Fault> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let sent = timeout(limit, async {
+            self.socket.write_all(&self.out).await?;
+            self.socket.flush().await
+        });
+        sent.await.map_err(|_| Fault::SlowReader { limit })??;
+        self.out.clear();
+        if self.out.capacity() > KEPT_BYTES {
+            self.out = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Ends the sending side.
+    pub(super) async fn close(&mut self) {
+        // A client that is gone already has nothing to be told.
+        let _ = timeout(Duration::from_secs(1), self.socket.shutdown()).await;
+    }
+}

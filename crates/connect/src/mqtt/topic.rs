@@ -1,0 +1,188 @@
+//! Topics: Hono's own, which begin with a few reserved words, and all others, which are the tenant's private space.
+
+use std::borrow::Cow;
+
+use crate::sender::Target;
+use crate::streams::Stream;
+
+/// What a client publishes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place<'a> {
+    /// Telemetry or events.
+    Stream { stream: Stream, target: Target<'a>, address: &'a str, bag: Bag<'a> },
+    /// A reserved word with something behind it that nobody may publish to; says what is wrong with it.
+    Wrong(&'static str),
+    /// The tenant's private space.
+    Private,
+}
+
+/// What is to happen when a message is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum OnError {
+    /// Told on the error topic, if the client listens there; else the connection ends.
+    #[default]
+    Default,
+    /// The connection ends.
+    Disconnect,
+    /// Acknowledged all the same.
+    Ignore,
+    /// Not acknowledged.
+    SkipAck,
+}
+
+/// Properties that are part of the topic.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Bag<'a> {
+    pub(super) content_type: Option<Cow<'a, str>>,
+    pub(super) ttl_s: Option<u64>,
+    pub(super) correlation_id: Option<Cow<'a, str>>,
+    pub(super) on_error: OnError,
+}
+
+/// Whether a topic or filter begins with a word that Hono reserves.
+pub(super) fn is_reserved(topic: &str) -> bool {
+    let first = topic.split_once('/').map_or(topic, |(first, _)| first);
+    matches!(first, "t" | "telemetry" | "e" | "event" | "c" | "command" | "error")
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn of(topic: &'a str) -> Self {
+        if !is_reserved(topic) {
+            return Self::Private;
+        }
+        let (address, bag) = match topic.rfind("/?") {
+            Some(at) => match Bag::parse(&topic[at + 2..]) {
+                Ok(bag) => (&topic[..at], bag),
+                Err(rule) => return Self::Wrong(rule),
+            },
+            None => (topic, Bag::default()),
+        };
+        let mut segments = address.split('/');
+        let stream = match segments.next() {
+            Some("t" | "telemetry") => Stream::Telemetry,
+            Some("e" | "event") => Stream::Event,
+            _ => return Self::Wrong("devices publish to telemetry, t, event or e"),
+        };
+        let target = match (segments.next(), segments.next(), segments.next()) {
+            (None, ..) => Target::Caller,
+            (Some(""), Some(device), None) if !device.is_empty() => Target::Named { tenant: None, device },
+            (Some(tenant), Some(device), None) if !device.is_empty() => Target::Named { tenant: Some(tenant), device },
+            _ => return Self::Wrong("use the word alone, WORD/TENANT/DEVICE, or WORD//DEVICE"),
+        };
+        Self::Stream { stream, target, address, bag }
+    }
+}
+
+impl<'a> Bag<'a> {
+    fn parse(text: &'a str) -> Result<Self, &'static str> {
+        let mut bag = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value)?;
+            match key {
+                "content-type" if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
+                    bag.content_type = Some(value).filter(|value| !value.is_empty());
+                }
+                "content-type" => return Err("content-type is a media type such as text/plain"),
+                "hono-ttl" => match value.parse() {
+                    Ok(seconds) => bag.ttl_s = Some(seconds),
+                    Err(_) => return Err("hono-ttl is a whole number of seconds"),
+                },
+                "correlation-id" => bag.correlation_id = Some(value),
+                "on-error" => bag.on_error = OnError::parse(&value)?,
+                _ => {}
+            }
+        }
+        Ok(bag)
+    }
+}
+
+impl OnError {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "default" => Ok(Self::Default),
+            "disconnect" => Ok(Self::Disconnect),
+            "ignore" => Ok(Self::Ignore),
+            "skip-ack" => Ok(Self::SkipAck),
+            _ => Err("on-error is default, disconnect, ignore or skip-ack"),
+        }
+    }
+}
+
+/// URL-encoded text as it was meant.
+fn decoded(value: &str) -> Result<Cow<'_, str>, &'static str> {
+    if !value.contains(['%', '+']) {
+        return Ok(Cow::Borrowed(value));
+    }
+    const RULE: &str = "the values behind ? are URL-encoded UTF-8";
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => match (digit(rest.next()), digit(rest.next())) {
+                (Some(high), Some(low)) => (high * 16 + low) as u8,
+                _ => return Err(RULE),
+            },
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| RULE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(topic: &str) -> (Stream, Target<'_>, &str, Bag<'_>) {
+        match Place::of(topic) {
+            Place::Stream { stream, target, address, bag } => (stream, target, address, bag),
+            other => panic!("{topic}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn row_telemetry_short_and_long_topics_name_the_device_itself_or_another() {
+        let named = |tenant, device| Target::Named { tenant, device };
+        for (topic, target) in [
+            ("t", Target::Caller),
+            ("telemetry", Target::Caller),
+            ("t/acme/d-1", named(Some("acme"), "d-1")),
+            ("telemetry/acme/d-1", named(Some("acme"), "d-1")),
+            ("t//d-1", named(None, "d-1")),
+        ] {
+            assert_eq!(stream(topic), (Stream::Telemetry, target, topic, Bag::default()));
+        }
+    }
+
+    #[test]
+    fn row_event_short_and_long_topics_likewise() {
+        for (topic, target) in [("e", Target::Caller), ("event//g", Target::Named { tenant: None, device: "g" })] {
+            assert_eq!(stream(topic), (Stream::Event, target, topic, Bag::default()));
+        }
+    }
+
+    #[test]
+    fn row_property_bag_is_url_encoded_and_no_part_of_the_address() {
+        let (_, target, address, bag) =
+            stream("event/acme/d/?content-type=text%2Fplain&hono-ttl=30&correlation-id=a+b&on-error=skip-ack&x=1");
+        assert_eq!((target, address), (Target::Named { tenant: Some("acme"), device: "d" }, "event/acme/d"));
+        assert_eq!(bag.content_type.as_deref(), Some("text/plain"));
+        assert_eq!((bag.ttl_s, bag.correlation_id.as_deref()), (Some(30), Some("a b")));
+        assert_eq!(bag.on_error, OnError::SkipAck);
+        for wrong in ["t/?on-error=perhaps", "e/?hono-ttl=soon", "t/?content-type=%zz", "t/?content-type=%0A"] {
+            assert!(matches!(Place::of(wrong), Place::Wrong(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn reserved_words_with_anything_else_behind_them_are_wrong_and_other_topics_are_private() {
+        for wrong in ["t/", "t/a", "t/a/", "t//", "t/a/b/c", "error/x", "command", "c/x", "event/a"] {
+            assert!(matches!(Place::of(wrong), Place::Wrong(_)), "{wrong}");
+        }
+        for private in ["telemetry2", "tele/x", "", "/t", "house/t"] {
+            assert_eq!(Place::of(private), Place::Private, "{private}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! From a device's message to its record. Nothing of it is copied before it reaches its batch.
+
+use std::io::Write;
+
+use millstream_http::Problem;
+use millstream_types::{Header, Record, header};
+
+use crate::meter::Delivery;
+use crate::sender::Sender;
+
+const DEFAULT_TYPE: &[u8] = b"application/octet-stream";
+/// The type of a message that says "I am here" and nothing else.
+const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
+/// Says that an MQTT client asked for the message to be retained.
+const OPT_RETAIN: &str = "x-opt-retain";
+/// Headers that the adapter itself may set.
+const OWN_HEADERS_MAX: usize = 10;
+
+/// A message, as an adapter has read it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    /// The adapter's type.
+    pub(crate) adapter: &'static str,
+    pub(crate) delivery: Delivery,
+    /// The path or topic that it was sent to.
+    pub(crate) address: &'a str,
+    pub(crate) content_type: Option<&'a [u8]>,
+    pub(crate) traceparent: Option<&'a [u8]>,
+    pub(crate) is_retained: bool,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The numbers of a message, as its headers write them.
+#[derive(Debug, Clone)]
+pub(crate) struct Numbers {
+    now_ms: i64,
+    created: Digits,
+    ttd: Option<Digits>,
+    ttl: Option<Digits>,
+}
+
+impl Numbers {
+    /// `now_ms` is when it was taken.
+    pub(crate) fn at(now_ms: i64) -> Self {
+        Self { now_ms, created: Digits::of(now_ms.unsigned_abs()), ttd: None, ttl: None }
+    }
+
+    /// With the time for which the device waits for a command, and with that after which the message is void.
+    pub(crate) fn with_times(mut self, ttd_s: Option<u32>, ttl_s: Option<u64>) -> Self {
+        self.ttd = ttd_s.map(|seconds| Digits::of(seconds.into()));
+        self.ttl = ttl_s.map(|seconds| Digits::of(seconds.saturating_mul(1_000)));
+        self
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    /// Room that the headers take at most.
+    pub(crate) fn headers_max(sender: &Sender<'_>) -> usize {
+        OWN_HEADERS_MAX + sender.default_headers_count()
+    }
+
+    /// Adds the record's headers.
+    pub(crate) fn headers(&self, sender: &Sender<'a>, numbers: &'a Numbers, headers: &mut Vec<Header<'a>>) {
+        let content_type = self.content_type.or_else(|| sender.default_type()).unwrap_or(DEFAULT_TYPE);
+        let mut add = |key, value| headers.push(Header { key, value: Some(value) });
+        add(header::DEVICE_ID, sender.id.as_bytes());
+        add(header::ORIG_ADAPTER, self.adapter.as_bytes());
+        add(header::ORIG_ADDRESS, self.address.as_bytes());
+        add(header::QOS, self.delivery.qos().as_bytes());
+        add(header::CREATION_TIME, numbers.created.as_bytes());
+        add(header::CONTENT_TYPE, content_type);
+        if let Some(trace) = self.traceparent {
+            add(header::TRACEPARENT, trace);
+        }
+        if let Some(ttd) = &numbers.ttd {
+            add(header::TTD, ttd.as_bytes());
+        }
+        if let Some(ttl) = &numbers.ttl {
+            add(header::TTL, ttl.as_bytes());
+        }
+        if self.is_retained {
+            add(OPT_RETAIN, b"true");
+        }
+        headers.extend(sender.default_headers());
+    }
+
+    /// The record, with the headers that [`Outgoing::headers`] has written.
+    pub(crate) fn record(&self, sender: &Sender<'a>, numbers: &Numbers, headers: &'a [Header<'a>]) -> Record<'a> {
+        let (key, value) = (Some(sender.id.as_bytes()), Some(self.payload));
+        Record { timestamp_ms: numbers.now_ms, key, value, headers }
+    }
+}
+
+/// Whether type and payload fit. `remedy` names the way in which the adapter's devices say a type.
+pub(crate) fn check_type(content_type: Option<&[u8]>, payload: &[u8], rule: &'static str) -> Result<(), Problem> {
+    let Some(content_type) = content_type else {
+        if payload.is_empty() {
+            return Err(Problem::invalid("the message has neither payload nor type")
+                .value("no Content-Type")
+                .rule(rule)
+                .remedy("send a body, or the type application/vnd.eclipse-hono-empty-notification"));
+        }
+        return Ok(());
+    };
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if !payload.is_empty() && essence.eq_ignore_ascii_case(EMPTY_NOTIFICATION) {
+        return Err(Problem::invalid("type and payload do not fit")
+            .value(format!("{} bytes", payload.len()))
+            .rule("an empty notification has an empty body")
+            .remedy("leave the body out, or send its own type"));
+    }
+    Ok(())
+}
+
+/// A number as text, on the stack.
+#[derive(Debug, Clone, Copy)]
+struct Digits {
+    text: [u8; 20],
+    length: u8,
+}
+
+impl Digits {
+    fn of(number: u64) -> Self {
+        let mut text = [0; 20];
+        let mut rest = &mut text[..];
+        // Twenty digits hold every number of 64 bits.
+        let _ = write!(rest, "{number}");
+        let unused = rest.len();
+        Self { text, length: (20 - unused) as u8 }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
+    }
+}

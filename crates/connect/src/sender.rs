@@ -1,0 +1,101 @@
+//! The device that a message is from, and whether whoever sends it may.
+
+use millstream_http::Problem;
+use millstream_types::{Header, TenantId};
+
+use crate::login::UNAUTHENTICATED;
+use crate::meter::Delivery;
+use crate::refusal::{adapter_disabled, gateway_disabled, not_behind, other_tenant, unknown_device};
+use crate::registry::{Device, Tenant, TenantState};
+
+/// Which device a message is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target<'a> {
+    /// The one that logged in.
+    Caller,
+    /// The one that is named; without tenant it is one of the caller's.
+    Named { tenant: Option<&'a str>, device: &'a str },
+}
+
+/// Who sends: a device for itself, or a gateway.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    /// The adapter's type.
+    pub(crate) adapter: &'static str,
+    pub(crate) tenant: &'a TenantId,
+    /// The id of the device that has logged in.
+    pub(crate) device: &'a str,
+}
+
+/// The device that a message is from, and what the registry says of it.
+pub(crate) struct Sender<'a> {
+    pub(crate) id: &'a str,
+    adapter: &'static str,
+    device: &'a Device,
+    tenant: &'a Tenant,
+}
+
+impl<'a> Sender<'a> {
+    /// Whose message it is, if it may be sent.
+    pub(crate) fn find(known: &'a TenantState, target: Target<'a>, origin: Origin<'a>) -> Result<Self, Problem> {
+        let Origin { adapter, tenant: own_tenant, device: caller } = origin;
+        let id = match target {
+            Target::Caller => caller,
+            Target::Named { tenant: Some(tenant), .. } if tenant != own_tenant.as_str() => {
+                return Err(other_tenant(tenant, own_tenant));
+            }
+            Target::Named { device, .. } => device,
+        };
+        let tenant = known.tenant.as_deref().map(|stored| &*stored.value);
+        let tenant = tenant.filter(|tenant| tenant.allows(adapter));
+        let tenant = tenant.ok_or_else(|| adapter_disabled(own_tenant, adapter))?;
+        let enabled = |id: &str| known.devices.get(id).map(|stored| &*stored.value).filter(|device| device.enabled);
+        if id == caller || caller == UNAUTHENTICATED {
+            let device = enabled(id).ok_or_else(|| unknown_device(id))?;
+            return Ok(Self { id, adapter, device, tenant });
+        }
+        let gateway = enabled(caller).ok_or_else(|| gateway_disabled(caller))?;
+        let device = enabled(id).ok_or_else(|| unknown_device(id))?;
+        if !device.is_behind(caller, gateway) {
+            return Err(not_behind(id, caller));
+        }
+        Ok(Self { id, adapter, device, tenant })
+    }
+
+    /// The media type of messages that do not say it.
+    pub(crate) fn default_type(&self) -> Option<&'a [u8]> {
+        let of_device = self.device.defaults.content_type();
+        of_device.or_else(|| self.tenant.defaults.content_type()).map(str::as_bytes)
+    }
+
+    pub(crate) fn default_headers_count(&self) -> usize {
+        self.device.defaults.headers().len() + self.tenant.defaults.headers().len()
+    }
+
+    /// The tenant's properties come in only where the device has none of that name.
+    pub(crate) fn default_headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
+        let of_device = self.device.defaults.headers();
+        let is_free = move |(name, _): &&(String, String)| !of_device.iter().any(|(known, _)| known == name);
+        let all = of_device.iter().chain(self.tenant.defaults.headers().iter().filter(is_free));
+        all.map(|(key, value)| Header { key, value: Some(value.as_bytes()) })
+    }
+
+    /// The least of what the adapter and the tenant allow.
+    pub(crate) fn ttd_max_s(&self, of_adapter: u32) -> u32 {
+        let of_tenant = self.tenant.adapter(self.adapter).and_then(|adapter| adapter.max_ttd_s());
+        of_tenant.unwrap_or(of_adapter).min(of_adapter)
+    }
+
+    /// When a message is void: its own word, the device's or the tenant's, but never longer than the tenant may.
+    pub(crate) fn ttl_s(&self, delivery: Delivery, given_s: Option<u64>) -> Option<u64> {
+        let limits = &self.tenant.resource_limits;
+        let limit = match delivery {
+            Delivery::AtMostOnce => limits.unconfirmed_ttl_max_s(),
+            Delivery::AtLeastOnce => limits.confirmed_ttl_max_s(),
+            Delivery::Event => limits.event_ttl_max_s(),
+        };
+        let by_default = || self.device.defaults.ttl_s().or_else(|| self.tenant.defaults.ttl_s());
+        let wanted = given_s.or_else(by_default);
+        wanted.map_or(limit, |wanted| Some(limit.map_or(wanted, |limit| wanted.min(limit))))
+    }
+}

@@ -1,0 +1,155 @@
+//! MQTT clients that are not ours, as devices run them: paho-mqtt, gmqtt, MQTT.js, mosquitto_pub and mosquitto_sub.
+//! `scripts/setup-clients` installs them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../main_job/process.rs"]
+#[allow(dead_code, reason = "the main job's tests use more of it")]
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use process::{Process, ask};
+use tempfile::TempDir;
+
+/// Beyond what any check waits for; a client that hangs is ended.
+const PATIENCE_S: &str = "240";
+const COUNT: usize = 500;
+
+/// A server with a gateway, a device behind it and one that is not.
+struct World {
+    process: Process,
+    _dir: TempDir,
+}
+
+impl World {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::start(dir.path());
+        let json = [("Content-Type", "application/json")];
+        for (device, body) in [("gateway", "{}"), ("behind", r#"{"via":["gateway"]}"#), ("stranger", "{}")] {
+            let path = format!("/v1/devices/default/{device}");
+            assert_eq!(ask(process.applications, "POST", &path, &json, body.as_bytes()).status, 201);
+            let credentials =
+                format!(r#"[{{"type":"hashed-password","auth-id":"{device}","secrets":[{{"pwd-plain":"pw"}}]}}]"#);
+            let path = format!("/v1/credentials/default/{device}");
+            assert_eq!(ask(process.applications, "PUT", &path, &json, credentials.as_bytes()).status, 204);
+        }
+        Self { process, _dir: dir }
+    }
+
+    /// Values of a topic's records that begin with `begin`, sorted.
+    fn values(&self, topic: &str, begin: &str) -> Vec<String> {
+        let path = format!("/api/streams/{topic}?from=earliest&until=latest");
+        let headers = [("Accept", "text/event-stream")];
+        let text = ask(self.process.applications, "GET", &path, &headers, b"").text();
+        let quoted = format!("\"{begin}");
+        let mut values: Vec<String> =
+            text.match_indices(&quoted).map(|(at, _)| text[at + 1..].split('"').next().unwrap().to_owned()).collect();
+        values.sort_unstable();
+        values
+    }
+
+    /// Whether each of a client's messages is there, once.
+    fn expect_all(&self, begin: &str) {
+        let mut expected: Vec<String> = (0..COUNT).map(|at| format!("{begin}-{at}")).collect();
+        expected.sort_unstable();
+        assert_eq!(self.values("telemetry.default", &format!("{begin}-")), expected);
+    }
+
+    fn run(&self, program: &Path, script: &str, version: &str) {
+        let is_by_name = program.components().count() == 1;
+        assert!(is_by_name || program.exists(), "{} is missing: run scripts/setup-clients", program.display());
+        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mqtt_clients");
+        let mut command = patient(program.to_str().unwrap());
+        // Nothing is written beside the sources.
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("MQTTJS_HOME", target().join("mqtt/js"));
+        command.arg(beside.join(script)).args([&self.process.mqtt.to_string(), version, &COUNT.to_string()]);
+        let said = output(command);
+        assert!(said.contains("ok "), "{said}");
+    }
+
+    /// mosquitto_pub or mosquitto_sub, logged in.
+    fn mosquitto(&self, program: &str, arguments: &[&str]) -> Command {
+        let (host, port) = (self.process.mqtt.ip().to_string(), self.process.mqtt.port().to_string());
+        let mut command = patient(program);
+        command.args(["-h", &host, "-p", &port, "-u", "gateway@default", "-P", "pw"]).args(arguments);
+        command
+    }
+}
+
+#[test]
+fn paho_sends_at_both_qualities_hears_of_errors_and_is_turned_away_with_a_wrong_password() {
+    let world = World::start();
+    let python = target().join("mqtt/venv/bin/python");
+    for version in ["4", "5"] {
+        world.run(&python, "paho_client.py", version);
+        world.expect_all(&format!("paho-{version}"));
+        assert_eq!(world.values("event.default", &format!("paho-{version}")), [format!("paho-{version}-event")]);
+    }
+}
+
+#[test]
+fn gmqtt_sends_in_both_versions() {
+    let world = World::start();
+    let python = target().join("mqtt/venv/bin/python");
+    for version in ["4", "5"] {
+        world.run(&python, "gmqtt_client.py", version);
+        world.expect_all(&format!("gmqtt-{version}"));
+    }
+}
+
+#[test]
+fn mqttjs_sends_in_both_versions() {
+    let world = World::start();
+    for version in ["4", "5"] {
+        world.run(Path::new("node"), "mqttjs.mjs", version);
+        world.expect_all(&format!("mqttjs-{version}"));
+    }
+}
+
+#[test]
+fn mosquitto_pub_sends_lines_at_both_qualities_and_mosquitto_sub_hears_of_errors() {
+    let world = World::start();
+    for version in ["311", "5"] {
+        for qos in ["0", "1"] {
+            let begin = format!("mosquitto-{version}-{qos}");
+            let lines: Vec<String> = (0..COUNT).map(|at| format!("{begin}-{at}")).collect();
+            let arguments = ["-V", version, "-q", qos, "-t", "telemetry", "-l"];
+            let mut child = world.mosquitto("mosquitto_pub", &arguments).stdin(Stdio::piped()).spawn().unwrap();
+            std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.join("\n").as_bytes()).unwrap();
+            assert!(child.wait().unwrap().success());
+            if qos == "1" {
+                world.expect_all(&begin);
+            } else {
+                // At most once; but the connection has ended in order, so all of it was read.
+                while world.values("telemetry.default", &begin).len() < COUNT {}
+            }
+        }
+    }
+    // Subscribed to errors on its own connection, it hears of none of others, and is refused any other filter.
+    for (filter, is_granted) in [("error//+/#", true), ("telemetry/#", false)] {
+        let arguments = ["-V", "5", "-t", filter, "-E", "-d"];
+        let out = world.mosquitto("mosquitto_sub", &arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+        assert_eq!(said.contains("Subscribed (mid: 1): 0\n"), is_granted, "{filter}: {said}");
+    }
+}
+
+/// The target directory, where `scripts/setup-clients` puts what it fetches.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn patient(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", PATIENCE_S, program]);
+    command
+}
+
+fn output(mut command: Command) -> String {
+    let out = command.stdin(Stdio::null()).output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{command:?}: {}\n{said}\n{complained}", out.status);
+    said.into_owned()
+}
