@@ -88,12 +88,13 @@ impl Pulse {
         if self.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(HEAD);
         }
-        let so_far = self.head_bytes.load(Ordering::Relaxed) + bytes;
+        let before = self.head_bytes.load(Ordering::Relaxed);
         let Some(memory) = rim.memory.as_ref().filter(|_| self.phase.load(Ordering::Relaxed) == HEAD) else {
             return Ok(());
         };
-        self.head_bytes.store(so_far, Ordering::Relaxed);
-        if so_far <= HEAD_FREE_BYTES {
+        self.head_bytes.store(before + bytes, Ordering::Relaxed);
+        // What has arrived just now may end the head and begin the body.
+        if before <= HEAD_FREE_BYTES {
             return Ok(());
         }
         let mut held = self.head_memory.lock();

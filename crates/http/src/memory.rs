@@ -22,7 +22,7 @@ use crate::{Problem, Reason};
 
 /// What a connection counts as: its read buffer and its state.
 pub const CONNECTION_BYTES: u64 = 16 << 10;
-/// So much of a head fits into what the connection counts as.
+/// So much of a head, and as much again that arrives with its end, fit into what the connection counts as.
 pub(crate) const HEAD_FREE_BYTES: usize = 8 << 10;
 /// So large an answer fits into what the connection counts as.
 pub(crate) const ANSWER_FREE_BYTES: u64 = 4 << 10;

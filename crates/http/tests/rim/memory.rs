@@ -53,6 +53,17 @@ async fn used(memory: &MemoryBudget, bytes: u64) {
     }
 }
 
+/// Sends parts so that each arrives by itself.
+async fn send_in_parts<const N: usize>(client: &mut Client, parts: [&str; N]) {
+    for part in parts {
+        client.send(part).await;
+        // More turns than the server needs to read it.
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 async fn end(server: Server, memory: MemoryBudget) {
     server.stop().await;
     assert_eq!(memory.used_bytes(), 0);
@@ -134,12 +145,13 @@ async fn a_connection_that_finds_no_memory_is_told_so_and_others_go_on() {
 
 #[tokio::test]
 async fn a_large_head_takes_memory_of_its_own_while_its_request_lasts_and_is_told_if_there_is_none() {
-    let padding = "x".repeat(12_000);
-    let request = format!("GET /steps HTTP/1.1\r\nhost: t\r\nconnection: close\r\nx-padding: {padding}\r\n\r\n");
+    let padding = "x".repeat(5_000);
+    let start = format!("GET /steps HTTP/1.1\r\nhost: t\r\nconnection: close\r\nx-padding: {padding}");
+    let request = [&start, &padding, "xxx\r\n\r\n"];
     let head_bytes = 64 << 10;
     let (poor, memory) = server(CONNECTION_BYTES + head_bytes - 1).await;
     let mut client = poor.connect().await;
-    client.send(&request).await;
+    send_in_parts(&mut client, request).await;
     let refused = Answer::parse(&client.read_to_end().await);
     refused.expect_problem(503, "overloaded", Some("65536"), "memory.budget_bytes");
     assert_eq!(refused.header("retry-after"), Some("1"));
@@ -149,13 +161,26 @@ async fn a_large_head_takes_memory_of_its_own_while_its_request_lasts_and_is_tol
 
     let (rich, memory) = server(CONNECTION_BYTES + head_bytes + 3 * BIG_BYTES as u64).await;
     let mut client = rich.connect().await;
-    client.send(&request).await;
+    send_in_parts(&mut client, request).await;
     client.read_until("sss").await;
     assert_eq!(memory.used_bytes(), CONNECTION_BYTES + head_bytes + BIG_BYTES as u64);
     assert!(client.read_to_end().await.len() > BIG_BYTES / 2);
     drop(client);
     used(&memory, 0).await;
     end(rich, memory).await;
+}
+
+#[tokio::test]
+async fn a_head_whose_end_arrives_together_with_the_body_is_no_larger_for_that() {
+    let (server, memory) = server(CONNECTION_BYTES + 100).await;
+    let mut client = server.connect().await;
+    let start = format!("PUT /echo HTTP/1.1\r\nhost: t\r\nx-padding: {}", "x".repeat(8_100));
+    let body = "b".repeat(100);
+    let rest = format!("\r\nconnection: close\r\ncontent-length: 100\r\n\r\n{body}");
+    send_in_parts(&mut client, [&start, &rest]).await;
+    assert_eq!(Answer::parse(&client.read_to_end().await).body, body);
+    drop(client);
+    end(server, memory).await;
 }
 
 #[tokio::test]

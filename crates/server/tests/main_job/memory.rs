@@ -54,12 +54,6 @@ fn used(process: &Process) -> Option<u64> {
     (answer.status == 200).then(|| answer.json()["memory"]["used_bytes"].as_u64().unwrap())
 }
 
-/// Whether so many bytes are used, and a few connections at most: somebody who looks for an earlier server may have found
-/// this one at its port.
-fn is_about(used: Option<u64>, bytes: u64) -> bool {
-    used.is_some_and(|used| (bytes..bytes + 8 * CONNECTION_BYTES).contains(&used))
-}
-
 /// An entity of exactly so many bytes.
 fn entity(id: &str, body_bytes: usize) -> Vec<u8> {
     let with = |text: &str| json!({"id": id, "type": "Room", "note": {"value": text}}).to_string();
@@ -99,12 +93,12 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_until_another_is_gone() {
     let budget = set_aside + 1_600_000;
     let process = start(dir.path(), &[], budget);
     assert_eq!(process.get_json("/stats")["memory"]["budget_bytes"], budget);
-    until("nothing to be taken but this connection", || is_about(used(&process), set_aside + CONNECTION_BYTES));
+    until("nothing to be taken but this connection", || used(&process) == Some(set_aside + CONNECTION_BYTES));
 
     let first = entity("first", BODY_BYTES);
     let mut half = send_half(&process, &first);
     let taken = set_aside + 2 * CONNECTION_BYTES + BODY_BYTES as u64;
-    until("the body to be counted", || is_about(used(&process), taken));
+    until("the body to be counted", || used(&process) == Some(taken));
     let refused = announce(&process, BODY_BYTES);
     for part in
         ["HTTP/1.1 503 ", "retry-after: 1\r\n", "\"ServiceUnavailable\"", "no memory for a body of 1000000 bytes now: "]
@@ -122,7 +116,7 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_until_another_is_gone() {
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     drop(half);
     assert_eq!(post(&process, "second", BODY_BYTES).status, 201);
-    until("all of it to be given back", || is_about(used(&process), set_aside + CONNECTION_BYTES));
+    until("all of it to be given back", || used(&process) == Some(set_aside + CONNECTION_BYTES));
     process.stop();
 }
 
@@ -156,7 +150,7 @@ fn pages_connections_and_updates_beyond_the_budget_are_answered_503_and_memory_s
     for number in 0..ROOMS {
         assert_eq!(post(&process, &format!("room-{number}"), ROOM_BYTES).status, 201);
     }
-    let at_rest = || is_about(used(&process), set_aside + CONNECTION_BYTES);
+    let at_rest = || used(&process) == Some(set_aside + CONNECTION_BYTES);
     until("nothing to be taken but this connection", at_rest);
     let most_bytes = process.rss_bytes() + FREE_BYTES + SLACK_BYTES;
     let named = format!("memory.budget_bytes = {budget}");
