@@ -32,7 +32,7 @@ pub struct LogConfig {
     /// Size at which a batch is sealed and the next begun, in bytes. Default 1 MiB.
     pub batch_max_bytes: usize,
     /// Bytes of batches kept in memory after they have reached their segment, for readers near the tail.
-    /// Default 64 MiB.
+    /// Default 16 MiB.
     pub cache_bytes: usize,
     /// Bytes that all topics in memory may take together, at `max_bytes` for each of their partitions; another topic is
     /// refused. Default 256 MiB.
@@ -70,7 +70,7 @@ impl Default for LogConfig {
             pending_unwaited_percent: 50,
             append_max_bytes: 8 << 20,
             batch_max_bytes: 1 << 20,
-            cache_bytes: 64 << 20,
+            cache_bytes: 16 << 20,
             memory_topics_max_bytes: 256 << 20,
             sync_interval_ms: 50,
             flush_interval_ms: 2_000,

@@ -11,6 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Most parts that Linux takes in one write (`IOV_MAX`).
+const PARTS_MAX: usize = 1024;
+
 /// A directory tree.
 pub trait Files: Send + Sync + 'static {
     /// Creates `dir` and its parents; no error if it exists.
@@ -185,9 +188,19 @@ impl File for fs::File {
 
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64) -> io::Result<()> {
         let mut at = at;
-        for part in parts {
-            self.write_all_at(part, at)?;
-            at += part.len() as u64;
+        let mut parts: Vec<IoSlice<'_>> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+        let mut left = &mut parts[..];
+        while !left.is_empty() {
+            let count = left.len().min(PARTS_MAX);
+            match rustix::io::pwritev(self, &left[..count], at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }
