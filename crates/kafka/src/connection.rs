@@ -1,8 +1,10 @@
 //! One connection: requests are begun in the order in which they arrive and answered in that order.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Buf as _;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -14,6 +16,10 @@ use crate::dispatch::{Answer, Pending, begin};
 use crate::error::Fault;
 use crate::frame::Frames;
 use crate::node::Node;
+use crate::parts::Parts;
+
+/// Answers are gathered up to this size before they are written.
+const WRITE_BYTES: usize = 64 << 10;
 
 /// A request that was begun, and the room that it takes.
 struct InFlight {
@@ -82,17 +88,51 @@ async fn take_all(
     }
 }
 
+/// Writes the answers in order; those that are ready at the same time with one write.
 async fn answer_all(
     mut socket: OwnedWriteHalf,
     mut waiting: mpsc::Receiver<InFlight>,
     limit_ms: u64,
 ) -> Result<(), Fault> {
-    while let Some(InFlight { answer, room }) = waiting.recv().await {
-        if let Answer::Frame(bytes) = answer.await? {
-            let written = timeout(Duration::from_millis(limit_ms), socket.write_all(&bytes)).await;
-            written.map_err(|_| Fault::Slow { limit_ms })??;
+    let mut rooms = Vec::new();
+    let mut next = waiting.recv().await;
+    while let Some(InFlight { answer, room }) = next {
+        let mut parts = Parts::default();
+        take(answer.await?, &mut parts);
+        rooms.push(room);
+        next = None;
+        let mut failed = None;
+        while parts.remaining() < WRITE_BYTES {
+            let Ok(mut in_flight) = waiting.try_recv() else { break };
+            // Asked once, in passing: it is awaited below if it is not ready.
+            match in_flight.answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(answer)) => take(answer, &mut parts),
+                Poll::Ready(Err(fault)) => {
+                    failed = Some(fault);
+                    break;
+                }
+                Poll::Pending => {
+                    next = Some(in_flight);
+                    break;
+                }
+            }
+            rooms.push(in_flight.room);
         }
-        drop(room);
+        let written = timeout(Duration::from_millis(limit_ms), socket.write_all_buf(&mut parts)).await;
+        written.map_err(|_| Fault::Slow { limit_ms })??;
+        if let Some(fault) = failed {
+            return Err(fault);
+        }
+        rooms.clear();
+        if next.is_none() {
+            next = waiting.recv().await;
+        }
     }
     Ok(())
+}
+
+fn take(answer: Answer, parts: &mut Parts) {
+    if let Answer::Frame(frame) = answer {
+        parts.append(frame);
+    }
 }

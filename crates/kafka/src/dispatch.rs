@@ -5,20 +5,24 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::{ApiKey, RequestHeader};
+use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, RequestHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 
 use crate::caller::{Caller, Connection};
 use crate::error::Fault;
+use crate::parts::Parts;
 use crate::{
     api_versions, cluster, configs, create_topics, delete_records, delete_topics, fetch, list_offsets, login, metadata,
     probe, produce, transaction,
 };
 
+/// The field at the start of a frame that says how long the rest of it is.
+const LENGTH_BYTES: usize = 4;
+
 /// What goes to the client.
 pub(crate) enum Answer {
     /// One whole frame.
-    Frame(BytesMut),
+    Frame(Parts),
     /// Nothing: the client has asked for no answer.
     Nothing,
 }
@@ -61,7 +65,7 @@ impl Table {
                 ok(async move { answer })
             }),
             row(3, 11, produce::produce),
-            row(4, 12, fetch::fetch),
+            fetch_row(4, 12),
             row(1, 6, |request, caller| ok(list_offsets::list_offsets(request, caller))),
             row(0, 12, |request, caller| ok(metadata::metadata(request, caller))),
             row(0, 4, |request, caller| ok(api_versions::api_versions(request, caller))),
@@ -165,10 +169,8 @@ where
     A: Future<Output = Result<Option<R::Response>, Fault>> + Send + 'static,
 {
     let handler = move |call: Call| -> Result<Pending, Fault> {
-        let Call { caller, correlation_id, body } = call;
-        let version = caller.version;
-        let request = probe::decode(body, version).map_err(|why| Fault::Malformed { key: R::KEY, version, why })?;
-        let answer = handler(request, caller);
+        let (version, correlation_id) = (call.caller.version, call.correlation_id);
+        let answer = handler(decode(call.body, version)?, call.caller);
         Ok(Box::pin(async move {
             match answer.await? {
                 Some(response) => encode(&response, R::KEY, version, correlation_id),
@@ -177,6 +179,28 @@ where
         }))
     };
     Row { key: R::KEY, min, max, handler: Box::new(handler) }
+}
+
+/// Fetch, whose answer is not copied into its frame.
+fn fetch_row(min: i16, max: i16) -> Row {
+    let handler = move |call: Call| -> Result<Pending, Fault> {
+        let (key, version, correlation_id) = (FetchRequest::KEY, call.caller.version, call.correlation_id);
+        let answer = fetch::fetch(decode(call.body, version)?, call.caller);
+        Ok(Box::pin(async move {
+            let unwritable = |why: String| Fault::Unwritable { key, version, why };
+            let mut parts = answer.await?.encode(version).map_err(unwritable)?;
+            let mut start = start::<FetchResponse>(version, correlation_id, 0);
+            let length = start.len() - LENGTH_BYTES + parts.remaining();
+            put_length(&mut start, length).map_err(unwritable)?;
+            parts.push_front(start.freeze());
+            Ok(Answer::Frame(parts))
+        }))
+    };
+    Row { key: FetchRequest::KEY, min, max, handler: Box::new(handler) }
+}
+
+fn decode<R: Request>(body: Bytes, version: i16) -> Result<R, Fault> {
+    probe::decode(body, version).map_err(|why| Fault::Malformed { key: R::KEY, version, why })
 }
 
 /// For handlers that always answer.
@@ -188,6 +212,17 @@ async fn ok<T>(answer: impl Future<Output = T>) -> Result<Option<T>, Fault> {
 fn encode<T: Encodable + HeaderVersion>(response: &T, key: i16, version: i16, id: i32) -> Result<Answer, Fault> {
     let unwritable = |why: String| Fault::Unwritable { key, version, why };
     let size = response.compute_size(version).map_err(|e| unwritable(e.to_string()))?;
+    let mut frame = start::<T>(version, id, size);
+    response.encode(&mut frame, version).map_err(|e| unwritable(e.to_string()))?;
+    let length = frame.len() - LENGTH_BYTES;
+    put_length(&mut frame, length).map_err(unwritable)?;
+    let mut parts = Parts::default();
+    parts.push(frame.freeze());
+    Ok(Answer::Frame(parts))
+}
+
+/// What stands in a frame before the answer itself, with room for as many bytes as that takes. The length is to be set.
+fn start<T: HeaderVersion>(version: i16, id: i32, size: usize) -> BytesMut {
     let mut frame = BytesMut::with_capacity(size + 16);
     frame.put_i32(0);
     frame.put_i32(id);
@@ -195,8 +230,11 @@ fn encode<T: Encodable + HeaderVersion>(response: &T, key: i16, version: i16, id
         // No tagged fields.
         frame.put_u8(0);
     }
-    response.encode(&mut frame, version).map_err(|e| unwritable(e.to_string()))?;
-    let length = i32::try_from(frame.len() - 4).map_err(|e| unwritable(e.to_string()))?;
-    frame[..4].copy_from_slice(&length.to_be_bytes());
-    Ok(Answer::Frame(frame))
+    frame
+}
+
+fn put_length(frame: &mut [u8], length: usize) -> Result<(), String> {
+    let length = i32::try_from(length).map_err(|e| e.to_string())?;
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    Ok(())
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
@@ -14,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::caller::Caller;
 use crate::error::Fault;
+use crate::fetched::{Fetched, FetchedPartition};
 use crate::isolation::Isolation;
 use crate::refusal::Refusal;
 
@@ -29,24 +29,26 @@ struct Wanted {
 /// What one look at all of them has found.
 struct Round {
     /// As [`Wanted`], topic by topic.
-    found: Vec<Vec<PartitionData>>,
+    found: Vec<Vec<FetchedPartition>>,
     bytes: usize,
     refused: bool,
 }
 
 /// Fetch.
-pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> Result<Option<FetchResponse>, Fault> {
+pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> Result<Fetched, Fault> {
     caller.check_excess(Traffic::Fetch)?;
-    let response = fetched(request, &caller).await;
-    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
-    let bytes = partitions.filter_map(|partition| partition.records.as_ref()).map(Bytes::len).sum();
-    Ok(Some(response.with_throttle_time_ms(caller.charge(Traffic::Fetch, bytes))))
+    let mut fetched = fetched(request, &caller).await;
+    let partitions = fetched.topics.iter().flat_map(|(_, partitions)| partitions);
+    let bytes = partitions.map(|partition| size_bytes(&partition.batches)).sum();
+    fetched.response.throttle_time_ms = caller.charge(Traffic::Fetch, bytes);
+    Ok(fetched)
 }
 
-async fn fetched(request: FetchRequest, caller: &Caller) -> FetchResponse {
+async fn fetched(request: FetchRequest, caller: &Caller) -> Fetched {
     if request.session_id != 0 {
         // Every fetch stands for itself: no session was ever handed out.
-        return FetchResponse::default().with_error_code(ResponseError::FetchSessionIdNotFound.code());
+        let response = FetchResponse::default().with_error_code(ResponseError::FetchSessionIdNotFound.code());
+        return Fetched { response, topics: Vec::new() };
     }
     let node = &caller.node;
     let min_bytes = usize::try_from(request.min_bytes).unwrap_or(0);
@@ -72,9 +74,8 @@ async fn fetched(request: FetchRequest, caller: &Caller) -> FetchResponse {
             _ = stopping.wait_for(|stopping| *stopping) => break round,
         }
     };
-    let topics = names.into_iter().zip(round.found);
-    let topics = topics.map(|(name, found)| FetchableTopicResponse::default().with_topic(name).with_partitions(found));
-    FetchResponse::default().with_responses(topics.collect())
+    let topics = names.into_iter().map(|name| FetchableTopicResponse::default().with_topic(name));
+    Fetched { response: FetchResponse::default(), topics: topics.zip(round.found).collect() }
 }
 
 fn want(caller: &Caller, topic: &TopicName, asked: FetchPartition) -> Wanted {
@@ -93,18 +94,13 @@ async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation: Isolation) ->
             let mut data = PartitionData::default().with_partition_index(wanted.asked.partition);
             data.aborted_transactions = (isolation == Isolation::Committed).then(Vec::new);
             let room = (max_bytes.saturating_sub(round.bytes), round.bytes == 0);
-            match read(wanted, room, isolation, &mut data).await {
-                Ok(records) => {
-                    round.bytes += records.len();
-                    data.records = Some(records);
-                }
-                Err(refusal) => {
-                    round.refused = true;
-                    data.error_code = refusal.code();
-                    data.records = Some(Bytes::new());
-                }
-            }
-            found.push(data);
+            let batches = read(wanted, room, isolation, &mut data).await.unwrap_or_else(|refusal| {
+                round.refused = true;
+                data.error_code = refusal.code();
+                Vec::new()
+            });
+            round.bytes += size_bytes(&batches);
+            found.push(FetchedPartition { data, batches });
         }
         round.found.push(found);
     }
@@ -117,7 +113,7 @@ async fn read(
     (room, is_first): (usize, bool),
     isolation: Isolation,
     data: &mut PartitionData,
-) -> Result<Bytes, Refusal> {
+) -> Result<Vec<RecordBatch>, Refusal> {
     (data.high_watermark, data.last_stable_offset, data.log_start_offset) = (-1, -1, -1);
     let partition = wanted.partition.as_ref().map_err(Clone::clone)?;
     let ends = partition.offsets();
@@ -131,15 +127,14 @@ async fn read(
     let own_limit = usize::try_from(wanted.asked.partition_max_bytes).unwrap_or(0);
     let limit = own_limit.min(room);
     if (limit == 0 && !is_first) || (isolation.end(&ends).0..=ends.tail.0).contains(&from) {
-        return Ok(Bytes::new());
+        return Ok(Vec::new());
     }
     let stored = read_stored(partition, Offset(from), limit, isolation.up_to()).await.map_err(|e| {
         log_damage(&e);
         Refusal::from(&e)
     })?;
-    let size = stored.batches.iter().map(RecordBatch::size_bytes).sum::<usize>();
-    if size > limit && !is_first {
-        return Ok(Bytes::new());
+    if size_bytes(&stored.batches) > limit && !is_first {
+        return Ok(Vec::new());
     }
     if let Some(aborted) = &mut data.aborted_transactions {
         aborted.extend(stored.aborted.iter().map(|of| {
@@ -147,7 +142,7 @@ async fn read(
             AbortedTransaction::default().with_producer_id(ProducerId(of.producer_id)).with_first_offset(first)
         }));
     }
-    Ok(joined(&stored.batches, size))
+    Ok(stored.batches)
 }
 
 async fn read_stored(
@@ -171,11 +166,6 @@ fn log_damage(error: &LogError) {
     }
 }
 
-fn joined(batches: &[RecordBatch], size: usize) -> Bytes {
-    if let [only] = batches {
-        return only.bytes().clone();
-    }
-    let mut all = BytesMut::with_capacity(size);
-    batches.iter().for_each(|batch| all.extend_from_slice(batch.bytes()));
-    all.freeze()
+fn size_bytes(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::size_bytes).sum()
 }

@@ -16,8 +16,9 @@ use crate::node::{Node, ROOM_UNIT_BYTES};
 const LENGTH_BYTES: usize = 4;
 /// Key, version and correlation id: what every request begins with.
 const HEADER_MIN_BYTES: i64 = 8;
-/// How much is read from a socket at least, if it is there.
-const READ_BYTES: usize = 16 << 10;
+/// How much room there is for what comes next: at first, and once a client sends so much that it fills this.
+const READ_MIN_BYTES: usize = 16 << 10;
+const READ_MAX_BYTES: usize = 128 << 10;
 
 /// One request as it came, and the room that it takes until it is answered.
 #[derive(Debug)]
@@ -29,13 +30,15 @@ pub(crate) struct Frame {
 /// The requests of one socket.
 pub(crate) struct Frames {
     socket: OwnedReadHalf,
+    /// What has come and was not asked for yet. Its memory is used again once the requests in it have let go of it.
     buffer: BytesMut,
+    read_bytes: usize,
     node: Arc<Node>,
 }
 
 impl Frames {
     pub(crate) fn new(socket: OwnedReadHalf, node: Arc<Node>) -> Self {
-        Self { socket, buffer: BytesMut::new(), node }
+        Self { socket, buffer: BytesMut::new(), read_bytes: READ_MIN_BYTES, node }
     }
 
     /// The next request; `None` if the client has closed the connection. `busy` says whether any is being answered: such
@@ -43,7 +46,7 @@ impl Frames {
     pub(crate) async fn next(&mut self, busy: impl Fn() -> bool) -> Result<Option<Frame>, Fault> {
         let idle_ms = self.node.config.idle_timeout_ms;
         while self.buffer.len() < LENGTH_BYTES {
-            match timeout(Duration::from_millis(idle_ms), self.fill(READ_BYTES)).await {
+            match timeout(Duration::from_millis(idle_ms), self.fill(LENGTH_BYTES)).await {
                 Ok(filled) => {
                     if !filled? {
                         return Ok(None);
@@ -87,9 +90,16 @@ impl Frames {
         Ok(true)
     }
 
-    /// Reads what is there; false at the end.
+    /// Reads what is there, with room for at least `wanted`; false at the end.
     async fn fill(&mut self, wanted: usize) -> Result<bool, Fault> {
-        self.buffer.reserve(wanted.max(READ_BYTES));
-        Ok(self.socket.read_buf(&mut self.buffer).await? > 0)
+        let room = self.buffer.capacity() - self.buffer.len();
+        if room < wanted || self.buffer.is_empty() && room < self.read_bytes {
+            self.buffer.reserve(wanted.max(self.read_bytes));
+        }
+        let read = self.socket.read_buf(&mut self.buffer).await?;
+        if self.buffer.len() == self.buffer.capacity() {
+            self.read_bytes = (2 * self.read_bytes).min(READ_MAX_BYTES);
+        }
+        Ok(read > 0)
     }
 }

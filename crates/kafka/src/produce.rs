@@ -7,6 +7,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
+use kafka_protocol::protocol::StrBytes;
 use millstream_log::{AckLevel, Appended, Reply, Topic, Writers, reply};
 use millstream_types::{BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, RecordBatch, Role, Traffic};
 
@@ -71,7 +72,9 @@ pub(crate) fn produce(
                     acks.and_then(|acks| append(&caller.node, &topic.name, data, *acks, transaction.as_deref()));
                 Taken { index, outcome }
             });
-            (topic.name.clone(), taken.collect())
+            let taken = taken.collect();
+            // A copy: the name as it came would keep the memory of the whole request.
+            (TopicName(StrBytes::from_string(topic.name.to_string())), taken)
         })
         .collect();
     async move {
