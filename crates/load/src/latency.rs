@@ -42,8 +42,8 @@ impl Latencies {
         let at = |quantile: f64| self.histogram.value_at_quantile(quantile) as f64 / 1000.0;
         LatencyMs {
             p50: at(0.5),
-            p90: at(0.9),
-            p98: at(0.98),
+            p90: Some(at(0.9)),
+            p98: Some(at(0.98)),
             p99: at(0.99),
             p99_9: at(0.999),
             max: self.histogram.max() as f64 / 1000.0,
@@ -56,10 +56,10 @@ impl Latencies {
 pub struct LatencyMs {
     /// Half of all took no longer.
     pub p50: f64,
-    /// 90 % took no longer.
-    pub p90: f64,
-    /// 98 % took no longer.
-    pub p98: f64,
+    /// 90 % took no longer. Not every peer's client tells it.
+    pub p90: Option<f64>,
+    /// 98 % took no longer. Not every peer's client tells it.
+    pub p98: Option<f64>,
     /// 99 % took no longer.
     pub p99: f64,
     /// 99.9 % took no longer.
@@ -70,9 +70,9 @@ pub struct LatencyMs {
 
 impl LatencyMs {
     /// Names and values, in the order in which tables show them.
-    pub fn columns(&self) -> [(&'static str, f64); 6] {
+    pub fn columns(&self) -> [(&'static str, Option<f64>); 6] {
         let Self { p50, p90, p98, p99, p99_9, max } = *self;
-        [("p50", p50), ("p90", p90), ("p98", p98), ("p99", p99), ("p99.9", p99_9), ("max", max)]
+        [("p50", Some(p50)), ("p90", p90), ("p98", p98), ("p99", Some(p99)), ("p99.9", Some(p99_9)), ("max", Some(max))]
     }
 }
 
@@ -89,6 +89,7 @@ mod tests {
         let mut latencies = Latencies::default();
         (1..=10_000).for_each(|us| latencies.record(Duration::from_micros(us)));
         let LatencyMs { p50, p90, p98, p99, p99_9, max } = latencies.summary();
+        let (p90, p98) = (p90.unwrap(), p98.unwrap());
         for (actual, expected) in [(p50, 5.0), (p90, 9.0), (p98, 9.8), (p99, 9.9), (p99_9, 9.99), (max, 10.0)] {
             assert!(near(actual, expected), "{actual} is not {expected}");
         }
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn nothing_counted_is_all_zeros_and_more_than_an_hour_counts_as_an_hour() {
         let mut latencies = Latencies::default();
-        assert_eq!(latencies.summary(), LatencyMs::default());
+        assert_eq!(latencies.summary(), LatencyMs { p90: Some(0.0), p98: Some(0.0), ..LatencyMs::default() });
         latencies.record(Duration::from_secs(7200));
         assert!(near(latencies.summary().max, 3_600_000.0));
     }

@@ -1,4 +1,5 @@
-//! Load on a Millstream from outside: simulated devices, a year of real weather, and the form in which results are told.
+//! Load on a Millstream from outside: simulated devices, a year of real weather, batches and readers through Kafka's
+//! protocol, and the form in which results are told.
 //!
 //! Everything here speaks the public protocols and knows nothing of the server's insides, so it measures any server that
 //! speaks them. A server's refusals are figures of a result; errors are what keeps a run from being one.
@@ -27,6 +28,7 @@ mod csv;
 mod duration;
 mod error;
 mod failure;
+pub mod kafka;
 mod latency;
 mod payload;
 mod registry;

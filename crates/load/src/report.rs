@@ -49,7 +49,7 @@ pub struct BenchCase {
 }
 
 /// Something else that did the same work in the same run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Peer {
     /// What it is, with its version.
     pub name: String,
@@ -58,6 +58,12 @@ pub struct Peer {
     /// How long its successes took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<LatencyMs>,
+    /// Its resident memory at the highest, in MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_mib: Option<f64>,
+    /// Seconds of its CPU time per million successes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s_per_million: Option<f64>,
 }
 
 /// The cases as a table for a terminal, followed by a sentence for each case that needs one.
@@ -125,11 +131,18 @@ mod tests {
             conditions: json!({ "devices": 2000, "connections": 500, "cores": 2 }).as_object().unwrap().clone(),
             rate_per_s: 61_234.5,
             per_core_per_s: Some(60_100.0),
-            latency_ms: Some(LatencyMs { p50: 0.42, p90: 1.5, p98: 2.0, p99: 3.25, p99_9: 11.0, max: 120.0 }),
+            latency_ms: Some(LatencyMs {
+                p50: 0.42,
+                p90: Some(1.5),
+                p98: Some(2.0),
+                p99: 3.25,
+                p99_9: 11.0,
+                max: 120.0,
+            }),
             errors: 0,
             rss_mib: Some(48.2),
             cpu_s_per_million: Some(16.6),
-            peer: Some(Peer { name: "nginx 1.26".to_owned(), rate_per_s: 119_000.0, latency_ms: None }),
+            peer: Some(Peer { name: "nginx 1.26".to_owned(), rate_per_s: 119_000.0, ..Peer::default() }),
             ratio: Some(0.5146),
             generator_bottleneck: true,
         };

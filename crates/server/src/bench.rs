@@ -2,6 +2,8 @@
 //!
 //! Suites
 //! - `log`: the log's engine, called in this process ([`log`]), beside a bare loop over the same bytes ([`bare`]).
+//! - `log --peer kafka`: Kafka's own clients against `millstream serve` and against a real broker in turn ([`kafka`]).
+//! - `reader`: producers of `millstream serve` beside a consumer that has fallen far behind ([`reader`]).
 //! - `connect`: `millstream serve` as a process of its own with its default configuration, over sockets ([`connect`]).
 //!
 //! Every suite ends in the same report: a table on standard output, and the same figures as JSON if asked for.
@@ -10,14 +12,16 @@ mod append;
 mod bare;
 mod child;
 mod connect;
+mod kafka;
 mod log;
 mod machine;
 mod process;
+mod reader;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use millstream_load::report::{BenchCase, table, write_json};
 
 #[derive(Debug, Args)]
@@ -28,15 +32,41 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Suite {
-    /// Appends to the log, called as a library, beside a bare loop that writes the same bytes with the same syncs
-    Log(RunArgs),
+    /// Appends to the log, called as a library, beside a bare loop that writes the same bytes with the same syncs; or, with
+    /// --peer, clients of Kafka's protocol against this server and another in turn
+    Log(LogArgs),
+    /// Producers whose records must be synced, alone and beside a consumer that reads an old topic from its start
+    Reader(RunArgs),
     /// Devices that send over HTTP to a server of their own, as fast as it answers
     Connect(RunArgs),
 }
 
 #[derive(Debug, Args)]
+struct LogArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Runs this beside Millstream, with the same clients. It must have been fetched: `cargo xtask kafka-fetch`
+    #[arg(long, value_enum)]
+    peer: Option<LogPeer>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogPeer {
+    /// A broker of Apache Kafka, and its own performance classes
+    Kafka,
+}
+
+/// How long a suite takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Quick,
+    Default,
+    Full,
+}
+
+#[derive(Debug, Args)]
 struct RunArgs {
-    /// Within a minute; the default
+    /// Within a minute; the default where there is no peer
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Several minutes, for figures that last
@@ -48,6 +78,14 @@ struct RunArgs {
 }
 
 impl RunArgs {
+    fn length(&self) -> Length {
+        match (self.quick, self.full) {
+            (true, _) => Length::Quick,
+            (_, true) => Length::Full,
+            _ => Length::Default,
+        }
+    }
+
     /// How long each case is measured: `quick` or `full`, whichever was asked for.
     fn case_time(&self, quick: Duration, full: Duration) -> Duration {
         if self.full && !self.quick { full } else { quick }
@@ -73,7 +111,9 @@ impl std::fmt::Display for Report {
 
 pub(crate) fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
     let (report, run) = match &arguments.suite {
-        Suite::Log(run) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
+        Suite::Log(LogArgs { run, peer: Some(LogPeer::Kafka) }) => (kafka::measure(run.length())?, run),
+        Suite::Log(LogArgs { run, peer: None }) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
+        Suite::Reader(run) => (reader::measure(run.length())?, run),
         Suite::Connect(run) => (connect::measure(run.case_time(connect::QUICK, connect::FULL))?, run),
     };
     print!("{report}");

@@ -142,7 +142,7 @@ impl fmt::Display for SimReport {
             table.row(["backlog max".to_owned(), grouped(self.backlog.max)]);
         }
         for (name, value) in self.latency_ms.columns() {
-            table.row([format!("{name} ms"), measured(value)]);
+            table.row([format!("{name} ms"), value.map_or_else(|| "–".to_owned(), measured)]);
         }
         write!(f, "{table}")?;
         if self.generator.bottleneck {
@@ -181,7 +181,7 @@ mod tests {
                 .into(),
             backlog: Backlog { at_end: 0, max: 1_234 },
             rate_per_s: 1993.04,
-            latency_ms: LatencyMs { p50: 0.213, p90: 0.9, p98: 2.04, p99: 3.1, p99_9: 41.0, max: 812.3 },
+            latency_ms: LatencyMs { p50: 0.213, p90: Some(0.9), p98: Some(2.04), p99: 3.1, p99_9: 41.0, max: 812.3 },
             generator: Generator { threads: 1, busiest_thread: 0.93, bottleneck: true },
         }
     }

@@ -5,8 +5,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use clap::Parser as _;
+use hyper::Method;
+use serde_json::json;
 
 use super::process;
+use crate::client::Server;
 use crate::config::ENVIRONMENT_PREFIX;
 
 /// A running server; ended when dropped.
@@ -15,6 +19,8 @@ pub(crate) struct Served {
     child: Child,
     pub(crate) applications_url: String,
     pub(crate) devices_url: String,
+    /// HOST:PORT for Kafka clients.
+    pub(crate) kafka: String,
 }
 
 impl Served {
@@ -35,18 +41,30 @@ impl Served {
         let mut child = child.with_context(|| format!("cannot start {}", program.display()))?;
         let output = child.stdout.take().context("the server has no standard output")?;
         // Dropped, and thereby ended, if it does not come up.
-        let mut served = Self { child, applications_url: String::new(), devices_url: String::new() };
+        let mut served =
+            Self { child, applications_url: String::new(), devices_url: String::new(), kafka: String::new() };
         for line in BufReader::new(output).lines() {
             match line?.strip_prefix("listening ").and_then(|rest| rest.split_once(' ')) {
                 Some(("applications", url)) => url.clone_into(&mut served.applications_url),
                 Some(("devices-http", url)) => url.clone_into(&mut served.devices_url),
+                Some(("kafka", address)) => address.clone_into(&mut served.kafka),
                 _ => {}
             }
-            if !served.applications_url.is_empty() && !served.devices_url.is_empty() {
+            if [&served.applications_url, &served.devices_url, &served.kafka].iter().all(|known| !known.is_empty()) {
                 return Ok(served);
             }
         }
         bail!("the server has ended before it listened; what it said stands above")
+    }
+
+    /// Creates a topic of this level.
+    pub(crate) fn create_topic(&self, topic: &str, partitions: u32, level: &str) -> anyhow::Result<()> {
+        create_topic(&self.applications_url, topic, partitions, level)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Seconds of CPU time that it has used.
@@ -58,6 +76,25 @@ impl Served {
     pub(crate) fn rss_mib(&self) -> anyhow::Result<f64> {
         process::rss_mib(self.child.id())
     }
+}
+
+#[derive(Debug, clap::Parser)]
+struct Applications {
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Creates a topic of this level in the server whose applications listener is at `url`.
+pub(crate) fn create_topic(url: &str, topic: &str, partitions: u32, level: &str) -> anyhow::Result<()> {
+    let Applications { server } = Applications::try_parse_from(["bench", "--server", url])?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let settings = json!({ "partitions": partitions, "level": level }).to_string();
+    let path = format!("/api/streams/{topic}");
+    let answer = runtime.block_on(server.send(Method::PUT, &path, settings, "application/json"))?;
+    if !answer.status().is_success() {
+        bail!("creating topic {topic} was answered with {}", answer.status());
+    }
+    Ok(())
 }
 
 impl Drop for Served {

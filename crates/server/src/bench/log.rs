@@ -85,7 +85,7 @@ fn heading(machine: &Machine, case_time: Duration) -> String {
 fn case(machine: &Machine, load: &Load, outcome: &Outcome, bare: Option<BareTime>) -> anyhow::Result<BenchCase> {
     let records = outcome.records as f64;
     let per_s = |time: Duration| records / time.as_secs_f64();
-    let peer = bare.map(|bare| Peer { name: "bare loop".to_owned(), rate_per_s: per_s(bare.all), latency_ms: None });
+    let peer = bare.map(|bare| Peer { name: "bare loop".to_owned(), rate_per_s: per_s(bare.all), ..Peer::default() });
     let rate_per_s = per_s(outcome.took);
     let used_cpu = outcome.cpu_s > 0.0;
     Ok(BenchCase {

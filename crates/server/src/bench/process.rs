@@ -21,9 +21,25 @@ pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
 
 /// Resident memory in MiB.
 pub(crate) fn rss_mib(pid: u32) -> anyhow::Result<f64> {
+    mib(pid, "VmRSS")
+}
+
+/// The highest that its resident memory was since it started, or since [`forget_peak`], in MiB.
+pub(crate) fn rss_peak_mib(pid: u32) -> anyhow::Result<f64> {
+    mib(pid, "VmHWM")
+}
+
+/// Lets [`rss_peak_mib`] begin anew from what is resident now.
+pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
+}
+
+fn mib(pid: u32, member: &str) -> anyhow::Result<f64> {
     let status = read(pid, "status")?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-    kib.map(|kib: f64| kib / 1024.0).with_context(|| format!("/proc/{pid}/status has no VmRSS"))
+    let of = |line: &str| line.strip_prefix(member)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.parse().ok();
+    let kib = status.lines().find_map(of);
+    kib.map(|kib: f64| kib / 1024.0).with_context(|| format!("/proc/{pid}/status has no {member}"))
 }
 
 fn read(pid: u32, file: &str) -> anyhow::Result<String> {
@@ -38,6 +54,8 @@ mod tests {
     fn this_process_has_memory_and_its_cpu_time_grows_with_work() {
         let pid = std::process::id();
         assert!(rss_mib(pid).unwrap() > 0.5);
+        forget_peak(pid).unwrap();
+        assert!(rss_peak_mib(pid).unwrap() > 0.5);
         let before = cpu_s(pid).unwrap();
         let mut sum = 0_u64;
         while cpu_s(pid).unwrap() <= before {

@@ -1,0 +1,124 @@
+//! The simplest client there can be: one connection, one request after the other, on a plain thread.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::{CreateTopicsRequest, RequestHeader, ResponseHeader, TopicName};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+
+use super::KafkaError;
+
+/// How long an answer may take: beyond it something is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Largest answer that is taken.
+const ANSWER_MAX_BYTES: usize = 64 << 20;
+const CREATE_TOPICS_VERSION: i16 = 5;
+const CREATE_TOPICS_TIMEOUT_MS: i32 = 30_000;
+/// Where a frame has its correlation id, behind its length and the request's key and version.
+pub(super) const CORRELATION_AT: std::ops::Range<usize> = 8..12;
+
+/// A connection to a broker.
+#[derive(Debug)]
+pub struct Client {
+    socket: TcpStream,
+}
+
+impl Client {
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    /// [`KafkaError::Connection`].
+    pub fn connect(address: SocketAddr) -> Result<Self, KafkaError> {
+        let socket = TcpStream::connect(address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { socket })
+    }
+
+    /// Creates `topic` with this many partitions and the broker's defaults.
+    ///
+    /// # Errors
+    /// [`KafkaError`]; [`KafkaError::Refused`] if the topic is there already.
+    pub fn create_topic(&mut self, topic: &str, partitions: u32) -> Result<(), KafkaError> {
+        let new = CreatableTopic::default()
+            .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
+            .with_num_partitions(partitions.cast_signed())
+            .with_replication_factor(-1);
+        let request = CreateTopicsRequest::default().with_topics(vec![new]).with_timeout_ms(CREATE_TOPICS_TIMEOUT_MS);
+        let response = self.call(&request, CREATE_TOPICS_VERSION)?;
+        match response.topics.iter().find(|topic| topic.error_code != 0) {
+            Some(refused) => {
+                let said = refused.error_message.as_ref().map(ToString::to_string);
+                Err(refused_with("CreateTopics", refused.error_code, said))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) fn call<R: Request>(&mut self, request: &R, version: i16) -> Result<R::Response, KafkaError> {
+        self.socket.write_all(&encode(request, version)?)?;
+        decode::<R>(self.receive()?, version)
+    }
+
+    /// Sends a whole frame.
+    pub(super) fn send(&mut self, frame: &[u8]) -> Result<(), KafkaError> {
+        Ok(self.socket.write_all(frame)?)
+    }
+
+    /// The next answer's frame, without its length.
+    pub(super) fn receive(&mut self) -> Result<Bytes, KafkaError> {
+        let mut length = [0; 4];
+        self.socket.read_exact(&mut length)?;
+        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > ANSWER_MAX_BYTES {
+            let why = format!("it announces {length} bytes; there may be {ANSWER_MAX_BYTES}");
+            return Err(KafkaError::Answer { request: "a request", why });
+        }
+        let mut frame = BytesMut::zeroed(length);
+        self.socket.read_exact(&mut frame)?;
+        Ok(frame.freeze())
+    }
+
+    /// The same connection for another thread.
+    pub(super) fn second(&self) -> Result<Self, KafkaError> {
+        Ok(Self { socket: self.socket.try_clone()? })
+    }
+}
+
+/// One whole frame that carries `request`; its correlation id is 0.
+pub(super) fn encode<R: Request>(request: &R, version: i16) -> Result<BytesMut, KafkaError> {
+    let unwritable = |why: String| KafkaError::Answer { request: "a request", why };
+    let header = RequestHeader::default()
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_client_id(Some(StrBytes::from_static_str("millstream-load")));
+    let mut frame = BytesMut::new();
+    frame.put_i32(0);
+    header.encode(&mut frame, R::header_version(version)).map_err(|e| unwritable(e.to_string()))?;
+    request.encode(&mut frame, version).map_err(|e| unwritable(e.to_string()))?;
+    let length = i32::try_from(frame.len() - 4).map_err(|e| unwritable(e.to_string()))?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+/// The answer in a frame.
+pub(super) fn decode<R: Request>(mut frame: Bytes, version: i16) -> Result<R::Response, KafkaError> {
+    let unreadable = |why: String| KafkaError::Answer { request: std::any::type_name::<R>(), why };
+    ResponseHeader::decode(&mut frame, R::Response::header_version(version)).map_err(|e| unreadable(e.to_string()))?;
+    let response = R::Response::decode(&mut frame, version).map_err(|e| unreadable(e.to_string()))?;
+    match frame.remaining() {
+        0 => Ok(response),
+        left => Err(unreadable(format!("{left} bytes are left over"))),
+    }
+}
+
+pub(super) fn refused_with(request: &'static str, code: i16, said: Option<String>) -> KafkaError {
+    let named = || ResponseError::try_from_code(code).map_or_else(|| "unknown error".to_owned(), |e| e.to_string());
+    KafkaError::Refused { request, code, why: said.unwrap_or_else(named) }
+}
