@@ -255,7 +255,7 @@ impl PartitionLog {
         // Watchers are no reason to hurry: a stream that something follows has one always, and waking the appender for
         // each of its records costs more than accepting them.
         let urgent = waits || accept.pending_bytes > URGENT_BYTES;
-        self.mark_dirty(&mut accept);
+        let is_first = self.mark_dirty(&mut accept);
         if waits {
             accept.waiters.push(Waiter { level, answer: Answer::One(done, appended) });
             drop(accept);
@@ -265,6 +265,8 @@ impl PartitionLog {
         }
         if urgent {
             self.shared.work.urge();
+        } else if is_first {
+            self.shared.work.wake();
         }
     }
 
@@ -283,7 +285,9 @@ impl PartitionLog {
                     self.set_first(accept.recent.begins());
                 }
             }
-            Storage::Disk => self.mark_dirty(accept),
+            Storage::Disk => {
+                self.mark_dirty(accept);
+            }
         }
     }
 
@@ -374,14 +378,13 @@ impl PartitionLog {
         }
     }
 
-    /// Tells the appender, once, that there is something to take.
-    pub(crate) fn mark_dirty(&self, accept: &mut Accept) {
-        if !accept.dirty {
-            accept.dirty = true;
-            if let Some(me) = self.shared_self() {
-                self.shared.work.push_dirty(me);
-            }
+    /// Puts down, once, that there is something for the appender to take. Whether it has to be told, as soon as no lock
+    /// is held.
+    pub(crate) fn mark_dirty(&self, accept: &mut Accept) -> bool {
+        if std::mem::replace(&mut accept.dirty, true) {
+            return false;
         }
+        self.shared_self().is_some_and(|me| self.shared.work.push_dirty(me))
     }
 
     /// Seals the open records, if there are any, into a batch.

@@ -64,6 +64,7 @@ impl Embedded {
         let entry = Entry { order, item };
         self.shared.work.push_control(Control { entry, waiter, pending_bytes: size_bytes });
         drop(gate);
+        self.shared.work.urge();
 
         if let Some(answer) = answer {
             answer.finish(Ok(()));
@@ -97,6 +98,7 @@ impl Embedded {
             pending_bytes: 0,
         });
         drop(gate);
+        self.shared.work.urge();
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 

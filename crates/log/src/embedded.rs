@@ -201,6 +201,7 @@ impl Embedded {
             waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
             pending_bytes: 0,
         });
+        self.shared.work.urge();
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 

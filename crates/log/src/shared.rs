@@ -155,7 +155,8 @@ impl Shared {
     }
 }
 
-/// What the appender has to do.
+/// What the appender has to do. It is put down under whatever locks its order needs, and the appender told once they are
+/// dropped: woken earlier it would only wait for them, and who holds them for it.
 #[derive(Default)]
 pub(crate) struct WorkQueue {
     work: Mutex<Work>,
@@ -171,34 +172,35 @@ struct Work {
 }
 
 impl WorkQueue {
-    /// `partition` has something to be written; called once until it has been taken.
-    pub(crate) fn push_dirty(&self, partition: Arc<PartitionLog>) {
+    /// `partition` has something to be written; called once until it has been taken. Whether the appender has to be told,
+    /// by [`WorkQueue::wake`] or [`WorkQueue::urge`].
+    pub(crate) fn push_dirty(&self, partition: Arc<PartitionLog>) -> bool {
         let mut work = self.work.lock();
-        let first = work.dirty.is_empty();
         work.dirty.push(partition);
-        if first {
-            self.arrived.notify_one();
+        work.dirty.len() == 1
+    }
+
+    /// Goes with [`WorkQueue::urge`]. What comes after [`WorkQueue::stop`] is dropped: the appender may have ended, and a
+    /// thread that waits for an answer hears [`crate::Error::Stopped`] by the loss of its channel.
+    pub(crate) fn push_control(&self, control: Control) {
+        let mut work = self.work.lock();
+        if !work.stop {
+            work.controls.push(control);
         }
     }
 
-    /// What comes after [`WorkQueue::stop`] is dropped: the appender may have ended, and a thread that waits for an
-    /// answer hears [`crate::Error::Stopped`] by the loss of its channel.
-    pub(crate) fn push_control(&self, control: Control) {
-        let mut work = self.work.lock();
-        if work.stop {
-            return;
-        }
-        work.controls.push(control);
-        self.urgent.store(true, Ordering::Release);
+    /// There is something to do that nobody waits for.
+    pub(crate) fn wake(&self) {
         self.arrived.notify_one();
     }
 
     /// Somebody waits: do not linger.
     pub(crate) fn urge(&self) {
         if !self.urgent.swap(true, Ordering::AcqRel) {
-            let _work = self.work.lock();
-            self.arrived.notify_one();
+            // The appender sees it when it looks, or waits already.
+            drop(self.work.lock());
         }
+        self.arrived.notify_one();
     }
 
     /// The appender takes what is there and ends.
@@ -246,6 +248,7 @@ mod tests {
         let entry = Entry { order: 0, item: Item::Parts { encoded: Vec::new(), count: 0, effects: Vec::new() } };
         let waiter = Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) });
         queue.push_control(Control { entry, waiter, pending_bytes: 0 });
+        queue.urge();
         assert!(!queue.wait(), "the appender ends");
         assert_eq!(receiver.try_recv().unwrap_err(), TryRecvError::Disconnected);
     }

@@ -46,6 +46,7 @@ impl PartitionLog {
             pending_bytes: 0,
         });
         drop(accept);
+        self.shared.work.urge();
         receiver.recv().unwrap_or(Err(Error::Stopped))?;
         self.shared.flush.wake();
         Ok(self.first())
