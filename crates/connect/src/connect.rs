@@ -105,6 +105,8 @@ impl Connect {
             wall: ground.wall.clone(),
             monotonic,
             config: config.mqtt.clone(),
+            log: ground.log.clone(),
+            counts: Arc::new(mqtt::Counts::new(metrics)),
         };
         let management = Management::new(registry.clone(), streams, config, hashing, hashers);
         Ok(Self { registry, management, logins, adapter, mqtt })

@@ -38,10 +38,11 @@ mod registry;
 mod sender;
 mod streams;
 mod timestamp;
+mod topic_filter;
 mod verified;
 
 pub use config::{ConnectConfig, HttpAdapterConfig};
 pub use connect::{Connect, ConnectStats};
 pub use error::Error;
-pub use mqtt::{MqttConfig, MqttServing};
+pub use mqtt::{BrokerConfig, MqttConfig, MqttServing};
 pub use registry::{AuthId, Defaults, Device, DeviceId, ID_MAX_CHARS, IdError, Registry, Tenant};

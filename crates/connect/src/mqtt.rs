@@ -1,9 +1,11 @@
-//! Devices over MQTT 3.1.1 and 5: telemetry and events on Hono's topics.
+//! Devices over MQTT 3.1.1 and 5: telemetry and events on Hono's topics, and all other topics as their tenant's private
+//! space.
 //!
 //! ```text
 //!   socket ─► line ─► wire, packet ─► client ─► upstream ─► one append for a run of messages
 //!     ▲                                  │                        │
-//!     └────────── encode ◄───────────────┴──── PUBACK ◄───────────┘ once the log has them
+//!     ├────────── encode ◄───────────────┴──── PUBACK ◄───────────┘ once the log has them
+//!     └────────── encode ◄── private ◄── space: what waits for this client
 //! ```
 //!
 //! A connection is one task and nothing else: what it reads is worked off where it lies, appended without a hop to
@@ -23,7 +25,10 @@ mod handshake;
 mod line;
 mod listener;
 mod packet;
+mod pending;
+mod private;
 mod property;
+mod space;
 mod topic;
 mod upstream;
 mod wire;
@@ -31,3 +36,5 @@ mod wire;
 pub(crate) use adapter::{ADAPTER, MqttAdapter, MqttParts};
 pub use config::MqttConfig;
 pub use listener::MqttServing;
+pub(crate) use space::Counts;
+pub use space::config::BrokerConfig;

@@ -3,6 +3,7 @@
 //! State is a view of the log; reads use the newest durable snapshot and never wait, so a change that was answered is
 //! seen by the next login and the next message.
 
+mod access;
 mod command;
 mod credential;
 mod defaults;
@@ -20,6 +21,7 @@ use millstream_types::{Offset, TenantId, TopicName};
 use millstream_view::{Ground, Snapshot, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
+pub(crate) use access::{Act, check_device, check_tenant, has_broker, may};
 pub(crate) use command::{Command, Outcome, Refusal};
 pub(crate) use credential::{
     Credential, CredentialDraft, GivenCredential, GivenSecret, SecretDraft, SecretOrigin, UnknownSecret,

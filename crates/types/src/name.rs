@@ -91,6 +91,8 @@ pub enum Kind {
     Context,
     /// Updates for entities from jobs and other writers.
     ContextUpdate,
+    /// Messages between the MQTT clients of a tenant; appended by `connect` only.
+    Mqtt,
     /// A bucket of the store; the only reserved kind with a name: `kv.<bucket>.<tenant>`.
     Kv,
     /// A user's own topic, with its plain name.
@@ -100,13 +102,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    const RESERVED: [(Self, &'static str); 7] = [
+    const RESERVED: [(Self, &'static str); 8] = [
         (Self::Telemetry, "telemetry"),
         (Self::Event, "event"),
         (Self::Command, "command"),
         (Self::CommandResponse, "command_response"),
         (Self::Context, "context"),
         (Self::ContextUpdate, "context_update"),
+        (Self::Mqtt, "mqtt"),
         (Self::Kv, "kv"),
     ];
 
@@ -162,7 +165,7 @@ impl TopicName {
         }
         if name.split_once('.').is_some_and(|(word, _)| Kind::from_prefix(word).is_some()) {
             return refuse(
-                "it begins with a reserved kind (telemetry, event, command, command_response, context, context_update, kv); choose another first word",
+                "it begins with a reserved kind (telemetry, event, command, command_response, context, context_update, mqtt, kv); choose another first word",
             );
         }
         Self { tenant: tenant.clone(), kind: Kind::User, name: name.into() }.checked_length()

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::request::{Given, OfDevice, OfTenant};
 use super::tenants::{as_json, stored};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, object_schema, shown};
-use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal};
+use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, check_device};
 use crate::timestamp::Timestamp;
 
 const OF_TENANT: &str = "/v1/devices/{tenant}";
@@ -95,7 +95,8 @@ async fn replace(
     condition: Condition,
     given: Given<Device>,
 ) -> Answered {
-    let value = Arc::new(given.or_default());
+    let value: Arc<Device> = Arc::new(given.or_default());
+    check_device(&value.ext)?;
     let command = Command::ReplaceDevice { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
 }
@@ -112,6 +113,7 @@ async fn delete_all(State(management): Shared, OfTenant(tenant): OfTenant) -> An
 
 impl Management {
     async fn create_device(&self, tenant: TenantId, device: DeviceId, value: Device) -> Answered {
+        check_device(&value.ext)?;
         let location = format!("/v1/devices/{tenant}/{device}");
         let command = Command::CreateDevice { tenant: tenant.clone(), device: device.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;

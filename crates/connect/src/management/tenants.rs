@@ -10,7 +10,7 @@ use millstream_types::{ErrorCode, Role, TenantId};
 
 use super::request::{Given, OfTenant};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, object_schema, replaced, shown};
-use crate::registry::{Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version};
+use crate::registry::{Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_tenant};
 
 const PATH: &str = "/v1/tenants/{tenant}";
 const TENANT: &str = "Id of the tenant: 1 to 50 of a-z A-Z 0-9 - _ .";
@@ -79,7 +79,8 @@ async fn replace(
     condition: Condition,
     given: Given<Tenant>,
 ) -> Answered {
-    let value = Arc::new(given.or_default());
+    let value: Arc<Tenant> = Arc::new(given.or_default());
+    check_tenant(&value.ext)?;
     management.check_clash(&tenant, &value)?;
     let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition };
     management.change(&tenant, command).await
@@ -98,6 +99,7 @@ pub(super) fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value
 
 impl Management {
     async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Answered {
+        check_tenant(&value.ext)?;
         self.check_clash(&tenant, &value)?;
         let command = Command::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::Problem;
+use millstream_log::Log;
 use millstream_types::{MemoryBudget, MonotonicClock, TenantId, WallClock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::MqttConfig;
+use super::space::{Counts, Spaces};
 use crate::login::Logins;
 use crate::meter::{Meters, Totals};
 use crate::refusal::unknown_tenant;
@@ -35,6 +37,7 @@ pub(crate) struct MqttAdapter {
     pub(crate) config: MqttConfig,
     /// Room for packets that have arrived in part.
     pub(super) buffers: MemoryBudget,
+    pub(super) spaces: Spaces,
     connected: Mutex<HashMap<TenantId, usize>>,
 }
 
@@ -67,14 +70,29 @@ pub(crate) struct MqttParts {
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) config: MqttConfig,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl MqttAdapter {
     pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget) -> Arc<Self> {
-        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config } = parts;
+        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config, log, counts } = parts;
+        let spaces = Spaces::new(log, &config.broker, memory, &counts);
         let buffers = memory.share("connect.mqtt.buffers_max_bytes", config.buffers_max_bytes as u64);
         let connected = Mutex::default();
-        Arc::new(Self { registry, logins, streams, meters, totals, wall, monotonic, config, buffers, connected })
+        Arc::new(Self {
+            registry,
+            logins,
+            streams,
+            meters,
+            totals,
+            wall,
+            monotonic,
+            config,
+            buffers,
+            spaces,
+            connected,
+        })
     }
 
     /// Whether the device that has logged in may still be connected.

@@ -2,25 +2,22 @@
 //! packets lie in the buffer that they were read into; only the connection waits.
 
 use std::collections::VecDeque;
-use std::future::Future as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-use millstream_log::{Appended, Reply};
 
 use super::adapter::{MqttAdapter, Place as Seat};
 use super::connect_packet::Will;
-use super::encode::{AckKind, ack, pong, suback, unsuback};
+use super::encode::{pong, suback, unsuback};
 use super::error_filter::ErrorFilter;
 use super::fault::{Fault, reason};
 use super::packet::{Disconnect, Packet, Publish, PublishProperties, Qos, Subscribe, Unsubscribe, Version, decode};
+use super::pending::Pending;
+use super::private::Private;
 use super::topic::is_reserved;
-use super::upstream::{Item, Sent};
+use super::upstream::Item;
 use super::wire::{Framed, frame};
 use crate::meter::Meter;
-use crate::refusal::{not_accepted_in_time, not_taken};
 use crate::streams::TenantStreams;
 use crate::verified::Verified;
 
@@ -39,10 +36,12 @@ pub(super) struct Client {
     pub(super) meter: Arc<Meter>,
     pub(super) version: Version,
     pub(super) errors: Vec<ErrorFilter>,
+    /// The tenant's private space, unless that is off.
+    pub(super) private: Option<Private>,
     aliases: Vec<Option<Arc<str>>>,
-    pending: VecDeque<Pending>,
+    pub(super) pending: VecDeque<Pending>,
     /// Messages in [`Client::pending`].
-    waiting: usize,
+    pub(super) waiting: usize,
     /// How the client has ended the connection, if it has.
     pub(super) end: Option<Disconnect>,
     pub(super) will: Option<LastWill>,
@@ -75,14 +74,6 @@ impl LastWill {
         let (qos, retain, topic, payload) = (self.qos, self.retain, &*self.topic, &*self.payload);
         Publish { dup: false, retain, qos, topic, id: 0, properties, payload }
     }
-}
-
-/// Messages that wait for the log.
-pub(super) struct Pending {
-    pub(super) reply: Reply<Appended>,
-    pub(super) sent: Vec<Sent>,
-    /// Monotonic time at which the log got them.
-    pub(super) started: Duration,
 }
 
 /// A message's topic: as it stands in the packet, or the one that its alias stands for.
@@ -118,6 +109,7 @@ impl Client {
             meter,
             version,
             errors: Vec::new(),
+            private: None,
             aliases: Vec::new(),
             pending: VecDeque::new(),
             waiting: 0,
@@ -150,10 +142,8 @@ impl Client {
             taken += frame.size;
             if let Packet::Publish(publish) = packet {
                 let topic = self.topic(&publish)?;
-                if is_reserved(topic.as_str()) {
-                    items.push(Item { topic, publish });
-                    continue;
-                }
+                items.push(Item { topic, publish });
+                continue;
             }
             self.send(&std::mem::take(items), out)?;
             self.packet(packet, out)?;
@@ -166,13 +156,12 @@ impl Client {
             Packet::PingReq => pong(out),
             Packet::Disconnect(given) => self.end = Some(given),
             Packet::Subscribe(given) => self.subscribe(&given, out)?,
-            Packet::Unsubscribe(given) => self.unsubscribe(&given, out),
-            Packet::Publish(_) => {
-                let why = "devices publish to telemetry, t, event and e; there is no private space";
-                return Err(Fault::refused(reason::NOT_AUTHORISED, why));
+            Packet::Unsubscribe(given) => self.unsubscribe(&given, out)?,
+            Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubRel(_) | Packet::PubComp(_) => {
+                self.private_ack(&packet, out)?
             }
-            Packet::PubRel(given) => ack(out, self.version, AckKind::PubComp, given.id, 0x92),
-            Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubComp(_) => {}
+            // They are worked off together.
+            Packet::Publish(_) => {}
             Packet::Connect(_) => return Err(Fault::Protocol("a second CONNECT")),
             Packet::Auth => return Err(Fault::Protocol("AUTH without an authentication method")),
         }
@@ -201,9 +190,16 @@ impl Client {
     }
 
     fn subscribe(&mut self, given: &Subscribe<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let most = self.adapter.config.broker.filters_max;
         let mut codes = Vec::with_capacity(given.filters.len());
-        for (filter, options) in &given.filters {
-            codes.push(self.subscribe_to_errors(filter, options.qos));
+        for (at, (filter, options)) in given.filters.iter().enumerate() {
+            codes.push(if at >= most {
+                reason::QUOTA
+            } else if is_reserved(filter) {
+                self.subscribe_to_errors(filter, options.qos)
+            } else {
+                self.subscribe_private(filter, *options, given.subscription_id)?
+            });
         }
         suback(out, self.version, given.id, &codes);
         Ok(())
@@ -222,68 +218,15 @@ impl Client {
         reason::SUCCESS
     }
 
-    fn unsubscribe(&mut self, given: &Unsubscribe<'_>, out: &mut Vec<u8>) {
+    fn unsubscribe(&mut self, given: &Unsubscribe<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let mut codes = Vec::with_capacity(given.filters.len());
         for filter in &given.filters {
             let before = self.errors.len();
             self.errors.retain(|known| &*known.filter != *filter);
-            let is_gone = self.errors.len() < before;
+            let is_gone = self.errors.len() < before || self.unsubscribe_private(filter)?;
             codes.push(if is_gone { reason::SUCCESS } else { reason::NO_SUBSCRIPTION_EXISTED });
         }
         unsuback(out, self.version, given.id, &codes);
-    }
-
-    /// Keeps messages until the log has answered for them.
-    pub(super) fn pend(&mut self, pending: Pending) {
-        self.waiting += pending.sent.len();
-        self.pending.push_back(pending);
-    }
-
-    /// Waits until the log has answered for the oldest messages, and acknowledges all that it has answered for.
-    pub(super) fn poll_verdicts(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Fault>> {
-        let mut progress = Poll::Pending;
-        while let Some(first) = self.pending.front_mut() {
-            let Poll::Ready(verdict) = std::pin::Pin::new(&mut first.reply).poll(cx) else { break };
-            let Some(Pending { sent, started, .. }) = self.pending.pop_front() else { break };
-            self.waiting -= sent.len();
-            match verdict {
-                Ok(_) => {
-                    for sent in &sent {
-                        ack(out, self.version, AckKind::PubAck, sent.id, reason::SUCCESS);
-                    }
-                    let took = self.adapter.monotonic.now().saturating_sub(started);
-                    self.accepted(sent, took);
-                }
-                Err(error) => {
-                    let problem = not_taken(&error);
-                    for sent in &sent {
-                        if let Err(fault) = self.refuse(sent, &problem, out) {
-                            return Poll::Ready(Err(fault));
-                        }
-                    }
-                }
-            }
-            progress = Poll::Ready(Ok(()));
-        }
-        progress
-    }
-
-    /// How long the log may still take for the oldest messages; `None` if none wait.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
-        let first = self.pending.front()?;
-        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(first.started)))
-    }
-
-    /// Gives up on messages for which the log has taken too long.
-    pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        while self.patience() == Some(Duration::ZERO) {
-            let Some(late) = self.pending.pop_front() else { break };
-            self.waiting -= late.sent.len();
-            let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
-            let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
-            late.sent.iter().try_for_each(|sent| self.refuse(sent, &problem, out))?;
-        }
         Ok(())
     }
 

@@ -119,6 +119,7 @@ fn answers_are_as_the_standard_writes_them() {
         packet_max_bytes: 1_024,
         alias_max: 3,
         keep_alive_s: Some(60),
+        has_broker: false,
         assigned_client_id: Some("id"),
     };
     welcome(&mut out, Version::V311, &told);

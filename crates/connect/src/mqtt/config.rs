@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::space::BrokerConfig;
 use crate::Error;
 
 /// Devices over MQTT.
@@ -31,6 +32,8 @@ pub struct MqttConfig {
     pub write_timeout_ms: u64,
     /// How long the log may take to accept a message, ms. Default 1,000.
     pub send_timeout_ms: u64,
+    /// The private space.
+    pub broker: BrokerConfig,
 }
 
 impl Default for MqttConfig {
@@ -47,6 +50,7 @@ impl Default for MqttConfig {
             packet_timeout_ms: 10_000,
             write_timeout_ms: 10_000,
             send_timeout_ms: 1_000,
+            broker: BrokerConfig::default(),
         }
     }
 }
@@ -68,7 +72,7 @@ impl MqttConfig {
         if self.keep_alive_max_s == 0 {
             return refuse("connect.mqtt.keep_alive_max_s", "0".to_owned(), "use 1 to 65535");
         }
-        Ok(())
+        self.broker.validate()
     }
 }
 

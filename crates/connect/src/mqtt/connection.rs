@@ -16,6 +16,7 @@ use super::encode::disconnect;
 use super::fault::{Fault, reason};
 use super::handshake::{Admitted, admit};
 use super::line::{Line, Read};
+use super::private::More;
 
 /// Longest rest between two looks at what is due.
 const REST_MAX: Duration = Duration::from_secs(3_600);
@@ -69,6 +70,8 @@ enum Event {
     RegistryChanged,
     /// The log has answered for messages.
     Settled,
+    /// There is something to be sent.
+    Rung,
     /// Time has passed.
     Due,
     Read(Read),
@@ -95,6 +98,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.client.end.is_some() {
                 return self.drain(write_limit).await;
             }
+            self.deliver().await?;
+            self.line.flush(write_limit).await?;
             if self.client.are_streams_stale {
                 self.resolve().await;
             }
@@ -111,10 +116,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// Sends what waits for the client, a burst at most.
+    async fn deliver(&mut self) -> Result<(), Fault> {
+        let more = self.client.deliver(&mut self.line.out)?;
+        let Some(private) = &self.client.private else { return Ok(()) };
+        if more == More::Unread {
+            private.link.load().await?;
+        }
+        if more != More::No {
+            private.link.bell.notify_one();
+        }
+        Ok(())
+    }
+
     /// Waits for whatever comes first, and deals with it.
     async fn step(&mut self) -> Result<Read, Fault> {
         let rest = self.rest();
         let is_reading = self.is_reading();
+        let bell = self.client.private.as_ref().map(|private| Arc::clone(&private.link.bell));
+        let rung = async move {
+            match &bell {
+                Some(bell) => bell.notified().await,
+                None => std::future::pending().await,
+            }
+        };
         let Self { line, client, signals, .. } = self;
         let work = poll_fn(|cx| {
             if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
@@ -130,12 +155,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ = signals.stopping.wait_for(|stopping| *stopping) => return Err(Fault::ShuttingDown),
             Ok(()) = signals.registry.changed() => Event::RegistryChanged,
             worked = work => worked?,
+            () = rung => Event::Rung,
             () = sleep(rest) => Event::Due,
         };
         match event {
             Event::RegistryChanged => recheck(&self.client)?,
             // While it was not read, it could not be heard.
             Event::Settled => self.heard = Instant::now(),
+            Event::Rung => {}
             Event::Due => self.due()?,
             Event::Read(read) => {
                 self.heard = Instant::now();
@@ -217,6 +244,9 @@ fn recheck(client: &Client) -> Result<(), Fault> {
     let refuse = |why: String| Err(Fault::refused(reason::NOT_AUTHORISED, why));
     if let Err(problem) = client.adapter.check(&client.verified) {
         return refuse(problem.text());
+    }
+    if !client.keeps_its_filters() {
+        return refuse("the device may no longer use the private space as it does".to_owned());
     }
     if !client.adapter.logins.is_current(&client.verified) {
         return refuse("the credential that the device has logged in with has changed or expired".to_owned());

@@ -11,8 +11,11 @@ use super::wire::{put_text, put_varint, varint_size};
 
 /// Acknowledgements that carry an identifier and a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::enum_variant_names, reason = "the names of the standard")]
 pub(super) enum AckKind {
     PubAck = 0x40,
+    PubRec = 0x50,
+    PubRel = 0x62,
     PubComp = 0x70,
 }
 
@@ -25,6 +28,8 @@ pub(super) struct Welcome<'a> {
     pub(super) packet_max_bytes: u32,
     pub(super) alias_max: u16,
     pub(super) keep_alive_s: Option<u16>,
+    /// Whether there is a private space.
+    pub(super) has_broker: bool,
     pub(super) assigned_client_id: Option<&'a str>,
 }
 
@@ -72,8 +77,10 @@ pub(super) fn welcome(out: &mut Vec<u8>, version: Version, welcome: &Welcome<'_>
         if let Some(seconds) = welcome.keep_alive_s {
             number(SERVER_KEEP_ALIVE, &seconds.to_be_bytes());
         }
-        number(QOS_MAXIMUM, &[1]);
-        number(SUBSCRIPTION_IDS_AVAILABLE, &[0]);
+        if !welcome.has_broker {
+            number(QOS_MAXIMUM, &[1]);
+            number(SUBSCRIPTION_IDS_AVAILABLE, &[0]);
+        }
         number(SHARED_SUBSCRIPTIONS_AVAILABLE, &[0]);
         if let Some(id) = welcome.assigned_client_id {
             properties.push(ASSIGNED_CLIENT_ID);

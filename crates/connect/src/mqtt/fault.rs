@@ -20,13 +20,16 @@ pub(super) mod reason {
     pub(in crate::mqtt) const SHUTTING_DOWN: u8 = 0x8B;
     pub(in crate::mqtt) const BAD_AUTHENTICATION_METHOD: u8 = 0x8C;
     pub(in crate::mqtt) const KEEP_ALIVE: u8 = 0x8D;
+    pub(in crate::mqtt) const TAKEN_OVER: u8 = 0x8E;
     pub(in crate::mqtt) const BAD_FILTER: u8 = 0x8F;
     pub(in crate::mqtt) const BAD_TOPIC: u8 = 0x90;
+    pub(in crate::mqtt) const UNKNOWN_ID: u8 = 0x92;
     pub(in crate::mqtt) const BAD_ALIAS: u8 = 0x94;
     pub(in crate::mqtt) const TOO_LARGE: u8 = 0x95;
     pub(in crate::mqtt) const QUOTA: u8 = 0x97;
     pub(in crate::mqtt) const QOS: u8 = 0x9B;
     pub(in crate::mqtt) const ANOTHER_SERVER: u8 = 0x9C;
+    pub(in crate::mqtt) const NO_SHARED_SUBSCRIPTIONS: u8 = 0x9E;
 }
 
 /// Why a connection ends.

@@ -14,8 +14,11 @@ use super::encode::{Welcome, turn_away, welcome};
 use super::fault::{Fault, reason};
 use super::line::{Line, Read};
 use super::packet::{Packet, Version, decode};
+use super::private::Private;
+use super::space::{Claim, NoSession};
 use super::topic::is_reserved;
 use super::wire::{Framed, frame};
+use crate::registry::has_broker;
 
 /// A client that was let in.
 pub(super) struct Admitted {
@@ -34,6 +37,9 @@ struct Hello {
     user: Option<String>,
     password: Vec<u8>,
     session_expiry_s: u32,
+    receive_max: u16,
+    packet_max_bytes: u32,
+    alias_max: u16,
     will: Option<LastWill>,
 }
 
@@ -57,7 +63,12 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         }
         Err(fault) => return Err(fault),
     };
-    let judged = match timeout(limit, judge(&hello, adapter, is_full)).await {
+    let is_unnamed = hello.client_id.is_empty() && !hello.clean_start && hello.version == Version::V311;
+    let assigned = hello.client_id.is_empty().then(|| format!("auto-{:016x}", fastrand::u64(..)));
+    if let Some(assigned) = &assigned {
+        hello.client_id.clone_from(assigned);
+    }
+    let judged = match timeout(limit, judge(&hello, adapter, is_full, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(Refusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -74,7 +85,6 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     let ceiling = config.keep_alive_max_s;
     let is_too_long = hello.version == Version::V5 && (hello.keep_alive_s == 0 || hello.keep_alive_s > ceiling);
     let keep_alive_s = if is_too_long { ceiling } else { hello.keep_alive_s };
-    let assigned = hello.client_id.is_empty().then(|| format!("auto-{:016x}", fastrand::u64(..)));
     welcome(
         &mut line.out,
         hello.version,
@@ -85,6 +95,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             packet_max_bytes: config.packet_max_bytes as u32,
             alias_max: config.aliases_max,
             keep_alive_s: is_too_long.then_some(ceiling),
+            has_broker: client.private.is_some(),
             assigned_client_id: assigned.as_deref(),
         },
     );
@@ -131,12 +142,15 @@ impl Hello {
             user: connect.user.map(str::to_owned),
             password: connect.password.unwrap_or_default().to_vec(),
             session_expiry_s: connect.session_expiry_s,
+            receive_max: connect.receive_max,
+            packet_max_bytes: connect.packet_max_bytes,
+            alias_max: connect.alias_max,
             will: connect.will.as_ref().map(LastWill::of),
         }
     }
 }
 
-async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool) -> Result<Client, Refusal> {
+async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool, is_unnamed: bool) -> Result<Client, Refusal> {
     let refuse = |code, why: &str| Err(Refusal(code, why.to_owned()));
     if is_full {
         let why = format!("connect.mqtt.connections_max = {} clients are connected", adapter.config.connections_max);
@@ -145,7 +159,7 @@ async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool) -> Resu
     if hello.has_authentication_method {
         return refuse(reason::BAD_AUTHENTICATION_METHOD, "devices log in with user name and password");
     }
-    if hello.client_id.is_empty() && !hello.clean_start && hello.version == Version::V311 {
+    if is_unnamed {
         return refuse(reason::BAD_CLIENT_ID, "a client that wants its session kept needs a client id");
     }
     let Some(user) = &hello.user else {
@@ -165,5 +179,37 @@ async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool) -> Resu
     };
     let streams = adapter.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
-    Ok(Client::new(Arc::clone(adapter), verified, streams, hello.version, seat))
+    let mut client = Client::new(Arc::clone(adapter), verified, streams, hello.version, seat);
+    client.private = private(hello, adapter, &client).await?;
+    Ok(client)
+}
+
+/// The client's place in its tenant's private space.
+async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Result<Option<Private>, Refusal> {
+    let snapshot = adapter.registry.snapshot(&client.verified.tenant);
+    let tenant = snapshot.state.tenant(&client.verified.tenant).and_then(|known| known.tenant.clone());
+    if !tenant.is_some_and(|stored| has_broker(&stored.value.ext)) {
+        return Ok(None);
+    }
+    let space = adapter.spaces.of(&client.verified.tenant).await;
+    let space = space.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
+    let claim = Claim {
+        client: &hello.client_id.as_str().into(),
+        device: &client.verified.identity.principal.name,
+        clean_start: hello.clean_start,
+        expiry_s: 0,
+        window: usize::from(hello.receive_max.min(adapter.config.in_flight_max)),
+    };
+    let (link, _) = space.attach(&claim).map_err(|refusal| match refusal {
+        NoSession::OfAnother => {
+            let why = format!("client id '{}' belongs to another device; choose one of your own", claim.client);
+            Refusal(reason::BAD_CLIENT_ID, why)
+        }
+        NoSession::TooMany => {
+            let why = format!("connect.mqtt.broker.sessions_max = {}", adapter.config.broker.sessions_max);
+            Refusal(reason::QUOTA, why)
+        }
+        NoSession::Gone => Refusal(reason::BUSY, "the tenant's topic was deleted; connect again".to_owned()),
+    })?;
+    Ok(Some(Private::new(link, hello.packet_max_bytes, hello.alias_max.min(adapter.config.aliases_max))))
 }

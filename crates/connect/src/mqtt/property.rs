@@ -98,6 +98,17 @@ pub(super) fn each<'a>(
     Ok(())
 }
 
+/// Properties as they were sent, but for those that are `unwanted`. They have been read before.
+pub(super) fn without(bytes: &[u8], unwanted: &[u8]) -> Vec<u8> {
+    let (mut rest, mut kept) = (Reader(bytes), Vec::new());
+    while let Some(property) = (!rest.is_empty()).then(|| one(&mut rest).ok()).flatten() {
+        if !unwanted.contains(&property.id) {
+            kept.extend_from_slice(property.bytes);
+        }
+    }
+    kept
+}
+
 fn one<'a>(reader: &mut Reader<'a>) -> Result<Property<'a>, Fault> {
     let from = reader.0;
     let id = reader.u8()?;

@@ -9,18 +9,20 @@ use millstream_log::{AckLevel, Done, reply};
 use millstream_types::Header;
 
 use super::adapter::{ADAPTER, origin};
-use super::client::{Client, Pending, Topic};
+use super::client::{Client, Topic};
 use super::encode::{AckKind, Outgoing as OutgoingPacket, ack, publish};
 use super::fault::{Fault, reason};
 use super::packet::{Publish, Qos};
-use super::topic::{Bag, OnError, Place};
+use super::pending::{Pending, Waits};
+use super::topic::{Bag, OnError, Place, is_reserved};
 use crate::meter::{Delivery, Fate};
 use crate::outgoing::{Numbers, Outgoing, check_type};
 use crate::refusal::{not_taken, unknown_tenant};
 use crate::sender::{Sender, Target};
 use crate::streams::Stream;
 
-/// A message on one of Hono's topics, read and not yet sent.
+/// A message, read and not yet sent.
+#[derive(Clone)]
 pub(super) struct Item<'a> {
     pub(super) topic: Topic<'a>,
     pub(super) publish: Publish<'a>,
@@ -42,8 +44,13 @@ pub(super) struct Sent {
 impl Client {
     /// Sends messages, in order.
     pub(super) fn send(&mut self, items: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let is_private = |item: &Item<'_>| !is_reserved(item.topic.as_str());
         let same = |a: &Item<'_>, b: &Item<'_>| a.topic.as_str() == b.topic.as_str() && a.publish.qos == b.publish.qos;
-        items.chunk_by(same).try_for_each(|run| self.send_run(run, out))
+        let alike = |a: &Item<'_>, b: &Item<'_>| (is_private(a) && is_private(b)) || same(a, b);
+        items.chunk_by(alike).try_for_each(|run| match run.first() {
+            Some(first) if is_private(first) => self.publish_private(run, out),
+            _ => self.send_run(run, out),
+        })
     }
 
     /// Sends messages of one topic and quality.
@@ -104,7 +111,7 @@ impl Client {
             Ok(verdict) => {
                 let sent = run.iter().map(|item| way.sent(item)).collect();
                 match verdict {
-                    Some(reply) => self.pend(Pending { reply, sent, started }),
+                    Some(reply) => self.pend(Pending { reply, waits: Waits::Upstream(sent), started }),
                     None => self.accepted(sent, Duration::ZERO),
                 }
                 Ok(())
@@ -167,6 +174,11 @@ impl Client {
             self.meter.count(sent.delivery, Fate::Forwarded, sent.payload_bytes, took);
             self.adapter.totals.accept_latency.record(took);
         }
+    }
+
+    /// Counts messages of the private space that the log has.
+    pub(super) fn count_accepted(&self, messages: usize, took: Duration) {
+        (0..messages).for_each(|_| self.adapter.totals.accept_latency.record(took));
     }
 
     /// Deals with a message that is not taken, as its sender wants it dealt with.

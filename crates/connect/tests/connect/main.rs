@@ -8,6 +8,7 @@ mod logins;
 mod messages;
 mod mqtt;
 mod mqtt_client;
+mod private;
 mod refusals;
 mod registry_api;
 mod registry_model;

@@ -1,6 +1,7 @@
 //! A client that sends packets byte by byte as a test wants them, and shows those it gets.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,19 +40,61 @@ pub(crate) fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// CONNECT with a clean session.
+/// What a CONNECT says.
+#[derive(Clone, Copy)]
+pub(crate) struct Hello<'a> {
+    pub(crate) level: u8,
+    pub(crate) keep_alive_s: u16,
+    pub(crate) client: &'a str,
+    pub(crate) clean: bool,
+    pub(crate) login: Option<(&'a str, &'a str)>,
+    /// Properties of MQTT 5 without their length.
+    pub(crate) properties: &'a [u8],
+    pub(crate) will: Option<Will<'a>>,
+}
+
+/// What is published when the client goes without a word.
+#[derive(Clone, Copy)]
+pub(crate) struct Will<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) qos: u8,
+    pub(crate) retain: bool,
+    pub(crate) properties: &'a [u8],
+}
+
+impl Hello<'_> {
+    pub(crate) fn packet(&self) -> Vec<u8> {
+        let will = self.will.map_or(0, |will| 0b100 | will.qos << 3 | u8::from(will.retain) << 5);
+        let flags = if self.login.is_some() { 0b1100_0000 } else { 0 } | u8::from(self.clean) << 1 | will;
+        let mut body = [text("MQTT"), vec![self.level, flags], self.keep_alive_s.to_be_bytes().to_vec()].concat();
+        let properties = |body: &mut Vec<u8>, bytes: &[u8]| {
+            if self.level == 5 {
+                body.push(bytes.len() as u8);
+                body.extend(bytes);
+            }
+        };
+        properties(&mut body, self.properties);
+        body.extend(text(self.client));
+        if let Some(will) = self.will {
+            properties(&mut body, will.properties);
+            body.extend(text(will.topic));
+            body.extend((will.payload.len() as u16).to_be_bytes());
+            body.extend(will.payload);
+        }
+        if let Some((user, password)) = self.login {
+            body.extend(text(user));
+            body.extend(text(password));
+        }
+        packet(0x10, &body)
+    }
+}
+
+/// CONNECT with a clean session and a client id of its own.
 pub(crate) fn connect(level: u8, keep_alive_s: u16, login: Option<(&str, &str)>) -> Vec<u8> {
-    let flags = if login.is_some() { 0b1100_0010 } else { 0b10 };
-    let mut body = [text("MQTT"), vec![level, flags], keep_alive_s.to_be_bytes().to_vec()].concat();
-    if level == 5 {
-        body.push(0);
-    }
-    body.extend(text("client"));
-    if let Some((user, password)) = login {
-        body.extend(text(user));
-        body.extend(text(password));
-    }
-    packet(0x10, &body)
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let client = format!("client-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    Hello { level, keep_alive_s, client: &client, clean: true, login, properties: &[], will: None }.packet()
 }
 
 /// PUBLISH; `properties` are those of MQTT 5 without their length.
@@ -79,6 +122,51 @@ pub(crate) fn subscribe(level: u8, id: u16, filter: &str, options: u8) -> Vec<u8
     packet(0x82, &body)
 }
 
+/// A message of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) topic: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) qos: u8,
+    pub(crate) dup: bool,
+    pub(crate) retain: bool,
+    pub(crate) id: u16,
+    /// Those of MQTT 5, without their length.
+    pub(crate) properties: Vec<u8>,
+}
+
+impl Message {
+    pub(crate) fn read(first_byte: u8, body: &[u8], level: u8) -> Self {
+        assert_eq!(first_byte >> 4, 3, "a message, and not {first_byte:#x} {body:?}");
+        let (length, rest) = body.split_first_chunk::<2>().unwrap();
+        let (topic, mut rest) = rest.split_at(usize::from(u16::from_be_bytes(*length)));
+        let qos = first_byte >> 1 & 3;
+        let mut id = 0;
+        if qos > 0 {
+            id = u16::from_be_bytes([rest[0], rest[1]]);
+            rest = &rest[2..];
+        }
+        let mut properties = Vec::new();
+        if level == 5 {
+            properties = rest[1..1 + usize::from(rest[0])].to_vec();
+            rest = &rest[1 + usize::from(rest[0])..];
+        }
+        Self {
+            topic: String::from_utf8(topic.to_vec()).unwrap(),
+            payload: rest.to_vec(),
+            qos,
+            dup: first_byte & 8 != 0,
+            retain: first_byte & 1 != 0,
+            id,
+            properties,
+        }
+    }
+
+    pub(crate) fn text(&self) -> (&str, &str) {
+        (&self.topic, std::str::from_utf8(&self.payload).unwrap())
+    }
+}
+
 impl Mqtt {
     /// Opens a connection and sends nothing yet.
     pub(crate) async fn open(address: SocketAddr, level: u8) -> Self {
@@ -92,6 +180,29 @@ impl Mqtt {
         let (first_byte, body) = client.next().await;
         assert_eq!((first_byte, &body[..2]), (0x20, &[0, 0][..]));
         client
+    }
+
+    /// Connects as `hello` says; the body of what answers.
+    pub(crate) async fn connect(address: SocketAddr, hello: &Hello<'_>) -> (Self, Vec<u8>) {
+        let mut client = Self::open(address, hello.level).await;
+        client.send(&hello.packet()).await;
+        let (first_byte, body) = client.next().await;
+        assert_eq!(first_byte, 0x20);
+        (client, body)
+    }
+
+    /// Subscribes to a filter; the code that answers.
+    pub(crate) async fn subscribe(&mut self, filter: &str, options: u8) -> u8 {
+        self.send(&subscribe(self.level, 77, filter, options)).await;
+        let (first_byte, body) = self.next().await;
+        assert_eq!(first_byte, 0x90);
+        *body.last().unwrap()
+    }
+
+    /// The next message.
+    pub(crate) async fn message(&mut self) -> Message {
+        let (first_byte, body) = self.next().await;
+        Message::read(first_byte, &body, self.level)
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {

@@ -90,7 +90,7 @@ fn own(name: &TopicName, kinds: &[Kind]) -> Result<(), Problem> {
     Err(Problem::forbidden(format!("topic '{name}' belongs to Millstream, which makes and removes it itself"))
         .value(name)
         .rule("topics with a name of your own are created, changed and deleted here; of telemetry.<tenant> and event.<tenant> settings are changed")
-        .remedy("choose a name whose first word is none of telemetry, event, command, command_response, context, context_update, kv"))
+        .remedy("choose a name whose first word is none of telemetry, event, command, command_response, context, context_update, mqtt, kv"))
 }
 
 fn described(streams: &Streams, topic: &Topic) -> Value {

@@ -6,6 +6,7 @@
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;
 
+use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -58,13 +59,17 @@ impl World {
     }
 
     fn run(&self, program: &Path, script: &str, version: &str) {
+        self.run_with(program, script, &[&self.process.mqtt.to_string(), version, &COUNT.to_string()]);
+    }
+
+    fn run_with(&self, program: &Path, script: &str, arguments: &[&str]) {
         let is_by_name = program.components().count() == 1;
         assert!(is_by_name || program.exists(), "{} is missing: run scripts/setup-clients", program.display());
         let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mqtt_clients");
         let mut command = patient(program.to_str().unwrap());
         // Nothing is written beside the sources.
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("MQTTJS_HOME", target().join("mqtt/js"));
-        command.arg(beside.join(script)).args([&self.process.mqtt.to_string(), version, &COUNT.to_string()]);
+        command.arg(beside.join(script)).args(arguments);
         let said = output(command);
         assert!(said.contains("ok "), "{said}");
     }
@@ -72,8 +77,9 @@ impl World {
     /// mosquitto_pub or mosquitto_sub, logged in.
     fn mosquitto(&self, program: &str, arguments: &[&str]) -> Command {
         let (host, port) = (self.process.mqtt.ip().to_string(), self.process.mqtt.port().to_string());
-        let mut command = patient(program);
-        command.args(["-h", &host, "-p", &port, "-u", "gateway@default", "-P", "pw"]).args(arguments);
+        // What it says is read line by line.
+        let mut command = patient("stdbuf");
+        command.args(["-oL", program, "-h", &host, "-p", &port, "-u", "gateway@default", "-P", "pw"]).args(arguments);
         command
     }
 }
@@ -133,6 +139,41 @@ fn mosquitto_pub_sends_lines_at_both_qualities_and_mosquitto_sub_hears_of_errors
         let out = world.mosquitto("mosquitto_sub", &arguments).output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
         assert_eq!(said.contains("Subscribed (mid: 1): 0\n"), is_granted, "{filter}: {said}");
+    }
+}
+
+#[test]
+fn paho_gmqtt_and_mqttjs_talk_to_themselves_in_the_private_space() {
+    let world = World::start();
+    let python = target().join("mqtt/venv/bin/python");
+    let (tcp, count) = (world.process.mqtt.to_string(), "200");
+    for version in ["4", "5"] {
+        world.run_with(&python, "private/paho_private.py", &[&tcp, version, count, "tcp"]);
+        world.run_with(&python, "private/gmqtt_private.py", &[&tcp, version, count]);
+        world.run_with(Path::new("node"), "private/mqttjs_private.mjs", &[&format!("mqtt://{tcp}"), version, count]);
+    }
+}
+
+#[test]
+fn mosquitto_sub_hears_what_mosquitto_pub_says_at_all_three_qualities() {
+    let world = World::start();
+    for version in ["311", "5"] {
+        for qos in ["0", "1", "2"] {
+            let topic = format!("m/{version}/{qos}");
+            let arguments = ["-V", version, "-q", "2", "-t", "m/#", "-C", "50", "-d", "-F", "got %t %q %p"];
+            let mut reader = world.mosquitto("mosquitto_sub", &arguments);
+            let mut reader = reader.stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = std::io::BufReader::new(reader.stdout.take().unwrap()).lines().map(Result::unwrap);
+            assert!(said.any(|line| line.contains("Subscribed")));
+            let lines: Vec<String> = (0..50).map(|at| at.to_string()).collect();
+            let arguments = ["-V", version, "-q", qos, "-t", &topic, "-l"];
+            let mut child = world.mosquitto("mosquitto_pub", &arguments).stdin(Stdio::piped()).spawn().unwrap();
+            std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.join("\n").as_bytes()).unwrap();
+            assert!(child.wait().unwrap().success());
+            let expected: Vec<String> = lines.iter().map(|line| format!("got {topic} {qos} {line}")).collect();
+            assert_eq!(said.filter(|line| line.starts_with("got")).collect::<Vec<_>>(), expected);
+            assert!(reader.wait().unwrap().success());
+        }
     }
 }
 

@@ -1,0 +1,356 @@
+//! The private space, as one client uses it: what it publishes, what it subscribes to, what it is sent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use millstream_log::{AckLevel, Done, reply};
+use millstream_types::Record;
+
+use super::client::Client;
+use super::encode::{AckKind, Outgoing, ack, publish, publish_size};
+use super::fault::{Fault, reason};
+use super::packet::{Packet, Qos, SubscribeOptions, Version};
+use super::pending::{Pending, Waits};
+use super::property::{ALIAS, MESSAGE_EXPIRY, without};
+use super::space::message::{Draft, Message};
+use super::space::{Entry, Link, Lost, Next, Subscription};
+use super::topic::is_reserved;
+use super::upstream::Item;
+use crate::refusal::not_taken;
+use crate::registry::{Act, has_broker, may};
+use crate::topic_filter::{Filter, why_not_published};
+
+/// What is written for a client before it is sent, about.
+const BURST_BYTES: usize = 64 << 10;
+
+/// A client's place in the private space.
+pub(super) struct Private {
+    pub(super) link: Link,
+    /// Largest packet that the client takes.
+    pub(super) packet_max_bytes: usize,
+    pub(super) alias_max: u16,
+    aliases: HashMap<Box<str>, u16>,
+}
+
+/// Whether there is more to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum More {
+    /// No.
+    No,
+    /// Once this is sent.
+    Yes,
+    /// Once it is read from the log.
+    Unread,
+}
+
+impl From<Lost> for Fault {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::TakenOver => Self::refused(reason::TAKEN_OVER, "the same client id has connected again"),
+            Lost::Gone => Self::refused(reason::UNAVAILABLE, "the tenant's topic was deleted; connect again"),
+        }
+    }
+}
+
+impl Private {
+    pub(super) fn new(link: Link, packet_max_bytes: u32, alias_max: u16) -> Self {
+        let packet_max_bytes = usize::try_from(packet_max_bytes).unwrap_or(usize::MAX);
+        Self { link, packet_max_bytes, alias_max, aliases: HashMap::new() }
+    }
+}
+
+impl Client {
+    /// Publishes messages in the tenant's private space, in order.
+    pub(super) fn publish_private(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let mut new = Vec::with_capacity(run.len());
+        for item in run {
+            self.may_publish(item)?;
+            if self.is_new(item)? {
+                new.push(item.clone());
+            } else {
+                // Its first copy was taken; whoever sends it again has missed that.
+                ack(out, self.version, AckKind::PubRec, item.publish.id, reason::SUCCESS);
+            }
+        }
+        let is_acknowledged = |item: &Item<'_>| item.publish.qos > Qos::AtMostOnce;
+        new.chunk_by(|a, b| is_acknowledged(a) == is_acknowledged(b)).try_for_each(|same| self.append_private(same))
+    }
+
+    /// Whether the device may do so with all topics of `pattern`.
+    fn allows(&self, act: Act, pattern: &str) -> bool {
+        let device = self.adapter.registry.device(&self.verified.tenant, &self.verified.identity.principal.name);
+        device.is_some_and(|device| may(&device.ext, act, pattern))
+    }
+
+    /// Whether the device may still have all that it has subscribed to.
+    pub(super) fn keeps_its_filters(&self) -> bool {
+        let Some(private) = &self.private else { return true };
+        let snapshot = self.adapter.registry.snapshot(&self.verified.tenant);
+        let tenant = snapshot.state.tenant(&self.verified.tenant).and_then(|known| known.tenant.as_deref());
+        let filters = private.link.with(|session| session.filters.keys().cloned().collect::<Vec<_>>());
+        let is_allowed =
+            |text: &str| Filter::parse(text).is_some_and(|filter| self.allows(Act::Subscribe, filter.pattern));
+        // A connection that has lost its session ends by that.
+        tenant.is_some_and(|stored| has_broker(&stored.value.ext))
+            && filters.is_ok_and(|filters| filters.iter().all(|filter| is_allowed(filter)))
+    }
+
+    fn may_publish(&self, item: &Item<'_>) -> Result<(), Fault> {
+        let topic = item.topic.as_str();
+        if self.private.is_none() {
+            return Err(Fault::refused(reason::NOT_AUTHORISED, format!("topic '{topic}': {OFF}")));
+        }
+        if let Some(rule) = why_not_published(topic) {
+            return Err(Fault::refused(reason::BAD_TOPIC, format!("topic '{topic}': {rule}")));
+        }
+        if !self.allows(Act::Publish, topic) {
+            let why = format!("topic '{topic}': the device's mqtt-access does not allow to publish there");
+            return Err(Fault::refused(reason::NOT_AUTHORISED, why));
+        }
+        Ok(())
+    }
+
+    /// Appends messages that are promised alike.
+    fn append_private(&mut self, run: &[Item<'_>]) -> Result<(), Fault> {
+        let Some(private) = &self.private else { return Ok(()) };
+        let space = &private.link.space;
+        let now_ms = self.adapter.wall.now_ms();
+        let parts: Vec<Parts> = run.iter().map(|item| Parts::of(item, now_ms)).collect();
+        let drafts: Vec<Draft<'_>> =
+            run.iter().zip(&parts).map(|(item, parts)| self.draft(item, parts, &private.link.client)).collect();
+        let headers: Vec<_> = drafts.iter().map(Draft::headers).collect();
+        let records: Vec<Record<'_>> =
+            drafts.iter().zip(&headers).map(|(draft, headers)| draft.record(now_ms, headers)).collect();
+        let ids: Vec<_> =
+            run.iter().filter_map(|item| Some((acknowledged_by(item.publish.qos)?, item.publish.id))).collect();
+        let (level, done, answer) = if ids.is_empty() {
+            (AckLevel::Memory, Done::ignore(), None)
+        } else {
+            let (done, reply) = reply();
+            (space.level, done, Some(reply))
+        };
+        let started = self.adapter.monotonic.now();
+        if let Err(error) = space.partition.append(&records, level, done) {
+            self.adapter.totals.rejected.fetch_add(run.len() as u64, Ordering::Relaxed);
+            // What is promised at most once may be lost here, too.
+            return if ids.is_empty() { Ok(()) } else { Err(Fault::refused(reason::BUSY, not_taken(&error).text())) };
+        }
+        match answer {
+            Some(reply) => self.pend(Pending { reply, waits: Waits::Private(ids), started }),
+            None => self.count_accepted(run.len(), Duration::ZERO),
+        }
+        Ok(())
+    }
+
+    /// Whether a message has not been taken already; only one that is sent exactly once can have been.
+    fn is_new(&self, item: &Item<'_>) -> Result<bool, Fault> {
+        match &self.private {
+            Some(private) if item.publish.qos == Qos::ExactlyOnce => {
+                Ok(private.link.with(|session| session.arrived.insert(item.publish.id))?)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn draft<'a>(&'a self, item: &'a Item<'_>, parts: &'a Parts, client: &'a str) -> Draft<'a> {
+        Draft {
+            topic: item.topic.as_str(),
+            payload: item.publish.payload,
+            qos: item.publish.qos,
+            retain: item.publish.retain,
+            client,
+            device: &self.verified.identity.principal.name,
+            content_type: item.publish.properties.content_type,
+            properties: &parts.properties,
+            expires: &parts.expires,
+        }
+    }
+
+    /// Subscribes in the private space; the code that answers it.
+    pub(super) fn subscribe_private(
+        &mut self,
+        text: &str,
+        options: SubscribeOptions,
+        subscription_id: u32,
+    ) -> Result<u8, Fault> {
+        let Some(private) = &self.private else { return Ok(reason::NOT_AUTHORISED) };
+        let Some(filter) = Filter::parse(text) else { return Ok(reason::BAD_FILTER) };
+        if is_reserved(filter.pattern) {
+            return Ok(reason::BAD_FILTER);
+        }
+        if filter.group.is_some() {
+            return Ok(reason::NO_SHARED_SUBSCRIPTIONS);
+        }
+        if !self.allows(Act::Subscribe, filter.pattern) {
+            return Ok(reason::NOT_AUTHORISED);
+        }
+        let what = Subscription {
+            qos: options.qos,
+            no_local: options.no_local,
+            retain_as_published: options.retain_as_published,
+            id: subscription_id,
+            began: 0,
+        };
+        Ok(private.link.subscribe(text, what)?.map_or(reason::QUOTA, |_| options.qos as u8))
+    }
+
+    /// Ends a subscription in the private space; whether there was one.
+    pub(super) fn unsubscribe_private(&mut self, filter: &str) -> Result<bool, Fault> {
+        match &self.private {
+            Some(private) => Ok(private.link.unsubscribe(filter)?),
+            None => Ok(false),
+        }
+    }
+
+    /// What a client says of a message on its way.
+    pub(super) fn private_ack(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(Private { link, .. }) = &self.private else { return Ok(()) };
+        let version = self.version;
+        match packet {
+            Packet::PubAck(given) => drop(link.with(|session| session.acknowledged(given.id))?),
+            Packet::PubRec(given) if given.reason >= reason::UNSPECIFIED => {
+                link.with(|session| session.rejected(given.id))?;
+            }
+            Packet::PubRec(given) => {
+                let is_known = link.with(|session| {
+                    let is_known = session.received(given.id);
+                    session.released(given.id);
+                    is_known
+                })?;
+                ack(out, version, AckKind::PubRel, given.id, code(is_known));
+            }
+            Packet::PubComp(given) => drop(link.with(|session| session.completed(given.id))?),
+            Packet::PubRel(given) => {
+                let is_known = link.with(|session| session.arrived.remove(&given.id))?;
+                ack(out, version, AckKind::PubComp, given.id, code(is_known));
+            }
+            _ => {}
+        }
+        // There may be room for the next one.
+        link.bell.notify_one();
+        Ok(())
+    }
+
+    /// Writes what the client is to be sent.
+    pub(super) fn deliver(&mut self, out: &mut Vec<u8>) -> Result<More, Fault> {
+        let Some(Private { link, packet_max_bytes, alias_max, aliases }) = &mut self.private else {
+            return Ok(More::No);
+        };
+        let (version, now_ms) = (self.version, self.adapter.wall.now_ms());
+        let (mut delivered, mut dropped, mut is_full) = (0, 0, false);
+        let unread = link.each(|session, next| {
+            match next {
+                Next::Release(id) => ack(out, version, AckKind::PubRel, id, reason::SUCCESS),
+                Next::Message { id, dup, entry, message } => {
+                    let alias = alias_of(&message.topic, *alias_max, aliases);
+                    let sending = Sending { id, dup, entry, message };
+                    if send(out, version, *packet_max_bytes, now_ms, alias, &sending) {
+                        delivered += 1;
+                    } else {
+                        // The client has not learnt the alias.
+                        aliases.retain(|_, known| alias.1 || *known != alias.0);
+                        session.discard(id);
+                        dropped += 1;
+                    }
+                }
+                Next::Missing | Next::Nothing => {}
+            }
+            is_full = out.len() >= BURST_BYTES;
+            !is_full
+        })?;
+        link.count(delivered, dropped);
+        Ok(match (unread, is_full) {
+            (true, _) => More::Unread,
+            (false, true) => More::Yes,
+            (false, false) => More::No,
+        })
+    }
+}
+
+/// What is said of an id.
+fn code(is_known: bool) -> u8 {
+    if is_known { reason::SUCCESS } else { reason::UNKNOWN_ID }
+}
+
+/// How a message is acknowledged; at most once it is not.
+fn acknowledged_by(qos: Qos) -> Option<AckKind> {
+    match qos {
+        Qos::AtMostOnce => None,
+        Qos::AtLeastOnce => Some(AckKind::PubAck),
+        Qos::ExactlyOnce => Some(AckKind::PubRec),
+    }
+}
+
+/// Why there is no private space.
+pub(super) const OFF: &str =
+    "the tenant has no private space (its ext has mqtt-broker off); publish to telemetry, t, event or e";
+
+/// What of a message has to be written anew.
+struct Parts {
+    properties: Vec<u8>,
+    expires: String,
+}
+
+impl Parts {
+    fn of(item: &Item<'_>, now_ms: i64) -> Self {
+        let properties = item.publish.properties;
+        let expires = properties.expiry_s.map(|seconds| now_ms.saturating_add(i64::from(seconds) * 1_000).to_string());
+        Self { properties: without(properties.bytes, &[ALIAS, MESSAGE_EXPIRY]), expires: expires.unwrap_or_default() }
+    }
+}
+
+struct Sending {
+    id: u16,
+    dup: bool,
+    entry: Entry,
+    message: Arc<Message>,
+}
+
+/// The alias of a topic, and whether the client knows it; 0 if it has none.
+fn alias_of(topic: &str, most: u16, known: &mut HashMap<Box<str>, u16>) -> (u16, bool) {
+    if most == 0 {
+        return (0, false);
+    }
+    if let Some(alias) = known.get(topic) {
+        return (*alias, true);
+    }
+    let next = known.len() as u16 + 1;
+    if next > most {
+        return (0, false);
+    }
+    known.insert(topic.into(), next);
+    (next, false)
+}
+
+/// Writes a message, unless it is void or too large for the client.
+fn send(
+    out: &mut Vec<u8>,
+    version: Version,
+    packet_max_bytes: usize,
+    now_ms: i64,
+    (alias, is_known): (u16, bool),
+    sending: &Sending,
+) -> bool {
+    let Sending { id, dup, entry, message } = sending;
+    let Some(expiry_s) = message.lasts_s(now_ms) else { return false };
+    let outgoing = Outgoing {
+        dup: *dup,
+        retain: entry.retain,
+        qos: entry.qos,
+        id: *id,
+        topic: if is_known { "" } else { &message.topic },
+        alias,
+        expiry_s,
+        subscription_ids: &entry.ids,
+        properties: &message.properties,
+        payload: &message.payload,
+    };
+    // With the five bytes of its head.
+    if publish_size(version, &outgoing) + 5 > packet_max_bytes {
+        return false;
+    }
+    publish(out, version, &outgoing);
+    true
+}

@@ -1,0 +1,382 @@
+//! The private space of a tenant: a stream of messages, who wants which of them, and what waits for whom.
+//!
+//! ```text
+//!   publish ─► append to mqtt.<tenant> ─► dispatch: one task a tenant, each message compared once with a trie of filters
+//!                                             │ an offset and what the subscriptions say
+//!                                             ▼
+//!                                   session: a queue of offsets ─► connection (the message from memory, else from the log)
+//! ```
+//!
+//! A message is delivered when the log has it. One lock a tenant, held for a few messages at a time and never while
+//! anybody waits.
+
+pub(crate) mod config;
+mod dispatch;
+pub(crate) mod message;
+mod queue;
+mod session;
+mod spaces;
+mod trie;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millstream_http::{Counter, Metrics};
+use millstream_log::{AckLevel, Partition, UpTo};
+use millstream_types::{MemoryBudget, Offset, RecordBatch};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub(crate) use config::BrokerConfig;
+use message::{Lying, Message};
+pub(crate) use queue::Entry;
+use queue::QueueLimits;
+use session::Online;
+pub(crate) use session::{Next, Session, Subscription};
+pub(crate) use spaces::Spaces;
+use trie::Trie;
+
+use crate::topic_filter::Filter;
+
+/// Messages that are read from the log for one client at a time.
+const LOADED_MAX: usize = 64;
+/// How much is read from the log at a time, bytes.
+const READ_BYTES: usize = 256 << 10;
+
+/// Names a session within its tenant, as long as the process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SessionId(u64);
+
+/// One subscription, as the trie knows it.
+#[derive(Debug)]
+struct Subscriber {
+    session: SessionId,
+    what: Subscription,
+}
+
+/// What is counted of all spaces.
+pub(crate) struct Counts {
+    delivered: Counter,
+    dropped: Counter,
+}
+
+impl Counts {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let counter = |name, help| metrics.counter(name, help, &[]);
+        Self {
+            delivered: counter("connect_mqtt_delivered_total", "Messages of private spaces that were sent to clients."),
+            dropped: counter(
+                "connect_mqtt_dropped_total",
+                "Messages of private spaces that a client wanted and did not get: no room, too large for it, void or \
+                 trimmed.",
+            ),
+        }
+    }
+}
+
+/// The private space of one tenant.
+pub(crate) struct Space {
+    pub(crate) partition: Arc<dyn Partition>,
+    /// What publishing at least once waits for.
+    pub(crate) level: AckLevel,
+    config: BrokerConfig,
+    room: MemoryBudget,
+    counts: Arc<Counts>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    trie: Trie<Subscriber>,
+    sessions: HashMap<SessionId, Session>,
+    clients: HashMap<Arc<str>, SessionId>,
+    last: u64,
+    /// What lies below has been dispatched.
+    next: u64,
+    /// The topic is gone; everybody has to go.
+    is_gone: bool,
+    hits: Vec<(SessionId, Subscription)>,
+}
+
+/// Who wants a session, and which.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    pub(crate) client: &'a Arc<str>,
+    pub(crate) device: &'a str,
+    pub(crate) clean_start: bool,
+    pub(crate) expiry_s: u32,
+    pub(crate) window: usize,
+}
+
+/// Why a session is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSession {
+    /// Another device has made it.
+    OfAnother,
+    /// The tenant has as many as it may.
+    TooMany,
+    /// The tenant's topic is gone.
+    Gone,
+}
+
+/// A connection's session; given up when dropped.
+pub(crate) struct Link {
+    pub(crate) space: Arc<Space>,
+    pub(crate) client: Arc<str>,
+    pub(crate) bell: Arc<Notify>,
+    id: SessionId,
+    turn: u64,
+}
+
+/// The session belongs to another connection now, or to none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The same client has connected again.
+    TakenOver,
+    /// The tenant's topic is gone.
+    Gone,
+}
+
+impl Space {
+    /// A session for a connection, and whether it was there before.
+    pub(crate) fn attach(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(Link, bool), NoSession> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if state.is_gone {
+            return Err(NoSession::Gone);
+        }
+        let known = state.clients.get(claim.client).copied();
+        if let Some(session) = known.and_then(|id| state.sessions.get(&id))
+            && *session.device != *claim.device
+        {
+            return Err(NoSession::OfAnother);
+        }
+        let is_kept = |id: &SessionId| state.sessions.get(id).is_some_and(Session::is_durable);
+        let kept = known.filter(|id| !claim.clean_start && is_kept(id));
+        if let (Some(id), None) = (known, kept) {
+            state.remove(id);
+        }
+        if kept.is_none() && state.sessions.len() >= self.config.sessions_max {
+            return Err(NoSession::TooMany);
+        }
+        state.last += 1;
+        let turn = state.last;
+        let id = kept.unwrap_or(SessionId(turn));
+        let session = state.sessions.entry(id).or_insert_with(|| Session::new(claim.client, claim.device));
+        session.expiry_s = claim.expiry_s;
+        let bell = Arc::new(Notify::new());
+        session.attach(Online { turn, bell: Arc::clone(&bell), window: claim.window });
+        state.clients.insert(Arc::clone(claim.client), id);
+        let link = Link { space: Arc::clone(self), client: Arc::clone(claim.client), bell, id, turn };
+        Ok((link, kept.is_some()))
+    }
+
+    /// Messages that lie at `offsets`, which ascend, as far as one read finds them; `None` are no more.
+    async fn load(&self, offsets: &[u64]) -> Vec<(u64, Option<Arc<Message>>)> {
+        let Some(first) = offsets.first() else { return Vec::new() };
+        let batches = match read(&self.partition, Offset(*first)).await {
+            Ok(batches) => batches,
+            Err(millstream_log::Error::Trimmed { .. }) => {
+                let begin = self.partition.offsets().first.0;
+                return offsets.iter().filter(|offset| **offset < begin).map(|offset| (*offset, None)).collect();
+            }
+            Err(error) => {
+                tracing::error!(%error, "messages of the private space cannot be read");
+                return vec![(*first, None)];
+            }
+        };
+        let mut wanted = offsets.iter().copied().peekable();
+        let mut found = Vec::with_capacity(offsets.len());
+        for record in batches.iter().flat_map(RecordBatch::records).map_while(Result::ok) {
+            while let Some(gone) = wanted.next_if(|offset| *offset < record.offset.0) {
+                found.push((gone, None));
+            }
+            if wanted.next_if_eq(&record.offset.0).is_some() {
+                let message = Lying::read(&record).and_then(|lying| lying.keep(&self.room));
+                found.push((record.offset.0, message));
+            }
+        }
+        if found.is_empty() { vec![(*first, None)] } else { found }
+    }
+}
+
+/// Batches from `from` on, as far as one read goes.
+async fn read(partition: &Arc<dyn Partition>, from: Offset) -> Result<Vec<RecordBatch>, millstream_log::Error> {
+    if partition.reads_from_memory(from) {
+        return partition.read(from, READ_BYTES, UpTo::Tail);
+    }
+    let partition = Arc::clone(partition);
+    let read = tokio::task::spawn_blocking(move || partition.read(from, READ_BYTES, UpTo::Tail));
+    read.await.unwrap_or(Err(millstream_log::Error::Stopped))
+}
+
+impl Link {
+    /// Does something with the session, if it is still this connection's.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Session) -> R) -> Result<R, Lost> {
+        self.with_state(|state, id| state.sessions.get_mut(&id).map(work))?.ok_or(Lost::TakenOver)
+    }
+
+    fn with_state<R>(&self, work: impl FnOnce(&mut State, SessionId) -> R) -> Result<R, Lost> {
+        let mut state = self.space.state.lock();
+        if state.is_gone {
+            return Err(Lost::Gone);
+        }
+        let online = state.sessions.get(&self.id).and_then(|session| session.online.as_ref());
+        if online.is_none_or(|online| online.turn != self.turn) {
+            return Err(Lost::TakenOver);
+        }
+        Ok(work(&mut state, self.id))
+    }
+
+    /// Subscribes to `filter`; whether that is new. `None` if there are as many as there may be.
+    pub(crate) fn subscribe(&self, filter: &str, mut what: Subscription) -> Result<Option<bool>, Lost> {
+        let most = self.space.config.subscriptions_max;
+        self.with_state(|state, id| {
+            what.began = state.next;
+            let session = state.sessions.get_mut(&id)?;
+            let known = session.filters.get(filter);
+            if known.is_none() && session.filters.len() >= most {
+                return None;
+            }
+            if let Some(known) = known {
+                what.began = known.began;
+            }
+            let is_new = session.filters.insert(filter.into(), what.clone()).is_none();
+            let pattern = Filter::parse(filter)?.pattern;
+            if !is_new {
+                state.trie.remove(pattern, |known| known.session == id);
+            }
+            state.trie.insert(pattern, Subscriber { session: id, what });
+            Some(is_new)
+        })
+    }
+
+    /// Ends a subscription; whether there was one.
+    pub(crate) fn unsubscribe(&self, filter: &str) -> Result<bool, Lost> {
+        self.with_state(|state, id| {
+            let known = state.sessions.get_mut(&id).and_then(|session| session.filters.remove(filter));
+            if let (Some(_), Some(filter)) = (&known, Filter::parse(filter)) {
+                state.trie.remove(filter.pattern, |subscriber| subscriber.session == id);
+            }
+            known.is_some()
+        })
+    }
+
+    /// Hands out what is to be sent, one after the other, until `take` has enough. Whether messages have to be read.
+    pub(crate) fn each(&self, mut take: impl FnMut(&mut Session, Next) -> bool) -> Result<bool, Lost> {
+        self.with(|session| {
+            loop {
+                match session.next() {
+                    Next::Missing => return true,
+                    Next::Nothing => return false,
+                    next => {
+                        if !take(session, next) {
+                            return false;
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    /// Reads the next messages from the log.
+    pub(crate) async fn load(&self) -> Result<(), Lost> {
+        let offsets = self.with(|session| session.missing(LOADED_MAX))?;
+        let found = self.space.load(&offsets).await;
+        let lost = self
+            .with(|session| found.iter().filter(|(offset, message)| session.fill(*offset, message.as_ref())).count())?;
+        self.space.counts.dropped.inc_by(lost as u64);
+        Ok(())
+    }
+
+    /// Counts what a connection was handed, and what of it it could not send.
+    pub(crate) fn count(&self, delivered: u64, dropped: u64) {
+        self.space.counts.delivered.inc_by(delivered);
+        self.space.counts.dropped.inc_by(dropped);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Another connection has it already, or nobody can.
+        let _ = self.with_state(|state, id| {
+            let Some(session) = state.sessions.get_mut(&id) else { return };
+            session.detach();
+            if !session.is_durable() {
+                state.remove(id);
+            }
+        });
+    }
+}
+
+impl State {
+    fn remove(&mut self, id: SessionId) {
+        let Some(mut session) = self.sessions.remove(&id) else { return };
+        session.detach();
+        self.clients.remove(&session.client);
+        for filter in session.filters.keys().filter_map(|filter| Filter::parse(filter)) {
+            self.trie.remove(filter.pattern, |subscriber| subscriber.session == id);
+        }
+    }
+
+    /// Gives a message to all who want it; how many of them lose one.
+    fn deliver(&mut self, offset: u64, message: &Lying<'_>, keep: &mut Kept<'_>, limits: &QueueLimits) -> u64 {
+        let mut hits = std::mem::take(&mut self.hits);
+        self.trie.each(message.topic, |subscriber| {
+            if offset >= subscriber.what.began {
+                hits.push((subscriber.session, subscriber.what.clone()));
+            }
+        });
+        hits.sort_unstable_by_key(|(session, _)| *session);
+        let mut lost = 0;
+        for same in hits.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some(session) = self.sessions.get_mut(&same[0].0) else { continue };
+            if !session.wants(offset) {
+                continue;
+            }
+            if let Some(entry) = entry(offset, message, same, &session.client, keep) {
+                lost += session.offer(entry, limits);
+            }
+        }
+        hits.clear();
+        self.hits = hits;
+        lost
+    }
+}
+
+/// A message's copy, made when the first wants it.
+struct Kept<'a> {
+    room: &'a MemoryBudget,
+    copy: Option<Option<Arc<Message>>>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(room: &'a MemoryBudget) -> Self {
+        Self { room, copy: None }
+    }
+
+    fn of(&mut self, message: &Lying<'_>) -> Option<Arc<Message>> {
+        self.copy.get_or_insert_with(|| message.keep(self.room)).clone()
+    }
+}
+
+/// What a client gets of a message by its subscriptions that match; `None` if it is its own and not wanted back.
+fn entry(
+    offset: u64,
+    message: &Lying<'_>,
+    subscriptions: &[(SessionId, Subscription)],
+    client: &str,
+    kept: &mut Kept<'_>,
+) -> Option<Entry> {
+    let is_own = message.client == client;
+    let wanted = || subscriptions.iter().map(|(_, what)| what).filter(|what| !(what.no_local && is_own));
+    let qos = wanted().map(|what| what.qos).max()?.min(message.qos);
+    Some(Entry {
+        offset: Some(offset),
+        qos,
+        retain: message.retain && wanted().any(|what| what.retain_as_published),
+        ids: wanted().map(|what| what.id).filter(|id| *id != 0).collect(),
+        size_bytes: u32::try_from(message.size_bytes()).unwrap_or(u32::MAX),
+        message: kept.of(message),
+    })
+}

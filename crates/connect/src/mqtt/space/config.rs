@@ -1,0 +1,68 @@
+//! What an operator may set of the private space.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Messages between the clients of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BrokerConfig {
+    /// Whether a message at least or exactly once survives power loss when it is acknowledged (true), or the end of the
+    /// process only (false). Holds for tenants that connect for the first time. Default true.
+    pub synced: bool,
+    /// How long messages are kept for sessions that are away, s. Holds for tenants that connect for the first time.
+    /// Default seven days.
+    pub retention_s: u64,
+    /// Bytes of messages that are kept, of each tenant. Holds for tenants that connect for the first time. Default 1 GiB.
+    pub retention_max_bytes: u64,
+    /// Sessions of one tenant, connected or away. Default 100,000.
+    pub sessions_max: usize,
+    /// Subscriptions of one session. Default 100.
+    pub subscriptions_max: usize,
+    /// Filters in one SUBSCRIBE. Default 32.
+    pub filters_max: usize,
+    /// Messages that may wait for one session; the oldest make room. Default 10,000.
+    pub queue_max_messages: usize,
+    /// Bytes of messages that may wait for one session, in the log; the oldest make room. Default 64 MiB.
+    pub queue_max_bytes: u64,
+    /// Messages that are kept in memory for one connection, and messages at most once that may wait for it. Default 1,000.
+    pub live_max_messages: usize,
+    /// Bytes of messages in memory that wait for connections, of all tenants. Default 64 MiB.
+    pub live_max_bytes: u64,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        Self {
+            synced: true,
+            retention_s: 7 * 24 * 3_600,
+            retention_max_bytes: 1 << 30,
+            sessions_max: 100_000,
+            subscriptions_max: 100,
+            filters_max: 32,
+            queue_max_messages: 10_000,
+            queue_max_bytes: 64 << 20,
+            live_max_messages: 1_000,
+            live_max_bytes: 64 << 20,
+        }
+    }
+}
+
+impl BrokerConfig {
+    /// Checks what only has a meaning within bounds.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        for (setting, value) in [
+            ("connect.mqtt.broker.sessions_max", self.sessions_max),
+            ("connect.mqtt.broker.subscriptions_max", self.subscriptions_max),
+            ("connect.mqtt.broker.filters_max", self.filters_max),
+            ("connect.mqtt.broker.queue_max_messages", self.queue_max_messages),
+            ("connect.mqtt.broker.live_max_messages", self.live_max_messages),
+        ] {
+            if value == 0 {
+                return Err(Error::InvalidSetting { setting, value: "0".to_owned(), rule: "use at least 1" });
+            }
+        }
+        Ok(())
+    }
+}

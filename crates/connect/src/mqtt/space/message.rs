@@ -1,0 +1,223 @@
+//! A message of the private space: as its publisher hands it over, as a record of `mqtt.<tenant>`, and as it waits for
+//! those who want it.
+//!
+//! | part of the record | what it is |
+//! | --- | --- |
+//! | key | the topic |
+//! | value | the payload |
+//! | `device_id`, `mqtt_client`, `orig_adapter`, `qos` | who has published it, and how |
+//! | `content-type` | the property of that name |
+//! | `mqtt_retain` | `1` if it is retained |
+//! | `mqtt_expires` | when it is void, milliseconds since 1970-01-01T00:00:00Z |
+//! | `mqtt_properties` | its other properties, as MQTT 5 writes them |
+
+use std::sync::Arc;
+
+use millstream_types::{Grant, Header, MemoryBudget, Record, RecordView, header};
+
+use crate::mqtt::adapter::ADAPTER;
+use crate::mqtt::packet::Qos;
+
+const CLIENT: &str = "mqtt_client";
+const RETAIN: &str = "mqtt_retain";
+const EXPIRES: &str = "mqtt_expires";
+const PROPERTIES: &str = "mqtt_properties";
+/// What a message takes in memory beside its parts, about.
+const OVERHEAD_BYTES: usize = 160;
+
+/// A message that is to be published. Borrows everything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draft<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    /// The client id of whoever publishes it.
+    pub(crate) client: &'a str,
+    pub(crate) device: &'a str,
+    pub(crate) content_type: Option<&'a str>,
+    /// Without those that the server says itself.
+    pub(crate) properties: &'a [u8],
+    /// When it is void, as its header says it; empty if never.
+    pub(crate) expires: &'a str,
+}
+
+impl<'a> Draft<'a> {
+    /// The record's headers.
+    pub(crate) fn headers(&self) -> Vec<Header<'a>> {
+        let qos = match self.qos {
+            Qos::AtMostOnce => "0",
+            Qos::AtLeastOnce => "1",
+            Qos::ExactlyOnce => "2",
+        };
+        let mut headers = Vec::with_capacity(8);
+        let mut add = |key, value: &'a [u8]| headers.push(Header { key, value: Some(value) });
+        add(header::DEVICE_ID, self.device.as_bytes());
+        add(header::ORIG_ADAPTER, ADAPTER.as_bytes());
+        add(CLIENT, self.client.as_bytes());
+        add(header::QOS, qos.as_bytes());
+        if let Some(content_type) = self.content_type {
+            add(header::CONTENT_TYPE, content_type.as_bytes());
+        }
+        if self.retain {
+            add(RETAIN, b"1");
+        }
+        if !self.expires.is_empty() {
+            add(EXPIRES, self.expires.as_bytes());
+        }
+        if !self.properties.is_empty() {
+            add(PROPERTIES, self.properties);
+        }
+        headers
+    }
+
+    /// The record; `headers` are those of [`Draft::headers`].
+    pub(crate) fn record<'b>(&self, now_ms: i64, headers: &'b [Header<'b>]) -> Record<'b>
+    where
+        'a: 'b,
+    {
+        Record { timestamp_ms: now_ms, key: Some(self.topic.as_bytes()), value: Some(self.payload), headers }
+    }
+}
+
+/// A message as it lies in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lying<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    pub(crate) client: &'a str,
+    pub(crate) properties: &'a [u8],
+    pub(crate) expires_ms: Option<i64>,
+}
+
+impl<'a> Lying<'a> {
+    /// `None` if the record is no message.
+    pub(crate) fn read(record: &RecordView<'a>) -> Option<Self> {
+        let topic = std::str::from_utf8(record.key?).ok()?;
+        let mut message = Self {
+            topic,
+            payload: record.value.unwrap_or_default(),
+            qos: Qos::AtMostOnce,
+            retain: false,
+            client: "",
+            properties: &[],
+            expires_ms: None,
+        };
+        for header in record.headers() {
+            let Some(value) = header.value else { continue };
+            let text = || std::str::from_utf8(value).ok();
+            match header.key {
+                header::QOS => message.qos = Qos::of(value.first()?.wrapping_sub(b'0')).ok()?,
+                RETAIN => message.retain = true,
+                CLIENT => message.client = text()?,
+                PROPERTIES => message.properties = value,
+                EXPIRES => message.expires_ms = Some(text()?.parse().ok()?),
+                _ => {}
+            }
+        }
+        Some(message)
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.topic.len() + self.payload.len() + self.properties.len() + OVERHEAD_BYTES
+    }
+
+    /// A copy that may be kept; `None` if `room` has none for it.
+    pub(crate) fn keep(&self, room: &MemoryBudget) -> Option<Arc<Message>> {
+        let grant = room.take(self.size_bytes() as u64)?;
+        Some(Arc::new(Message {
+            topic: self.topic.into(),
+            payload: self.payload.into(),
+            properties: self.properties.into(),
+            expires_ms: self.expires_ms,
+            _room: Some(grant),
+        }))
+    }
+}
+
+/// A message that waits for those who want it; they share it.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) topic: Box<str>,
+    pub(crate) payload: Box<[u8]>,
+    pub(crate) properties: Box<[u8]>,
+    pub(crate) expires_ms: Option<i64>,
+    /// Its room in the memory budget, while it is not counted elsewhere.
+    pub(crate) _room: Option<Grant>,
+}
+
+impl Message {
+    /// Whole seconds that are left to it; `None` if it is void. `Some(None)` if it lasts.
+    pub(crate) fn lasts_s(&self, now_ms: i64) -> Option<Option<u32>> {
+        let Some(end) = self.expires_ms else { return Some(None) };
+        let left_ms = u64::try_from(end.saturating_sub(now_ms)).ok().filter(|left| *left > 0)?;
+        Some(Some(u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{BatchBuilder, Compression, Epoch, Offset};
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_from_its_record_as_it_was_published() {
+        for (qos, retain, expires) in [(Qos::AtMostOnce, false, ""), (Qos::ExactlyOnce, true, "1700000000000")] {
+            let draft = Draft {
+                topic: "a/b",
+                payload: b"x",
+                qos,
+                retain,
+                client: "c",
+                device: "d",
+                content_type: Some("text/plain"),
+                properties: &[1, 1],
+                expires,
+            };
+            let headers = draft.headers();
+            let mut builder = BatchBuilder::default();
+            builder.push(&draft.record(5, &headers));
+            let batch = builder.seal(Offset(7), Epoch(0), Compression::None);
+            let record = batch.records().next().unwrap().unwrap();
+            assert_eq!(record.header(header::CONTENT_TYPE), Some(&b"text/plain"[..]));
+            assert_eq!(record.header(header::DEVICE_ID), Some(&b"d"[..]));
+            let expected = Lying {
+                topic: "a/b",
+                payload: b"x",
+                qos,
+                retain,
+                client: "c",
+                properties: &[1, 1],
+                expires_ms: expires.parse().ok(),
+            };
+            assert_eq!(Lying::read(&record), Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_its_time_is_told_in_whole_seconds_and_a_void_message_is_none() {
+        let room = MemoryBudget::new("room", 1_000);
+        let lying = Lying {
+            topic: "a",
+            payload: b"",
+            qos: Qos::AtMostOnce,
+            retain: false,
+            client: "",
+            properties: &[],
+            expires_ms: Some(10_000),
+        };
+        let message = lying.keep(&room).unwrap();
+        for (now_ms, left) in [(0, Some(Some(10))), (9_001, Some(Some(1))), (9_999, Some(Some(1))), (10_000, None)] {
+            assert_eq!(message.lasts_s(now_ms), left, "{now_ms}");
+        }
+        let lasting = Lying { expires_ms: None, ..lying }.keep(&room).unwrap();
+        assert_eq!(lasting.lasts_s(i64::MAX), Some(None));
+        assert!(room.used_bytes() >= 2);
+        drop((message, lasting));
+        assert_eq!(room.used_bytes(), 0);
+    }
+}

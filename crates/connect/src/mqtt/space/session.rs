@@ -1,0 +1,275 @@
+//! What is kept of a client: its filters, what waits for it, and what is on its way.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::message::Message;
+use super::queue::{Entry, Queue, QueueLimits};
+use crate::mqtt::packet::Qos;
+
+/// A connection's claim on a session: the next one ends it.
+#[derive(Debug, Clone)]
+pub(crate) struct Online {
+    pub(crate) turn: u64,
+    /// Rung when there is something to be sent, and when the claim has ended.
+    pub(crate) bell: Arc<Notify>,
+    /// Messages that may be on their way and not acknowledged.
+    pub(crate) window: usize,
+}
+
+/// What a client has subscribed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    pub(crate) qos: Qos,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+    /// 0 if there is none.
+    pub(crate) id: u32,
+    /// The first offset that it may bring.
+    pub(crate) began: u64,
+}
+
+/// How far a message on its way has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Sent; its acknowledgement is awaited.
+    Sent,
+    /// Exactly once: the client has it, and may be told to forget its id once that is durable.
+    Received,
+    /// Exactly once: the client was told so.
+    Released,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) id: u16,
+    pub(crate) stage: Stage,
+    pub(crate) entry: Entry,
+}
+
+/// A client's session.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    pub(crate) client: Arc<str>,
+    /// The device that has made it.
+    pub(crate) device: Box<str>,
+    pub(crate) online: Option<Online>,
+    /// How long it outlives its connection; 0 ends it with that, [`u32::MAX`] never.
+    pub(crate) expiry_s: u32,
+    pub(crate) filters: HashMap<Box<str>, Subscription>,
+    queue: Queue,
+    flights: VecDeque<Flight>,
+    /// What was on its way when the last connection ended.
+    repeats: VecDeque<Flight>,
+    /// Ids of messages exactly once that the client has sent and not forgotten.
+    pub(crate) arrived: HashSet<u16>,
+    last_free: u16,
+    /// Where what it gets begins, and what of it is done.
+    from: u64,
+    done: BTreeSet<u64>,
+}
+
+/// What is to be sent next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A message; 0 is no id.
+    Message { id: u16, dup: bool, entry: Entry, message: Arc<Message> },
+    /// The client may forget this id.
+    Release(u16),
+    /// Messages have to be read first.
+    Missing,
+    /// Nothing until something is acknowledged or published.
+    Nothing,
+}
+
+/// The id of a message that lies in the stream: the same whenever it is sent.
+fn id_of(offset: u64) -> u16 {
+    (1 + offset % 65_535) as u16
+}
+
+impl Session {
+    pub(crate) fn new(client: &Arc<str>, device: &str) -> Self {
+        Self { client: Arc::clone(client), device: device.into(), ..Self::default() }
+    }
+
+    /// Whether it is kept beyond its connection.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.expiry_s > 0
+    }
+
+    /// Whether what lies at `offset` is still to be delivered.
+    pub(crate) fn wants(&self, offset: u64) -> bool {
+        offset >= self.from && !self.done.contains(&offset)
+    }
+
+    /// Takes a message; how many are lost by it.
+    pub(crate) fn offer(&mut self, mut entry: Entry, limits: &QueueLimits) -> u64 {
+        match &self.online {
+            Some(online) => online.bell.notify_one(),
+            None if entry.qos == Qos::AtMostOnce => return 0,
+            None => entry.message = None,
+        }
+        self.queue.push(entry, limits)
+    }
+
+    /// A connection takes the session; the one before, if there is one, is told.
+    pub(crate) fn attach(&mut self, online: Online) {
+        self.detach();
+        online.bell.notify_one();
+        self.online = Some(online);
+    }
+
+    /// The connection is gone: what was on its way waits to be sent again.
+    pub(crate) fn detach(&mut self) {
+        if let Some(online) = self.online.take() {
+            online.bell.notify_one();
+        }
+        self.queue.rest();
+        let again = self.flights.drain(..).chain(self.repeats.drain(..));
+        // What was handed over by value cannot be found again.
+        self.repeats = again.filter(|flight| flight.entry.offset.is_some()).collect();
+        for flight in &mut self.repeats {
+            flight.entry.message = None;
+            if flight.stage == Stage::Received {
+                flight.stage = Stage::Sent;
+            }
+        }
+    }
+
+    /// What is to be sent next.
+    pub(crate) fn next(&mut self) -> Next {
+        let window = self.online.as_ref().map_or(0, |online| online.window);
+        let has_room = self.flights.len() < window;
+        if let Some(flight) = self.repeats.front() {
+            if !has_room {
+                return Next::Nothing;
+            }
+            if flight.stage == Stage::Sent && flight.entry.message.is_none() {
+                return Next::Missing;
+            }
+            return self.repeat().unwrap_or(Next::Nothing);
+        }
+        let Some(front) = self.queue.front() else { return Next::Nothing };
+        if front.qos == Qos::AtMostOnce {
+            return self.take(0).unwrap_or(Next::Nothing);
+        }
+        if !has_room {
+            return Next::Nothing;
+        }
+        let is_missing = front.message.is_none();
+        let id = match front.offset {
+            Some(offset) => id_of(offset),
+            None => self.free_id(),
+        };
+        if self.is_flying(id) {
+            return Next::Nothing;
+        }
+        if is_missing { Next::Missing } else { self.take(id).unwrap_or(Next::Nothing) }
+    }
+
+    fn repeat(&mut self) -> Option<Next> {
+        let mut flight = self.repeats.pop_front()?;
+        let next = match flight.stage {
+            Stage::Released => Next::Release(flight.id),
+            Stage::Sent | Stage::Received => {
+                let message = flight.entry.message.take()?;
+                Next::Message { id: flight.id, dup: true, entry: flight.entry.clone(), message }
+            }
+        };
+        self.flights.push_back(flight);
+        Some(next)
+    }
+
+    fn take(&mut self, id: u16) -> Option<Next> {
+        let mut entry = self.queue.pop()?;
+        let message = entry.message.take()?;
+        if id != 0 {
+            self.flights.push_back(Flight { id, stage: Stage::Sent, entry: entry.clone() });
+        }
+        Some(Next::Message { id, dup: false, entry, message })
+    }
+
+    fn is_flying(&self, id: u16) -> bool {
+        self.flights.iter().any(|flight| flight.id == id)
+    }
+
+    fn free_id(&mut self) -> u16 {
+        loop {
+            self.last_free = if self.last_free <= 1 { u16::MAX } else { self.last_free - 1 };
+            if !self.is_flying(self.last_free) {
+                return self.last_free;
+            }
+        }
+    }
+
+    /// Where the next messages lie that have to be read, at most `most` of them.
+    pub(crate) fn missing(&self, most: usize) -> Vec<u64> {
+        let repeats = self.repeats.iter().take(most);
+        let is_missing = |flight: &&Flight| flight.stage == Stage::Sent && flight.entry.message.is_none();
+        let first: Vec<u64> = repeats.filter(is_missing).filter_map(|flight| flight.entry.offset).collect();
+        if first.is_empty() { self.queue.missing(most) } else { first }
+    }
+
+    /// Hands over a message that was read, or lets go of one that is no more. Whether one was lost.
+    pub(crate) fn fill(&mut self, offset: u64, message: Option<&Arc<Message>>) -> bool {
+        let is_it = |flight: &Flight| flight.entry.offset == Some(offset) && flight.stage == Stage::Sent;
+        if let Some(at) = self.repeats.iter().position(is_it) {
+            match message {
+                Some(message) => self.repeats[at].entry.message = Some(Arc::clone(message)),
+                None => drop(self.repeats.remove(at)),
+            }
+            return message.is_none();
+        }
+        self.queue.fill(offset, message) && message.is_none()
+    }
+
+    /// The client has a message, and forgets its id by itself. Whether it was awaited.
+    pub(crate) fn acknowledged(&mut self, id: u16) -> bool {
+        self.end(id, |flight| flight.stage == Stage::Sent && flight.entry.qos == Qos::AtLeastOnce)
+    }
+
+    /// The client has a message that is sent exactly once. Whether its id is known.
+    pub(crate) fn received(&mut self, id: u16) -> bool {
+        let known = self.flights.iter_mut().find(|flight| flight.id == id && flight.entry.qos == Qos::ExactlyOnce);
+        let Some(flight) = known else { return false };
+        if flight.stage == Stage::Sent {
+            flight.stage = Stage::Received;
+        }
+        true
+    }
+
+    /// It is durable that the client has it.
+    pub(crate) fn released(&mut self, id: u16) {
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) {
+            flight.stage = Stage::Released;
+        }
+    }
+
+    /// The client has forgotten the id. Whether it was awaited.
+    pub(crate) fn completed(&mut self, id: u16) -> bool {
+        self.end(id, |flight| flight.stage == Stage::Released)
+    }
+
+    /// The client does not want a message that is sent exactly once.
+    pub(crate) fn rejected(&mut self, id: u16) -> bool {
+        self.end(id, |flight| flight.stage == Stage::Sent)
+    }
+
+    /// The message cannot be sent to this client.
+    pub(crate) fn discard(&mut self, id: u16) {
+        self.end(id, |_| true);
+    }
+
+    fn end(&mut self, id: u16, is_right: impl Fn(&Flight) -> bool) -> bool {
+        let Some(at) = self.flights.iter().position(|flight| flight.id == id && is_right(flight)) else { return false };
+        if let Some(offset) = self.flights.remove(at).and_then(|flight| flight.entry.offset)
+            && self.is_durable()
+        {
+            self.done.insert(offset);
+        }
+        true
+    }
+}
