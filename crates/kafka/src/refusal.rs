@@ -71,9 +71,7 @@ impl From<&BatchError> for Refusal {
             BatchError::Checksum { .. } => ResponseError::CorruptMessage,
             BatchError::TooLarge { .. } | BatchError::InflatedTooLarge { .. } => ResponseError::MessageTooLarge,
             BatchError::Magic { .. } => ResponseError::UnsupportedForMessageFormat,
-            BatchError::UnsupportedCodec { .. } | BatchError::UnknownCodec { .. } => {
-                ResponseError::UnsupportedCompressionType
-            }
+            BatchError::UnknownCodec { .. } => ResponseError::UnsupportedCompressionType,
             _ => ResponseError::InvalidRecord,
         };
         Self::new(code, error.to_string())

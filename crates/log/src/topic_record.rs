@@ -37,11 +37,7 @@ pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic) {
     out.put_optional_u64(config.retention_bytes);
     out.put_u64(config.segment_bytes);
     out.put_u64(millis(config.segment_age));
-    out.put_u8(match config.compression {
-        Compression::None => 0,
-        Compression::Lz4 => 3,
-        Compression::Zstd => 4,
-    });
+    out.put_u8(config.compression.number());
     out.put_u64(config.record_max_bytes as u64);
     out.put_u64(config.hold_max_bytes);
     out.put_u64(millis(config.delete_retention));
@@ -65,12 +61,7 @@ pub(crate) fn topic(from: &mut Reader<'_>, has_delete_retention: bool) -> Option
         retention_bytes: from.optional_u64()?,
         segment_bytes: from.u64()?,
         segment_age: Duration::from_millis(from.u64()?),
-        compression: match from.u8()? {
-            0 => Compression::None,
-            3 => Compression::Lz4,
-            4 => Compression::Zstd,
-            _ => return None,
-        },
+        compression: Compression::from_number(from.u8()?)?,
         record_max_bytes: usize::try_from(from.u64()?).ok()?,
         hold_max_bytes: from.u64()?,
         delete_retention: match has_delete_retention {

@@ -63,7 +63,7 @@ struct CreateArgs {
     /// What an acknowledged record survives: memory, written (kill -9) or synced (power loss) [default: synced]
     #[arg(long, value_name = "LEVEL")]
     level: Option<String>,
-    /// none, lz4 or zstd [default: none]
+    /// none, gzip, snappy, lz4 or zstd [default: none]
     #[arg(long, value_name = "CODEC")]
     compression: Option<String>,
 }

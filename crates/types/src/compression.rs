@@ -6,6 +6,10 @@ pub enum Compression {
     /// As they are.
     #[default]
     None,
+    /// Deflate: what everything can read.
+    Gzip,
+    /// Snappy blocks: fast.
+    Snappy,
     /// LZ4 frames: fast.
     Lz4,
     /// Zstandard: small.
@@ -13,12 +17,47 @@ pub enum Compression {
 }
 
 impl Compression {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
+
     /// Its name, as in Kafka's `compression.type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
         }
+    }
+
+    /// The codec of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.as_str() == name)
+    }
+
+    /// Its number in batches and files.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The codec of that number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_codec_is_found_by_the_number_that_batches_carry_and_by_its_name() {
+        let numbered = [(0, "none"), (1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")];
+        for (number, name) in numbered {
+            let codec = Compression::from_number(number).unwrap();
+            assert_eq!((codec.number(), codec.as_str(), Compression::from_name(name)), (number, name, Some(codec)));
+        }
+        assert_eq!((Compression::from_number(5), Compression::from_name("brotli")), (None, None));
     }
 }

@@ -7,9 +7,12 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::{FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest};
 use millstream_kafka::KafkaConfig;
 use millstream_log::{TopicConfig, Writers};
-use millstream_types::Compression;
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 
-use crate::client::{Fixture, batch, fetch_request, name, produce_request, values};
+use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request, values};
+
+/// The time of records that [`batch`] builds.
+const FIRST_MS: i64 = 1_700_000_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_produced_is_fetched_as_it_lies_at_every_level_and_in_every_codec() {
@@ -18,7 +21,7 @@ async fn what_is_produced_is_fetched_as_it_lies_at_every_level_and_in_every_code
     let mut client = fixture.connect().await;
     let long = "a".repeat(500);
     let mut next = 0;
-    for (acks, codec) in [(-1, Compression::None), (1, Compression::Lz4), (-1, Compression::Zstd)] {
+    for (acks, codec) in [-1, 1].into_iter().cycle().zip(Compression::ALL) {
         let sent = batch(&[&long, "two"], codec);
         let answer = client.produce("orders", acks, sent.clone()).await;
         assert_eq!((answer.error_code, answer.base_offset, answer.log_start_offset), (0, next, 0));
@@ -105,14 +108,48 @@ async fn offsets_are_found_by_their_end_and_by_time() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut client = fixture.connect().await;
+    assert_eq!(listed(&mut client, -3, 10).await, (0, -1, -1), "an empty partition has no latest record");
     client.produce("orders", -1, batch(&["a", "b"], Compression::Zstd)).await;
-    for (time, found) in [(-2, (0, -1)), (-1, (2, -1)), (0, (0, 1_700_000_000_000)), (1_700_000_000_001, (-1, -1))] {
-        let partition = ListOffsetsPartition::default().with_timestamp(time);
-        let topic = ListOffsetsTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
-        let answer = client.ask(&ListOffsetsRequest::default().with_topics(vec![topic]), 6).await;
-        let answer = &answer.topics[0].partitions[0];
-        assert_eq!((answer.error_code, (answer.offset, answer.timestamp)), (0, found), "{time}");
+    let found = [(-2, (0, 0, -1)), (-1, (0, 2, -1)), (0, (0, 0, FIRST_MS)), (FIRST_MS + 1, (0, -1, -1))];
+    for (time, found) in found {
+        for version in 1..=10 {
+            assert_eq!(listed(&mut client, time, version).await, found, "{time} in version {version}");
+        }
     }
+    fixture.stop().await;
+}
+
+/// Code, offset and time that are found for a time in `orders` 0.
+async fn listed(client: &mut Client, time: i64, version: i16) -> (i16, i64, i64) {
+    let partition = ListOffsetsPartition::default().with_timestamp(time);
+    let topic = ListOffsetsTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+    let answer = client.ask(&ListOffsetsRequest::default().with_topics(vec![topic]), version).await;
+    let answer = &answer.topics[0].partitions[0];
+    (answer.error_code, answer.offset, answer.timestamp)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_latest_record_and_the_ends_of_what_lies_here_and_elsewhere_are_found_since_their_versions() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    let at = |time_ms: i64, value: &str| {
+        let mut builder = BatchBuilder::default();
+        builder.push(&Record { timestamp_ms: time_ms, value: Some(value.as_bytes()), ..Record::default() });
+        builder.seal(Offset(0), Epoch(0), Compression::Lz4).bytes().clone()
+    };
+    for (time_ms, value) in [(7, "a"), (FIRST_MS + 5, "b"), (FIRST_MS + 5, "c"), (12, "d")] {
+        client.produce("orders", -1, at(time_ms, value)).await;
+    }
+    let unsupported = ResponseError::UnsupportedVersion.code();
+    let since = [(-3, 7, (0, 1, FIRST_MS + 5)), (-4, 8, (0, 0, -1)), (-5, 9, (0, -1, -1))];
+    for (time, since, found) in since {
+        assert_eq!(listed(&mut client, time, since - 1).await, (unsupported, -1, -1), "{time}");
+        for version in since..=10 {
+            assert_eq!(listed(&mut client, time, version).await, found, "{time} in version {version}");
+        }
+    }
+    assert_eq!(listed(&mut client, -6, 10).await.0, unsupported);
     fixture.stop().await;
 }
 
@@ -138,8 +175,7 @@ async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing()
         ("a b", good.to_vec(), ResponseError::InvalidTopicException),
         ("orders", changed(good.len() - 1, 9), ResponseError::CorruptMessage),
         ("orders", changed(16, 1), ResponseError::UnsupportedForMessageFormat),
-        ("orders", changed(22, 1), ResponseError::UnsupportedCompressionType),
-        ("orders", changed(22, 2), ResponseError::UnsupportedCompressionType),
+        ("orders", changed(22, 7), ResponseError::UnsupportedCompressionType),
         ("orders", two, ResponseError::InvalidRecord),
         ("orders", Vec::new(), ResponseError::InvalidRecord),
         ("orders", good[..30].to_vec(), ResponseError::InvalidRecord),

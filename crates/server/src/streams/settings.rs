@@ -69,9 +69,8 @@ impl Settings {
             };
         }
         if let Some(name) = &self.compression {
-            let codecs = [Compression::None, Compression::Lz4, Compression::Zstd];
-            let codec = codecs.into_iter().find(|codec| codec.as_str() == name);
-            config.compression = codec.ok_or_else(|| refused("compression", name, "use none, lz4 or zstd"))?;
+            let rule = "use none, gzip, snappy, lz4 or zstd";
+            config.compression = Compression::from_name(name).ok_or_else(|| refused("compression", name, rule))?;
         }
         self.apply_bounds(&mut config)?;
         Ok(config)

@@ -5,10 +5,12 @@ use std::fmt;
 use std::io::{Cursor, Read, Write};
 
 use bytes::{Bytes, BytesMut};
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use zstd::zstd_safe;
 
-use super::{BATCH_HEADER_BYTES, BatchError, BatchLimits, header};
+use super::{BATCH_HEADER_BYTES, BatchError, BatchLimits, header, snappy};
 use crate::Compression;
 
 /// Zstandard's own default.
@@ -27,7 +29,8 @@ thread_local! {
 pub(super) struct Compressors {
     lz4: Option<Box<FrameEncoder<Vec<u8>>>>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    zstd_out: Vec<u8>,
+    /// What the others have written last.
+    out: Vec<u8>,
 }
 
 impl Compressors {
@@ -35,10 +38,23 @@ impl Compressors {
     pub(super) fn compress(&mut self, records: &[u8], codec: Compression) -> Option<&[u8]> {
         let compressed = match codec {
             Compression::None => return None,
+            Compression::Gzip => self.gzip(records)?,
+            Compression::Snappy => {
+                snappy::compress(records, &mut self.out)?;
+                &self.out
+            }
             Compression::Lz4 => self.lz4(records)?,
             Compression::Zstd => self.zstd(records)?,
         };
         (compressed.len() < records.len()).then_some(compressed)
+    }
+
+    fn gzip(&mut self, records: &[u8]) -> Option<&[u8]> {
+        self.out.clear();
+        let mut encoder = GzEncoder::new(&mut self.out, flate2::Compression::default());
+        encoder.write_all(records).ok()?;
+        encoder.finish().ok()?;
+        Some(&self.out)
     }
 
     fn lz4(&mut self, records: &[u8]) -> Option<&[u8]> {
@@ -58,10 +74,10 @@ impl Compressors {
             Some(compressor) => compressor,
             none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
         };
-        self.zstd_out.clear();
-        self.zstd_out.reserve(zstd_safe::compress_bound(records.len()));
-        compressor.compress_to_buffer(records, &mut self.zstd_out).ok()?;
-        Some(&self.zstd_out)
+        self.out.clear();
+        self.out.reserve(zstd_safe::compress_bound(records.len()));
+        compressor.compress_to_buffer(records, &mut self.out).ok()?;
+        Some(&self.out)
     }
 }
 
@@ -78,6 +94,8 @@ pub(super) fn inflate(batch: &[u8], codec: Compression, limits: &BatchLimits) ->
     let mut inflated = header.to_vec();
     match codec {
         Compression::None => inflated.extend_from_slice(records),
+        Compression::Gzip => read_bounded(MultiGzDecoder::new(records), &mut inflated, limits, failed)?,
+        Compression::Snappy => snappy::inflate(records, &mut inflated, limits, failed)?,
         Compression::Lz4 => read_bounded(FrameDecoder::new(records), &mut inflated, limits, failed)?,
         Compression::Zstd => match stated_size(records) {
             Some(size_bytes) => inflated = inflate_stated(records, size_bytes, inflated, limits, failed)?,

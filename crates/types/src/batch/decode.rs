@@ -26,7 +26,7 @@ impl<'a> RecordIter<'a> {
         let codec = batch.compression();
         let (rest, count) = match codec {
             Compression::None => (&batch.bytes()[BATCH_HEADER_BYTES..], batch.record_count()),
-            Compression::Lz4 | Compression::Zstd => (&[][..], 0),
+            _ => (&[][..], 0),
         };
         Self {
             rest,

@@ -37,17 +37,9 @@ pub enum BatchError {
         /// The format's number.
         magic: i8,
     },
-    /// A codec of Kafka's that Millstream does not have.
-    #[error(
-        "batch is compressed with {codec}, which is not read; set the producer's compression.type to none, lz4 or zstd"
-    )]
-    UnsupportedCodec {
-        /// The codec's name.
-        codec: &'static str,
-    },
     /// A codec that nobody knows.
     #[error(
-        "batch names codec {codec}, and Kafka's codecs are 0 to 4; set the producer's compression.type to none, lz4 or zstd"
+        "batch names codec {codec}, and Kafka's codecs are 0 to 4; set the producer's compression.type to none, gzip, snappy, lz4 or zstd"
     )]
     UnknownCodec {
         /// Bits 0 to 2 of the attributes.
@@ -120,7 +112,7 @@ impl BatchError {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::TooLarge { .. } | Self::InflatedTooLarge { .. } => ErrorCode::TooLarge,
-            Self::Magic { .. } | Self::UnsupportedCodec { .. } => ErrorCode::Unsupported,
+            Self::Magic { .. } => ErrorCode::Unsupported,
             Self::Checksum { .. } => ErrorCode::Corrupt,
             _ => ErrorCode::Invalid,
         }

@@ -80,7 +80,7 @@ impl Seal {
     pub(super) fn write(&self, batch: &mut [u8]) {
         let producer = self.producer.unwrap_or(Producer::NONE);
         batch[at::MAGIC] = MAGIC;
-        put(batch, at::ATTRIBUTES, &(bits_of(self.compression) | self.flags).to_be_bytes());
+        put(batch, at::ATTRIBUTES, &(u16::from(self.compression.number()) | self.flags).to_be_bytes());
         put(batch, at::LAST_OFFSET_DELTA, &self.last_offset_delta.to_be_bytes());
         put(batch, at::BASE_TIMESTAMP, &self.base_timestamp_ms.to_be_bytes());
         put(batch, at::MAX_TIMESTAMP, &self.max_timestamp_ms.to_be_bytes());
@@ -201,22 +201,8 @@ pub(super) fn check_record_count(bytes: &[u8], body_bytes: usize) -> Result<(), 
 
 /// The codec in a batch's attributes.
 pub(super) fn codec_of(attributes: u16) -> Result<Compression, BatchError> {
-    match attributes & CODEC_BITS {
-        0 => Ok(Compression::None),
-        1 => Err(BatchError::UnsupportedCodec { codec: "gzip" }),
-        2 => Err(BatchError::UnsupportedCodec { codec: "snappy" }),
-        3 => Ok(Compression::Lz4),
-        4 => Ok(Compression::Zstd),
-        codec => Err(BatchError::UnknownCodec { codec }),
-    }
-}
-
-fn bits_of(compression: Compression) -> u16 {
-    match compression {
-        Compression::None => 0,
-        Compression::Lz4 => 3,
-        Compression::Zstd => 4,
-    }
+    let codec = attributes & CODEC_BITS;
+    Compression::from_number(codec as u8).ok_or(BatchError::UnknownCodec { codec })
 }
 
 fn refuse(field: &'static str, value: i64, rule: &'static str) -> BatchError {

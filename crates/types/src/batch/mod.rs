@@ -24,6 +24,7 @@ mod decode;
 mod error;
 mod header;
 mod marker;
+mod snappy;
 mod varint;
 
 use bytes::{Bytes, BytesMut};

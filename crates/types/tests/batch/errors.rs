@@ -70,19 +70,9 @@ fn every_refusal_names_value_rule_and_remedy() {
             "bytes were changed on the way or at rest; send or fetch it again",
         ),
         (
-            flat(22, &[1]),
-            ErrorCode::Unsupported,
-            "batch is compressed with gzip, which is not read; set the producer's compression.type to none, lz4 or zstd",
-        ),
-        (
-            flat(22, &[2]),
-            ErrorCode::Unsupported,
-            "batch is compressed with snappy, which is not read; set the producer's compression.type to none, lz4 or zstd",
-        ),
-        (
             flat(22, &[7]),
             ErrorCode::Invalid,
-            "batch names codec 7, and Kafka's codecs are 0 to 4; set the producer's compression.type to none, lz4 or zstd",
+            "batch names codec 7, and Kafka's codecs are 0 to 4; set the producer's compression.type to none, gzip, snappy, lz4 or zstd",
         ),
         (
             flat(0, &(-3_i64).to_be_bytes()),

@@ -14,6 +14,8 @@ const BASE: Offset = Offset(1_000_000_000_000);
 fn theirs(codec: Compression) -> Theirs {
     match codec {
         Compression::None => Theirs::None,
+        Compression::Gzip => Theirs::Gzip,
+        Compression::Snappy => Theirs::Snappy,
         Compression::Lz4 => Theirs::Lz4,
         Compression::Zstd => Theirs::Zstd,
     }

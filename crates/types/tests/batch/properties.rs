@@ -81,7 +81,7 @@ fn batches_that_are_kept_are_not_touched_by_those_built_after_them() {
                 let value = n.to_string().repeat(n as usize);
                 builder.push(&Record { value: Some(value.as_bytes()), ..Default::default() });
             }
-            builder.seal(Offset(n), Epoch(0), CODECS[n as usize % 3])
+            builder.seal(Offset(n), Epoch(0), CODECS[n as usize % CODECS.len()])
         })
         .collect();
     for (n, batch) in batches.into_iter().enumerate() {

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub(crate) const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+pub(crate) const CODECS: [Compression; 5] = Compression::ALL;
 
 /// A record that owns its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
