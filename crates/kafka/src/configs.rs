@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::alter_configs_response as whole;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult};
-use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
+use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{
-    DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{AckLevel, Cleanup, TopicConfig};
@@ -91,7 +93,7 @@ const SETTINGS: [Setting; 10] = [
             codec => codec.as_str().to_owned(),
         },
         set: |c, text| compression(text).map(|codec| c.compression = codec),
-        rule: "use producer, uncompressed, lz4 or zstd; batches of producers stay as they were sent",
+        rule: "use producer, uncompressed, gzip, snappy, lz4 or zstd; batches of producers stay as they were sent",
     },
     Setting {
         name: "delete.retention.ms",
@@ -140,10 +142,8 @@ fn unbounded(text: &str) -> Option<Option<u64>> {
 
 fn compression(text: &str) -> Option<Compression> {
     match text {
-        "producer" | "uncompressed" | "none" => Some(Compression::None),
-        "lz4" => Some(Compression::Lz4),
-        "zstd" => Some(Compression::Zstd),
-        _ => None,
+        "producer" | "uncompressed" => Some(Compression::None),
+        codec => Compression::from_name(codec),
     }
 }
 
@@ -165,6 +165,17 @@ pub(crate) fn apply(config: &mut TopicConfig, name: &str, value: Option<&str>) -
     let default = (setting.show)(&TopicConfig::default());
     let value = value.unwrap_or(&default);
     (setting.set)(config, value).ok_or_else(|| invalid(format!("{name} = {value}: {}", setting.rule)))
+}
+
+/// What a topic of that configuration would be if nothing had been altered.
+fn at_defaults(config: &TopicConfig) -> TopicConfig {
+    let mut fresh = config.clone();
+    let default = TopicConfig::default();
+    for setting in SETTINGS.iter().filter(|setting| !setting.fixed) {
+        // A default is always understood.
+        let _ = (setting.set)(&mut fresh, &(setting.show)(&default));
+    }
+    fresh
 }
 
 /// Every setting of `config`, those of `only` if it names any.
@@ -216,15 +227,10 @@ pub(crate) async fn incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse {
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
-        let node = Arc::clone(&caller.node);
         let response = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        let altered = match caller.check(Role::Admin) {
-            Ok(()) => tokio::task::spawn_blocking(move || alter(&node, &resource, request.validate_only)).await,
-            Err(refusal) => Ok(Err(refusal)),
-        };
-        responses.push(match altered.unwrap_or_else(|e| Err(Refusal::failed(&e))) {
+        responses.push(match altered(&caller, resource, false, request.validate_only).await {
             Ok(()) => response,
             Err(refusal) => response.with_error_code(refusal.code()).with_error_message(refusal.message()),
         });
@@ -232,7 +238,42 @@ pub(crate) async fn incremental_alter_configs(
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
-fn alter(node: &Node, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+/// AlterConfigs, which older clients ask for: whatever it does not name gets its default.
+pub(crate) async fn alter_configs(request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let response = whole::AlterConfigsResourceResponse::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
+        let set = resource.configs.into_iter().map(|setting| {
+            AlterableConfig::default().with_name(setting.name).with_value(setting.value).with_config_operation(SET)
+        });
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name)
+            .with_configs(set.collect());
+        responses.push(match altered(&caller, resource, true, request.validate_only).await {
+            Ok(()) => response,
+            Err(refusal) => response.with_error_code(refusal.code()).with_error_message(refusal.message()),
+        });
+    }
+    AlterConfigsResponse::default().with_responses(responses)
+}
+
+async fn altered(
+    caller: &Caller,
+    resource: AlterConfigsResource,
+    replace: bool,
+    validate_only: bool,
+) -> Result<(), Refusal> {
+    caller.check(Role::Admin)?;
+    let node = Arc::clone(&caller.node);
+    let altered = tokio::task::spawn_blocking(move || alter(&node, &resource, replace, validate_only)).await;
+    altered.unwrap_or_else(|e| Err(Refusal::failed(&e)))
+}
+
+/// `replace`: what the resource does not name gets its default.
+fn alter(node: &Node, resource: &AlterConfigsResource, replace: bool, validate_only: bool) -> Result<(), Refusal> {
     if resource.resource_type != TOPIC {
         return Err(no_such_resource(resource.resource_type));
     }
@@ -243,7 +284,7 @@ fn alter(node: &Node, resource: &AlterConfigsResource, validate_only: bool) -> R
         let why = format!("topic '{}' is Millstream's own and keeps its configuration", topic.name);
         return Err(Refusal::new(ResponseError::TopicAuthorizationFailed, why));
     }
-    let mut config = topic.config.clone();
+    let mut config = if replace { at_defaults(&topic.config) } else { topic.config.clone() };
     for change in &resource.configs {
         let value = match (change.config_operation, &change.value) {
             (SET, Some(value)) => Some(value.as_str()),

@@ -12,8 +12,8 @@ use crate::caller::{Caller, Connection};
 use crate::error::Fault;
 use crate::parts::Parts;
 use crate::{
-    api_versions, cluster, configs, create_topics, delete_records, delete_topics, fetch, list_offsets, login, metadata,
-    probe, produce, transaction,
+    api_versions, cluster, configs, create_topics, delete_records, delete_topics, describe_producers, fetch,
+    list_offsets, log_dirs, login, metadata, probe, produce, transaction,
 };
 
 /// The field at the start of a frame that says how long the rest of it is.
@@ -66,7 +66,7 @@ impl Table {
             }),
             row(3, 11, produce::produce),
             fetch_row(4, 12),
-            row(1, 6, |request, caller| ok(list_offsets::list_offsets(request, caller))),
+            row(1, 10, |request, caller| ok(list_offsets::list_offsets(request, caller))),
             row(0, 12, |request, caller| ok(metadata::metadata(request, caller))),
             row(0, 4, |request, caller| ok(api_versions::api_versions(request, caller))),
             row(2, 7, |request, caller| ok(create_topics::create_topics(request, caller))),
@@ -75,6 +75,7 @@ impl Table {
             row(0, 2, |request, caller| ok(delete_records::delete_records(request, caller))),
             row(1, 4, |request, caller| ok(configs::describe_configs(request, caller))),
             row(0, 1, |request, caller| ok(configs::incremental_alter_configs(request, caller))),
+            row(0, 2, |request, caller| ok(configs::alter_configs(request, caller))),
             row(0, 1, |request, caller| ok(cluster::describe_cluster(request, caller))),
             row(0, 4, |request, caller| ok(cluster::find_coordinator(request, caller))),
             row(0, 9, |request, caller: Caller| {
@@ -115,6 +116,10 @@ impl Table {
             row(0, 3, |request, caller| ok(transaction::add_offsets(request, caller))),
             row(0, 3, |request, caller| ok(transaction::commit_offsets(request, caller))),
             row(0, 3, |request, caller| ok(transaction::end(request, caller))),
+            row(0, 1, |request, caller| ok(transaction::list(request, caller))),
+            row(0, 0, |request, caller| ok(transaction::describe(request, caller))),
+            row(0, 0, |request, caller| ok(describe_producers::describe_producers(request, caller))),
+            row(1, 4, |request, caller| ok(log_dirs::describe_log_dirs(request, caller))),
         ])
     }
 

@@ -11,11 +11,19 @@ use millstream_types::{BatchLimits, Offset};
 
 use crate::caller::Caller;
 use crate::isolation::Isolation;
-use crate::node::Node;
 use crate::refusal::Refusal;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
+/// The record with the latest time, and the first version that asks for it.
+const LATEST_TIME: i64 = -3;
+const LATEST_TIME_SINCE: i16 = 7;
+/// The first offset of what lies on the broker itself: here, all.
+const EARLIEST_LOCAL: i64 = -4;
+const EARLIEST_LOCAL_SINCE: i16 = 8;
+/// The last offset of what a broker has moved elsewhere: here, none.
+const LATEST_TIERED: i64 = -5;
+const LATEST_TIERED_SINCE: i16 = 9;
 /// What stands for *none* in an answer.
 const NONE: i64 = -1;
 
@@ -26,7 +34,7 @@ pub(crate) async fn list_offsets(request: ListOffsetsRequest, caller: Caller) ->
     for topic in request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for asked in topic.partitions {
-            partitions.push(one(&caller.node, &topic.name, &asked, isolation).await);
+            partitions.push(one(&caller, &topic.name, &asked, isolation).await);
         }
         topics.push(ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions));
     }
@@ -34,7 +42,7 @@ pub(crate) async fn list_offsets(request: ListOffsetsRequest, caller: Caller) ->
 }
 
 async fn one(
-    node: &Node,
+    caller: &Caller,
     topic: &TopicName,
     asked: &ListOffsetsPartition,
     isolation: Isolation,
@@ -44,7 +52,7 @@ async fn one(
         .with_offset(NONE)
         .with_timestamp(NONE)
         .with_leader_epoch(-1);
-    match find(node, topic, asked, isolation).await {
+    match find(caller, topic, asked, isolation).await {
         Ok((offset, timestamp_ms)) => response.with_offset(offset).with_timestamp(timestamp_ms),
         Err(refusal) => response.with_error_code(refusal.code()),
     }
@@ -52,22 +60,53 @@ async fn one(
 
 /// An offset, and the time of its record if a time was asked for.
 async fn find(
-    node: &Node,
+    caller: &Caller,
     topic: &TopicName,
     asked: &ListOffsetsPartition,
     isolation: Isolation,
 ) -> Result<(i64, i64), Refusal> {
-    let partition = node.partition(topic, asked.partition_index)?;
+    let partition = caller.node.partition(topic, asked.partition_index)?;
     let ends = partition.offsets();
     match asked.timestamp {
         LATEST => Ok((isolation.end(&ends).0.cast_signed(), NONE)),
         EARLIEST => Ok((ends.first.0.cast_signed(), NONE)),
-        time if time >= 0 => {
-            let found = tokio::task::spawn_blocking(move || at_time(&partition, time, isolation.up_to()));
-            let found = found.await.unwrap_or(Err(LogError::Stopped)).map_err(|e| Refusal::from(&e))?;
-            Ok(found.map_or((NONE, NONE), |(offset, timestamp_ms)| (offset.0.cast_signed(), timestamp_ms)))
+        EARLIEST_LOCAL if caller.version >= EARLIEST_LOCAL_SINCE => Ok((ends.first.0.cast_signed(), NONE)),
+        LATEST_TIERED if caller.version >= LATEST_TIERED_SINCE => Ok((NONE, NONE)),
+        LATEST_TIME if caller.version >= LATEST_TIME_SINCE => {
+            looked_up(move || latest_time(&partition, isolation.up_to())).await
         }
-        other => Err(Refusal::new(ResponseError::InvalidRequest, format!("{other} is no time to look for"))),
+        time if time >= 0 => looked_up(move || at_time(&partition, time, isolation.up_to())).await,
+        other => {
+            let why = format!("{other} is no time that version {} of this request looks for", caller.version);
+            Err(Refusal::new(ResponseError::UnsupportedVersion, why))
+        }
+    }
+}
+
+/// What a look into stored records finds, which may wait for the disk.
+async fn looked_up(
+    look: impl FnOnce() -> Result<Option<(Offset, i64)>, LogError> + Send + 'static,
+) -> Result<(i64, i64), Refusal> {
+    let found = tokio::task::spawn_blocking(look).await;
+    let found = found.unwrap_or(Err(LogError::Stopped)).map_err(|e| Refusal::from(&e))?;
+    Ok(found.map_or((NONE, NONE), |(offset, timestamp_ms)| (offset.0.cast_signed(), timestamp_ms)))
+}
+
+/// The first record with the latest time. Whether there is one at or after a time falls from yes to no once: so it is
+/// found in as many steps as a time has bits.
+fn latest_time(partition: &Arc<dyn Partition>, up_to: UpTo) -> Result<Option<(Offset, i64)>, LogError> {
+    let mut found = None;
+    let mut time_ms = 0;
+    for bit in (0..i64::BITS - 1).rev() {
+        let later_ms = time_ms | 1 << bit;
+        if let Some((offset, at_ms)) = at_time(partition, later_ms, up_to)? {
+            found = Some((offset, at_ms));
+            time_ms = later_ms;
+        }
+    }
+    match found {
+        Some(found) => Ok(Some(found)),
+        None => at_time(partition, 0, up_to),
     }
 }
 

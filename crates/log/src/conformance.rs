@@ -83,6 +83,7 @@ macro_rules! conformance_suite {
             partitions_count_a_producers_batches_apart,
             producers_are_remembered_over_a_restart,
             a_topic_in_memory_knows_its_producers,
+            producers_are_listed_with_where_they_stand,
             a_topic_created_anew_knows_no_producer,
             a_batch_that_cannot_be_an_idempotent_producers_is_refused,
         );

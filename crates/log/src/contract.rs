@@ -136,6 +136,21 @@ pub struct OpenTransaction {
     pub since_ms: i64,
 }
 
+/// An idempotent producer, as a partition remembers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownProducer {
+    /// Its id.
+    pub id: i64,
+    /// The latest epoch that has reached the partition.
+    pub epoch: i16,
+    /// The sequence number of its last record; `None` if that epoch has none yet.
+    pub last_sequence: Option<i32>,
+    /// When its last batch was appended: milliseconds since 1970-01-01T00:00:00Z.
+    pub last_ms: i64,
+    /// The first record of its open transaction, if it has one.
+    pub transaction: Option<Offset>,
+}
+
 /// A transaction whose records do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbortedTransaction {
@@ -350,6 +365,13 @@ pub trait Partition: Send + Sync + 'static {
 
     /// The open transactions, the oldest first.
     fn transactions(&self) -> Vec<OpenTransaction>;
+
+    /// The idempotent producers that are remembered, by id; none where the engine has no
+    /// [`Capabilities::idempotent_producers`].
+    fn producers(&self) -> Vec<KnownProducer>;
+
+    /// Bytes that its records take where they are kept.
+    fn size_bytes(&self) -> u64;
 
     /// Whether a read from `from` on needs no disk now, so that it may be called on an async thread.
     fn reads_from_memory(&self, _from: Offset) -> bool {

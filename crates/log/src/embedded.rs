@@ -225,7 +225,7 @@ fn partition_stats(partition: &PartitionLog) -> PartitionStats {
     PartitionStats {
         partition: partition.id.clone(),
         offsets: partition.offsets(),
-        segment_bytes: accept.segments.iter().map(|segment| segment.size_bytes()).sum(),
+        segment_bytes: accept.segment_bytes(),
         segments: accept.segments.len() as u64,
         memory_bytes: accept.recent.size_bytes() as u64,
         open_transactions: accept.producers.transactions.open().len() as u64,

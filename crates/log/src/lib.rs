@@ -51,8 +51,9 @@ mod writeback;
 pub use bell::Bell;
 pub use config::LogConfig;
 pub use contract::{
-    AbortedTransaction, AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold, Log,
-    Offsets, OpenTransaction, Owner, POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, Stored, UpTo,
+    AbortedTransaction, AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold,
+    KnownProducer, Log, Offsets, OpenTransaction, Owner, POSITION_METADATA_MAX_BYTES, Partition, PositionCommit,
+    Stored, UpTo,
 };
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;

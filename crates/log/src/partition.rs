@@ -23,7 +23,8 @@ use crate::shared::Shared;
 use crate::undecided::Undecided;
 use crate::watchers::Watchers;
 use crate::{
-    AckLevel, Appended, Bell, Done, Error, Hold, Offsets, OpenTransaction, Partition, Storage, Topic, UpTo, contract,
+    AckLevel, Appended, Bell, Done, Error, Hold, KnownProducer, Offsets, OpenTransaction, Partition, Storage, Topic,
+    UpTo, contract,
 };
 
 /// Most records of one partition that may be accepted and not yet synced. A start after a crash continues this far
@@ -112,6 +113,13 @@ pub(crate) struct Accept {
     pub(crate) clean_to: u64,
     /// Compaction has met damage: nothing is compacted before a restart.
     pub(crate) is_damaged: bool,
+}
+
+impl Accept {
+    /// Bytes of all segments.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size_bytes()).sum()
+    }
 }
 
 impl PartitionLog {
@@ -349,6 +357,18 @@ impl Partition for PartitionLog {
 
     fn transactions(&self) -> Vec<OpenTransaction> {
         self.lock().producers.transactions.listed()
+    }
+
+    fn producers(&self) -> Vec<KnownProducer> {
+        self.lock().producers.listed()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        let accept = self.lock();
+        match self.topic.current.read().config.storage {
+            Storage::Disk => accept.segment_bytes(),
+            Storage::Memory { .. } => accept.recent.size_bytes() as u64,
+        }
     }
 
     fn reads_from_memory(&self, from: Offset) -> bool {

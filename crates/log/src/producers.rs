@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use millstream_types::{Offset, Producer, RecordBatch};
 
-use crate::Appended;
 use crate::transactions::{Open, Transactions};
+use crate::{Appended, KnownProducer};
 
 /// A producer may have so many batches under way; of so many the offsets are known.
 pub(crate) const BATCHES_KEPT: usize = 5;
@@ -98,6 +98,20 @@ impl Producers {
 
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (i64, &ProducerState)> {
         self.known.iter().map(|(id, state)| (*id, state))
+    }
+
+    /// Those that are known, by id.
+    pub(crate) fn listed(&self) -> Vec<KnownProducer> {
+        let list = self.known.iter().map(|(&id, state)| KnownProducer {
+            id,
+            epoch: state.epoch,
+            last_sequence: (!state.batches.is_empty())
+                .then(|| state.next().wrapping_sub(1) & SEQUENCE_MASK)
+                .map(u32::cast_signed),
+            last_ms: state.last_ms,
+            transaction: self.transactions.of(id).map(|open| Offset(open.first)),
+        });
+        list.collect()
     }
 
     /// The epoch that `producer` has reached, if it is known.

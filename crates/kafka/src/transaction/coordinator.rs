@@ -1,12 +1,12 @@
 //! All transactional ids of this node: one change of each at a time, stored before it is true, and their timeouts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 use millstream_log::{AckLevel, Done, EndTransaction, Error, Log, Reply, reply};
-use millstream_types::{Record, TopicPartition, WallClock};
+use millstream_types::{Record, TenantId, TopicPartition, WallClock};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
@@ -162,6 +162,20 @@ impl Coordinator {
             state.now.iter().chain(next).for_each(|of| pending.extend(of.pending_positions(group).cloned()));
         }
         pending
+    }
+
+    /// The transactional ids of a tenant, by the names that its clients give them, as they stand.
+    pub(crate) fn of_tenant(&self, tenant: &TenantId) -> Result<BTreeMap<String, Transaction>, ResponseError> {
+        let ids = self.ids.read();
+        let slots = &ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.slots;
+        let mut found = BTreeMap::new();
+        for (key, slot) in slots {
+            let id = key.strip_prefix(tenant.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            if let (Some(id), Some(now)) = (id, slot.state.lock().now.clone()) {
+                found.insert(id.to_owned(), now);
+            }
+        }
+        Ok(found)
     }
 
     /// The turn to change an id that exists.

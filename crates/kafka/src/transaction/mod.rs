@@ -19,6 +19,7 @@
 //! Not here: what readers may see of an open transaction, and which of its batches are aborted (`log`).
 
 mod coordinator;
+mod describe;
 mod machine;
 mod offsets;
 mod record;
@@ -28,6 +29,7 @@ mod store;
 mod tests;
 
 pub(crate) use coordinator::Coordinator;
+pub(crate) use describe::{describe, list};
 pub(crate) use machine::Producing;
 pub(crate) use offsets::commit_offsets;
 pub(crate) use requests::{add_offsets, add_partitions, end, init_producer_id, key};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::alter_configs_request as whole;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -11,9 +12,9 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
-    MetadataRequest, TransactionalId,
+    AlterConfigsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeClusterRequest, DescribeConfigsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, MetadataRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener};
@@ -86,6 +87,32 @@ async fn topics_are_created_described_altered_and_deleted() {
     let deleted = client.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("orders")]), 5).await;
     assert_eq!(deleted.responses[0].error_code, 0);
     assert!(fixture.log.topics().is_empty());
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_that_is_altered_as_a_whole_has_the_defaults_of_what_is_not_named() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    let default = shown(&mut client, "orders", "segment.ms").await;
+    for (setting, value) in [("retention.ms", "60000"), ("segment.ms", "5000")] {
+        assert_eq!(alter(&mut client, "orders", setting, value).await, 0);
+    }
+    for version in 0..=2 {
+        for (value, code) in [("90000", 0), ("soon", ResponseError::InvalidConfig.code())] {
+            let setting =
+                whole::AlterableConfig::default().with_name(text("retention.ms")).with_value(Some(text(value)));
+            let resource = whole::AlterConfigsResource::default()
+                .with_resource_type(TOPIC)
+                .with_resource_name(text("orders"))
+                .with_configs(vec![setting]);
+            let request = AlterConfigsRequest::default().with_resources(vec![resource]);
+            assert_eq!(client.ask(&request, version).await.responses[0].error_code, code, "{value}");
+        }
+        assert_eq!(shown(&mut client, "orders", "retention.ms").await, "90000");
+        assert_eq!(shown(&mut client, "orders", "segment.ms").await, default);
+    }
     fixture.stop().await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_types::{BatchBuilder, BatchLimits, Compression, Epoch, Offset, Producer, RecordBatch};
 
 use super::{Subject, answer, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Appended, Done, Error, Partition, Storage, TopicConfig, UpTo};
+use crate::{AckLevel, Appended, Done, Error, KnownProducer, Partition, Storage, TopicConfig, UpTo};
 
 const ID: i64 = 7;
 
@@ -113,6 +113,22 @@ pub fn a_later_epoch_fences_the_earlier_one<S: Subject>() -> Result<(), Error> {
         other => panic!("not fenced: {other:?}"),
     }
     assert_eq!(texts(&read_all(&*partition, Offset::ZERO, UpTo::Stable)?), numbers(0..2));
+    Ok(())
+}
+
+/// A partition lists its producers with their epochs, last sequence numbers and open transactions.
+pub fn producers_are_listed_with_where_they_stand<S: Subject>() -> Result<(), Error> {
+    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+    assert_eq!(partition.producers(), []);
+    send(&*partition, batch(4, i32::MAX, 0..1))?;
+    let listed = partition.producers();
+    let KnownProducer { last_ms, .. } = listed[0];
+    let expected = KnownProducer { id: ID, epoch: 4, last_sequence: Some(i32::MAX), last_ms, transaction: None };
+    assert_eq!(listed, [expected]);
+    assert!(last_ms > 0, "{last_ms}");
+    send(&*partition, batch(5, 0, 1..4))?;
+    let listed = partition.producers();
+    assert_eq!((listed[0].epoch, listed[0].last_sequence, listed.len()), (5, Some(2), 1));
     Ok(())
 }
 

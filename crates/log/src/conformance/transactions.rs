@@ -153,6 +153,7 @@ pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(),
     let before = (one.transactions(), two.transactions());
     assert_eq!(before.0.len(), 1);
     assert_eq!((before.0[0].producer_id, before.0[0].producer_epoch, before.0[0].first), (7, 3, Offset(0)));
+    assert_eq!(one.producers()[0].transaction, Some(Offset(0)));
     subject.restart();
     let (one, two) = (again(&subject, &*one)?, again(&subject, &*two)?);
     assert_eq!((one.transactions(), two.transactions()), before);
@@ -162,6 +163,7 @@ pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(),
     end(&**subject.log(), 7, 3, &[&one], true)?;
     end(&**subject.log(), 8, 0, &[&two], false)?;
     assert_eq!((one.transactions(), two.transactions()), (Vec::new(), Vec::new()));
+    assert_eq!(one.producers()[0].transaction, None);
     assert_eq!(seen(&*one, UpTo::Stable)?, numbers(0..3));
     assert_eq!(seen(&*two, UpTo::Stable)?, numbers(0..0));
     Ok(())
