@@ -36,6 +36,8 @@ mod listener;
 mod log_dirs;
 mod login;
 mod metadata;
+#[cfg(test)]
+mod mutations;
 mod node;
 mod parts;
 mod probe;

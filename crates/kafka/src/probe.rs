@@ -13,6 +13,8 @@ use kafka_protocol::protocol::buf::ByteBuf;
 
 /// Bytes of a variable-length number from which on it is looked at: two bytes announce 16,383 elements at most.
 const LONG_VARINT_BYTES: u32 = 3;
+/// Bytes after which the decoder takes such a number as complete, whatever its last one says.
+const VARINT_MAX_BYTES: u32 = 5;
 
 /// Decodes `body`, safely whatever it announces. What stands behind it is passed over, as Kafka's brokers do: librdkafka
 /// leaves bytes there in some requests for metadata.
@@ -54,9 +56,9 @@ impl Buf for Probe {
 
     fn try_get_u8(&mut self) -> Result<u8, TryGetError> {
         let byte = self.rest.try_get_u8()?;
-        self.varint |= u64::from(byte & 0x7f) << (7 * self.varint_bytes.min(8));
+        self.varint |= u64::from(byte & 0x7f) << (7 * self.varint_bytes);
         self.varint_bytes += 1;
-        if byte & 0x80 == 0 {
+        if byte & 0x80 == 0 || self.varint_bytes == VARINT_MAX_BYTES {
             let (number, length) = (self.varint, self.varint_bytes);
             (self.varint, self.varint_bytes) = (0, 0);
             let available = self.rest.remaining();
@@ -90,11 +92,12 @@ mod tests {
 
     #[test]
     fn what_announces_more_than_it_brings_is_refused_and_large_plain_numbers_pass() {
-        let counts: [(i16, &[u8]); 4] = [
+        let counts: [(i16, &[u8]); 5] = [
             (8, &[0x7f, 0xff, 0xff, 0xff]),
             (8, &[0, 0, 0, 9, 0, 1, b'a']),
             (12, &[0xff, 0xff, 0xff, 0xff, 0x0f]),
             (12, &[0x80, 0x80, 0x80, 0x01, 0]),
+            (12, &[0xff, 0xff, 0xff, 0xff, 0xff]),
         ];
         for (version, bytes) in counts {
             assert!(decode::<MetadataRequest>(Bytes::from_static(bytes), version).is_err(), "{bytes:?}");
