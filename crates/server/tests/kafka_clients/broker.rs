@@ -97,23 +97,43 @@ impl Broker {
     }
 
     fn scripted(&self, script: &str, case: &[&str]) -> Command {
-        let python = target().join("kafka/venv/bin/python");
-        assert!(python.exists(), "{} is missing: run scripts/setup-clients", python.display());
-        let mut command = patient(python.to_str().unwrap());
         let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka_clients");
-        // Nothing is written beside the sources.
-        command.env("PYTHONDONTWRITEBYTECODE", "1").arg(beside.join(script)).arg(&self.address).args(case);
+        let mut command = python();
+        command.arg(beside.join(script)).arg(&self.address).args(case);
         command
+    }
+
+    /// Runs a Python program; answers what it prints.
+    pub(crate) fn python(&self, program: &str) -> String {
+        let mut command = python();
+        command.args(["-c", program]);
+        output(command, "")
+    }
+
+    /// Runs a program of one Java class.
+    pub(crate) fn java_source(&self, file: &str, program: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(file);
+        std::fs::write(&file, program).unwrap();
+        output(java(file.to_str().unwrap(), &[]), "")
+    }
+
+    /// Runs a JavaScript module.
+    pub(crate) fn javascript(&self, program: &str) -> String {
+        let home = installed("kafka/js/node_modules").parent().unwrap().to_owned();
+        let mut node = patient("node");
+        node.args(["--input-type=module", "-e", program]).current_dir(home);
+        output(node, "")
     }
 
     /// Runs one of Kafka's own command-line classes.
     pub(crate) fn java(&self, class: &str, arguments: &[&str], input: &str) -> String {
-        output(java(class, arguments), input)
+        output(java(&in_tools(class), arguments), input)
     }
 
     /// As [`Broker::java`], for what may fail: then what it complains of.
     pub(crate) fn try_java(&self, class: &str, arguments: &[&str]) -> Result<String, String> {
-        let Output { status, stdout, stderr } = run(&mut java(class, arguments), "");
+        let Output { status, stdout, stderr } = run(&mut java(&in_tools(class), arguments), "");
         let said = String::from_utf8_lossy(&stdout).into_owned();
         if status.success() { Ok(said) } else { Err(said + &String::from_utf8_lossy(&stderr)) }
     }
@@ -124,12 +144,30 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
 }
 
-fn java(class: &str, arguments: &[&str]) -> Command {
-    let xtask = target().join("release/xtask");
-    assert!(xtask.exists(), "{} is missing: run scripts/setup-clients", xtask.display());
-    let mut command = patient(xtask.to_str().unwrap());
-    command.args(["kafka-tools", &format!("org.apache.kafka.tools.{class}")]).args(arguments);
+/// What `scripts/setup-clients` has put there.
+fn installed(path: &str) -> PathBuf {
+    let path = target().join(path);
+    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
+    path
+}
+
+fn python() -> Command {
+    let mut command = patient(installed("kafka/venv/bin/python").to_str().unwrap());
+    // Nothing is written beside the sources.
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
     command
+}
+
+/// A class by its whole name, or a file with the source of one.
+fn java(class: &str, arguments: &[&str]) -> Command {
+    let mut command = patient(installed("release/xtask").to_str().unwrap());
+    command.args(["kafka-tools", class]).args(arguments);
+    command
+}
+
+/// Most of Kafka's own command-line classes lie in one package.
+fn in_tools(class: &str) -> String {
+    if class.starts_with("kafka.") { class.to_owned() } else { format!("org.apache.kafka.tools.{class}") }
 }
 
 fn patient(program: &str) -> Command {

@@ -66,17 +66,6 @@ def records(address, compression, acks="all"):
     checks.check_read_back(read_all(address, topic, checks.RECORDS))
 
 
-def compression_works_or_is_refused(address, compression):
-    topic = create(address, f"confluent-{compression}")
-    sent = checks.records(500)
-    errors = produce(address, topic, sent, **{"compression.type": compression})
-    if errors:
-        assert {error.code() for error in errors} == {KafkaError.UNSUPPORTED_COMPRESSION_TYPE}, errors[0]
-        assert len(errors) == len(sent)
-    else:
-        checks.check_read_back(read_all(address, topic, len(sent)), len(sent))
-
-
 def idempotent(address):
     topic = create(address, "confluent-idempotent")
     errors = produce(address, topic, checks.records(), **{"enable.idempotence": True, "compression.type": "lz4"})
@@ -203,7 +192,6 @@ if __name__ == "__main__":
     checks.main(
         {
             "records": records,
-            "works-or-refused": compression_works_or_is_refused,
             "idempotent": idempotent,
             "admin": administer,
             "commit": commit,

@@ -3,6 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broker;
+mod codecs;
+mod documented;
+#[path = "../main_job/guide.rs"]
+mod guide;
+mod java;
 mod lag;
 mod login;
 #[path = "../main_job/process.rs"]
@@ -11,6 +16,7 @@ mod process;
 mod relay;
 
 use broker::Broker;
+use codecs::CODECS;
 use relay::Relay;
 
 const FIRST_MS: u64 = 1_700_000_000_000;
@@ -53,18 +59,10 @@ fn kcat_finds_offsets_by_time() {
 #[test]
 fn librdkafka_reads_each_record_once_and_in_order_per_key() {
     let broker = Broker::start();
-    for compression in ["none", "lz4", "zstd"] {
+    for compression in CODECS {
         broker.script("confluent.py", &["records", compression]);
     }
     broker.script("confluent.py", &["records", "none", "1"]);
-}
-
-#[test]
-fn librdkafka_is_told_about_compressions_that_are_not_known() {
-    let broker = Broker::start();
-    for compression in ["gzip", "snappy"] {
-        broker.script("confluent.py", &["works-or-refused", compression]);
-    }
 }
 
 #[test]
@@ -85,14 +83,9 @@ fn librdkafka_seeks_by_time() {
 #[test]
 fn kafka_python_reads_each_record_once_and_in_order_per_key() {
     let broker = Broker::start();
-    for compression in ["none", "lz4", "zstd"] {
+    for compression in ["none", "gzip", "lz4", "zstd"] {
         broker.script("pure_python.py", &["records", compression]);
     }
-}
-
-#[test]
-fn kafka_python_is_told_about_gzip() {
-    Broker::start().script("pure_python.py", &["gzip"]);
 }
 
 #[test]
@@ -168,55 +161,4 @@ fn transactions_go_on_after_the_server_was_killed() {
 #[test]
 fn kafka_python_commits_and_aborts_transactions() {
     Broker::start().script("pure_python.py", &["transactions"]);
-}
-
-#[test]
-fn javas_performance_and_console_classes_use_transactions() {
-    let broker = Broker::start();
-    let topic = broker.topic("transactional");
-    let bootstrap = format!("bootstrap.servers={}", broker.address);
-    let count = ["--topic", &*topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1"];
-    let transactional = ["--transactional-id", &*topic, "--transaction-duration-ms", "100"];
-    let arguments = [&count[..], &transactional, &["--producer-props", &bootstrap]].concat();
-    let sent = broker.java("ProducerPerformance", &arguments, "");
-    assert!(sent.contains("20000 records sent"), "{sent}");
-    let all = ["--bootstrap-server", &*broker.address, "--topic", &*topic, "--from-beginning"];
-    let committed = ["--isolation-level", "read_committed", "--max-messages", "20000", "--timeout-ms", "60000"];
-    let read = broker.java("consumer.ConsoleConsumer", &[&all[..], &committed].concat(), "");
-    assert_eq!(read.lines().count(), 20_000);
-}
-
-#[test]
-fn javas_topic_command_and_console_clients_run() {
-    let broker = Broker::start();
-    let topic = broker.topic("console");
-    let common = ["--bootstrap-server", &*broker.address, "--topic", &*topic];
-    broker.java("TopicCommand", &[&common[..], &["--create", "--partitions", "1"]].concat(), "");
-    let lines: Vec<String> = (0..500).map(|at| format!("key-{}:value-{at}", at % 7)).collect();
-    let sent = lines.join("\n") + "\n";
-    let keyed = ["--property", "parse.key=true", "--property", "key.separator=:"];
-    broker.java("ConsoleProducer", &[&common[..], &keyed].concat(), &sent);
-    let printed = ["--property", "print.key=true", "--property", "key.separator=:"];
-    let all = ["--partition", "0", "--offset", "earliest", "--max-messages", "500", "--timeout-ms", "60000"];
-    assert_eq!(broker.java("consumer.ConsoleConsumer", &[&common[..], &printed, &all].concat(), ""), sent);
-    let in_a_group = ["--group", "console", "--from-beginning", "--max-messages", "500", "--timeout-ms", "60000"];
-    assert_eq!(broker.java("consumer.ConsoleConsumer", &[&common[..], &printed, &in_a_group].concat(), ""), sent);
-}
-
-#[test]
-fn javas_performance_classes_run() {
-    let broker = Broker::start();
-    let topic = broker.topic("performance");
-    let bootstrap = format!("bootstrap.servers={}", broker.address);
-    let count = ["--topic", &*topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1"];
-    for acks in ["acks=1", "acks=all"] {
-        let sent =
-            broker.java("ProducerPerformance", &[&count[..], &["--producer-props", &bootstrap, acks]].concat(), "");
-        assert!(sent.contains("20000 records sent"), "{sent}");
-    }
-    let count = ["--bootstrap-server", &*broker.address, "--topic", &*topic, "--messages", "20000"];
-    let read = broker.java("ConsumerPerformance", &[&count[..], &["--timeout", "60000"]].concat(), "");
-    let figures = read.lines().last().unwrap();
-    let records: u64 = figures.split(", ").nth(4).unwrap().parse().unwrap();
-    assert!(records >= 20_000, "{read}");
 }

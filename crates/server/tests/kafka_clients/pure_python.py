@@ -2,12 +2,7 @@
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import (
-    KafkaError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    UnsupportedCompressionTypeError,
-)
+from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
 import checks
 
@@ -62,16 +57,6 @@ def records(address, compression):
     settings = {} if compression == "none" else {"compression_type": compression}
     produce(address, topic, checks.records(), acks="all", **settings)
     checks.check_read_back(read_all(address, topic, checks.RECORDS))
-
-
-def gzip_works_or_is_refused(address):
-    topic = create(address, "python-gzip")
-    sent = checks.records(500)
-    try:
-        produce(address, topic, sent, compression_type="gzip")
-    except UnsupportedCompressionTypeError:
-        return
-    checks.check_read_back(read_all(address, topic, len(sent)), len(sent))
 
 
 def idempotent(address):
@@ -189,7 +174,6 @@ if __name__ == "__main__":
     checks.main(
         {
             "records": records,
-            "gzip": gzip_works_or_is_refused,
             "idempotent": idempotent,
             "admin": administer,
             "roles": roles,

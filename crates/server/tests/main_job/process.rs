@@ -15,7 +15,6 @@ pub(crate) struct Process {
     child: Child,
     pub(crate) applications: SocketAddr,
     pub(crate) devices: SocketAddr,
-    #[allow(dead_code, reason = "only the tests with Kafka clients connect to it")]
     pub(crate) kafka: SocketAddr,
     #[allow(dead_code, reason = "only the tests with MQTT clients connect to it")]
     pub(crate) mqtt: SocketAddr,

@@ -3,15 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::guide::blocks;
 use crate::process::Process;
-
-/// The blocks of shell commands in a document: they build on each other.
-fn blocks(document: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
-    let text = std::fs::read_to_string(path).unwrap();
-    let blocks = text.split("```sh\n").skip(1);
-    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
-}
 
 /// What each block of a document prints when it is pasted, in order, where `process` runs.
 fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
@@ -20,7 +13,8 @@ fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
     let paste = |block: String| {
         let script = block
             .replace("127.0.0.1:8000", &process.applications.to_string())
-            .replace("127.0.0.1:8080", &process.devices.to_string());
+            .replace("127.0.0.1:8080", &process.devices.to_string())
+            .replace("127.0.0.1:9092", &process.kafka.to_string());
         let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", &script])
             .env("PATH", &path)
@@ -32,7 +26,7 @@ fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
         assert!(output.status.success(), "{block}\nprinted\n{out}\n{err}");
         out.into_owned()
     };
-    blocks(document).into_iter().map(paste).collect()
+    blocks(document, "sh").into_iter().map(paste).collect()
 }
 
 #[test]
@@ -40,7 +34,7 @@ fn the_commands_of_the_log_guide_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let outputs = pasted("docs/log.md", &process, dir.path());
-    let [created, over_http, appended, values, page, events, terminal] = outputs.as_slice() else {
+    let [created, over_http, appended, values, page, events, terminal, kcat] = outputs.as_slice() else {
         panic!("docs/log.md has {} blocks", outputs.len())
     };
     assert!(created.contains("retention_bytes   1 GiB") && created.contains("TOPIC"), "{created}");
@@ -51,6 +45,7 @@ fn the_commands_of_the_log_guide_run() {
     assert!(events.contains("event: record\n") && events.contains("event: end\n"), "{events}");
     assert!(terminal.lines().take(2).all(|line| line.starts_with("{\"partition\":")), "{terminal}");
     assert!(terminal.contains("{\"count\":"), "{terminal}");
+    assert!(kcat.contains("o-1 bolt, offset 0 of partition ") && kcat.contains("parts [0] offset "), "{kcat}");
     process.stop();
 }
 
