@@ -14,7 +14,7 @@ use crate::relay::Relay;
 /// Names a broker that runs already.
 const OTHER_BROKER: &str = "MILLSTREAM_TEST_KAFKA";
 /// Beyond what any check waits for; a client that hangs is ended.
-const PATIENCE_S: &str = "240";
+const PATIENCE_S: &str = "900";
 
 /// A broker that listens.
 pub(crate) struct Broker {
@@ -82,16 +82,20 @@ impl Broker {
         assert!(said.trim_end().ends_with(&format!("ok {}", case[0])), "{said}");
     }
 
-    /// As [`Broker::script`], of a case that says `open` and then waits: does `meanwhile`, and lets it go on.
-    pub(crate) fn script_around(&self, script: &str, case: &[&str], meanwhile: impl FnOnce()) {
+    /// As [`Broker::script`], of a case that says `open` so many times and then waits: does `meanwhile` each time, and lets
+    /// it go on.
+    pub(crate) fn script_around(&self, script: &str, case: &[&str], times: usize, mut meanwhile: impl FnMut()) {
         let mut command = self.scripted(script, case);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert_eq!(line, "open\n");
-        meanwhile();
-        child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        for _ in 0..times {
+            line.clear();
+            said.read_line(&mut line).unwrap();
+            assert_eq!(line, "open\n");
+            meanwhile();
+            child.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+        }
         said.read_line(&mut line).unwrap();
         assert!(child.wait().unwrap().success() && line.ends_with(&format!("ok {}\n", case[0])), "{line}");
     }
@@ -145,7 +149,7 @@ fn target() -> PathBuf {
 }
 
 /// What `scripts/setup-clients` has put there.
-fn installed(path: &str) -> PathBuf {
+pub(crate) fn installed(path: &str) -> PathBuf {
     let path = target().join(path);
     assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
     path

@@ -1,6 +1,7 @@
 """Consumer groups: members are processes of their own, so that one can be killed and one can be stopped."""
 
 import collections
+import json
 import os
 import queue
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 import checks
@@ -19,9 +21,9 @@ SESSION_MS = 6_000
 class Member:
     """A process that consumes; what it says arrives line by line."""
 
-    def __init__(self, said, name, address, topic, group):
+    def __init__(self, said, name, address, topic, group, client):
         self.name, self.partitions = name, None
-        command = [sys.executable, __file__, address, "member", topic, group]
+        command = [sys.executable, __file__, address, f"member-{client}", topic, group]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.listening = threading.Thread(target=self._listen, args=(said,), daemon=True)
         self.listening.start()
@@ -39,16 +41,47 @@ class Member:
         self.process.wait()
 
 
+class JavaMember(Member):
+    """Kafka's own Java consumer, in the class that tells of itself by JSON."""
+
+    def __init__(self, said, name, address, topic, group, tools):
+        self.name, self.partitions = name, None
+        command = [tools, "kafka-tools", "org.apache.kafka.tools.VerifiableConsumer", "--verbose"]
+        command += ["--bootstrap-server", address, "--topic", topic, "--group-id", group]
+        command += ["--reset-policy", "earliest", "--session-timeout", str(SESSION_MS)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.listening = threading.Thread(target=self._listen, args=(said,), daemon=True)
+        self.listening.start()
+
+    def _listen(self, said):
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["name"] == "partitions_assigned":
+                said.put((self, ["partitions", *(str(of["partition"]) for of in event["partitions"])]))
+            elif event["name"] == "partitions_revoked":
+                said.put((self, ["partitions"]))
+            elif event["name"] == "record_data":
+                said.put((self, ["value", event["value"]]))
+            elif event["name"] == "shutdown_complete":
+                said.put((self, ["left"]))
+
+    def tell(self, word):
+        assert word == "leave", word
+        self.process.terminate()
+
+
 class Group:
     """What all members said so far."""
 
-    def __init__(self, address, topic):
+    def __init__(self, address, topic, client="librdkafka", tools=None):
         self.address, self.topic, self.name = address, topic, checks.new_topic_name("group")
+        self.client, self.tools = client, tools
         self.said, self.members = queue.Queue(), []
         self.processed, self.answers = collections.Counter(), []
 
     def join(self):
-        member = Member(self.said, f"member-{len(self.members)}", self.address, self.topic, self.name)
+        kind, client = (JavaMember, self.tools) if self.client == "java" else (Member, self.client)
+        member = kind(self.said, f"member-{len(self.members)}", self.address, self.topic, self.name, client)
         self.members.append(member)
         return member
 
@@ -97,6 +130,56 @@ def sent(address, topic, first, count):
     return values
 
 
+def told_by_lines():
+    """What arrives on standard input, line by line."""
+    told = queue.Queue()
+    threading.Thread(target=lambda: [told.put(line.strip()) for line in sys.stdin], daemon=True).start()
+    return told
+
+
+def member_python(address, topic, group):
+    """As `member`, by kafka-python."""
+
+    class Rebalanced(kafka.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked):
+            print("partitions", flush=True)
+
+        def on_partitions_assigned(self, assigned):
+            print("partitions", *(partition.partition for partition in assigned), flush=True)
+
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=500,
+    )
+    consumer.subscribe([topic], listener=Rebalanced())
+    told, last = told_by_lines(), {}
+    while True:
+        word = told.get_nowait() if not told.empty() else None
+        if word == "leave":
+            break
+        if word == "commit":
+            try:
+                consumer.commit(last)
+                print("committed", flush=True)
+            except kafka.errors.KafkaError as refusal:
+                print("refused", type(refusal).__name__, flush=True)
+        for partition, messages in consumer.poll(50).items():
+            for message in messages:
+                print("value", message.value.decode(), flush=True)
+            last = {partition: kafka.OffsetAndMetadata(messages[-1].offset + 1, "", -1)}
+            try:
+                consumer.commit(last)
+            except kafka.errors.KafkaError:
+                # The partition has another owner by now, who reads these records again.
+                pass
+    consumer.close()
+    print("left", flush=True)
+
+
 def member(address, topic, group):
     """Says what it is given and processes; ends on `leave`; on `commit` commits where it stands and says how that went."""
     consumer = Consumer(
@@ -109,8 +192,7 @@ def member(address, topic, group):
             "heartbeat.interval.ms": 500,
         }
     )
-    told = queue.Queue()
-    threading.Thread(target=lambda: [told.put(line.strip()) for line in sys.stdin], daemon=True).start()
+    told = told_by_lines()
 
     def assigned(_, partitions):
         print("partitions", *(partition.partition for partition in partitions), flush=True)
@@ -140,9 +222,9 @@ def member(address, topic, group):
     print("left", flush=True)
 
 
-def leave_and_kill(address):
+def leave_and_kill(address, client, tools=None):
     topic = create(address, "group-records", 6)
-    group = Group(address, topic)
+    group = Group(address, topic, client, tools)
     try:
         leaving, killed, _ = group.join(), group.join(), group.join()
         group.wait_for_shares(2, 2, 2)
@@ -164,9 +246,9 @@ def leave_and_kill(address):
         group.end()
 
 
-def stale_member_is_fenced(address):
+def stale_member_is_fenced(address, client):
     topic = create(address, "group-fenced", 1)
-    group = Group(address, topic)
+    group = Group(address, topic, client)
     try:
         stale = group.join()
         group.wait_for_shares(1)
@@ -182,6 +264,7 @@ def stale_member_is_fenced(address):
         answers = lambda: [words for member, words in group.answers if member is stale]
         (words,) = group.wait_for("the stale member's commit to be answered", answers)
         fenced = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
+        fenced |= {"CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError", "RebalanceInProgressError"}
         assert words[0] == "refused" and words[1] in fenced, words
         # Where the group stands is what its live member committed.
         group.members[1].tell("commit")
@@ -191,4 +274,11 @@ def stale_member_is_fenced(address):
 
 
 if __name__ == "__main__":
-    checks.main({"member": member, "leave-and-kill": leave_and_kill, "stale": stale_member_is_fenced})
+    checks.main(
+        {
+            "member-librdkafka": member,
+            "member-kafka-python": member_python,
+            "leave-and-kill": leave_and_kill,
+            "stale": stale_member_is_fenced,
+        }
+    )

@@ -156,7 +156,7 @@ fn javas_transactions_command_lists_and_describes() {
         let listed = rows(printed).into_iter().find(|row| row.first() == Some(&&*id)).unwrap();
         listed.last().copied().unwrap().to_owned()
     };
-    broker.script_around("transactions.py", &["restart", &id, "commit"], || {
+    broker.script_around("transactions.py", &["restart", &id, "commit"], 1, || {
         assert_eq!(state_of(&run(&["list"])), "Ongoing");
         let described = run(&["describe", "--transactional-id", &id]);
         assert!(described.contains("Ongoing") && described.contains(&format!("{id}-")), "{described}");

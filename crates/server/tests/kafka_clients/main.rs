@@ -15,7 +15,7 @@ mod login;
 mod process;
 mod relay;
 
-use broker::Broker;
+use broker::{Broker, installed};
 use codecs::CODECS;
 use relay::Relay;
 
@@ -105,12 +105,40 @@ fn kafka_python_seeks_by_time() {
 
 #[test]
 fn a_group_processes_every_record_while_one_leaves_and_one_is_killed() {
-    Broker::start().script("groups.py", &["leave-and-kill"]);
+    let (broker, tools) = (Broker::start(), installed("release/xtask"));
+    for client in ["librdkafka", "kafka-python", "java"] {
+        broker.script("groups.py", &["leave-and-kill", client, tools.to_str().unwrap()]);
+    }
 }
 
 #[test]
 fn a_member_that_slept_through_its_session_commits_nothing() {
-    Broker::start().script("groups.py", &["stale"]);
+    let broker = Broker::start();
+    for client in ["librdkafka", "kafka-python"] {
+        broker.script("groups.py", &["stale", client]);
+    }
+}
+
+#[test]
+fn a_client_over_its_rate_is_slowed_down_and_another_is_not() {
+    let Some(broker) = Broker::configured("[quota]\nclient_produce_bytes_per_second = 20000\n") else { return };
+    for client in ["librdkafka", "kafka-python"] {
+        broker.script("quotas.py", &[client]);
+    }
+}
+
+/// `MILLSTREAM_KILLS` sets another number.
+const KILLS: usize = 3;
+
+#[test]
+fn whatever_clients_were_told_holds_although_the_server_is_killed_again_and_again() {
+    let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
+    let mut server = Some(Broker::start_behind(&relay, dir.path()));
+    let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());
+    Broker::at(&relay.address).script_around("crash.py", &["crash", &kills.to_string()], kills, || {
+        server.take().unwrap().kill();
+        server = Some(Broker::start_behind(&relay, dir.path()));
+    });
 }
 
 #[test]
@@ -147,13 +175,12 @@ fn records_are_transformed_exactly_once_although_the_process_is_killed() {
 fn transactions_go_on_after_the_server_was_killed() {
     for how in ["commit", "abort"] {
         let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
-        let server = Broker::start_behind(&relay, dir.path());
+        let mut server = Some(Broker::start_behind(&relay, dir.path()));
         let broker = Broker::at(&relay.address);
         let topic = broker.topic("transactions-restart");
-        let mut again = None;
-        broker.script_around("transactions.py", &["restart", &topic, how], || {
-            server.kill();
-            again = Some(Broker::start_behind(&relay, dir.path()));
+        broker.script_around("transactions.py", &["restart", &topic, how], 1, || {
+            server.take().unwrap().kill();
+            server = Some(Broker::start_behind(&relay, dir.path()));
         });
     }
 }
