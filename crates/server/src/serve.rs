@@ -1,5 +1,6 @@
 //! The server: opens everything in order, serves until told to stop, closes everything in the reverse order.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,18 +34,23 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     // Heard from here on: who reads where it listens may stop it at once.
     let mut stop = runtime.block_on(async { StopSignals::listen() })?;
     let server = runtime.block_on(Server::start(config))?;
-    for (name, address) in server.addresses() {
-        println!("listening {name} http://{address}");
-    }
-    if let Some(address) = server.kafka_address() {
-        println!("listening kafka {address}");
-    }
-    if let Some(address) = server.mqtt_address() {
-        println!("listening devices-mqtt mqtt://{address}");
-    }
+    announce(&server);
     runtime.block_on(stop.received());
     tracing::info!("stopping");
     runtime.block_on(server.stop())
+}
+
+/// Says where it listens, in one piece: whoever reads it may close its end once it has seen enough.
+fn announce(server: &Server) {
+    let mut lines: Vec<_> =
+        server.addresses().map(|(name, address)| format!("listening {name} http://{address}\n")).collect();
+    lines.extend(server.kafka_address().map(|address| format!("listening kafka {address}\n")));
+    lines.extend(server.mqtt_address().map(|address| format!("listening devices-mqtt mqtt://{address}\n")));
+    let mut output = std::io::stdout().lock();
+    let said = output.write_all(lines.concat().as_bytes()).and_then(|()| output.flush());
+    if let Err(error) = said {
+        tracing::warn!(%error, "cannot say on standard output where the server listens");
+    }
 }
 
 /// The threads that serve sockets.

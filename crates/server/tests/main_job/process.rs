@@ -30,6 +30,14 @@ pub(crate) fn millstream() -> Command {
     Command::new(env!("CARGO_BIN_EXE_millstream"))
 }
 
+/// SIGTERM; waits for an orderly end.
+pub(crate) fn terminate(server: &mut Child) {
+    let told = Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let status = server.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
+
 impl Process {
     pub(crate) fn start(data_dir: &Path) -> Self {
         Self::start_on(data_dir, [0, 0], &[])
@@ -71,10 +79,7 @@ impl Process {
 
     /// SIGTERM; waits for an orderly end.
     pub(crate) fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}");
+        terminate(&mut self.child);
     }
 
     /// What it takes of the machine's memory now.

@@ -1,8 +1,10 @@
 //! How the program starts, what it refuses to start with, and what it says then.
 
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Output;
 
-use crate::process::{Process, ask, millstream};
+use crate::process::{Process, ask, free_ports, millstream, terminate, until};
 
 fn run(arguments: &[&str]) -> Output {
     millstream().args(arguments).current_dir(std::env::temp_dir()).output().unwrap()
@@ -22,6 +24,26 @@ fn a_second_process_on_the_same_directory_is_told_who_has_it() {
     let said = refusal(&["serve", "--data-dir", path, "--listen-applications", "off", "--listen-devices-http", "off"]);
     assert!(said.contains("is in use by another millstream process (pid "), "{said}");
     process.stop();
+}
+
+#[test]
+fn a_server_whose_output_nobody_takes_serves_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let [port, _] = free_ports();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut server = millstream()
+        .args(["serve", "--data-dir"])
+        .arg(dir.path())
+        .args(["--listen-applications", &address.to_string(), "--listen-devices-http", "127.0.0.1:0"])
+        .args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"])
+        .current_dir(dir.path())
+        .stdout(File::create("/dev/full").unwrap())
+        .spawn()
+        .unwrap();
+    until("it listens or has ended", || server.try_wait().unwrap().is_some() || TcpStream::connect(address).is_ok());
+    assert_eq!(server.try_wait().unwrap(), None);
+    assert_eq!(ask(address, "GET", "/healthz", &[], b"").status, 200);
+    terminate(&mut server);
 }
 
 #[test]
