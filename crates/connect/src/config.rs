@@ -30,6 +30,9 @@ pub struct ConnectConfig {
     /// Requests to the registry that may wait for a plain password to be hashed; further ones are answered 503.
     /// Default 256.
     pub hashing_max_waiting: usize,
+    /// Searches over many resources of the registry that may wait for a thread; further ones are answered 503. Default
+    /// 256.
+    pub searches_max_waiting: usize,
     /// Memory that hashing a new password takes (argon2id), KiB. Default 19,456.
     pub hashing_memory_kib: u32,
     /// Passes over that memory. Default 2.
@@ -55,6 +58,7 @@ impl Default for ConnectConfig {
             logins_max_waiting: 1_024,
             logins_cached_max: 100_000,
             hashing_max_waiting: 256,
+            searches_max_waiting: 256,
             hashing_memory_kib: 19_456,
             hashing_passes: 2,
             bcrypt_max_cost: 10,

@@ -73,6 +73,7 @@ impl Connect {
         let hashers = Workers::start("hashing", 1, config.hashing_max_waiting, Share::Equal).map_err(thread)?;
         let checkers =
             Workers::start("login", config.logins_threads, config.logins_max_waiting, Share::Equal).map_err(thread)?;
+        let searchers = Workers::start("search", 1, config.searches_max_waiting, Share::Background).map_err(thread)?;
         let registry = Registry::open(ground, config).map_err(Error::Registry)?;
         let meters = Arc::new(Meters::new(metrics, http::ADAPTER));
         let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));
@@ -108,7 +109,7 @@ impl Connect {
             log: ground.log.clone(),
             counts: Arc::new(mqtt::Counts::new(metrics)),
         };
-        let management = Management::new(registry.clone(), streams, config, hashing, hashers);
+        let management = Management::new(registry.clone(), streams, config, hashing, [hashers, searchers]);
         Ok(Self { registry, management, logins, adapter, mqtt })
     }
 

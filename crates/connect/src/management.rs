@@ -1,13 +1,15 @@
 //! The registry's management API, version 1: tenants, devices and credentials over HTTP.
 //!
 //! Every change is answered when it is durable and visible to all adapters. `If-Match` makes it conditional on the
-//! version that the client has seen. Not here: search over tenants and devices.
+//! version that the client has seen.
 
+mod condition;
 mod credentials;
 mod devices;
 mod etag;
 mod refusal;
 mod request;
+mod search;
 mod tenants;
 
 use std::sync::Arc;
@@ -52,6 +54,8 @@ struct Parts {
     config: ConnectConfig,
     hashing: PasswordHashing,
     hashers: Workers,
+    /// Where bulky searches are done.
+    background: Workers,
 }
 
 impl Management {
@@ -60,9 +64,9 @@ impl Management {
         streams: Arc<Streams>,
         config: &ConnectConfig,
         hashing: PasswordHashing,
-        hashers: Workers,
+        [hashers, background]: [Workers; 2],
     ) -> Self {
-        Self(Arc::new(Parts { registry, streams, config: config.clone(), hashing, hashers }))
+        Self(Arc::new(Parts { registry, streams, config: config.clone(), hashing, hashers, background }))
     }
 
     /// The routes, for the listener of applications.
@@ -72,9 +76,10 @@ impl Management {
         all.into_iter().flatten().fold(routes, Routes::route)
     }
 
-    /// Ends the threads that hash passwords.
+    /// Ends the threads that hash passwords and search.
     pub(crate) fn stop(&self) {
         self.0.hashers.stop();
+        self.0.background.stop();
     }
 }
 
@@ -93,6 +98,11 @@ fn shown(version: Version, value: serde_json::Value) -> Response {
 
 fn id_schema() -> Content {
     Content::json(json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}))
+}
+
+fn list_schema() -> Content {
+    let result = json!({"type": "array", "items": {"type": "object"}});
+    Content::json(json!({"type": "object", "properties": {"total": {"type": "integer"}, "result": result}}))
 }
 
 fn object_schema() -> Content {

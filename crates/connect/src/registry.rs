@@ -30,7 +30,7 @@ pub use defaults::Defaults;
 pub use device::Device;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use state::TenantState;
-pub(crate) use stored::{Condition, Version};
+pub(crate) use stored::{Condition, Stored, Version};
 pub use tenant::Tenant;
 use view::RegistryView;
 
@@ -113,6 +113,11 @@ impl Registry {
     /// The state that `tenant` is part of, as it is now.
     pub(crate) fn snapshot(&self, tenant: &TenantId) -> Arc<Snapshot<RegistryView>> {
         self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()))
+    }
+
+    /// The states of all owners, as they are now.
+    pub(crate) fn snapshots(&self) -> Vec<Arc<Snapshot<RegistryView>>> {
+        self.views.snapshots()
     }
 
     /// How far each owner's state reaches in the log: differs whenever something has changed.

@@ -1,18 +1,20 @@
 //! `/v1/devices`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use millstream_http::{Access, Route, RouteDraft};
+use millstream_http::{Access, AnswerMemory, Problem, Query, Route, RouteDraft};
 use millstream_types::{Role, TenantId};
 use serde_json::json;
 
 use super::request::{Given, OfDevice, OfTenant};
-use super::tenants::{as_json, stored};
-use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, object_schema, shown};
-use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, check_device};
+use super::search::{Item, Of, Search, documented};
+use super::tenants::{as_json, stored, with_id};
+use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, shown};
+use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, Stored, TenantState, check_device};
 use crate::timestamp::Timestamp;
 
 const OF_TENANT: &str = "/v1/devices/{tenant}";
@@ -31,6 +33,12 @@ pub(super) fn routes(management: &Management) -> Vec<Route> {
             .answers(403, "The tenant has as many devices as it may.")
             .answers(404, "The tenant is unknown.")
             .to(create_any, management.clone()),
+        documented(Route::get(OF_TENANT, reader, NO_BODY, "Search for devices of a tenant"))
+            .param("tenant", TENANT)
+            .tenant_in("tenant")
+            .query("isGateway", "true: only gateways, those that a device names in via or that are memberOf a group; false: only others.")
+            .answers_with(200, "The devices of the page, and how many match in all.", list_schema())
+            .to(search, management.clone()),
         Route::delete(OF_TENANT, admin, NO_BODY, "Delete all devices of a tenant with their credentials")
             .param("tenant", TENANT)
             .tenant_in("tenant")
@@ -84,9 +92,48 @@ async fn read(State(management): Shared, OfDevice(tenant, device): OfDevice) -> 
     };
     let stored = known.devices.get(&device);
     let stored = stored.ok_or(Failure::Refused(Refusal::UnknownDevice { tenant, device }))?;
+    Ok(shown(stored.version, with_status(stored)?))
+}
+
+fn with_status(stored: &Stored<Device>) -> Result<serde_json::Value, Problem> {
     let mut value = as_json(&*stored.value)?;
     value["status"] = json!({"created": Timestamp(stored.created_ms), "updated": Timestamp(stored.updated_ms)});
-    Ok(shown(stored.version, value))
+    Ok(value)
+}
+
+async fn search(
+    State(management): Shared,
+    OfTenant(tenant): OfTenant,
+    Query(query): Query<Vec<(String, String)>>,
+    memory: AnswerMemory,
+) -> Answered {
+    let search = Search::read(query, Of::Devices)?;
+    let snapshot = management.0.registry.snapshot(&tenant);
+    let Some(known) = snapshot.state.tenant(&tenant).cloned() else {
+        return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
+    };
+    let count = known.devices.len();
+    let find = move || {
+        let gateways = search.is_gateway.map(|is_wanted| (is_wanted, gateways(&known)));
+        let is_asked_for = |id: &&DeviceId| match &gateways {
+            Some((is_wanted, gateways)) => gateways.contains(id.as_str()) == *is_wanted,
+            None => true,
+        };
+        let devices = known.devices.iter().filter(|(id, _)| is_asked_for(id));
+        let items = devices.map(|(id, stored)| {
+            let id = id.as_str();
+            Item { id, shown: move || with_id(id, with_status(stored)?) }
+        });
+        search.find(items, memory)
+    };
+    management.search(count, find).await
+}
+
+/// The devices that are gateways: another names them, or they belong to a group of gateways.
+fn gateways(known: &TenantState) -> HashSet<&str> {
+    let named = known.devices.values().flat_map(|stored| &stored.value.via).map(DeviceId::as_str);
+    let members = known.devices.iter().filter(|(_, stored)| !stored.value.member_of.is_empty());
+    named.chain(members.map(|(id, _)| id.as_str())).collect()
 }
 
 async fn replace(

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Problem, Reason, Route};
+use millstream_http::{Access, AnswerMemory, Problem, Query, Reason, Route};
 use millstream_types::{ErrorCode, Role, TenantId};
 
 use super::request::{Given, OfTenant};
-use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, object_schema, replaced, shown};
+use super::search::{Item, Of, Search, documented};
+use super::{
+    Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, replaced, shown,
+};
 use crate::registry::{Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_tenant};
 
 const PATH: &str = "/v1/tenants/{tenant}";
@@ -23,6 +26,9 @@ pub(super) fn routes(management: &Management) -> Vec<Route> {
             .answers_with(201, "Created; Location and ETag tell where and which version.", id_schema())
             .answers(409, "Its alias or a certificate authority belongs to another tenant.")
             .to(create_any, management.clone()),
+        documented(Route::get("/v1/tenants", Access::Operator(Role::Reader), NO_BODY, "Search for tenants"))
+            .answers_with(200, "The tenants of the page, and how many match in all.", list_schema())
+            .to(search, management.clone()),
         Route::post(PATH, operator, LIMITS, "Create a tenant")
             .param("tenant", TENANT)
             .tenant_in("tenant")
@@ -64,6 +70,31 @@ async fn create_any(State(management): Shared, given: Given<Tenant>) -> Answered
 
 async fn create(State(management): Shared, OfTenant(tenant): OfTenant, given: Given<Tenant>) -> Answered {
     management.create_tenant(tenant, given.or_default()).await
+}
+
+async fn search(
+    State(management): Shared,
+    Query(query): Query<Vec<(String, String)>>,
+    memory: AnswerMemory,
+) -> Answered {
+    let search = Search::read(query, Of::Tenants)?;
+    let registry = management.0.registry.clone();
+    let count = registry.counts().0;
+    let find = move || {
+        let snapshots = registry.snapshots();
+        let items = snapshots.iter().flat_map(|snapshot| snapshot.state.tenants()).map(|(id, stored)| {
+            let id = id.as_str();
+            Item { id, shown: move || with_id(id, as_json(&*stored.value)?) }
+        });
+        search.find(items, memory)
+    };
+    management.search(count, find).await
+}
+
+/// A resource as a search shows it.
+pub(super) fn with_id(id: &str, mut resource: serde_json::Value) -> Result<serde_json::Value, Problem> {
+    resource["id"] = id.into();
+    Ok(resource)
 }
 
 async fn read(State(management): Shared, OfTenant(tenant): OfTenant) -> Answered {

@@ -12,4 +12,5 @@ mod private;
 mod refusals;
 mod registry_api;
 mod registry_model;
+mod registry_search;
 mod world;

@@ -1,0 +1,202 @@
+//! What a search asks of one field of a resource: its value, and its place in the order.
+
+use std::cmp::Ordering;
+
+use millstream_http::Problem;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::search::bad;
+
+/// A field has this value.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    field: String,
+    #[serde(default, rename = "op")]
+    _op: Operator,
+    value: Value,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operator {
+    #[default]
+    Eq,
+}
+
+/// A field is sorted by.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Order {
+    pub(super) field: String,
+    #[serde(default)]
+    pub(super) direction: Direction,
+}
+
+/// Which way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Direction {
+    #[default]
+    Asc,
+    Desc,
+}
+
+impl Filter {
+    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+        let rule = r#"filterJson is like {"field":"/ext/id","op":"eq","value":"x*"}, its value text, a number or a truth value"#;
+        let filter: Self = parse(text, rule)?;
+        let is_scalar = matches!(filter.value, Value::String(_) | Value::Number(_) | Value::Bool(_));
+        if !is_scalar || !is_pointer(&filter.field) {
+            return Err(not_understood(text, rule));
+        }
+        Ok(filter)
+    }
+
+    /// Whether `resource` has the field with that value.
+    pub(super) fn matches(&self, resource: &Value) -> bool {
+        match (&self.value, resource.pointer(&self.field)) {
+            (Value::String(pattern), Some(Value::String(text))) => fits(pattern, text),
+            (Value::Number(asked), Some(Value::Number(number))) => asked == number || asked.as_f64() == number.as_f64(),
+            (asked, found) => Some(asked) == found,
+        }
+    }
+}
+
+impl Order {
+    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+        let rule = r#"sortJson is like {"field":"/ext/id","direction":"desc"}, direction asc or desc"#;
+        let order: Self = parse(text, rule)?;
+        if is_pointer(&order.field) { Ok(order) } else { Err(not_understood(text, rule)) }
+    }
+}
+
+fn parse<T: DeserializeOwned>(text: &str, rule: &'static str) -> Result<T, Problem> {
+    serde_json::from_str(text).map_err(|_| not_understood(text, rule))
+}
+
+fn not_understood(text: &str, rule: &'static str) -> Problem {
+    bad("a condition of the search cannot be understood", text)
+        .rule(rule)
+        .remedy("send such an object, URL-encoded; field is a JSON pointer")
+}
+
+/// A JSON pointer to a part of the resource (RFC 6901).
+fn is_pointer(text: &str) -> bool {
+    text.starts_with('/')
+}
+
+/// Whether `text` is what `pattern` describes: `*` stands for any characters, `?` for one.
+fn fits(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on if what follows the last star does not fit: behind the star, and one character further.
+    let mut retry = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                retry = Some((p + 1, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => {
+                let Some((star, from)) = retry else { return false };
+                retry = Some((star, from + 1));
+                (p, t) = (star, from + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Numbers before text before all else; what is not there comes last, whichever way.
+pub(super) fn compare(a: Option<&Value>, b: Option<&Value>, direction: Direction) -> Ordering {
+    let (Some(a), Some(b)) = (a, b) else { return a.is_none().cmp(&b.is_none()) };
+    let ordering = match (a, b) {
+        (Value::Number(a), Value::Number(b)) => {
+            a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default())
+        }
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (a, b) => rank(a).cmp(&rank(b)),
+    };
+    if direction == Direction::Desc { ordering.reverse() } else { ordering }
+}
+
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        Value::Null | Value::Array(_) | Value::Object(_) => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn wildcards_stand_for_characters_and_everything_else_for_itself() {
+        for (pattern, text, is_fit) in [
+            ("", "", true),
+            ("*", "", true),
+            ("?", "", false),
+            ("x*", "x", true),
+            ("x?", "x", false),
+            ("x?", "xé", true),
+            ("*b*", "abc", true),
+            ("a*b?d", "a-b-b=d", true),
+            ("a*b", "abc", false),
+            ("A", "a", false),
+            (".*", "x", false),
+        ] {
+            assert_eq!(fits(pattern, text), is_fit, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_compares_values_of_a_kind() {
+        let resource = json!({"enabled": true, "ext": {"n": 2, "a/b": "x"}});
+        for (filter, is_match) in [
+            (r#"{"field":"/enabled","value":true}"#, true),
+            (r#"{"field":"/enabled","value":"true"}"#, false),
+            (r#"{"field":"/ext/n","op":"eq","value":2.0}"#, true),
+            (r#"{"field":"/ext/n","value":"*"}"#, false),
+            (r#"{"field":"/ext/a~1b","value":"?"}"#, true),
+            (r#"{"field":"/ext/c","value":"*"}"#, false),
+        ] {
+            assert_eq!(Filter::parse(filter).unwrap().matches(&resource), is_match, "{filter}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_comes_last_whichever_way() {
+        let (one, two, text) = (json!(1), json!(2), json!("a"));
+        for (direction, expected) in [(Direction::Asc, Ordering::Less), (Direction::Desc, Ordering::Greater)] {
+            assert_eq!(compare(Some(&one), Some(&two), direction), expected);
+            assert_eq!(compare(Some(&two), Some(&text), direction), expected);
+            assert_eq!(compare(Some(&two), None, direction), Ordering::Less);
+        }
+        assert_eq!(compare(None, None, Direction::Asc), Ordering::Equal);
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_fits_what_it_was_made_from(text in "[ab]{0,12}", stars in proptest::collection::vec(0_usize..12, 0..4)) {
+            let mut pattern: Vec<char> = text.chars().collect();
+            for at in stars {
+                if at < pattern.len() {
+                    pattern[at] = if at % 2 == 0 { '*' } else { '?' };
+                }
+            }
+            let pattern: String = pattern.into_iter().collect();
+            prop_assert!(fits(&pattern, &text), "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Search over tenants and over the devices of a tenant: what matches, in which order, a page at a time.
+//!
+//! It works on snapshots, so it holds up no change; one that looks at many resources is done in the background.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use millstream_http::{AnswerMemory, Json, Problem, Reason, RouteDraft};
+use millstream_types::ErrorCode;
+use serde_json::{Value, json};
+
+use super::condition::{Filter, Order, compare};
+use super::{Answered, Management};
+
+const PAGE_SIZE_DEFAULT: usize = 30;
+const PAGE_SIZE_MAX: usize = 200;
+/// Resources that are looked at where they are asked for; more go to the background.
+const SMALL_MAX: usize = 256;
+/// What a candidate of a sorted list takes beside its fields, about.
+const CANDIDATE_BYTES: usize = 96;
+
+/// What is looked for, and which part of it is shown.
+#[derive(Debug, PartialEq)]
+pub(super) struct Search {
+    size: usize,
+    offset: usize,
+    filters: Vec<Filter>,
+    orders: Vec<Order>,
+    pub(super) is_gateway: Option<bool>,
+}
+
+/// What may be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Tenants,
+    Devices,
+}
+
+/// A resource that may match: its id, and itself as JSON with its id, made when it is needed.
+pub(super) struct Item<'a, F> {
+    pub(super) id: &'a str,
+    pub(super) shown: F,
+}
+
+struct Candidate<'a, F> {
+    item: Item<'a, F>,
+    /// The fields that are sorted by.
+    keys: Vec<Option<Value>>,
+}
+
+/// A page, and how many match in all.
+#[derive(Debug)]
+pub(super) struct Found {
+    total: usize,
+    result: Vec<Value>,
+    memory: AnswerMemory,
+}
+
+/// Says in the API's description what a search takes.
+pub(super) fn documented(route: RouteDraft) -> RouteDraft {
+    route
+        .query("pageSize", "Results on a page, 0 to 200; 30 if left out.")
+        .query("pageOffset", "Results to pass over; 0 if left out.")
+        .query("filterJson", "{field: JSON pointer, op: eq, value}; * and ? stand for any characters and for one. May be repeated; all must match.")
+        .query("sortJson", "{field: JSON pointer, direction: asc or desc}. May be repeated; the first goes before.")
+        .answers(404, "Nothing matches.")
+}
+
+impl Search {
+    /// Reads the parameters of a query.
+    pub(super) fn read(query: Vec<(String, String)>, of: Of) -> Result<Self, Problem> {
+        let (size, offset) = (PAGE_SIZE_DEFAULT, 0);
+        let mut search = Self { size, offset, filters: Vec::new(), orders: Vec::new(), is_gateway: None };
+        for (name, value) in query {
+            match (name.as_str(), of) {
+                ("pageSize", _) => search.size = number(&name, &value, PAGE_SIZE_MAX)?,
+                ("pageOffset", _) => search.offset = number(&name, &value, usize::MAX)?,
+                ("filterJson", _) => search.filters.push(Filter::parse(&value)?),
+                ("sortJson", _) => search.orders.push(Order::parse(&value)?),
+                ("isGateway", Of::Devices) => search.is_gateway = Some(truth(&name, &value)?),
+                _ => {
+                    return Err(bad("a search has no such parameter", &name)
+                        .rule("pageSize, pageOffset, filterJson, sortJson, and for devices isGateway")
+                        .remedy("leave it out"));
+                }
+            }
+        }
+        Ok(search)
+    }
+
+    /// Finds what matches among `items`.
+    pub(super) fn find<'a, F: Fn() -> Result<Value, Problem>>(
+        &self,
+        items: impl Iterator<Item = Item<'a, F>>,
+        mut memory: AnswerMemory,
+    ) -> Result<Found, Problem> {
+        let mut candidates = Vec::new();
+        let mut taken_bytes = 0;
+        for item in items {
+            if let Some(keys) = self.keys(&item)? {
+                taken_bytes += CANDIDATE_BYTES + keys.iter().flatten().map(size_bytes).sum::<usize>();
+                memory.cover(taken_bytes)?;
+                candidates.push(Candidate { item, keys });
+            }
+        }
+        // The id decides in the end, so that pages fit together.
+        candidates.sort_unstable_by(|a, b| self.order(&a.keys, &b.keys).then_with(|| a.item.id.cmp(b.item.id)));
+        let page = candidates.iter().skip(self.offset).take(self.size);
+        let result = page.map(|candidate| (candidate.item.shown)()).collect::<Result<_, _>>()?;
+        Ok(Found { total: candidates.len(), result, memory })
+    }
+
+    /// The fields that `item` is sorted by, if it matches.
+    fn keys<F: Fn() -> Result<Value, Problem>>(
+        &self,
+        item: &Item<'_, F>,
+    ) -> Result<Option<Vec<Option<Value>>>, Problem> {
+        if self.filters.is_empty() && self.orders.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let shown = (item.shown)()?;
+        if !self.filters.iter().all(|filter| filter.matches(&shown)) {
+            return Ok(None);
+        }
+        Ok(Some(self.orders.iter().map(|order| shown.pointer(&order.field).cloned()).collect()))
+    }
+
+    fn order(&self, a: &[Option<Value>], b: &[Option<Value>]) -> Ordering {
+        let each = self.orders.iter().zip(a.iter().zip(b));
+        each.map(|(order, (a, b))| compare(a.as_ref(), b.as_ref(), order.direction))
+            .find(|ordering| ordering.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+}
+
+impl Found {
+    /// The answer; a refusal if nothing matches.
+    pub(super) fn answer(self) -> Answered {
+        if self.total == 0 {
+            return Err(Problem::new(Reason::Code(ErrorCode::NotFound), "nothing matches")
+                .value("0 results")
+                .rule("a search without result is answered 404")
+                .remedy("ask with fewer or wider filters"));
+        }
+        let mut response: Response = Json(json!({"total": self.total, "result": self.result})).into_response();
+        self.memory.hold_for(&mut response);
+        Ok(response)
+    }
+}
+
+impl Management {
+    /// Searches among `count` resources: at once if they are few, else where it holds up nobody.
+    pub(super) async fn search(
+        &self,
+        count: usize,
+        search: impl FnOnce() -> Result<Found, Problem> + Send + 'static,
+    ) -> Answered {
+        if count <= SMALL_MAX {
+            return search()?.answer();
+        }
+        let found = self.0.background.submit(search).map_err(|full| {
+            Problem::from_error(ErrorCode::Overloaded, &full)
+                .value(full.waiting)
+                .rule("connect.searches_max_waiting")
+                .remedy("ask again later")
+                .retry_after(Duration::from_secs(1))
+        })?;
+        found.await.unwrap_or_else(|_| Err(Problem::internal("the threads that search have ended")))?.answer()
+    }
+}
+
+fn size_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => size_of::<Value>() + text.len(),
+        Value::Array(_) | Value::Object(_) => size_of::<Value>() + value.to_string().len(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>(),
+    }
+}
+
+pub(super) fn bad(detail: &'static str, value: &str) -> Problem {
+    Problem::new(Reason::MalformedParameter, detail).value(value)
+}
+
+fn number(name: &str, given: &str, max: usize) -> Result<usize, Problem> {
+    given.parse().ok().filter(|number| *number <= max).ok_or_else(|| {
+        let rule = if max == usize::MAX { format!("{name} is 0 or more") } else { format!("{name} is 0 to {max}") };
+        bad("a number of the search is out of its bounds", given).rule(rule).remedy("send such a whole number")
+    })
+}
+
+fn truth(name: &str, given: &str) -> Result<bool, Problem> {
+    given.parse().map_err(|_| {
+        bad("a parameter of the search is no truth value", given)
+            .rule(format!("{name} is true or false"))
+            .remedy("send one of them")
+    })
+}
