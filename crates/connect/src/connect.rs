@@ -12,7 +12,7 @@ use crate::http::{self, HttpAdapter};
 use crate::login::Logins;
 use crate::management::Management;
 use crate::meter::{Meters, Totals};
-use crate::mqtt::{self, MqttAdapter, MqttParts};
+use crate::mqtt::{self, Kept, MqttAdapter, MqttParts};
 use crate::password::PasswordHashing;
 use crate::registry::Registry;
 use crate::streams::Streams;
@@ -108,6 +108,7 @@ impl Connect {
             config: config.mqtt.clone(),
             log: ground.log.clone(),
             counts: Arc::new(mqtt::Counts::new(metrics)),
+            kept: Kept::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let management = Management::new(registry.clone(), streams, config, hashing, [hashers, searchers]);
         Ok(Self { registry, management, logins, adapter, mqtt })
@@ -156,9 +157,9 @@ impl Connect {
         }
     }
 
-    /// What of the registry has failed and does not come right by itself.
+    /// What of the registry, of sessions and of retained messages has failed and does not come right by itself.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        self.registry.failures()
+        self.registry.failures().into_iter().chain(self.mqtt.kept.failures()).collect()
     }
 
     /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.
@@ -166,6 +167,7 @@ impl Connect {
         self.management.stop();
         self.logins.stop();
         self.registry.stop();
+        self.mqtt.kept.stop();
     }
 }
 

@@ -22,6 +22,7 @@ mod encode;
 mod error_filter;
 mod fault;
 mod handshake;
+mod kept;
 mod line;
 mod listener;
 mod packet;
@@ -35,6 +36,7 @@ mod wire;
 
 pub(crate) use adapter::{ADAPTER, MqttAdapter, MqttParts};
 pub use config::MqttConfig;
+pub(crate) use kept::Kept;
 pub use listener::MqttServing;
 pub(crate) use space::Counts;
 pub use space::config::BrokerConfig;

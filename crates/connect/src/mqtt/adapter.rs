@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::MqttConfig;
-use super::space::{Counts, Spaces};
+use super::kept::Kept;
+use super::space::{Counts, Spaces, SpacesParts};
 use crate::login::Logins;
 use crate::meter::{Meters, Totals};
 use crate::refusal::unknown_tenant;
@@ -72,12 +73,15 @@ pub(crate) struct MqttParts {
     pub(crate) config: MqttConfig,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) kept: Kept,
 }
 
 impl MqttAdapter {
     pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget) -> Arc<Self> {
-        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config, log, counts } = parts;
-        let spaces = Spaces::new(log, &config.broker, memory, &counts);
+        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config, log, counts, kept } = parts;
+        let (broker, clocks) = (config.broker.clone(), (wall.clone(), monotonic.clone()));
+        let parts = SpacesParts { log, kept, config: broker, counts, wall: clocks.0, monotonic: clocks.1 };
+        let spaces = Spaces::new(parts, memory);
         let buffers = memory.share("connect.mqtt.buffers_max_bytes", config.buffers_max_bytes as u64);
         let connected = Mutex::default();
         Arc::new(Self {

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use super::adapter::{MqttAdapter, Place as Seat};
 use super::connect_packet::Will;
-use super::encode::{pong, suback, unsuback};
+use super::encode::pong;
 use super::error_filter::ErrorFilter;
 use super::fault::{Fault, reason};
 use super::packet::{Disconnect, Packet, Publish, PublishProperties, Qos, Subscribe, Unsubscribe, Version, decode};
 use super::pending::Pending;
-use super::private::Private;
+use super::private::{Private, Wanted, expires};
+use super::property::{MESSAGE_EXPIRY, WILL_DELAY, without};
+use super::space::message::Draft;
 use super::topic::is_reserved;
 use super::upstream::Item;
 use super::wire::{Framed, frame};
@@ -42,6 +44,11 @@ pub(super) struct Client {
     pub(super) pending: VecDeque<Pending>,
     /// Messages in [`Client::pending`].
     pub(super) waiting: usize,
+    /// Runs of messages in [`Client::pending`] that the tenant's owner publishes.
+    pub(super) owned: usize,
+    /// Ids of messages exactly once that the client has got, and of those that it has forgotten, in what is being read.
+    pub(super) received: Vec<u16>,
+    pub(super) forgotten: Vec<u16>,
     /// How the client has ended the connection, if it has.
     pub(super) end: Option<Disconnect>,
     pub(super) will: Option<LastWill>,
@@ -49,12 +56,18 @@ pub(super) struct Client {
 }
 
 /// What is published when the client goes without a word.
+#[derive(Debug)]
 pub(super) struct LastWill {
     pub(super) qos: Qos,
     pub(super) retain: bool,
     pub(super) topic: Box<str>,
     pub(super) content_type: Option<Box<str>>,
     pub(super) payload: Box<[u8]>,
+    /// How long the session may be left alone before it is published.
+    pub(super) delay_s: u32,
+    expiry_s: Option<u32>,
+    /// Those that pass through as they came.
+    properties: Vec<u8>,
 }
 
 impl LastWill {
@@ -65,6 +78,29 @@ impl LastWill {
             topic: will.topic.into(),
             content_type: will.properties.content_type.map(Into::into),
             payload: will.payload.into(),
+            delay_s: will.delay_s,
+            expiry_s: will.properties.expiry_s,
+            properties: without(will.properties.bytes, &[WILL_DELAY, MESSAGE_EXPIRY]),
+        }
+    }
+
+    /// When it is void if it is published now; empty if never.
+    pub(super) fn expires(&self, now_ms: i64) -> String {
+        expires(self.expiry_s, now_ms)
+    }
+
+    /// As a message of the private space.
+    pub(super) fn draft<'a>(&'a self, client: &'a str, device: &'a str, expires: &'a str) -> Draft<'a> {
+        Draft {
+            topic: &self.topic,
+            payload: &self.payload,
+            qos: self.qos,
+            retain: self.retain,
+            client,
+            device,
+            content_type: self.content_type.as_deref(),
+            properties: &self.properties,
+            expires,
         }
     }
 
@@ -113,6 +149,9 @@ impl Client {
             aliases: Vec::new(),
             pending: VecDeque::new(),
             waiting: 0,
+            owned: 0,
+            received: Vec::new(),
+            forgotten: Vec::new(),
             end: None,
             will: None,
             _seat: seat,
@@ -130,6 +169,7 @@ impl Client {
         let taken = self.packets(bytes, &mut items, out);
         // What came before a fault was in order.
         self.send(&items, out)?;
+        self.keep_receipts(out)?;
         taken
     }
 
@@ -154,7 +194,7 @@ impl Client {
     fn packet(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match packet {
             Packet::PingReq => pong(out),
-            Packet::Disconnect(given) => self.end = Some(given),
+            Packet::Disconnect(given) => self.disconnect(given)?,
             Packet::Subscribe(given) => self.subscribe(&given, out)?,
             Packet::Unsubscribe(given) => self.unsubscribe(&given, out)?,
             Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubRel(_) | Packet::PubComp(_) => {
@@ -165,6 +205,14 @@ impl Client {
             Packet::Connect(_) => return Err(Fault::Protocol("a second CONNECT")),
             Packet::Auth => return Err(Fault::Protocol("AUTH without an authentication method")),
         }
+        Ok(())
+    }
+
+    fn disconnect(&mut self, given: Disconnect) -> Result<(), Fault> {
+        if let (Some(private), Some(expiry_s)) = (&self.private, given.session_expiry_s) {
+            private.end_with(expiry_s)?;
+        }
+        self.end = Some(given);
         Ok(())
     }
 
@@ -192,17 +240,17 @@ impl Client {
     fn subscribe(&mut self, given: &Subscribe<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let most = self.adapter.config.broker.filters_max;
         let mut codes = Vec::with_capacity(given.filters.len());
+        let mut wanted = Wanted::default();
         for (at, (filter, options)) in given.filters.iter().enumerate() {
             codes.push(if at >= most {
                 reason::QUOTA
             } else if is_reserved(filter) {
                 self.subscribe_to_errors(filter, options.qos)
             } else {
-                self.subscribe_private(filter, *options, given.subscription_id)?
+                self.subscribe_private(filter, *options, given.subscription_id, &mut wanted)?
             });
         }
-        suback(out, self.version, given.id, &codes);
-        Ok(())
+        self.answer_subscription(given.id, codes, wanted, out)
     }
 
     fn subscribe_to_errors(&mut self, filter: &str, qos: Qos) -> u8 {
@@ -226,8 +274,7 @@ impl Client {
             let is_gone = self.errors.len() < before || self.unsubscribe_private(filter)?;
             codes.push(if is_gone { reason::SUCCESS } else { reason::NO_SUBSCRIPTION_EXISTED });
         }
-        unsuback(out, self.version, given.id, &codes);
-        Ok(())
+        self.answer_unsubscription(given.id, codes, out)
     }
 
     /// How long the secret that the device has logged in with is still good; `None` if it does not end.
@@ -242,6 +289,12 @@ impl Client {
         let is_orderly = self.end.is_some_and(|end| end.reason != WITH_WILL);
         let Some(will) = self.will.take() else { return };
         if is_orderly || matches!(fault, Some(Fault::ShuttingDown)) {
+            return;
+        }
+        if !is_reserved(&will.topic) {
+            if let Some(private) = &self.private {
+                private.link.leave_will(will);
+            }
             return;
         }
         let item = Item { topic: Topic::Named(&will.topic), publish: will.as_publish() };

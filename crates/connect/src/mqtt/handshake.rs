@@ -72,8 +72,8 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(judged) => judged,
         Err(_) => Err(Refusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
-    let mut client = match judged {
-        Ok(client) => client,
+    let (mut client, session_present) = match judged {
+        Ok(judged) => judged,
         Err(Refusal(code, why)) => {
             tracing::debug!(client_id = hello.client_id, code, why, "mqtt: turned away");
             turn_away(&mut line.out, hello.version, code, &why);
@@ -82,6 +82,8 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     let config = &adapter.config;
+    let most_s = if client.private.is_some() { config.broker.session_expiry_max_s } else { 0 };
+    let expiry_s = hello.session_expiry_s.min(most_s);
     let ceiling = config.keep_alive_max_s;
     let is_too_long = hello.version == Version::V5 && (hello.keep_alive_s == 0 || hello.keep_alive_s > ceiling);
     let keep_alive_s = if is_too_long { ceiling } else { hello.keep_alive_s };
@@ -89,8 +91,8 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         &mut line.out,
         hello.version,
         &Welcome {
-            session_present: false,
-            session_expiry_s: (hello.session_expiry_s > 0).then_some(0),
+            session_present,
+            session_expiry_s: (expiry_s != hello.session_expiry_s).then_some(expiry_s),
             receive_max: config.in_flight_max,
             packet_max_bytes: config.packet_max_bytes as u32,
             alias_max: config.aliases_max,
@@ -99,8 +101,8 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             assigned_client_id: assigned.as_deref(),
         },
     );
-    // As with Hono, a will elsewhere has no effect.
-    client.will = hello.will.take().filter(|will| is_reserved(&will.topic));
+    // Without a private space a will elsewhere has no effect, as with Hono.
+    client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.private.is_some());
     Ok(Some(Admitted { client, keep_alive_s }))
 }
 
@@ -150,7 +152,12 @@ impl Hello {
     }
 }
 
-async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool, is_unnamed: bool) -> Result<Client, Refusal> {
+async fn judge(
+    hello: &Hello,
+    adapter: &Arc<MqttAdapter>,
+    is_full: bool,
+    is_unnamed: bool,
+) -> Result<(Client, bool), Refusal> {
     let refuse = |code, why: &str| Err(Refusal(code, why.to_owned()));
     if is_full {
         let why = format!("connect.mqtt.connections_max = {} clients are connected", adapter.config.connections_max);
@@ -180,12 +187,18 @@ async fn judge(hello: &Hello, adapter: &Arc<MqttAdapter>, is_full: bool, is_unna
     let streams = adapter.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
     let mut client = Client::new(Arc::clone(adapter), verified, streams, hello.version, seat);
-    client.private = private(hello, adapter, &client).await?;
-    Ok(client)
+    let Some((private, is_present)) = private(hello, adapter, &client).await? else { return Ok((client, false)) };
+    client.private = Some(private);
+    if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
+        client
+            .may_publish(&will.topic)
+            .map_err(|fault| Refusal(fault.reason().unwrap_or(reason::NOT_AUTHORISED), format!("the will: {fault}")))?;
+    }
+    Ok((client, is_present))
 }
 
 /// The client's place in its tenant's private space.
-async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Result<Option<Private>, Refusal> {
+async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Result<Option<(Private, bool)>, Refusal> {
     let snapshot = adapter.registry.snapshot(&client.verified.tenant);
     let tenant = snapshot.state.tenant(&client.verified.tenant).and_then(|known| known.tenant.clone());
     if !tenant.is_some_and(|stored| has_broker(&stored.value.ext)) {
@@ -197,10 +210,10 @@ async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Resul
         client: &hello.client_id.as_str().into(),
         device: &client.verified.identity.principal.name,
         clean_start: hello.clean_start,
-        expiry_s: 0,
+        expiry_s: hello.session_expiry_s,
         window: usize::from(hello.receive_max.min(adapter.config.in_flight_max)),
     };
-    let (link, _) = space.attach(&claim).map_err(|refusal| match refusal {
+    let (link, is_present) = space.attach(&claim).await.map_err(|refusal| match refusal {
         NoSession::OfAnother => {
             let why = format!("client id '{}' belongs to another device; choose one of your own", claim.client);
             Refusal(reason::BAD_CLIENT_ID, why)
@@ -209,7 +222,12 @@ async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Resul
             let why = format!("connect.mqtt.broker.sessions_max = {}", adapter.config.broker.sessions_max);
             Refusal(reason::QUOTA, why)
         }
+        NoSession::NotKept => {
+            Refusal(reason::UNAVAILABLE, "the session could not be written down; connect again later".to_owned())
+        }
         NoSession::Gone => Refusal(reason::BUSY, "the tenant's topic was deleted; connect again".to_owned()),
     })?;
-    Ok(Some(Private::new(link, hello.packet_max_bytes, hello.alias_max.min(adapter.config.aliases_max))))
+    let alias_max = hello.alias_max.min(adapter.config.aliases_max);
+    let is_durable = hello.session_expiry_s.min(adapter.config.broker.session_expiry_max_s) > 0;
+    Ok(Some((Private::new(link, hello.packet_max_bytes, alias_max, is_durable), is_present)))
 }

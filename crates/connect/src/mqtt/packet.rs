@@ -27,7 +27,7 @@ pub(super) enum Version {
 /// What is promised of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(clippy::enum_variant_names, reason = "the names of the standard")]
-pub(super) enum Qos {
+pub(crate) enum Qos {
     AtMostOnce,
     AtLeastOnce,
     ExactlyOnce,

@@ -1,21 +1,24 @@
-//! What a client has sent and the log has not answered for yet. It is answered in the order in which it came.
+//! What a client has sent and nobody has answered for yet. It is answered in the order in which it came.
 
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use millstream_log::{Appended, Reply};
+use millstream_http::Problem;
 
 use super::client::Client;
-use super::encode::{AckKind, ack};
+use super::encode::{AckKind, ack, suback, unsuback};
 use super::fault::{Fault, reason};
+use super::kept::{Answer, Fate, Verdict};
+use super::packet::Version;
+use super::private::Wanted;
 use super::upstream::Sent;
-use crate::refusal::{not_accepted_in_time, not_taken};
+use crate::refusal::not_accepted_in_time;
 
 /// Something that waits for the log.
 pub(super) struct Pending {
-    pub(super) reply: Reply<Appended>,
+    pub(super) verdict: Verdict,
     pub(super) waits: Waits,
     /// Monotonic time at which the log got it.
     pub(super) started: Duration,
@@ -27,31 +30,50 @@ pub(super) enum Waits {
     Upstream(Vec<Sent>),
     /// Messages in the private space: how each is acknowledged.
     Private(Vec<(AckKind, u16)>),
+    /// The same, published by the tenant's owner, which may have something to say of each; those at most once have no id.
+    Owned(Vec<(AckKind, u16)>),
+    /// A subscription, and what of it is to bring what is retained.
+    Subscribed { id: u16, codes: Vec<u8>, wanted: Wanted },
+    /// An unsubscription.
+    Unsubscribed { id: u16, codes: Vec<u8> },
+    /// Messages exactly once that the client has: it may forget their ids.
+    Received(Vec<u16>),
+    /// Ids that the client has forgotten.
+    Forgotten(Vec<u16>),
 }
 
 impl Waits {
     fn count(&self) -> usize {
         match self {
             Self::Upstream(sent) => sent.len(),
-            Self::Private(ids) => ids.len(),
+            Self::Private(acks) | Self::Owned(acks) => acks.len(),
+            Self::Subscribed { .. } | Self::Unsubscribed { .. } | Self::Received(_) | Self::Forgotten(_) => 1,
         }
     }
 }
 
 impl Client {
-    /// Keeps what the log has to answer for.
-    pub(super) fn pend(&mut self, pending: Pending) {
-        self.waiting += pending.waits.count();
-        self.pending.push_back(pending);
+    /// Keeps what has to be answered for.
+    pub(super) fn pend(&mut self, verdict: Verdict, waits: Waits) {
+        self.waiting += waits.count();
+        self.owned += usize::from(matches!(waits, Waits::Owned(_)));
+        let started = self.adapter.monotonic.now();
+        self.pending.push_back(Pending { verdict, waits, started });
     }
 
-    /// Waits until the log has answered for the oldest, and acknowledges all that it has answered for.
+    fn unpend(&mut self) -> Option<Pending> {
+        let first = self.pending.pop_front()?;
+        self.waiting -= first.waits.count();
+        self.owned -= usize::from(matches!(first.waits, Waits::Owned(_)));
+        Some(first)
+    }
+
+    /// Waits until the oldest is answered for, and tells the client of all that is answered for.
     pub(super) fn poll_verdicts(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Fault>> {
         let mut progress = Poll::Pending;
         while let Some(first) = self.pending.front_mut() {
-            let Poll::Ready(verdict) = Pin::new(&mut first.reply).poll(cx) else { break };
-            let Some(Pending { waits, started, .. }) = self.pending.pop_front() else { break };
-            self.waiting -= waits.count();
+            let Poll::Ready(verdict) = Pin::new(&mut first.verdict).poll(cx) else { break };
+            let Some(Pending { waits, started, .. }) = self.unpend() else { break };
             if let Err(fault) = self.settle(waits, verdict, started, out) {
                 return Poll::Ready(Err(fault));
             }
@@ -63,39 +85,82 @@ impl Client {
     fn settle(
         &mut self,
         waits: Waits,
-        verdict: Result<Appended, millstream_log::Error>,
+        verdict: Result<Answer, Problem>,
         started: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         let took = self.adapter.monotonic.now().saturating_sub(started);
-        match (waits, verdict.map_err(|error| not_taken(&error))) {
-            (Waits::Upstream(sent), Ok(_)) => {
+        let answer = match verdict {
+            Ok(answer) => answer,
+            Err(problem) => return self.refuse_all(&waits, &problem, out),
+        };
+        match (waits, answer) {
+            (Waits::Upstream(sent), _) => {
                 for sent in &sent {
                     ack(out, self.version, AckKind::PubAck, sent.id, reason::SUCCESS);
                 }
                 self.accepted(sent, took);
             }
-            (Waits::Private(ids), Ok(_)) => {
-                for (kind, id) in &ids {
+            (Waits::Private(acks), _) => {
+                for (kind, id) in &acks {
                     ack(out, self.version, *kind, *id, reason::SUCCESS);
                 }
-                self.count_accepted(ids.len(), took);
+                self.count_accepted(acks.len(), took);
             }
-            (waits, Err(problem)) => self.refuse_all(&waits, &problem, out)?,
+            (Waits::Owned(acks), Answer::Published(fates)) => {
+                for ((kind, id), fate) in acks.into_iter().zip(fates) {
+                    self.settle_owned(kind, id, fate, took, out)?;
+                }
+            }
+            (Waits::Subscribed { id, codes, wanted }, answer) => {
+                suback(out, self.version, id, &codes);
+                if let Answer::Retained(retained) = answer {
+                    self.send_retained(&retained, &wanted)?;
+                }
+            }
+            (Waits::Unsubscribed { id, codes }, _) => unsuback(out, self.version, id, &codes),
+            (Waits::Received(ids), _) => self.release(&ids, out)?,
+            (Waits::Forgotten(ids), _) => {
+                for id in ids {
+                    ack(out, self.version, AckKind::PubComp, id, reason::SUCCESS);
+                }
+            }
+            (Waits::Owned(_), _) => return Err(Fault::Protocol("an answer to something else")),
         }
         Ok(())
     }
 
-    fn refuse_all(
+    fn settle_owned(
         &mut self,
-        waits: &Waits,
-        problem: &millstream_http::Problem,
+        kind: AckKind,
+        id: u16,
+        fate: Fate,
+        took: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
+        let is_taken = fate != Fate::NoRoom;
+        if is_taken {
+            self.count_accepted(1, took);
+        } else {
+            self.count_rejected(1);
+        }
+        if id == 0 {
+            return Ok(());
+        }
+        if !is_taken && self.version == Version::V311 {
+            let limit = self.adapter.config.broker.retained_max_bytes;
+            let why = format!("the tenant retains as much as connect.mqtt.broker.retained_max_bytes = {limit} allows");
+            return Err(Fault::refused(reason::QUOTA, why));
+        }
+        ack(out, self.version, kind, id, if is_taken { reason::SUCCESS } else { reason::QUOTA });
+        Ok(())
+    }
+
+    fn refuse_all(&mut self, waits: &Waits, problem: &Problem, out: &mut Vec<u8>) -> Result<(), Fault> {
         match waits {
             Waits::Upstream(sent) => sent.iter().try_for_each(|sent| self.refuse(sent, problem, out)),
             // Without an acknowledgement its sender has to send it again, on its next connection.
-            Waits::Private(_) => Err(Fault::refused(reason::BUSY, problem.text())),
+            _ => Err(Fault::refused(reason::BUSY, problem.text())),
         }
     }
 
@@ -109,8 +174,7 @@ impl Client {
     /// Gives up on what the log has taken too long for.
     pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         while self.patience() == Some(Duration::ZERO) {
-            let Some(late) = self.pending.pop_front() else { break };
-            self.waiting -= late.waits.count();
+            let Some(late) = self.unpend() else { break };
             let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
             let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
             self.refuse_all(&late.waits, &problem, out)?;

@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, reply};
 use millstream_types::Record;
 
 use super::client::Client;
-use super::encode::{AckKind, Outgoing, ack, publish, publish_size};
+use super::encode::{AckKind, Outgoing, ack, publish, publish_size, suback, unsuback};
 use super::fault::{Fault, reason};
-use super::packet::{Packet, Qos, SubscribeOptions, Version};
-use super::pending::{Pending, Waits};
+use super::kept::{One, Verdict};
+use super::packet::{Packet, Qos, RetainHandling, SubscribeOptions, Version};
+use super::pending::Waits;
 use super::property::{ALIAS, MESSAGE_EXPIRY, without};
 use super::space::message::{Draft, Message};
-use super::space::{Entry, Link, Lost, Next, Subscription};
+use super::space::{Entry, Link, Lost, Next, RetainedMap, Subscription};
 use super::topic::is_reserved;
 use super::upstream::Item;
 use crate::refusal::not_taken;
@@ -31,6 +31,8 @@ pub(super) struct Private {
     /// Largest packet that the client takes.
     pub(super) packet_max_bytes: usize,
     pub(super) alias_max: u16,
+    /// Whether the session is kept beyond the connection.
+    is_durable: bool,
     aliases: HashMap<Box<str>, u16>,
 }
 
@@ -55,9 +57,18 @@ impl From<Lost> for Fault {
 }
 
 impl Private {
-    pub(super) fn new(link: Link, packet_max_bytes: u32, alias_max: u16) -> Self {
+    pub(super) fn new(link: Link, packet_max_bytes: u32, alias_max: u16, is_durable: bool) -> Self {
         let packet_max_bytes = usize::try_from(packet_max_bytes).unwrap_or(usize::MAX);
-        Self { link, packet_max_bytes, alias_max, aliases: HashMap::new() }
+        Self { link, packet_max_bytes, alias_max, is_durable, aliases: HashMap::new() }
+    }
+
+    /// The client has set how long its session outlives the connection.
+    pub(super) fn end_with(&self, expiry_s: u32) -> Result<(), Fault> {
+        if expiry_s > 0 && !self.is_durable {
+            return Err(Fault::Protocol("a session expiry at the end of a connection that began without one"));
+        }
+        self.link.set_expiry(expiry_s);
+        Ok(())
     }
 }
 
@@ -66,7 +77,7 @@ impl Client {
     pub(super) fn publish_private(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
         let mut new = Vec::with_capacity(run.len());
         for item in run {
-            self.may_publish(item)?;
+            self.may_publish(item.topic.as_str())?;
             if self.is_new(item)? {
                 new.push(item.clone());
             } else {
@@ -97,8 +108,8 @@ impl Client {
             && filters.is_ok_and(|filters| filters.iter().all(|filter| is_allowed(filter)))
     }
 
-    fn may_publish(&self, item: &Item<'_>) -> Result<(), Fault> {
-        let topic = item.topic.as_str();
+    /// Whether the device may publish there in the private space.
+    pub(super) fn may_publish(&self, topic: &str) -> Result<(), Fault> {
         if self.private.is_none() {
             return Err(Fault::refused(reason::NOT_AUTHORISED, format!("topic '{topic}': {OFF}")));
         }
@@ -112,7 +123,7 @@ impl Client {
         Ok(())
     }
 
-    /// Appends messages that are promised alike.
+    /// Publishes messages that are promised alike.
     fn append_private(&mut self, run: &[Item<'_>]) -> Result<(), Fault> {
         let Some(private) = &self.private else { return Ok(()) };
         let space = &private.link.space;
@@ -120,34 +131,52 @@ impl Client {
         let parts: Vec<Parts> = run.iter().map(|item| Parts::of(item, now_ms)).collect();
         let drafts: Vec<Draft<'_>> =
             run.iter().zip(&parts).map(|(item, parts)| self.draft(item, parts, &private.link.client)).collect();
+        let acks = run.iter().map(|item| (acknowledged_by(item.publish.qos), item.publish.id));
+        if self.needs_owner(run) {
+            let ones = run.iter().zip(&drafts).map(|(item, draft)| One {
+                record: draft.to_publish(now_ms),
+                retain: draft.retain.then(|| Arc::new(draft.to_message())),
+                once: (item.publish.qos == Qos::ExactlyOnce && private.is_durable).then_some(item.publish.id),
+            });
+            let verdict = private.link.publish(ones.collect());
+            self.pend(verdict, Waits::Owned(acks.collect()));
+            return Ok(());
+        }
         let headers: Vec<_> = drafts.iter().map(Draft::headers).collect();
         let records: Vec<Record<'_>> =
             drafts.iter().zip(&headers).map(|(draft, headers)| draft.record(now_ms, headers)).collect();
-        let ids: Vec<_> =
-            run.iter().filter_map(|item| Some((acknowledged_by(item.publish.qos)?, item.publish.id))).collect();
-        let (level, done, answer) = if ids.is_empty() {
+        let acks: Vec<_> = acks.filter(|(_, id)| *id != 0).collect();
+        let (level, done, answer) = if acks.is_empty() {
             (AckLevel::Memory, Done::ignore(), None)
         } else {
             let (done, reply) = reply();
             (space.level, done, Some(reply))
         };
-        let started = self.adapter.monotonic.now();
         if let Err(error) = space.partition.append(&records, level, done) {
-            self.adapter.totals.rejected.fetch_add(run.len() as u64, Ordering::Relaxed);
+            self.count_rejected(run.len());
             // What is promised at most once may be lost here, too.
-            return if ids.is_empty() { Ok(()) } else { Err(Fault::refused(reason::BUSY, not_taken(&error).text())) };
+            return if acks.is_empty() { Ok(()) } else { Err(Fault::refused(reason::BUSY, not_taken(&error).text())) };
         }
         match answer {
-            Some(reply) => self.pend(Pending { reply, waits: Waits::Private(ids), started }),
+            Some(reply) => self.pend(Verdict::Log(reply), Waits::Private(acks)),
             None => self.count_accepted(run.len(), Duration::ZERO),
         }
         Ok(())
     }
 
+    /// Whether something of a run is kept together with its messages. What follows goes the same way until that is
+    /// answered, so that it is not overtaken.
+    fn needs_owner(&self, run: &[Item<'_>]) -> bool {
+        let is_durable = self.private.as_ref().is_some_and(|private| private.is_durable);
+        let is_kept = |item: &Item<'_>| item.publish.retain || (is_durable && item.publish.qos == Qos::ExactlyOnce);
+        self.owned > 0 || run.iter().any(is_kept)
+    }
+
     /// Whether a message has not been taken already; only one that is sent exactly once can have been.
     fn is_new(&self, item: &Item<'_>) -> Result<bool, Fault> {
         match &self.private {
-            Some(private) if item.publish.qos == Qos::ExactlyOnce => {
+            // Of a session that is kept, the tenant's owner knows.
+            Some(private) if item.publish.qos == Qos::ExactlyOnce && !private.is_durable => {
                 Ok(private.link.with(|session| session.arrived.insert(item.publish.id))?)
             }
             _ => Ok(true),
@@ -174,6 +203,7 @@ impl Client {
         text: &str,
         options: SubscribeOptions,
         subscription_id: u32,
+        wanted: &mut Wanted,
     ) -> Result<u8, Fault> {
         let Some(private) = &self.private else { return Ok(reason::NOT_AUTHORISED) };
         let Some(filter) = Filter::parse(text) else { return Ok(reason::BAD_FILTER) };
@@ -193,7 +223,60 @@ impl Client {
             id: subscription_id,
             began: 0,
         };
-        Ok(private.link.subscribe(text, what)?.map_or(reason::QUOTA, |_| options.qos as u8))
+        let Some(is_new) = private.link.subscribe(text, what.clone())? else { return Ok(reason::QUOTA) };
+        wanted.is_changed = true;
+        let is_sent = match options.retain_handling {
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => is_new,
+            RetainHandling::DoNotSend => false,
+        };
+        if is_sent {
+            wanted.retained.push((filter.pattern.into(), what));
+        }
+        Ok(options.qos as u8)
+    }
+
+    /// Answers a subscription once it is kept, and with what is retained.
+    pub(super) fn answer_subscription(
+        &mut self,
+        id: u16,
+        codes: Vec<u8>,
+        wanted: Wanted,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let verdict = match &self.private {
+            Some(private) if wanted.is_changed => match private.link.keep_filters()? {
+                None if wanted.retained.is_empty() => None,
+                None => Some(private.link.retained()),
+                kept => kept,
+            },
+            _ => None,
+        };
+        match verdict {
+            Some(verdict) => self.pend(verdict, Waits::Subscribed { id, codes, wanted }),
+            None => suback(out, self.version, id, &codes),
+        }
+        Ok(())
+    }
+
+    /// Answers an unsubscription once it is kept.
+    pub(super) fn answer_unsubscription(&mut self, id: u16, codes: Vec<u8>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let verdict = match &self.private {
+            Some(private) => private.link.keep_filters()?,
+            None => None,
+        };
+        match verdict {
+            Some(verdict) => self.pend(verdict, Waits::Unsubscribed { id, codes }),
+            None => unsuback(out, self.version, id, &codes),
+        }
+        Ok(())
+    }
+
+    /// Sends what new subscriptions find retained.
+    pub(super) fn send_retained(&self, retained: &RetainedMap, wanted: &Wanted) -> Result<(), Fault> {
+        let Some(private) = &self.private else { return Ok(()) };
+        let each = |(pattern, what): &(Box<str>, Subscription)| private.link.send_retained(retained, pattern, what);
+        Ok(wanted.retained.iter().try_for_each(each)?)
     }
 
     /// Ends a subscription in the private space; whether there was one.
@@ -206,25 +289,21 @@ impl Client {
 
     /// What a client says of a message on its way.
     pub(super) fn private_ack(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let Some(Private { link, .. }) = &self.private else { return Ok(()) };
+        let Some(Private { link, is_durable, .. }) = &self.private else { return Ok(()) };
         let version = self.version;
         match packet {
             Packet::PubAck(given) => drop(link.with(|session| session.acknowledged(given.id))?),
             Packet::PubRec(given) if given.reason >= reason::UNSPECIFIED => {
                 link.with(|session| session.rejected(given.id))?;
             }
-            Packet::PubRec(given) => {
-                let is_known = link.with(|session| {
-                    let is_known = session.received(given.id);
-                    session.released(given.id);
-                    is_known
-                })?;
-                ack(out, version, AckKind::PubRel, given.id, code(is_known));
-            }
+            Packet::PubRec(given) if link.with(|session| session.received(given.id))? => self.received.push(given.id),
+            Packet::PubRec(given) => ack(out, version, AckKind::PubRel, given.id, reason::UNKNOWN_ID),
             Packet::PubComp(given) => drop(link.with(|session| session.completed(given.id))?),
+            Packet::PubRel(given) if *is_durable => self.forgotten.push(given.id),
             Packet::PubRel(given) => {
                 let is_known = link.with(|session| session.arrived.remove(&given.id))?;
-                ack(out, version, AckKind::PubComp, given.id, code(is_known));
+                let code = if is_known { reason::SUCCESS } else { reason::UNKNOWN_ID };
+                ack(out, version, AckKind::PubComp, given.id, code);
             }
             _ => {}
         }
@@ -233,9 +312,41 @@ impl Client {
         Ok(())
     }
 
+    /// Has it kept that messages exactly once have come, to either side, so that their ids may be forgotten.
+    pub(super) fn keep_receipts(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let (received, forgotten) = (std::mem::take(&mut self.received), std::mem::take(&mut self.forgotten));
+        let Some(private) = &self.private else { return Ok(()) };
+        if received.is_empty() && forgotten.is_empty() {
+            return Ok(());
+        }
+        let Some(verdict) = private.link.keep_progress(&forgotten)? else { return self.release(&received, out) };
+        // One change for both.
+        if forgotten.is_empty() {
+            self.pend(verdict, Waits::Received(received));
+        } else {
+            self.pend(verdict, Waits::Forgotten(forgotten));
+            if !received.is_empty()
+                && let Some(verdict) = self.private.as_ref().map(|private| private.link.keep_progress(&[]))
+            {
+                self.pend(verdict?.unwrap_or(Verdict::Refused(None)), Waits::Received(received));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells a client that it may forget ids.
+    pub(super) fn release(&mut self, ids: &[u16], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(private) = &self.private else { return Ok(()) };
+        for id in ids {
+            private.link.with(|session| session.released(*id))?;
+            ack(out, self.version, AckKind::PubRel, *id, reason::SUCCESS);
+        }
+        Ok(())
+    }
+
     /// Writes what the client is to be sent.
     pub(super) fn deliver(&mut self, out: &mut Vec<u8>) -> Result<More, Fault> {
-        let Some(Private { link, packet_max_bytes, alias_max, aliases }) = &mut self.private else {
+        let Some(Private { link, packet_max_bytes, alias_max, aliases, .. }) = &mut self.private else {
             return Ok(More::No);
         };
         let (version, now_ms) = (self.version, self.adapter.wall.now_ms());
@@ -269,18 +380,9 @@ impl Client {
     }
 }
 
-/// What is said of an id.
-fn code(is_known: bool) -> u8 {
-    if is_known { reason::SUCCESS } else { reason::UNKNOWN_ID }
-}
-
-/// How a message is acknowledged; at most once it is not.
-fn acknowledged_by(qos: Qos) -> Option<AckKind> {
-    match qos {
-        Qos::AtMostOnce => None,
-        Qos::AtLeastOnce => Some(AckKind::PubAck),
-        Qos::ExactlyOnce => Some(AckKind::PubRec),
-    }
+/// How a message is acknowledged, if it has an id.
+fn acknowledged_by(qos: Qos) -> AckKind {
+    if qos == Qos::ExactlyOnce { AckKind::PubRec } else { AckKind::PubAck }
 }
 
 /// Why there is no private space.
@@ -296,9 +398,23 @@ struct Parts {
 impl Parts {
     fn of(item: &Item<'_>, now_ms: i64) -> Self {
         let properties = item.publish.properties;
-        let expires = properties.expiry_s.map(|seconds| now_ms.saturating_add(i64::from(seconds) * 1_000).to_string());
-        Self { properties: without(properties.bytes, &[ALIAS, MESSAGE_EXPIRY]), expires: expires.unwrap_or_default() }
+        let expires = expires(properties.expiry_s, now_ms);
+        Self { properties: without(properties.bytes, &[ALIAS, MESSAGE_EXPIRY]), expires }
     }
+}
+
+/// When a message is void that is published now, as its header says it; empty if never.
+pub(super) fn expires(expiry_s: Option<u32>, now_ms: i64) -> String {
+    let end = expiry_s.map(|seconds| now_ms.saturating_add(i64::from(seconds) * 1_000));
+    end.map(|end| end.to_string()).unwrap_or_default()
+}
+
+/// What a subscription asks for beside messages to come.
+#[derive(Default)]
+pub(super) struct Wanted {
+    is_changed: bool,
+    /// Patterns that bring what is retained.
+    retained: Vec<(Box<str>, Subscription)>,
 }
 
 struct Sending {

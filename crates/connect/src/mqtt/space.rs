@@ -12,8 +12,10 @@
 
 pub(crate) mod config;
 mod dispatch;
+mod keeping;
 pub(crate) mod message;
 mod queue;
+mod retained;
 mod session;
 mod spaces;
 mod trie;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 
 use millstream_http::{Counter, Metrics};
 use millstream_log::{AckLevel, Partition, UpTo};
-use millstream_types::{MemoryBudget, Offset, RecordBatch};
+use millstream_types::{MemoryBudget, MonotonicClock, Offset, RecordBatch, WallClock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -31,11 +33,13 @@ pub(crate) use config::BrokerConfig;
 use message::{Lying, Message};
 pub(crate) use queue::Entry;
 use queue::QueueLimits;
+pub(crate) use retained::RetainedMap;
 use session::Online;
 pub(crate) use session::{Next, Session, Subscription};
-pub(crate) use spaces::Spaces;
+pub(crate) use spaces::{Spaces, SpacesParts};
 use trie::Trie;
 
+use super::kept::Keeper;
 use crate::topic_filter::Filter;
 
 /// Messages that are read from the log for one client at a time.
@@ -82,6 +86,11 @@ pub(crate) struct Space {
     config: BrokerConfig,
     room: MemoryBudget,
     counts: Arc<Counts>,
+    keeper: Keeper,
+    /// Where the stream was settled when the process began with it.
+    began: Offset,
+    wall: Arc<dyn WallClock>,
+    monotonic: Arc<dyn MonotonicClock>,
     state: Mutex<State>,
 }
 
@@ -117,6 +126,8 @@ pub(crate) enum NoSession {
     TooMany,
     /// The tenant's topic is gone.
     Gone,
+    /// It could not be written down.
+    NotKept,
 }
 
 /// A connection's session; given up when dropped.
@@ -124,6 +135,7 @@ pub(crate) struct Link {
     pub(crate) space: Arc<Space>,
     pub(crate) client: Arc<str>,
     pub(crate) bell: Arc<Notify>,
+    device: Box<str>,
     id: SessionId,
     turn: u64,
 }
@@ -139,7 +151,19 @@ pub(crate) enum Lost {
 
 impl Space {
     /// A session for a connection, and whether it was there before.
-    pub(crate) fn attach(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(Link, bool), NoSession> {
+    pub(crate) async fn attach(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(Link, bool), NoSession> {
+        let (link, is_present, ended) = self.take_up(claim)?;
+        if let Some(ended) = ended {
+            self.end(ended);
+        }
+        link.keep_beginning().await.map_err(|error| {
+            tracing::warn!(%error, "a session could not be written down");
+            NoSession::NotKept
+        })?;
+        Ok((link, is_present))
+    }
+
+    fn take_up(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(Link, bool, Option<Session>), NoSession> {
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.is_gone {
@@ -151,11 +175,11 @@ impl Space {
         {
             return Err(NoSession::OfAnother);
         }
-        let is_kept = |id: &SessionId| state.sessions.get(id).is_some_and(Session::is_durable);
+        let now_ms = self.wall.now_ms();
+        let goes_on = |session: &Session| session.is_durable() && !session.is_over(now_ms);
+        let is_kept = |id: &SessionId| state.sessions.get(id).is_some_and(goes_on);
         let kept = known.filter(|id| !claim.clean_start && is_kept(id));
-        if let (Some(id), None) = (known, kept) {
-            state.remove(id);
-        }
+        let ended = known.filter(|_| kept.is_none()).and_then(|id| state.remove(id));
         if kept.is_none() && state.sessions.len() >= self.config.sessions_max {
             return Err(NoSession::TooMany);
         }
@@ -163,12 +187,17 @@ impl Space {
         let turn = state.last;
         let id = kept.unwrap_or(SessionId(turn));
         let session = state.sessions.entry(id).or_insert_with(|| Session::new(claim.client, claim.device));
-        session.expiry_s = claim.expiry_s;
+        session.expiry_s = claim.expiry_s.min(self.config.session_expiry_max_s);
+        session.ended_ms = None;
+        // Whoever comes back in time is not dead.
+        session.will = None;
+        session.begin(state.next);
         let bell = Arc::new(Notify::new());
         session.attach(Online { turn, bell: Arc::clone(&bell), window: claim.window });
         state.clients.insert(Arc::clone(claim.client), id);
-        let link = Link { space: Arc::clone(self), client: Arc::clone(claim.client), bell, id, turn };
-        Ok((link, kept.is_some()))
+        let (space, client) = (Arc::clone(self), Arc::clone(claim.client));
+        let link = Link { space, client, bell, device: claim.device.into(), id, turn };
+        Ok((link, kept.is_some(), ended))
     }
 
     /// Messages that lie at `offsets`, which ascend, as far as one read finds them; `None` are no more.
@@ -296,27 +325,15 @@ impl Link {
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        // Another connection has it already, or nobody can.
-        let _ = self.with_state(|state, id| {
-            let Some(session) = state.sessions.get_mut(&id) else { return };
-            session.detach();
-            if !session.is_durable() {
-                state.remove(id);
-            }
-        });
-    }
-}
-
 impl State {
-    fn remove(&mut self, id: SessionId) {
-        let Some(mut session) = self.sessions.remove(&id) else { return };
+    fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let mut session = self.sessions.remove(&id)?;
         session.detach();
         self.clients.remove(&session.client);
         for filter in session.filters.keys().filter_map(|filter| Filter::parse(filter)) {
             self.trie.remove(filter.pattern, |subscriber| subscriber.session == id);
         }
+        Some(session)
     }
 
     /// Gives a message to all who want it; how many of them lose one.
@@ -348,11 +365,13 @@ impl State {
 struct Kept<'a> {
     room: &'a MemoryBudget,
     copy: Option<Option<Arc<Message>>>,
+    /// It may have been given before the process began.
+    is_again: bool,
 }
 
 impl<'a> Kept<'a> {
-    fn new(room: &'a MemoryBudget) -> Self {
-        Self { room, copy: None }
+    fn new(room: &'a MemoryBudget, is_again: bool) -> Self {
+        Self { room, copy: None, is_again }
     }
 
     fn of(&mut self, message: &Lying<'_>) -> Option<Arc<Message>> {
@@ -374,9 +393,20 @@ fn entry(
     Some(Entry {
         offset: Some(offset),
         qos,
+        dup: kept.is_again,
         retain: message.retain && wanted().any(|what| what.retain_as_published),
         ids: wanted().map(|what| what.id).filter(|id| *id != 0).collect(),
         size_bytes: u32::try_from(message.size_bytes()).unwrap_or(u32::MAX),
         message: kept.of(message),
     })
+}
+
+impl Space {
+    fn limits(&self) -> QueueLimits {
+        QueueLimits {
+            messages: self.config.queue_max_messages,
+            bytes: self.config.queue_max_bytes,
+            live: self.config.live_max_messages,
+        }
+    }
 }

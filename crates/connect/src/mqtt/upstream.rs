@@ -12,8 +12,9 @@ use super::adapter::{ADAPTER, origin};
 use super::client::{Client, Topic};
 use super::encode::{AckKind, Outgoing as OutgoingPacket, ack, publish};
 use super::fault::{Fault, reason};
+use super::kept::Verdict;
 use super::packet::{Publish, Qos};
-use super::pending::{Pending, Waits};
+use super::pending::Waits;
 use super::topic::{Bag, OnError, Place, is_reserved};
 use crate::meter::{Delivery, Fate};
 use crate::outgoing::{Numbers, Outgoing, check_type};
@@ -106,12 +107,11 @@ impl Client {
                 format!("a payload of {} bytes; connect.mqtt.payload_max_bytes = {limit}", large.publish.payload.len());
             return Err(Fault::refused(reason::TOO_LARGE, why));
         }
-        let started = self.adapter.monotonic.now();
         match self.offer(run, way) {
             Ok(verdict) => {
                 let sent = run.iter().map(|item| way.sent(item)).collect();
                 match verdict {
-                    Some(reply) => self.pend(Pending { reply, waits: Waits::Upstream(sent), started }),
+                    Some(verdict) => self.pend(verdict, Waits::Upstream(sent)),
                     None => self.accepted(sent, Duration::ZERO),
                 }
                 Ok(())
@@ -120,11 +120,7 @@ impl Client {
         }
     }
 
-    fn offer(
-        &mut self,
-        run: &[Item<'_>],
-        way: &Way<'_>,
-    ) -> Result<Option<millstream_log::Reply<millstream_log::Appended>>, Problem> {
+    fn offer(&mut self, run: &[Item<'_>], way: &Way<'_>) -> Result<Option<Verdict>, Problem> {
         let tenant = &self.verified.tenant;
         let snapshot = self.adapter.registry.snapshot(tenant);
         let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
@@ -151,7 +147,7 @@ impl Client {
             delivery => {
                 let (done, reply) = reply();
                 let level = if delivery == Delivery::Event { AckLevel::Synced } else { AckLevel::Written };
-                (level, done, Some(reply))
+                (level, done, Some(Verdict::Log(reply)))
             }
         };
         let partition = self.streams.partition(way.delivery.stream(), sender.id);
@@ -174,6 +170,11 @@ impl Client {
             self.meter.count(sent.delivery, Fate::Forwarded, sent.payload_bytes, took);
             self.adapter.totals.accept_latency.record(took);
         }
+    }
+
+    /// Counts messages of the private space that are not taken.
+    pub(super) fn count_rejected(&self, messages: usize) {
+        self.adapter.totals.rejected.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
     /// Counts messages of the private space that the log has.

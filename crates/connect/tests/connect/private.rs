@@ -3,7 +3,7 @@
 use millstream_connect::{BrokerConfig, ConnectConfig, MqttConfig};
 use millstream_types::Kind;
 
-use crate::mqtt_client::{Hello, Message, Mqtt, packet, publish, text};
+use crate::mqtt_client::{Hello, Message, Mqtt, Will, packet, publish, text};
 use crate::world::{World, quick};
 
 const BOTH: [u8; 2] = [4, 5];
@@ -286,5 +286,187 @@ async fn row_access_lists_and_the_tenant_s_switch_refuse_what_they_do_not_allow(
     assert_eq!(client.next().await.0, 0x40);
     client.publish(0, 0, "d/x", b"x").await;
     assert_eq!(client.expect_end().await, Some(0x87));
+    world.stop().await;
+}
+
+/// PUBLISH with the retain flag.
+fn retained(level: u8, qos: u8, id: u16, topic: &str, properties: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = publish(level, qos, id, topic, properties, payload);
+    bytes[0] |= 1;
+    bytes
+}
+
+/// Publishes and waits until it is acknowledged.
+async fn told(client: &mut Mqtt, bytes: &[u8]) -> u8 {
+    client.send(bytes).await;
+    let (first_byte, body) = client.next().await;
+    assert_eq!(first_byte, 0x40);
+    body.get(2).copied().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_retained_messages_come_with_a_subscription_as_its_retain_handling_says_and_an_empty_one_clears() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = BrokerConfig { retained_max_bytes: 1_000, ..BrokerConfig::default() };
+    let world = World::open_with(dir.path(), with(broker.clone())).await;
+    world.register("T", "d").await;
+    let mut sender = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    for (id, topic) in ["r/1", "r/2", "r/gone", "s"].into_iter().enumerate() {
+        let bytes = retained(5, 1, id as u16 + 1, topic, &[], topic.as_bytes());
+        assert_eq!(told(&mut sender, &bytes).await, 0);
+    }
+    assert_eq!(told(&mut sender, &retained(5, 1, 9, "r/gone", &[], b"")).await, 0);
+    assert_eq!(told(&mut sender, &retained(5, 1, 9, "r/much", &[], &[0; 900])).await, 0x97);
+    // An expiry of 100 s: what is left of it is told.
+    assert_eq!(told(&mut sender, &retained(5, 1, 9, "x", &[0x02, 0, 0, 0, 100], b"x")).await, 0);
+    world.stop().await;
+
+    let world = World::open_with(dir.path(), with(broker)).await;
+    for level in BOTH {
+        let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+        assert_eq!(client.subscribe("r/+", 0).await, 0);
+        for topic in ["r/1", "r/2"] {
+            let message = client.message().await;
+            assert_eq!((message.retain, message.qos, message.text()), (true, 0, (topic, topic)));
+        }
+        let mut sender = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+        assert_eq!(told(&mut sender, &retained(level, 1, 1, "r/1", &[], b"r/1")).await, 0);
+        let message = client.message().await;
+        assert_eq!((message.retain, message.text().0), (false, "r/1"), "it came while it was subscribed");
+        // The same subscription again brings it again, in version 5 only if it says so.
+        let options: &[(u8, bool)] = if level == 5 { &[(0, true), (0x10, false), (0x20, false)] } else { &[(0, true)] };
+        for (options, is_sent) in options {
+            for _ in 0..2 {
+                assert_eq!(client.subscribe("r/1", 1 | options).await, 1);
+                if *is_sent {
+                    let message = client.message().await;
+                    assert_eq!((message.retain, message.qos), (true, 1));
+                    puback(&mut client, &message).await;
+                }
+            }
+            client.send(&[0xC0, 0]).await;
+            assert_eq!(client.next().await.0, 0xD0, "nothing more");
+        }
+    }
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    assert_eq!(client.subscribe("x", 0).await, 0);
+    let left = client.message().await.properties;
+    assert!(left[0] == 0x02 && left[4] <= 100 && left[4] > 0, "{left:?}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_wills_are_published_on_an_abrupt_close_after_their_delay_unless_the_client_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut watcher = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
+    assert_eq!(watcher.subscribe("will/#", 1).await, 1);
+    let will =
+        |topic: &'static str, properties| Some(Will { topic, payload: b"gone", qos: 1, retain: true, properties });
+    for level in BOTH {
+        // Whoever says good-bye leaves none.
+        let (mut orderly, _) =
+            Mqtt::connect(world.mqtt(), &Hello { will: will("will/no", &[]), ..hello(level, "o") }).await;
+        orderly.send(&[0xE0, 0]).await;
+        orderly.expect_end().await;
+        let (abrupt, _) =
+            Mqtt::connect(world.mqtt(), &Hello { will: will("will/now", &[]), ..hello(level, "a") }).await;
+        drop(abrupt);
+        let message = watcher.message().await;
+        assert_eq!((message.text(), message.qos, message.retain), (("will/now", "gone"), 1, false));
+        puback(&mut watcher, &message).await;
+    }
+    // A delay of an hour within a session of two: whoever comes back has never been gone.
+    let hour = [0x18, 0, 0, 0x0E, 0x10];
+    let kept = [0x11, 0, 0, 0x1C, 0x20];
+    let late = Hello { will: will("will/late", &hour), properties: &kept, clean: false, ..hello(5, "l") };
+    drop(Mqtt::connect(world.mqtt(), &late).await);
+    let (back, answer) = Mqtt::connect(world.mqtt(), &late).await;
+    assert_eq!(answer[..2], [1, 0], "session present");
+    drop(back);
+    // A new session ends the old one, and its will goes out at once.
+    let (_new, answer) = Mqtt::connect(world.mqtt(), &Hello { clean: true, will: None, ..late }).await;
+    assert_eq!(answer[..2], [0, 0]);
+    let message = watcher.message().await;
+    assert_eq!(message.text().0, "will/late");
+    puback(&mut watcher, &message).await;
+    // A delay of a second passes.
+    let second = [0x18, 0, 0, 0, 1];
+    drop(Mqtt::connect(world.mqtt(), &Hello { will: will("will/soon", &second), ..late }).await);
+    assert_eq!(watcher.message().await.text().0, "will/soon");
+    let mut later = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
+    assert_eq!(later.subscribe("will/now", 0).await, 0);
+    assert!(later.message().await.retain, "it was to be retained");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_sessions_are_kept_with_a_bounded_queue_until_they_expire_or_are_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = BrokerConfig { queue_max_messages: 3, session_expiry_max_s: 3_600, ..BrokerConfig::default() };
+    let world = World::open_with(dir.path(), with(broker)).await;
+    for device in ["d", "e"] {
+        world.register("T", device).await;
+    }
+    for level in BOTH {
+        let client = format!("kept-{level}");
+        let hour = [0x11, 0, 0, 0x0E, 0x10];
+        let kept = Hello { clean: false, properties: &hour, ..hello(level, &client) };
+        let (mut first, answer) = Mqtt::connect(world.mqtt(), &kept).await;
+        assert_eq!(answer[..2], [0, 0]);
+        assert_eq!(first.subscribe("q/#", 2).await, 2);
+        first.send(&[0xE0, 0]).await;
+        first.expect_end().await;
+        let mut sender = Mqtt::log_in(world.mqtt(), level, "e@T").await;
+        for n in 1..=5_u16 {
+            sender.publish(0, 0, "q/0", b"at most once is not for later").await;
+            assert_eq!(told(&mut sender, &publish(level, 1, n, "q/1", &[], n.to_string().as_bytes())).await, 0);
+        }
+        let (mut second, answer) = Mqtt::connect(world.mqtt(), &kept).await;
+        assert_eq!(answer[..2], [1, 0]);
+        let mut got = Vec::new();
+        for expected in ["3", "4", "5"] {
+            let message = second.message().await;
+            assert_eq!((message.text().1, message.dup, message.qos), (expected, false, 1));
+            got.push(message);
+        }
+        puback(&mut second, &got[1]).await;
+        second.send(&[0xC0, 0]).await;
+        assert_eq!(second.next().await.0, 0xD0);
+        drop(second);
+        // What was not acknowledged comes again, with its id and its mark.
+        let (mut third, answer) = Mqtt::connect(world.mqtt(), &kept).await;
+        assert_eq!(answer[..2], [1, 0]);
+        for known in [&got[0], &got[2]] {
+            let message = third.message().await;
+            assert_eq!((&message.payload, message.dup, message.id), (&known.payload, true, known.id));
+            puback(&mut third, &message).await;
+        }
+        // It is ended: in version 5 by its last word.
+        third.send(if level == 5 { &[0xE0, 7, 0, 5, 0x11, 0, 0, 0, 0] } else { &[0xE0, 0] }).await;
+        third.expect_end().await;
+        let again = Hello { clean: level == 4, ..kept };
+        let (mut fourth, answer) = Mqtt::connect(world.mqtt(), &again).await;
+        assert_eq!(answer[..2], [0, 0]);
+        fourth.send(&[0xE0, 0]).await;
+        fourth.expect_end().await;
+    }
+    // One of a second is gone after it, and a longer one than may be is told how long it is.
+    let (mut short, _) = Mqtt::connect(world.mqtt(), &Hello { properties: &[0x11, 0, 0, 0, 1], ..hello(5, "s") }).await;
+    assert_eq!(short.subscribe("q/#", 1).await, 1);
+    drop(short);
+    let long = Hello { properties: &[0x11, 0xFF, 0xFF, 0xFF, 0xFF], clean: false, ..hello(5, "s") };
+    loop {
+        let (client, answer) = Mqtt::connect(world.mqtt(), &long).await;
+        assert_eq!(answer[3..8], [0x11, 0, 0, 0x0E, 0x10], "{answer:?}");
+        drop(client);
+        if answer[0] == 0 {
+            break;
+        }
+        // It goes on, with a second of its own again.
+        let short = Hello { properties: &[0x11, 0, 0, 0, 1], clean: false, ..hello(5, "s") };
+        drop(Mqtt::connect(world.mqtt(), &short).await);
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    }
     world.stop().await;
 }

@@ -2,9 +2,13 @@
 //! `scripts/setup-clients` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../connect/tests/connect/mqtt_client.rs"]
+#[allow(dead_code, reason = "the adapter's tests use more of it")]
+mod mqtt_client;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;
+mod sessions;
 
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +24,7 @@ const COUNT: usize = 500;
 /// A server with a gateway, a device behind it and one that is not.
 struct World {
     process: Process,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl World {
@@ -36,7 +40,17 @@ impl World {
             let path = format!("/v1/credentials/default/{device}");
             assert_eq!(ask(process.applications, "PUT", &path, &json, credentials.as_bytes()).status, 204);
         }
-        Self { process, _dir: dir }
+        Self { process, dir }
+    }
+
+    /// `kill -9`, and the same again.
+    fn kill_and_start(self) -> Self {
+        self.process.kill();
+        Self { process: Process::start(self.dir.path()), dir: self.dir }
+    }
+
+    fn kill(self) {
+        self.process.kill();
     }
 
     /// Values of a topic's records that begin with `begin`, sorted.

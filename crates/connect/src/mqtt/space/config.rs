@@ -16,6 +16,18 @@ pub struct BrokerConfig {
     pub retention_s: u64,
     /// Bytes of messages that are kept, of each tenant. Holds for tenants that connect for the first time. Default 1 GiB.
     pub retention_max_bytes: u64,
+    /// Partitions of the state topic of sessions and retained messages; fixed when the data directory is made. Default 4.
+    pub state_partitions: u32,
+    /// Bytes of changes of sessions and retained messages that may be on their way to the log or missing from their
+    /// checkpoint before further ones wait. Default 64 MiB.
+    pub state_dirty_max_bytes: usize,
+    /// Bytes of changes of sessions and retained messages that may wait to be decided, over all partitions; further ones
+    /// are refused. Default 32 MiB.
+    pub state_inbox_max_bytes: usize,
+    /// Bytes of retained messages of one tenant. Default 16 MiB.
+    pub retained_max_bytes: u64,
+    /// Longest time that a session outlives its connection, s. Default seven days.
+    pub session_expiry_max_s: u32,
     /// Sessions of one tenant, connected or away. Default 100,000.
     pub sessions_max: usize,
     /// Subscriptions of one session. Default 100.
@@ -38,6 +50,11 @@ impl Default for BrokerConfig {
             synced: true,
             retention_s: 7 * 24 * 3_600,
             retention_max_bytes: 1 << 30,
+            state_partitions: 4,
+            state_dirty_max_bytes: 64 << 20,
+            state_inbox_max_bytes: 32 << 20,
+            retained_max_bytes: 16 << 20,
+            session_expiry_max_s: 7 * 24 * 3_600,
             sessions_max: 100_000,
             subscriptions_max: 100,
             filters_max: 32,
@@ -62,6 +79,10 @@ impl BrokerConfig {
             if value == 0 {
                 return Err(Error::InvalidSetting { setting, value: "0".to_owned(), rule: "use at least 1" });
             }
+        }
+        if !(1..=10_000).contains(&self.state_partitions) {
+            let (setting, value) = ("connect.mqtt.broker.state_partitions", self.state_partitions.to_string());
+            return Err(Error::InvalidSetting { setting, value, rule: "use 1 to 10000" });
         }
         Ok(())
     }

@@ -5,19 +5,24 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use millstream_log::{Bell, Error};
 use millstream_types::{Offset, RecordBatch};
 
 use super::message::Lying;
-use super::queue::QueueLimits;
 use super::{Kept, Space, read};
 use crate::mqtt::packet::Qos;
+use tokio::time::MissedTickBehavior;
+
+/// How often it is looked at what time brings, and how long at most what is kept lags behind.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Works until the space or its topic is gone.
-pub(super) async fn dispatch(space: Weak<Space>, bell: Arc<Bell>, from: Offset) {
-    let mut next = from;
+pub(super) async fn dispatch(space: Weak<Space>, bell: Arc<Bell>, mut next: Offset) {
     let mut unsettled = VecDeque::new();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         {
             let Some(space) = space.upgrade() else { return };
@@ -27,7 +32,13 @@ pub(super) async fn dispatch(space: Weak<Space>, bell: Arc<Bell>, from: Offset) 
                 return;
             }
         }
-        bell.rung().await;
+        tokio::select! {
+            () = bell.rung() => {}
+            _ = ticks.tick() => {
+                let Some(space) = space.upgrade() else { return };
+                space.tick();
+            }
+        }
     }
 }
 
@@ -53,6 +64,26 @@ async fn catch_up(space: &Space, next: &mut Offset, unsettled: &mut VecDeque<Rec
     Ok(())
 }
 
+/// Reads the stream again that kept sessions have not come through yet, to where it ends now.
+pub(super) async fn recover(space: &Space, from: Offset) -> Result<Offset, Error> {
+    let (mut next, mut unsettled) = (from, VecDeque::new());
+    while next < space.began {
+        let batches = match read(&space.partition, next).await {
+            Err(Error::Trimmed { .. }) => {
+                next = space.partition.offsets().first;
+                continue;
+            }
+            read => read?,
+        };
+        let Some(last) = batches.last() else { break };
+        next = last.next_offset();
+        unsettled.extend(batches);
+        space.settle(&mut unsettled);
+    }
+    // What is not settled yet is read again.
+    Ok(unsettled.front().map_or(next, RecordBatch::base_offset))
+}
+
 impl Space {
     /// Gives what the log promises to keep.
     fn settle(&self, unsettled: &mut VecDeque<RecordBatch>) {
@@ -64,16 +95,17 @@ impl Space {
     }
 
     fn give(&self, batch: &RecordBatch, is_due: impl Fn(&Lying<'_>) -> bool) {
-        let limits = QueueLimits {
-            messages: self.config.queue_max_messages,
-            bytes: self.config.queue_max_bytes,
-            live: self.config.live_max_messages,
-        };
+        let limits = self.limits();
         let mut lost = 0;
         let mut state = self.state.lock();
         for record in batch.records().map_while(Result::ok) {
             let Some(message) = Lying::read(&record).filter(|message| is_due(message)) else { continue };
-            lost += state.deliver(record.offset.0, &message, &mut Kept::new(&self.room), &limits);
+            lost += state.deliver(
+                record.offset.0,
+                &message,
+                &mut Kept::new(&self.room, record.offset < self.began),
+                &limits,
+            );
         }
         drop(state);
         self.counts.dropped.inc_by(lost);

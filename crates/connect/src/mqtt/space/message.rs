@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use millstream_types::{Grant, Header, MemoryBudget, Record, RecordView, header};
+use millstream_view::Publish;
 
 use crate::mqtt::adapter::ADAPTER;
 use crate::mqtt::packet::Qos;
@@ -43,15 +44,41 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
+    /// The record, as a view appends it.
+    pub(crate) fn to_publish(self, now_ms: i64) -> Publish {
+        Publish {
+            timestamp_ms: now_ms,
+            key: Some(self.topic.into()),
+            value: Some(self.payload.to_vec()),
+            headers: self.parts().into_iter().map(|(name, value)| (name, value.to_vec())).collect(),
+        }
+    }
+
+    /// What its topic retains.
+    pub(crate) fn to_message(self) -> Message {
+        Message {
+            topic: self.topic.into(),
+            payload: self.payload.into(),
+            qos: self.qos,
+            properties: self.properties.into(),
+            expires_ms: self.expires.parse().ok(),
+            _room: None,
+        }
+    }
+
     /// The record's headers.
     pub(crate) fn headers(&self) -> Vec<Header<'a>> {
+        self.parts().into_iter().map(|(key, value)| Header { key, value: Some(value) }).collect()
+    }
+
+    fn parts(&self) -> Vec<(&'static str, &'a [u8])> {
         let qos = match self.qos {
             Qos::AtMostOnce => "0",
             Qos::AtLeastOnce => "1",
             Qos::ExactlyOnce => "2",
         };
-        let mut headers = Vec::with_capacity(8);
-        let mut add = |key, value: &'a [u8]| headers.push(Header { key, value: Some(value) });
+        let mut parts = Vec::with_capacity(8);
+        let mut add = |key, value: &'a [u8]| parts.push((key, value));
         add(header::DEVICE_ID, self.device.as_bytes());
         add(header::ORIG_ADAPTER, ADAPTER.as_bytes());
         add(CLIENT, self.client.as_bytes());
@@ -68,7 +95,7 @@ impl<'a> Draft<'a> {
         if !self.properties.is_empty() {
             add(PROPERTIES, self.properties);
         }
-        headers
+        parts
     }
 
     /// The record; `headers` are those of [`Draft::headers`].
@@ -131,6 +158,7 @@ impl<'a> Lying<'a> {
         Some(Arc::new(Message {
             topic: self.topic.into(),
             payload: self.payload.into(),
+            qos: self.qos,
             properties: self.properties.into(),
             expires_ms: self.expires_ms,
             _room: Some(grant),
@@ -143,6 +171,8 @@ impl<'a> Lying<'a> {
 pub(crate) struct Message {
     pub(crate) topic: Box<str>,
     pub(crate) payload: Box<[u8]>,
+    /// As it was published.
+    pub(crate) qos: Qos,
     pub(crate) properties: Box<[u8]>,
     pub(crate) expires_ms: Option<i64>,
     /// Its room in the memory budget, while it is not counted elsewhere.
@@ -150,6 +180,11 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// Bytes that it takes in memory, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.topic.len() + self.payload.len() + self.properties.len() + OVERHEAD_BYTES
+    }
+
     /// Whole seconds that are left to it; `None` if it is void. `Some(None)` if it lasts.
     pub(crate) fn lasts_s(&self, now_ms: i64) -> Option<Option<u32>> {
         let Some(end) = self.expires_ms else { return Some(None) };

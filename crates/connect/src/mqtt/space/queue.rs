@@ -13,6 +13,8 @@ pub(crate) struct Entry {
     pub(crate) offset: Option<u64>,
     /// What is promised of it.
     pub(crate) qos: Qos,
+    /// It may have been sent before a restart.
+    pub(crate) dup: bool,
     /// The flag as this client sees it.
     pub(crate) retain: bool,
     /// Identifiers of the subscriptions that brought it.
@@ -45,6 +47,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
@@ -140,6 +146,7 @@ mod tests {
         Arc::new(Message {
             topic: "a".into(),
             payload: Box::default(),
+            qos: Qos::AtLeastOnce,
             properties: Box::default(),
             expires_ms: None,
             _room: None,
@@ -147,7 +154,15 @@ mod tests {
     }
 
     fn entry(offset: u64, qos: Qos, size_bytes: u32) -> Entry {
-        Entry { offset: Some(offset), qos, retain: false, ids: Box::default(), size_bytes, message: Some(message()) }
+        Entry {
+            offset: Some(offset),
+            qos,
+            dup: false,
+            retain: false,
+            ids: Box::default(),
+            size_bytes,
+            message: Some(message()),
+        }
     }
 
     #[test]

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::message::Message;
 use super::queue::{Entry, Queue, QueueLimits};
+use crate::mqtt::client::LastWill;
+use crate::mqtt::kept::{Progress, SessionRecord, StoredFilter};
 use crate::mqtt::packet::Qos;
 
 /// A connection's claim on a session: the next one ends it.
@@ -70,6 +73,14 @@ pub(crate) struct Session {
     /// Where what it gets begins, and what of it is done.
     from: u64,
     done: BTreeSet<u64>,
+    /// Retained messages that a subscription has brought.
+    standing: VecDeque<Entry>,
+    /// When its connection ended, milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) ended_ms: Option<i64>,
+    /// What is published if nobody takes the session up before then, by monotonic time.
+    pub(crate) will: Option<(Duration, LastWill)>,
+    /// How far it had come when that was last kept, unless it has come further since.
+    kept_from: Option<u64>,
 }
 
 /// What is to be sent next.
@@ -98,6 +109,13 @@ impl Session {
     /// Whether it is kept beyond its connection.
     pub(crate) fn is_durable(&self) -> bool {
         self.expiry_s > 0
+    }
+
+    /// What lies below `next` was there before a new session.
+    pub(crate) fn begin(&mut self, next: u64) {
+        if self.filters.is_empty() && self.queue.is_empty() && self.flights.is_empty() && self.repeats.is_empty() {
+            self.from = next;
+        }
     }
 
     /// Whether what lies at `offset` is still to be delivered.
@@ -129,10 +147,12 @@ impl Session {
         }
         self.queue.rest();
         let again = self.flights.drain(..).chain(self.repeats.drain(..));
-        // What was handed over by value cannot be found again.
-        self.repeats = again.filter(|flight| flight.entry.offset.is_some()).collect();
+        self.repeats = again.collect();
         for flight in &mut self.repeats {
-            flight.entry.message = None;
+            // What was handed over by value cannot be found again.
+            if flight.entry.offset.is_some() {
+                flight.entry.message = None;
+            }
             if flight.stage == Stage::Received {
                 flight.stage = Stage::Sent;
             }
@@ -152,7 +172,7 @@ impl Session {
             }
             return self.repeat().unwrap_or(Next::Nothing);
         }
-        let Some(front) = self.queue.front() else { return Next::Nothing };
+        let Some(front) = self.standing.front().or(self.queue.front()) else { return Next::Nothing };
         if front.qos == Qos::AtMostOnce {
             return self.take(0).unwrap_or(Next::Nothing);
         }
@@ -175,7 +195,10 @@ impl Session {
         let next = match flight.stage {
             Stage::Released => Next::Release(flight.id),
             Stage::Sent | Stage::Received => {
-                let message = flight.entry.message.take()?;
+                let message = match flight.entry.offset {
+                    Some(_) => flight.entry.message.take()?,
+                    None => Arc::clone(flight.entry.message.as_ref()?),
+                };
                 Next::Message { id: flight.id, dup: true, entry: flight.entry.clone(), message }
             }
         };
@@ -184,12 +207,15 @@ impl Session {
     }
 
     fn take(&mut self, id: u16) -> Option<Next> {
-        let mut entry = self.queue.pop()?;
-        let message = entry.message.take()?;
+        let mut entry = self.standing.pop_front().or_else(|| self.queue.pop())?;
+        let message = match entry.offset {
+            Some(_) => entry.message.take()?,
+            None => Arc::clone(entry.message.as_ref()?),
+        };
         if id != 0 {
             self.flights.push_back(Flight { id, stage: Stage::Sent, entry: entry.clone() });
         }
-        Some(Next::Message { id, dup: false, entry, message })
+        Some(Next::Message { id, dup: entry.dup && id != 0, entry, message })
     }
 
     fn is_flying(&self, id: u16) -> bool {
@@ -269,7 +295,107 @@ impl Session {
             && self.is_durable()
         {
             self.done.insert(offset);
+            self.kept_from = None;
         }
         true
+    }
+
+    /// Takes what a subscription finds retained; how many are lost, as more wait than may.
+    pub(crate) fn stand(&mut self, entries: impl Iterator<Item = Entry>, limits: &QueueLimits) -> u64 {
+        let room = limits.messages.saturating_sub(self.standing.len());
+        let mut lost = 0;
+        for (at, entry) in entries.enumerate() {
+            if at < room { self.standing.push_back(entry) } else { lost += 1 }
+        }
+        if let Some(online) = &self.online {
+            online.bell.notify_one();
+        }
+        lost
+    }
+
+    /// How far it has come, where everything below `next` has been offered to it.
+    pub(crate) fn progress(&mut self, next: u64) -> Progress {
+        let flying = || self.flights.iter().chain(&self.repeats);
+        let offsets =
+            flying().map(|flight| flight.entry.offset).chain([self.queue.front().and_then(|entry| entry.offset)]);
+        let from = offsets.flatten().min().unwrap_or(next).min(next);
+        let released = flying().filter(|flight| flight.stage != Stage::Sent).filter_map(|flight| flight.entry.offset);
+        let released = released.collect();
+        self.done = self.done.split_off(&from);
+        self.from = from;
+        self.kept_from = Some(from);
+        Progress { from, done: self.done.iter().copied().collect(), released }
+    }
+
+    /// Whether it has come further since that was kept; in an idle stream not for a single message of others.
+    pub(crate) fn has_come_further(&self, next: u64, least: u64) -> bool {
+        self.is_durable() && self.kept_from.is_none_or(|from| self.queue.is_empty() && next > from + least)
+    }
+
+    /// What is kept of it beside how far it has come.
+    pub(crate) fn record(&self) -> SessionRecord {
+        let filters = self.filters.iter().map(|(filter, what)| StoredFilter {
+            filter: filter.clone(),
+            qos: what.qos as u8,
+            no_local: what.no_local,
+            retain_as_published: what.retain_as_published,
+            id: what.id,
+            began: what.began,
+        });
+        SessionRecord {
+            device: self.device.clone(),
+            expiry_s: self.expiry_s,
+            ended_ms: self.ended_ms,
+            filters: filters.collect(),
+        }
+    }
+
+    /// A session as it was kept; what waits for it is found in the stream from [`Session::begins_at`] on.
+    pub(crate) fn restored(client: &Arc<str>, record: &SessionRecord, progress: Option<&Progress>, next: u64) -> Self {
+        let mut session = Self::new(client, &record.device);
+        session.expiry_s = record.expiry_s;
+        session.ended_ms = record.ended_ms;
+        for known in &record.filters {
+            let what = Subscription {
+                qos: Qos::of(known.qos).unwrap_or(Qos::AtMostOnce),
+                no_local: known.no_local,
+                retain_as_published: known.retain_as_published,
+                id: known.id,
+                began: known.began,
+            };
+            session.filters.insert(known.filter.clone(), what);
+        }
+        session.from = progress.map_or(next, |progress| progress.from);
+        if let Some(progress) = progress {
+            session.done = progress.done.iter().chain(&progress.released).copied().collect();
+            session.repeats = progress.released.iter().map(|offset| Flight::released(*offset)).collect();
+        }
+        session
+    }
+
+    /// The first offset that it may still want.
+    pub(crate) fn begins_at(&self) -> u64 {
+        self.from
+    }
+
+    /// Whether it has outlived its connection for as long as it may.
+    pub(crate) fn is_over(&self, now_ms: i64) -> bool {
+        let Some(ended_ms) = self.ended_ms.filter(|_| self.online.is_none()) else { return false };
+        now_ms.saturating_sub(ended_ms) >= i64::from(self.expiry_s) * 1_000
+    }
+}
+
+impl Flight {
+    fn released(offset: u64) -> Self {
+        let entry = Entry {
+            offset: Some(offset),
+            qos: Qos::ExactlyOnce,
+            dup: true,
+            retain: false,
+            ids: Box::default(),
+            size_bytes: 0,
+            message: None,
+        };
+        Self { id: id_of(offset), stage: Stage::Released, entry }
     }
 }

@@ -5,22 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Bell, Error, Log, TopicConfig, Writers};
-use millstream_types::{Kind, MemoryBudget, TenantId, TopicName, TopicPartition};
+use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
 
-use super::dispatch::dispatch;
+use super::dispatch::{dispatch, recover};
 use super::{BrokerConfig, Counts, Space, State};
+use crate::mqtt::kept::Kept;
 
 /// The spaces, and the tasks that dispatch their messages; these end when it is dropped.
 pub(crate) struct Spaces {
-    log: Arc<dyn Log>,
-    config: BrokerConfig,
+    parts: SpacesParts,
     room: MemoryBudget,
+    /// Each is begun once, whoever comes first.
+    known: Mutex<HashMap<TenantId, Arc<OnceCell<Known>>>>,
+}
+
+/// What the spaces are made of.
+#[derive(Clone)]
+pub(crate) struct SpacesParts {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) kept: Kept,
+    pub(crate) config: BrokerConfig,
     pub(crate) counts: Arc<Counts>,
-    known: Mutex<HashMap<TenantId, Known>>,
-    /// Held while a tenant's topic is resolved, so that each is resolved once.
-    resolving: tokio::sync::Mutex<()>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) monotonic: Arc<dyn MonotonicClock>,
 }
 
 struct Known {
@@ -37,40 +47,33 @@ impl Drop for Known {
 }
 
 impl Spaces {
-    pub(crate) fn new(log: Arc<dyn Log>, config: &BrokerConfig, memory: &MemoryBudget, counts: &Arc<Counts>) -> Self {
-        let room = memory.share("connect.mqtt.broker.live_max_bytes", config.live_max_bytes);
-        let (config, counts) = (config.clone(), Arc::clone(counts));
-        Self { log, config, room, counts, known: Mutex::default(), resolving: tokio::sync::Mutex::default() }
+    pub(crate) fn new(parts: SpacesParts, memory: &MemoryBudget) -> Self {
+        let room = memory.share("connect.mqtt.broker.live_max_bytes", parts.config.live_max_bytes);
+        Self { parts, room, known: Mutex::default() }
     }
 
     /// That of `tenant`; begins with it if need be.
     pub(crate) async fn of(&self, tenant: &TenantId) -> Result<Arc<Space>, Error> {
-        if let Some(known) = self.known(tenant) {
-            return Ok(known);
-        }
-        let _turn = self.resolving.lock().await;
-        if let Some(known) = self.known(tenant) {
-            return Ok(known);
-        }
-        let begun = self.begin(tenant).await?;
-        let space = Arc::clone(&begun.space);
-        self.known.lock().insert(tenant.clone(), begun);
-        Ok(space)
-    }
-
-    fn known(&self, tenant: &TenantId) -> Option<Arc<Space>> {
-        let known = self.known.lock().get(tenant).map(|known| Arc::clone(&known.space))?;
-        Some(known).filter(|space| !space.is_gone())
+        let cell = {
+            let mut known = self.known.lock();
+            let cell = known.entry(tenant.clone()).or_default();
+            if cell.get().is_some_and(|known| known.space.is_gone()) {
+                *cell = Arc::default();
+            }
+            Arc::clone(cell)
+        };
+        cell.get_or_try_init(|| self.begin(tenant)).await.map(|known| Arc::clone(&known.space))
     }
 
     async fn begin(&self, tenant: &TenantId) -> Result<Known, Error> {
-        let (log, name) = (Arc::clone(&self.log), TopicName::reserved(Kind::Mqtt, tenant));
+        let SpacesParts { log, kept, config: settings, counts, wall, monotonic } = self.parts.clone();
+        let name = TopicName::reserved(Kind::Mqtt, tenant);
         let config = TopicConfig {
             partitions: 1,
-            level: if self.config.synced { AckLevel::Synced } else { AckLevel::Written },
+            level: if settings.synced { AckLevel::Synced } else { AckLevel::Written },
             writers: Writers::OwnersOnly,
-            retention: Some(Duration::from_secs(self.config.retention_s)),
-            retention_bytes: Some(self.config.retention_max_bytes),
+            retention: Some(Duration::from_secs(settings.retention_s)),
+            retention_bytes: Some(settings.retention_max_bytes),
             ..TopicConfig::default()
         };
         // Creating a topic waits for the disk.
@@ -83,16 +86,24 @@ impl Spaces {
         let partition = resolved.await.unwrap_or(Err(Error::Stopped))?;
         let bell = Arc::new(Bell::default());
         partition.watch(&bell);
-        let from = partition.offsets().stable;
+        let began = partition.offsets().stable;
+        let keeper = kept.of(tenant, partition.id());
+        let snapshot = keeper.snapshot();
+        let (state, from) = State::restored(snapshot.state.tenant(tenant), wall.now_ms(), began.0);
         let space = Arc::new(Space {
             level: partition.topic().config.level,
             partition,
-            config: self.config.clone(),
+            config: settings,
             room: self.room.clone(),
-            counts: Arc::clone(&self.counts),
-            state: Mutex::new(State { next: from.0, ..State::default() }),
+            counts,
+            keeper,
+            began,
+            wall,
+            monotonic,
+            state: Mutex::new(state),
         });
-        let dispatching = tokio::spawn(dispatch(Arc::downgrade(&space), Arc::clone(&bell), from)).abort_handle();
+        let next = recover(&space, from).await?;
+        let dispatching = tokio::spawn(dispatch(Arc::downgrade(&space), Arc::clone(&bell), next)).abort_handle();
         Ok(Known { space, dispatching, _bell: bell })
     }
 }

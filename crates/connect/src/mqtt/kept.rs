@@ -1,0 +1,117 @@
+//! What the private spaces of all tenants keep beyond a restart, as a view of the state topic `_mqtt`, whose partitions go
+//! by tenant: retained messages by value, sessions by their filters and how far each has come in the stream.
+//!
+//! A message that is retained, or sent exactly once into a session that is kept, is appended to the stream together with
+//! what is kept of it: both or none.
+
+mod command;
+mod record;
+mod state;
+mod verdict;
+
+use std::sync::Arc;
+
+use millstream_types::{TenantId, TopicName, TopicPartition};
+use millstream_view::{DecodeError, Draft, Encoded, Failure, Ground, Snapshot, View, Views, ViewsConfig};
+
+pub(crate) use command::{Answer, Command, Fate, Keep, One};
+pub(crate) use state::{Change, OfTenant, Progress, SessionRecord, State, StoredFilter};
+pub(crate) use verdict::Verdict;
+
+use super::space::BrokerConfig;
+
+/// Messages and records decided in one append.
+const BATCH_MAX_COMMANDS: usize = 64;
+
+/// See the module.
+pub(crate) struct KeptView {
+    /// Bytes of retained messages that one tenant may have.
+    retained_max_bytes: u64,
+}
+
+impl View for KeptView {
+    type State = State;
+    type Change = Change;
+    type Command = Command;
+    type Answer = Answer;
+    const NAME: &'static str = "mqtt";
+
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+        command::decide(draft, command, self.retained_max_bytes)
+    }
+
+    fn owned_bytes(command: &Command) -> usize {
+        command.owned_bytes()
+    }
+
+    fn apply(state: &mut State, change: &Change) {
+        state.apply(change);
+    }
+
+    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+        record::encode(change, key, value)
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+        record::decode(key, value)
+    }
+}
+
+/// All that is kept.
+#[derive(Clone)]
+pub(crate) struct Kept(Arc<Views<KeptView>>);
+
+/// What is kept of one tenant.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    kept: Kept,
+    pub(crate) tenant: TenantId,
+    /// The tenant's stream.
+    pub(crate) stream: TopicPartition,
+}
+
+impl Kept {
+    /// Opens the view and rebuilds its state.
+    pub(crate) fn open(ground: &Ground, config: &BrokerConfig) -> Result<Self, millstream_view::Error> {
+        let views = ViewsConfig {
+            partitions: config.state_partitions,
+            batch_max_commands: BATCH_MAX_COMMANDS,
+            dirty_max_bytes: config.state_dirty_max_bytes,
+            inbox_max_bytes: config.state_inbox_max_bytes,
+            inbox_setting: "connect.mqtt.broker.state_inbox_max_bytes",
+            ..ViewsConfig::default()
+        };
+        let view = KeptView { retained_max_bytes: config.retained_max_bytes };
+        Views::open(view, &TopicName::internal("_mqtt"), &views, ground).map(Self)
+    }
+
+    /// What is kept of `tenant`, whose stream is `stream`.
+    pub(crate) fn of(&self, tenant: &TenantId, stream: &TopicPartition) -> Keeper {
+        Keeper { kept: self.clone(), tenant: tenant.clone(), stream: stream.clone() }
+    }
+
+    /// What of it has failed.
+    pub(crate) fn failures(&self) -> Vec<Failure> {
+        self.0.failures()
+    }
+
+    /// Takes no more, answers what was taken, writes the checkpoint.
+    pub(crate) fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl Keeper {
+    /// Hands a command to the tenant's owner; the answer comes once it is durable.
+    pub(crate) fn submit(
+        &self,
+        command: impl FnOnce(TenantId) -> Command,
+    ) -> Result<millstream_view::Answer<KeptView>, millstream_view::Error> {
+        self.kept.0.submit(self.kept.0.partition_of(self.tenant.as_str().as_bytes()), command(self.tenant.clone()))
+    }
+
+    /// The state that the tenant is part of, as it is now.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot<KeptView>> {
+        self.kept.0.snapshot(self.kept.0.partition_of(self.tenant.as_str().as_bytes()))
+    }
+}

@@ -1,0 +1,125 @@
+//! What one partition knows of its tenants' private spaces. Everything is shared between versions. Records may be applied
+//! in any order of their keys.
+
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use serde::{Deserialize, Serialize};
+
+use crate::mqtt::space::RetainedMap;
+use crate::mqtt::space::message::Message;
+
+/// All tenants of a partition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    tenants: imbl::HashMap<TenantId, OfTenant>,
+}
+
+/// What is kept of one tenant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OfTenant {
+    /// The last message of each topic that was to be retained.
+    pub(crate) retained: RetainedMap,
+    pub(crate) retained_bytes: u64,
+    pub(crate) sessions: imbl::OrdMap<Arc<str>, Arc<SessionRecord>>,
+    pub(crate) progress: imbl::OrdMap<Arc<str>, Arc<Progress>>,
+    /// Ids of messages exactly once that a client has sent and not forgotten.
+    pub(crate) arrived: imbl::OrdSet<(Arc<str>, u16)>,
+}
+
+/// A session, but for how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionRecord {
+    pub(crate) device: Box<str>,
+    pub(crate) expiry_s: u32,
+    /// When its connection ended, if it has: milliseconds since 1970-01-01T00:00:00Z.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_ms: Option<i64>,
+    pub(crate) filters: Vec<StoredFilter>,
+}
+
+/// A subscription of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredFilter {
+    pub(crate) filter: Box<str>,
+    pub(crate) qos: u8,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+    pub(crate) id: u32,
+    /// The first offset that it may bring.
+    pub(crate) began: u64,
+}
+
+/// How far a session has come in the stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// Everything below is done.
+    pub(crate) from: u64,
+    /// What is done above it.
+    pub(crate) done: Vec<u64>,
+    /// Messages exactly once that the client has, but for its last word.
+    pub(crate) released: Vec<u64>,
+}
+
+/// A key's new value; `None` removes it.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Retained(TenantId, Arc<str>, Option<Arc<Message>>),
+    Session(TenantId, Arc<str>, Option<Arc<SessionRecord>>),
+    Progress(TenantId, Arc<str>, Option<Arc<Progress>>),
+    Arrived(TenantId, Arc<str>, u16, bool),
+}
+
+impl State {
+    /// What is kept of `tenant`, if anything is.
+    pub(crate) fn tenant(&self, tenant: &TenantId) -> Option<&OfTenant> {
+        self.tenants.get(tenant)
+    }
+
+    pub(crate) fn apply(&mut self, change: &Change) {
+        let (Change::Retained(tenant, ..)
+        | Change::Session(tenant, ..)
+        | Change::Progress(tenant, ..)
+        | Change::Arrived(tenant, ..)) = change;
+        let known = self.tenants.entry(tenant.clone()).or_default();
+        known.apply(change);
+        if known.is_empty() {
+            self.tenants.remove(tenant);
+        }
+    }
+}
+
+impl OfTenant {
+    fn is_empty(&self) -> bool {
+        self.retained.is_empty() && self.sessions.is_empty() && self.progress.is_empty() && self.arrived.is_empty()
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Retained(_, topic, message) => {
+                let before = match message {
+                    Some(message) => self.retained.insert(Arc::clone(topic), Arc::clone(message)),
+                    None => self.retained.remove(topic),
+                };
+                let size = |message: Option<&Arc<Message>>| message.map_or(0, |message| message.size_bytes() as u64);
+                self.retained_bytes = self.retained_bytes + size(message.as_ref()) - size(before.as_ref());
+            }
+            Change::Session(_, client, value) => set(&mut self.sessions, client, value.as_ref()),
+            Change::Progress(_, client, value) => set(&mut self.progress, client, value.as_ref()),
+            Change::Arrived(_, client, id, true) => drop(self.arrived.insert((Arc::clone(client), *id))),
+            Change::Arrived(_, client, id, false) => drop(self.arrived.remove(&(Arc::clone(client), *id))),
+        }
+    }
+
+    /// Ids of messages exactly once that `client` has sent and not forgotten.
+    pub(crate) fn arrived(&self, client: &Arc<str>) -> impl Iterator<Item = u16> {
+        self.arrived.range((Arc::clone(client), 0)..=(Arc::clone(client), u16::MAX)).map(|(_, id)| *id)
+    }
+}
+
+fn set<T>(map: &mut imbl::OrdMap<Arc<str>, Arc<T>>, key: &Arc<str>, value: Option<&Arc<T>>) {
+    match value {
+        Some(value) => drop(map.insert(Arc::clone(key), Arc::clone(value))),
+        None => drop(map.remove(key)),
+    }
+}

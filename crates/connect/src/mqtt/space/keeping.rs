@@ -1,0 +1,210 @@
+//! What a space keeps beyond a restart, and what time does to it: sessions that end, wills that fall due.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_types::{Offset, TenantId};
+
+use super::session::Session;
+use super::{Link, Lost, SessionId, Space, State, Subscriber};
+use crate::mqtt::client::LastWill;
+use crate::mqtt::kept::{Command, Keep, OfTenant, One, Verdict};
+use crate::topic_filter::Filter;
+
+/// Messages of others after which it is kept anew that an idle session has passed them.
+const PASSED_MAX: u64 = 65_536;
+
+impl State {
+    /// The state of a tenant's space as it was kept, before the stream is read from the offset that is answered.
+    pub(super) fn restored(kept: Option<&OfTenant>, now_ms: i64, next: u64) -> (Self, Offset) {
+        let mut state = Self::default();
+        let mut from = next;
+        for (client, record) in kept.into_iter().flat_map(|kept| &kept.sessions) {
+            let progress = kept.and_then(|kept| kept.progress.get(client));
+            let mut session = Session::restored(client, record, progress.map(|progress| &**progress), next);
+            // It was connected when the process ended.
+            session.ended_ms.get_or_insert(now_ms);
+            from = from.min(session.begins_at());
+            state.last += 1;
+            let id = SessionId(state.last);
+            for (filter, what) in &session.filters {
+                if let Some(filter) = Filter::parse(filter) {
+                    state.trie.insert(filter.pattern, Subscriber { session: id, what: what.clone() });
+                }
+            }
+            state.clients.insert(Arc::clone(client), id);
+            state.sessions.insert(id, session);
+        }
+        state.next = from;
+        (state, Offset(from))
+    }
+}
+
+impl Space {
+    /// Keeps what has changed, ends sessions whose time is over, and publishes wills that are due.
+    pub(super) fn tick(self: &Arc<Self>) {
+        let (now_ms, now) = (self.wall.now_ms(), self.monotonic.now());
+        let mut state = self.state.lock();
+        let next = state.next;
+        let over: Vec<SessionId> =
+            state.sessions.iter().filter(|(_, session)| session.is_over(now_ms)).map(|(id, _)| *id).collect();
+        let ended: Vec<_> = over.into_iter().filter_map(|id| state.remove(id)).collect();
+        let (mut moved, mut wills) = (Vec::new(), Vec::new());
+        for session in state.sessions.values_mut() {
+            if session.has_come_further(next, PASSED_MAX) {
+                let keep = Keep { progress: Some(session.progress(next)), ..Keep::default() };
+                moved.push((Arc::clone(&session.client), keep));
+            }
+            if let Some((_, will)) = session.will.take_if(|(due, _)| *due <= now) {
+                wills.push((Arc::clone(&session.client), session.device.clone(), will));
+            }
+        }
+        drop(state);
+        for (client, keep) in moved {
+            self.keep_in_passing(|tenant| Command::Keep { tenant, client, keep });
+        }
+        for session in ended {
+            self.end(session);
+        }
+        for (client, device, will) in wills {
+            self.publish_will(&client, &device, &will);
+        }
+    }
+
+    /// A session has ended: nothing of it is kept, and its will is published.
+    pub(super) fn end(self: &Arc<Self>, mut session: Session) {
+        if let Some((_, will)) = session.will.take() {
+            self.publish_will(&session.client, &session.device, &will);
+        }
+        if session.is_durable() {
+            let client = Arc::clone(&session.client);
+            self.keep_in_passing(|tenant| Command::End { tenant, client });
+        }
+    }
+
+    /// Publishes a will; nobody is left to be told if that fails.
+    pub(super) fn publish_will(self: &Arc<Self>, client: &Arc<str>, device: &str, will: &LastWill) {
+        let now_ms = self.wall.now_ms();
+        let expires = will.expires(now_ms);
+        let draft = will.draft(client, device, &expires);
+        let retain = draft.retain.then(|| Arc::new(draft.to_message()));
+        let one = One { record: draft.to_publish(now_ms), retain, once: None };
+        let (client, stream) = (Arc::clone(client), self.keeper.stream.clone());
+        self.keep_in_passing(|tenant| Command::Publish { tenant, client, stream, messages: vec![one] });
+    }
+
+    /// Hands a command over that nobody waits for.
+    fn keep_in_passing(&self, command: impl FnOnce(TenantId) -> Command) {
+        match self.keeper.submit(command) {
+            // A receiver that is dropped would withdraw it.
+            Ok(answer) => drop(tokio::spawn(answer)),
+            Err(error) => tracing::warn!(%error, "what a private space keeps could not be written"),
+        }
+    }
+}
+
+impl Link {
+    /// Asks for the session's filters to be kept, if it is one that is kept, and for what is retained.
+    pub(crate) fn keep_filters(&self) -> Result<Option<Verdict>, Lost> {
+        let session = self.with(|session| session.is_durable().then(|| session.record()))?;
+        if session.is_none() {
+            return Ok(None);
+        }
+        let keep = Keep { session, ..Keep::default() };
+        Ok(Some(self.ask(|tenant, client| Command::Keep { tenant, client, keep })))
+    }
+
+    /// Asks for what is retained.
+    pub(crate) fn retained(&self) -> Verdict {
+        self.ask(|tenant, _| Command::Retained { tenant })
+    }
+
+    /// Asks for how far the session has come to be kept, if it is one that is kept, and ids to be forgotten.
+    pub(crate) fn keep_progress(&self, forgotten: &[u16]) -> Result<Option<Verdict>, Lost> {
+        let progress = self.with_state(|state, id| {
+            let next = state.next;
+            state.sessions.get_mut(&id).filter(|session| session.is_durable()).map(|session| session.progress(next))
+        })?;
+        let Some(progress) = progress else { return Ok(None) };
+        let keep = Keep { progress: Some(progress), forgotten: forgotten.to_vec(), session: None };
+        Ok(Some(self.ask(|tenant, client| Command::Keep { tenant, client, keep })))
+    }
+
+    /// Publishes messages together with what is kept of them.
+    pub(crate) fn publish(&self, messages: Vec<One>) -> Verdict {
+        let stream = self.space.keeper.stream.clone();
+        self.ask(|tenant, client| Command::Publish { tenant, client, stream, messages })
+    }
+
+    fn ask(&self, command: impl FnOnce(TenantId, Arc<str>) -> Command) -> Verdict {
+        Verdict::of(self.space.keeper.submit(|tenant| command(tenant, Arc::clone(&self.client))))
+    }
+
+    /// Writes down that the session begins, or goes on.
+    pub(super) async fn keep_beginning(&self) -> Result<(), millstream_view::Error> {
+        let kept = self.with_state(|state, id| {
+            let next = state.next;
+            let session = state.sessions.get_mut(&id).filter(|session| session.is_durable())?;
+            Some((session.record(), session.progress(next)))
+        });
+        // Another connection has taken it over: that is found out soon enough.
+        let Ok(Some((session, progress))) = kept else { return Ok(()) };
+        let keep = Keep { session: Some(session), progress: Some(progress), forgotten: Vec::new() };
+        let client = Arc::clone(&self.client);
+        let answer = self.space.keeper.submit(|tenant| Command::Keep { tenant, client, keep })?;
+        answer.await.unwrap_or(Err(millstream_view::Error::Stopped)).map(drop)
+    }
+
+    /// Sets the will that is published once the session has been left alone for `delay_s`, or has ended.
+    pub(crate) fn leave_will(&self, will: LastWill) {
+        let (space, asked_s) = (&self.space, will.delay_s);
+        // Whoever has taken the session over within the delay is not dead.
+        let delay_s = self.with(|session| session.expiry_s.min(asked_s)).unwrap_or(asked_s);
+        if delay_s == 0 {
+            return space.publish_will(&self.client, &self.device, &will);
+        }
+        let due = space.monotonic.now() + Duration::from_secs(delay_s.into());
+        let _ = self.with(|session| session.will = Some((due, will)));
+    }
+
+    /// How long the session outlives its connection from now on.
+    pub(crate) fn set_expiry(&self, expiry_s: u32) {
+        let most = self.space.config.session_expiry_max_s;
+        let was_durable = self.with(|session| {
+            let was = session.is_durable();
+            session.expiry_s = expiry_s.min(most);
+            was
+        });
+        if was_durable == Ok(true) && expiry_s == 0 {
+            let client = Arc::clone(&self.client);
+            self.space.keep_in_passing(|tenant| Command::End { tenant, client });
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let now_ms = self.space.wall.now_ms();
+        // Another connection has it already, or nobody can.
+        let left = self.with_state(|state, id| {
+            let next = state.next;
+            let session = state.sessions.get_mut(&id)?;
+            session.detach();
+            session.ended_ms = Some(now_ms);
+            if session.is_durable() {
+                let progress = Some(session.progress(next));
+                Some(Ok(Keep { session: Some(session.record()), progress, forgotten: Vec::new() }))
+            } else {
+                state.remove(id).map(Err)
+            }
+        });
+        match left {
+            Ok(Some(Ok(keep))) => {
+                let client = Arc::clone(&self.client);
+                self.space.keep_in_passing(|tenant| Command::Keep { tenant, client, keep });
+            }
+            Ok(Some(Err(session))) => self.space.end(session),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}

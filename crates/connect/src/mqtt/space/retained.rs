@@ -1,0 +1,69 @@
+//! What a new subscription finds retained.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::message::Message;
+use super::queue::Entry;
+use super::{Link, Lost, Subscription};
+use crate::topic_filter::covers;
+
+/// A tenant's retained messages, by topic.
+pub(crate) type RetainedMap = imbl::OrdMap<Arc<str>, Arc<Message>>;
+
+impl Link {
+    /// Sends what is retained on the topics of `pattern`.
+    pub(crate) fn send_retained(&self, retained: &RetainedMap, pattern: &str, what: &Subscription) -> Result<(), Lost> {
+        let limits = self.space.limits();
+        let entries = matching(retained, pattern).map(|message| Entry {
+            offset: None,
+            qos: message.qos.min(what.qos),
+            dup: false,
+            retain: true,
+            ids: if what.id == 0 { Box::default() } else { Box::new([what.id]) },
+            size_bytes: u32::try_from(message.size_bytes()).unwrap_or(u32::MAX),
+            message: Some(Arc::clone(message)),
+        });
+        let lost = self.with(|session| session.stand(entries, &limits))?;
+        self.count(0, lost);
+        Ok(())
+    }
+}
+
+/// Those on the topics of `pattern`, in the order of topics.
+fn matching<'a>(retained: &'a RetainedMap, pattern: &'a str) -> impl Iterator<Item = &'a Arc<Message>> {
+    // What stands before the first wildcard stands before all topics that match, but for the `/` of a last `/#`.
+    let fixed = pattern.find(['+', '#']).map_or(pattern, |at| pattern[..at].trim_end_matches('/'));
+    let range = (Bound::Included(fixed), Bound::Unbounded);
+    let near = retained.range::<_, str>(range).take_while(move |(topic, _)| topic.starts_with(fixed));
+    near.filter(move |(topic, _)| covers(pattern, topic)).map(|(_, message)| message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqtt::packet::Qos;
+
+    #[test]
+    fn a_pattern_finds_what_comparing_with_each_topic_finds() {
+        let topics = ["a", "a/b", "a/b/c", "a/c", "ab", "b", "/", "/a", "$x/a", "a/"];
+        let message = |topic: &str| {
+            Arc::new(Message {
+                topic: topic.into(),
+                payload: Box::default(),
+                qos: Qos::AtLeastOnce,
+                properties: Box::default(),
+                expires_ms: None,
+                _room: None,
+            })
+        };
+        let retained: RetainedMap = topics.iter().map(|topic| (Arc::from(*topic), message(topic))).collect();
+        for pattern in ["a", "a/#", "#", "+", "a/+", "+/b", "/#", "/+", "a/b/#", "$x/#", "$x/a", "none", "a/+/c", "+/#"]
+        {
+            let mut expected: Vec<&str> = topics.into_iter().filter(|topic| covers(pattern, topic)).collect();
+            expected.sort_unstable();
+            let found: Vec<&str> = matching(&retained, pattern).map(|message| &*message.topic).collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
+    }
+}
