@@ -12,7 +12,7 @@ use crate::http::{self, HttpAdapter};
 use crate::login::Logins;
 use crate::management::Management;
 use crate::meter::{Meters, Totals};
-use crate::mqtt::{self, Kept, MqttAdapter, MqttParts};
+use crate::mqtt::{self, Guests, Kept, MqttAdapter, MqttParts};
 use crate::password::PasswordHashing;
 use crate::registry::Registry;
 use crate::streams::Streams;
@@ -108,6 +108,7 @@ impl Connect {
             config: config.mqtt.clone(),
             log: ground.log.clone(),
             counts: Arc::new(mqtt::Counts::new(metrics)),
+            guests: Guests::default(),
             kept: Kept::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let management = Management::new(registry.clone(), streams, config, hashing, [hashers, searchers]);
@@ -124,9 +125,11 @@ impl Connect {
         self.management.routes()
     }
 
-    /// The HTTP adapter's routes, for the listener of devices.
-    pub fn device_routes(&self) -> [Routes; 2] {
-        http::routes(&self.adapter)
+    /// The routes of the HTTP adapter and of MQTT over WebSocket, for the listener of devices.
+    pub fn device_routes(&self) -> [Routes; 3] {
+        let [telemetry, events] = http::routes(&self.adapter);
+        let mqtt = mqtt::routes(&self.mqtt.guests, self.mqtt.config.packet_max_bytes, self.adapter.limits());
+        [telemetry, events, mqtt]
     }
 
     /// Judges who calls at the listener of devices.

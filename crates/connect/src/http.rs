@@ -70,13 +70,20 @@ pub(crate) fn origins(config: &HttpAdapterConfig) -> Result<Origins, Error> {
     }
 }
 
+impl HttpAdapter {
+    /// What one request may cost.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            body_max_bytes: self.config.payload_max_bytes,
+            body_max_setting: "connect.http.payload_max_bytes",
+            timeout: Duration::from_millis(self.config.request_timeout_ms),
+        }
+    }
+}
+
 fn of_stream(adapter: &Arc<HttpAdapter>, path: &str, stream: Stream) -> [Route; 3] {
     let door: Door = (adapter.clone(), stream);
-    let limits = Limits {
-        body_max_bytes: adapter.config.payload_max_bytes,
-        body_max_setting: "connect.http.payload_max_bytes",
-        timeout: Duration::from_millis(adapter.config.request_timeout_ms),
-    };
+    let limits = adapter.limits();
     let documented = |draft: millstream_http::RouteDraft| {
         let draft = draft
             .takes(Content::bytes("application/octet-stream"))

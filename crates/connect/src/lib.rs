@@ -13,8 +13,8 @@
 //! let metrics = Metrics::default();
 //! let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
 //! let applications = Api::builder("applications", "Millstream", "1").with(connect.application_routes()).build(&metrics)?;
-//! let [telemetry, events] = connect.device_routes();
-//! let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).build(&metrics)?;
+//! let [telemetry, events, mqtt] = connect.device_routes();
+//! let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).with(mqtt).build(&metrics)?;
 //! // Each on its listener; that of devices with `connect.device_authenticator()`. Then, at the end:
 //! connect.stop();
 //! # Ok(()) }

@@ -32,6 +32,7 @@ mod property;
 mod space;
 mod topic;
 mod upstream;
+mod websocket;
 mod wire;
 
 pub(crate) use adapter::{ADAPTER, MqttAdapter, MqttParts};
@@ -40,3 +41,4 @@ pub(crate) use kept::Kept;
 pub use listener::MqttServing;
 pub(crate) use space::Counts;
 pub use space::config::BrokerConfig;
+pub(crate) use websocket::{Guests, routes};

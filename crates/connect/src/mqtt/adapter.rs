@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::MqttConfig;
 use super::kept::Kept;
 use super::space::{Counts, Spaces, SpacesParts};
+use super::websocket::Guests;
 use crate::login::Logins;
 use crate::meter::{Meters, Totals};
 use crate::refusal::unknown_tenant;
@@ -39,6 +40,8 @@ pub(crate) struct MqttAdapter {
     /// Room for packets that have arrived in part.
     pub(super) buffers: MemoryBudget,
     pub(super) spaces: Spaces,
+    /// Clients that come through the HTTP listener.
+    pub(super) guests: Guests,
     connected: Mutex<HashMap<TenantId, usize>>,
 }
 
@@ -74,11 +77,13 @@ pub(crate) struct MqttParts {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) kept: Kept,
+    pub(crate) guests: Guests,
 }
 
 impl MqttAdapter {
     pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget) -> Arc<Self> {
-        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config, log, counts, kept } = parts;
+        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config, log, counts, kept, guests } =
+            parts;
         let (broker, clocks) = (config.broker.clone(), (wall.clone(), monotonic.clone()));
         let parts = SpacesParts { log, kept, config: broker, counts, wall: clocks.0, monotonic: clocks.1 };
         let spaces = Spaces::new(parts, memory);
@@ -95,6 +100,7 @@ impl MqttAdapter {
             config,
             buffers,
             spaces,
+            guests,
             connected,
         })
     }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -67,13 +68,20 @@ async fn accept(
     mut drain: oneshot::Receiver<Duration>,
 ) -> usize {
     let mut connections = JoinSet::new();
+    let mut guests = adapter.guests.open();
     let drain = loop {
         tokio::select! {
             biased;
             drain = &mut drain => break drain.unwrap_or_default(),
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            Some((socket, peer)) = guests.recv() => begin(socket, peer, &adapter, &signals, &mut connections),
             accepted = socket.accept() => match accepted {
-                Ok((socket, peer)) => begin(socket, peer, &adapter, &signals, &mut connections),
+                Ok((socket, peer)) => {
+                    // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is
+                    // about to fail.
+                    let _ = socket.set_nodelay(true);
+                    begin(socket, peer, &adapter, &signals, &mut connections);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     sleep(ACCEPT_REST).await;
@@ -81,15 +89,16 @@ async fn accept(
             },
         }
     };
-    drop(socket);
+    drop((socket, guests));
+    adapter.guests.close();
     let ended = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
     let cut_off = if ended.is_ok() { 0 } else { connections.len() };
     connections.shutdown().await;
     cut_off
 }
 
-fn begin(
-    socket: TcpStream,
+fn begin<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    socket: S,
     peer: SocketAddr,
     adapter: &Arc<MqttAdapter>,
     signals: &Signals,
@@ -100,7 +109,5 @@ fn begin(
         return;
     }
     let is_full = connections.len() >= limit;
-    // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
-    let _ = socket.set_nodelay(true);
     connections.spawn(serve(socket, peer, Arc::clone(adapter), signals.clone(), is_full));
 }

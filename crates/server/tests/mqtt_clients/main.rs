@@ -169,6 +169,25 @@ fn paho_gmqtt_and_mqttjs_talk_to_themselves_in_the_private_space() {
 }
 
 #[test]
+fn paho_and_mqttjs_do_the_same_over_websocket() {
+    let world = World::start();
+    let python = target().join("mqtt/venv/bin/python");
+    let (http, count) = (world.process.devices.to_string(), "200");
+    for version in ["4", "5"] {
+        world.run_with(&python, "private/paho_private.py", &[&http, version, count, "websockets"]);
+        world.run_with(
+            Path::new("node"),
+            "private/mqttjs_private.mjs",
+            &[&format!("ws://{http}/mqtt"), version, count],
+        );
+    }
+    let answer = ask(world.process.devices, "GET", "/mqtt", &[], b"");
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("subprotocol mqtt"), "{}", answer.text());
+    world.kill();
+}
+
+#[test]
 fn mosquitto_sub_hears_what_mosquitto_pub_says_at_all_three_qualities() {
     let world = World::start();
     for version in ["311", "5"] {
