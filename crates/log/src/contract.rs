@@ -62,7 +62,8 @@ pub struct Offsets {
     pub stable: Offset,
     /// First offset that the topic's level does not protect, whatever transactions are open: Kafka's high watermark.
     pub high: Offset,
-    /// First offset that has not been handed out.
+    /// First offset that has not been handed out. Above the others, with nothing in between, after a start that skipped
+    /// what a crash may have lost, until something is appended.
     pub tail: Offset,
     /// The epoch under which the next record will be appended.
     pub epoch: Epoch,

@@ -82,6 +82,10 @@ pub(crate) struct PartitionLog {
     tail: AtomicU64,
     written: AtomicU64,
     synced: AtomicU64,
+    /// The end of the records that this start has found, and the first offset that it hands out: behind it, with nothing in
+    /// between, if the last start ended in a crash.
+    found_to: AtomicU64,
+    begins_at: AtomicU64,
     /// What an earlier level of the topic protects.
     high_floor: AtomicU64,
     pub(crate) undecided: Undecided,
@@ -163,6 +167,8 @@ impl PartitionLog {
             tail: AtomicU64::new(end),
             written: AtomicU64::new(end),
             synced: AtomicU64::new(end),
+            found_to: AtomicU64::new(end),
+            begins_at: AtomicU64::new(end),
             high_floor: AtomicU64::new(0),
             undecided: Undecided::default(),
             flushed_producers: Mutex::new(record.producers),
@@ -201,6 +207,8 @@ impl PartitionLog {
             accept.recent = Recent::new(start);
         }
         self.first.store(first, Ordering::Release);
+        self.found_to.store(accept.recent.end().max(first), Ordering::Release);
+        self.begins_at.store(start, Ordering::Release);
         for end in [&self.tail, &self.written, &self.synced] {
             end.store(start, Ordering::Release);
         }
@@ -265,7 +273,8 @@ impl PartitionLog {
         self.undecided.bound(high).max(self.first())
     }
 
-    /// The first offset that the topic's level does not protect.
+    /// The first offset that the topic's level does not protect. While this start has protected nothing, that is the end of
+    /// what it has found: whoever reads up to there must get there.
     pub(crate) fn high(&self) -> u64 {
         let level = if self.topic.is_memory { AckLevel::Memory } else { self.level() };
         let end = match level {
@@ -273,7 +282,8 @@ impl PartitionLog {
             AckLevel::Written => &self.written,
             AckLevel::Synced => &self.synced,
         };
-        end.load(Ordering::Acquire).max(self.high_floor.load(Ordering::Acquire))
+        let end = end.load(Ordering::Acquire).max(self.high_floor.load(Ordering::Acquire));
+        if end == self.begins_at.load(Ordering::Acquire) { self.found_to.load(Ordering::Acquire) } else { end }
     }
 
     /// What is protected now stays so, whatever the topic's level becomes.

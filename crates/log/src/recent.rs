@@ -51,13 +51,17 @@ impl Recent {
         last.map_or(self.begins, |last| last.end)
     }
 
+    /// The offset behind the last batch.
+    pub(crate) fn end(&self) -> u64 {
+        self.batches.back().map_or(self.begins, |last| last.end)
+    }
+
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
     pub(crate) fn push(&mut self, stored: Stored) {
-        let end = self.batches.back().map_or(self.begins, |last| last.end);
-        assert!(stored.first >= end, "offsets ascend");
+        assert!(stored.first >= self.end(), "offsets ascend");
         self.size_bytes += stored.batch.size_bytes();
         self.batches.push_back(stored);
     }

@@ -161,6 +161,25 @@ fn a_tombstone_stays_as_long_as_was_promised_and_nothing_comes_back_when_it_goes
 }
 
 #[test]
+fn a_reader_of_what_is_left_is_led_behind_what_has_gone_from_the_end_of_a_batch() {
+    let bench = Bench::new(compacted());
+    let value = "x".repeat(100);
+    let record =
+        |key: &'static str| Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
+    let (done, answer) = reply();
+    // One batch, of which only the first record stays.
+    bench.partition.append(&[record("lonely"), record("churn-0"), record("churn-1")], AckLevel::Synced, done).unwrap();
+    answer.wait().unwrap();
+    bench.churn(40);
+    let first = || bench.partition.read(Offset(0), 1, UpTo::Stable).unwrap().swap_remove(0);
+    bench.until("the first batch has lost records", || first().record_count() == 1);
+    assert_eq!((first().base_offset(), first().next_offset()), (Offset(0), Offset(3)));
+    let behind = bench.partition.read(Offset(3), 1, UpTo::Stable).unwrap().swap_remove(0);
+    assert!(behind.base_offset() >= Offset(3), "not the first one again");
+    bench.log.close().unwrap();
+}
+
+#[test]
 fn a_registered_reader_keeps_back_compaction_up_to_the_limit() {
     let bench = Bench::new(compacted());
     let hold = bench.partition.hold("reader", Offset(0));

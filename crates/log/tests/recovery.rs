@@ -1,11 +1,13 @@
-//! A start costs what the tail costs, however much lies in closed segments.
+//! A start costs what the tail costs, however much lies in closed segments, and leaves readers nothing to wait for.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
 
+use millstream_log::conformance::read_all;
 use millstream_log::sim::{PowerLoss, SimFiles};
-use millstream_log::{AckLevel, TopicConfig};
+use millstream_log::{AckLevel, TopicConfig, UpTo};
+use millstream_types::Offset;
 
 use crate::support::{append, clock, create, new_disk, open, partitions};
 
@@ -49,4 +51,35 @@ fn a_start_after_a_crash_reads_only_the_tail() {
     assert!(more_stored > 20 * support::small_config().journal_max_bytes);
     // Every frame of the journal is looked at twice at most; how many of its files exist depends on the load.
     assert!(more_read <= 2 * support::small_config().journal_max_bytes);
+}
+
+#[test]
+fn a_reader_gets_to_the_stable_offset_though_crashes_leave_a_gap_behind_the_last_record() {
+    for level in [AckLevel::Memory, AckLevel::Written, AckLevel::Synced] {
+        let (mut files, clock) = (new_disk(), clock());
+        let mut log = open(&files, &clock).unwrap();
+        let config = TopicConfig { partitions: 1, level, ..TopicConfig::default() };
+        let partition = create(&log, "t", &config).swap_remove(0);
+        let mut end = Offset(0);
+        for _ in 0..3 {
+            end = append(&*partition, b"x", AckLevel::Synced).unwrap().last.next();
+        }
+        drop(partition);
+        // Nothing is appended between the two.
+        for _ in 0..2 {
+            files = files.crash(1, PowerLoss::DropAll);
+            drop(log.close());
+            log = open(&files, &clock).unwrap();
+            let ends = partitions(&log, "t")[0].offsets();
+            assert_eq!((ends.stable, ends.high), (end, end), "{level:?}");
+            assert!(ends.tail > end, "offsets that a crash may have taken are not handed out again");
+        }
+        let partition = partitions(&log, "t").swap_remove(0);
+        assert_eq!(read_all(&*partition, Offset(0), UpTo::Stable).unwrap().len(), 3);
+        let appended = append(&*partition, b"y", AckLevel::Synced).unwrap();
+        assert!(appended.first > end);
+        assert_eq!(partition.offsets().stable, appended.last.next());
+        assert_eq!(read_all(&*partition, end, UpTo::Stable).unwrap().len(), 1, "over the gap");
+        log.close().unwrap();
+    }
 }

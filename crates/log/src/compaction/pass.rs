@@ -181,6 +181,8 @@ impl Pass<'_> {
         if builder.is_empty() || builder.record_count() == batch.record_count() {
             return Ok((!builder.is_empty()).then(|| batch.clone()));
         }
+        // Readers go on behind the batch: what has gone from its end is not to be asked for again.
+        builder.extend_to(u32::try_from(batch.last_offset().0 - batch.base_offset().0).expect("the width of a batch"));
         if let Some(producer) = batch.producer() {
             builder.set_producer(producer);
         }

@@ -127,6 +127,20 @@ fn a_client_over_its_rate_is_slowed_down_and_another_is_not() {
     }
 }
 
+#[test]
+fn readers_get_to_the_end_after_the_server_was_killed() {
+    let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
+    let server = Broker::start_behind(&relay, dir.path());
+    let broker = Broker::at(&relay.address);
+    broker.kcat(&["-P", "-t", "ended", "-p", "0"], "a\nb\n");
+    server.kill();
+    let server = Broker::start_behind(&relay, dir.path());
+    assert_eq!(broker.kcat(&["-C", "-t", "ended", "-p", "0", "-o", "beginning", "-e"], ""), "a\nb\n");
+    broker.kcat(&["-P", "-t", "ended", "-p", "0"], "c\n");
+    assert_eq!(broker.kcat(&["-C", "-t", "ended", "-p", "0", "-o", "beginning", "-e"], ""), "a\nb\nc\n");
+    server.stop();
+}
+
 /// `MILLSTREAM_KILLS` sets another number.
 const KILLS: usize = 3;
 

@@ -62,6 +62,11 @@ impl BatchBuilder {
         self.next_delta = offset_delta + 1;
     }
 
+    /// Makes the batch under construction stand for offsets up to `offset_delta`, also if its last record lies before it.
+    pub fn extend_to(&mut self, offset_delta: u32) {
+        self.next_delta = self.next_delta.max(offset_delta + 1);
+    }
+
     /// Names the idempotent producer of the batch under construction.
     pub fn set_producer(&mut self, producer: Producer) {
         self.producer = Some(producer);
