@@ -9,7 +9,7 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Bell, Partition};
-use millstream_types::{Excess, Principal, Role, Roles, TenantId, TopicId, Traffic};
+use millstream_types::{Excess, MemoryBudget, Principal, Role, Roles, TenantId, TopicId, Traffic};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -37,6 +37,7 @@ pub(crate) struct Connection {
     session: Mutex<Session>,
     /// Until when nothing more is read from it.
     muted_until: Mutex<Option<Instant>>,
+    peer_was_kept_waiting: AtomicBool,
 }
 
 /// Whom a connection speaks for.
@@ -60,6 +61,7 @@ impl Connection {
             has_shaken_hands: AtomicBool::new(false),
             session: Mutex::new(Session { principal, node: Arc::clone(node) }),
             muted_until: Mutex::new(None),
+            peer_was_kept_waiting: AtomicBool::new(false),
         }
     }
 
@@ -81,6 +83,14 @@ impl Connection {
     pub(crate) fn session(&self) -> (Option<Arc<Principal>>, Arc<Node>) {
         let session = self.session.lock();
         (session.principal.clone(), Arc::clone(&session.node))
+    }
+
+    /// The client gets no records as long as the budget has no room; said once for a connection.
+    pub(crate) fn tell_lack_of_memory(&self, memory: &MemoryBudget) {
+        if !self.peer_was_kept_waiting.swap(true, Ordering::Relaxed) {
+            let (peer, setting, limit) = (self.peer, memory.setting(), memory.limit_bytes());
+            tracing::warn!(%peer, "kafka: no room in {setting} = {limit} for records that are fetched; they wait");
+        }
     }
 
     /// Reads nothing more for that long.

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Buf as _;
+use millstream_types::Grant;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -28,7 +29,7 @@ struct InFlight {
 }
 
 /// Serves a client until it closes the connection, commits a fault, or the listener stops.
-pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>) -> Result<(), Fault> {
+pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>, memory: Grant) -> Result<(), Fault> {
     let connection = Arc::new(Connection::new(socket.peer_addr()?, socket.local_addr()?, &node));
     // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
     let _ = socket.set_nodelay(true);
@@ -36,7 +37,7 @@ pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>) -> Result<(), Faul
     let (queue, waiting) = mpsc::channel(node.config.in_flight_max);
     let limit_ms = node.config.request_timeout_ms;
     let mut answering = std::pin::pin!(answer_all(writing, waiting, limit_ms));
-    let requests = take_all(Frames::new(reading, Arc::clone(&node)), node, connection, queue);
+    let requests = take_all(Frames::new(reading, Arc::clone(&node), memory), node, connection, queue);
     let taken = tokio::select! {
         taken = requests => taken,
         // Only a fault ends it first: it ends in order once the queue is closed.
@@ -123,6 +124,7 @@ async fn answer_all(
         if let Some(fault) = failed {
             return Err(fault);
         }
+        drop(parts);
         rooms.clear();
         if next.is_none() {
             next = waiting.recv().await;

@@ -8,7 +8,7 @@ use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId, TopicName};
 use millstream_log::{Error as LogError, Partition, Stored, UpTo};
-use millstream_types::{Offset, RecordBatch, Role, Traffic};
+use millstream_types::{Grant, MemoryBudget, Offset, RecordBatch, Role, Traffic};
 use tokio::time::{Instant, sleep_until};
 
 use crate::caller::Caller;
@@ -19,6 +19,8 @@ use crate::refusal::Refusal;
 
 /// The longest that a client may wait.
 const WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long a fetch rests for which the memory budget has no room.
+const MEMORY_REST: Duration = Duration::from_millis(50);
 
 /// One partition that a client reads.
 struct Wanted {
@@ -32,6 +34,10 @@ struct Round {
     found: Vec<Vec<FetchedPartition>>,
     bytes: usize,
     refused: bool,
+    /// What the records take of the memory budget.
+    memory: Option<Grant>,
+    /// There was more, and no room for it.
+    lacks_memory: bool,
 }
 
 /// Fetch.
@@ -48,7 +54,7 @@ async fn fetched(request: FetchRequest, caller: &Caller) -> Fetched {
     if request.session_id != 0 {
         // Every fetch stands for itself: no session was ever handed out.
         let response = FetchResponse::default().with_error_code(ResponseError::FetchSessionIdNotFound.code());
-        return Fetched { response, topics: Vec::new() };
+        return Fetched { response, ..Fetched::default() };
     }
     let node = &caller.node;
     let min_bytes = usize::try_from(request.min_bytes).unwrap_or(0);
@@ -64,18 +70,24 @@ async fn fetched(request: FetchRequest, caller: &Caller) -> Fetched {
     let isolation = Isolation::from(request.isolation_level);
     let mut stopping = node.stopping.clone();
     let round = loop {
-        let round = look(&wanted, max_bytes, isolation).await;
-        if round.bytes >= min_bytes.min(max_bytes) || round.refused || Instant::now() >= deadline {
+        let round = look(&wanted, max_bytes, isolation, &node.memory).await;
+        let has_all_it_can = round.bytes >= min_bytes.min(max_bytes) || round.lacks_memory && round.bytes > 0;
+        if has_all_it_can || round.refused || Instant::now() >= deadline {
             break round;
         }
+        let again = if round.lacks_memory { deadline.min(Instant::now() + MEMORY_REST) } else { deadline };
+        drop(round.memory);
         tokio::select! {
-            () = caller.connection.bell.rung() => {}
-            () = sleep_until(deadline) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => break round,
+            () = caller.connection.bell.rung(), if !round.lacks_memory => {}
+            () = sleep_until(again) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => break Round { memory: None, ..round },
         }
     };
+    if round.lacks_memory && round.bytes == 0 {
+        caller.connection.tell_lack_of_memory(&node.memory);
+    }
     let topics = names.into_iter().map(|name| FetchableTopicResponse::default().with_topic(name));
-    Fetched { response: FetchResponse::default(), topics: topics.zip(round.found).collect() }
+    Fetched { response: FetchResponse::default(), topics: topics.zip(round.found).collect(), memory: round.memory }
 }
 
 fn want(caller: &Caller, topic: &TopicName, asked: FetchPartition) -> Wanted {
@@ -86,19 +98,27 @@ fn want(caller: &Caller, topic: &TopicName, asked: FetchPartition) -> Wanted {
     Wanted { partition, asked }
 }
 
-async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation: Isolation) -> Round {
-    let mut round = Round { found: Vec::with_capacity(wanted.len()), bytes: 0, refused: false };
+async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation: Isolation, memory: &MemoryBudget) -> Round {
+    let found = Vec::with_capacity(wanted.len());
+    let mut round = Round { found, bytes: 0, refused: false, memory: memory.take(0), lacks_memory: false };
     for topic in wanted {
         let mut found = Vec::with_capacity(topic.len());
         for wanted in topic {
             let mut data = PartitionData::default().with_partition_index(wanted.asked.partition);
             data.aborted_transactions = (isolation == Isolation::Committed).then(Vec::new);
             let room = (max_bytes.saturating_sub(round.bytes), round.bytes == 0);
-            let batches = read(wanted, room, isolation, &mut data).await.unwrap_or_else(|refusal| {
-                round.refused = true;
-                data.error_code = refusal.code();
-                Vec::new()
-            });
+            let batches = match read(wanted, room, isolation, &mut data, round.memory.as_mut()).await {
+                Ok(Some(batches)) => batches,
+                Ok(None) => {
+                    round.lacks_memory = true;
+                    Vec::new()
+                }
+                Err(refusal) => {
+                    round.refused = true;
+                    data.error_code = refusal.code();
+                    Vec::new()
+                }
+            };
             round.bytes += size_bytes(&batches);
             found.push(FetchedPartition { data, batches });
         }
@@ -107,13 +127,15 @@ async fn look(wanted: &[Vec<Wanted>], max_bytes: usize, isolation: Isolation) ->
     round
 }
 
-/// Records of one partition: at least one batch if none was found before, else what fits.
+/// Records of one partition: at least one batch if none was found before, else what fits. `None` if there are some, and
+/// the memory budget has no room for them.
 async fn read(
     wanted: &Wanted,
     (room, is_first): (usize, bool),
     isolation: Isolation,
     data: &mut PartitionData,
-) -> Result<Vec<RecordBatch>, Refusal> {
+    memory: Option<&mut Grant>,
+) -> Result<Option<Vec<RecordBatch>>, Refusal> {
     (data.high_watermark, data.last_stable_offset, data.log_start_offset) = (-1, -1, -1);
     let partition = wanted.partition.as_ref().map_err(Clone::clone)?;
     let ends = partition.offsets();
@@ -127,14 +149,27 @@ async fn read(
     let own_limit = usize::try_from(wanted.asked.partition_max_bytes).unwrap_or(0);
     let limit = own_limit.min(room);
     if (limit == 0 && !is_first) || (isolation.end(&ends).0..=ends.tail.0).contains(&from) {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
+    }
+    let Some(memory) = memory else { return Ok(None) };
+    if !memory.grow(limit as u64) {
+        return Ok(None);
     }
     let stored = read_stored(partition, Offset(from), limit, isolation.up_to()).await.map_err(|e| {
         log_damage(&e);
         Refusal::from(&e)
-    })?;
-    if size_bytes(&stored.batches) > limit && !is_first {
-        return Ok(Vec::new());
+    });
+    let bytes = stored.as_ref().map_or(0, |stored| size_bytes(&stored.batches));
+    let is_too_large = bytes > limit && !is_first;
+    let lacking = bytes.saturating_sub(limit) as u64;
+    memory.shrink(if is_too_large { limit } else { limit.saturating_sub(bytes) } as u64);
+    let stored = stored?;
+    if is_too_large {
+        return Ok(Some(Vec::new()));
+    }
+    if !memory.grow(lacking) {
+        memory.shrink(limit as u64);
+        return Ok(None);
     }
     if let Some(aborted) = &mut data.aborted_transactions {
         aborted.extend(stored.aborted.iter().map(|of| {
@@ -142,7 +177,7 @@ async fn read(
             AbortedTransaction::default().with_producer_id(ProducerId(of.producer_id)).with_first_offset(first)
         }));
     }
-    Ok(stored.batches)
+    Ok(Some(stored.batches))
 }
 
 async fn read_stored(

@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::FetchResponse;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::protocol::Encodable;
-use millstream_types::RecordBatch;
+use millstream_types::{Grant, RecordBatch};
 
 use crate::parts::Parts;
 
@@ -28,6 +28,8 @@ pub(crate) struct Fetched {
     pub(crate) response: FetchResponse,
     /// Each topic, and its partitions.
     pub(crate) topics: Vec<(FetchableTopicResponse, Vec<FetchedPartition>)>,
+    /// What the records take of the memory budget.
+    pub(crate) memory: Option<Grant>,
 }
 
 impl Fetched {
@@ -49,6 +51,7 @@ impl Fetched {
         }
         out.end();
         out.parts.push(out.open.freeze());
+        out.parts.hold(self.memory);
         Ok(out.parts)
     }
 }
@@ -145,7 +148,7 @@ mod tests {
             let full = (topic("full"), vec![partition(0, vec![batch(1), batch(40_000)]), partition(1, Vec::new())]);
             let response = FetchResponse::default().with_throttle_time_ms(5);
             for topics in [Vec::new(), vec![(topic("none"), Vec::new()), full]] {
-                let fetched = Fetched { response: response.clone(), topics };
+                let fetched = Fetched { response: response.clone(), topics, memory: None };
                 let expected = by_the_library(&fetched, version);
                 let mut parts = fetched.encode(version).unwrap();
                 assert_eq!(parts.copy_to_bytes(parts.remaining()), expected, "version {version}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use millstream_types::Grant;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::OwnedSemaphorePermit;
@@ -33,12 +34,14 @@ pub(crate) struct Frames {
     /// What has come and was not asked for yet. Its memory is used again once the requests in it have let go of it.
     buffer: BytesMut,
     read_bytes: usize,
+    /// What the connection takes of the memory budget, its read buffer included.
+    memory: Grant,
     node: Arc<Node>,
 }
 
 impl Frames {
-    pub(crate) fn new(socket: OwnedReadHalf, node: Arc<Node>) -> Self {
-        Self { socket, buffer: BytesMut::new(), read_bytes: READ_MIN_BYTES, node }
+    pub(crate) fn new(socket: OwnedReadHalf, node: Arc<Node>, memory: Grant) -> Self {
+        Self { socket, buffer: BytesMut::new(), read_bytes: READ_MIN_BYTES, memory, node }
     }
 
     /// The next request; `None` if the client has closed the connection. `busy` says whether any is being answered: such
@@ -97,8 +100,9 @@ impl Frames {
             self.buffer.reserve(wanted.max(self.read_bytes));
         }
         let read = self.socket.read_buf(&mut self.buffer).await?;
-        if self.buffer.len() == self.buffer.capacity() {
-            self.read_bytes = (2 * self.read_bytes).min(READ_MAX_BYTES);
+        let is_full = self.buffer.len() == self.buffer.capacity();
+        if is_full && self.read_bytes < READ_MAX_BYTES && self.memory.grow(self.read_bytes as u64) {
+            self.read_bytes *= 2;
         }
         Ok(read > 0)
     }

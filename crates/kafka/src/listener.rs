@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::Log;
-use millstream_types::{Epoch, QuotaConfig, Quotas, SystemClock};
+use millstream_types::{Epoch, MemoryBudget, Quotas};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::login::Logins;
-use crate::node::Node;
+use crate::node::{Node, Shared};
 use crate::{Error, KafkaConfig, connection};
 
 /// After a failed accept (no file descriptor left, for example) the listener rests this long.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// What a connection counts as while it sends little: its read buffer and its state.
+const CONNECTION_BYTES: u64 = 24 << 10;
 
 /// A bound address that does not serve yet.
 #[derive(Debug)]
@@ -24,8 +26,7 @@ pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     config: KafkaConfig,
-    logins: Option<Arc<dyn Logins>>,
-    quotas: Arc<Quotas>,
+    shared: Shared,
 }
 
 impl Listener {
@@ -54,8 +55,7 @@ impl Listener {
         let bind = |source| Error::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
-        let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
-        Ok(Self { socket, address, config, logins, quotas })
+        Ok(Self { socket, address, config, shared: Shared { logins, ..Shared::default() } })
     }
 
     /// The address, with the real port.
@@ -66,15 +66,22 @@ impl Listener {
     /// Counts what clients write and read for `quotas`; else there are no limits.
     #[must_use]
     pub fn limited_by(self, quotas: Arc<Quotas>) -> Self {
-        Self { quotas, ..self }
+        Self { shared: Shared { quotas, ..self.shared }, ..self }
+    }
+
+    /// Lets connections and what is fetched take from `memory`; else there is no limit. The requests themselves,
+    /// `kafka.requests_max_bytes`, are for the caller to set aside.
+    #[must_use]
+    pub fn drawing_on(self, memory: &MemoryBudget) -> Self {
+        Self { shared: Shared { memory: memory.clone(), ..self.shared }, ..self }
     }
 
     /// Starts to serve `log`, whose present epoch is `epoch`: producer ids are made of it.
     pub fn serve(self, log: Arc<dyn Log>, epoch: Epoch) -> Serving {
-        let Self { socket, address, config, logins, quotas } = self;
+        let Self { socket, address, config, shared } = self;
         let (stop, stopping) = watch::channel(false);
         let (drain, drained_for) = oneshot::channel();
-        let node = Node::new(log, epoch, config, (logins, quotas), stopping);
+        let node = Node::new(log, epoch, config, shared, stopping);
         tracing::info!(listener = "kafka", %address, "listening");
         let accepting = tokio::spawn(accept(socket, node, drained_for));
         Serving { address, stop, drain, accepting }
@@ -144,9 +151,14 @@ fn admit(socket: TcpStream, peer: SocketAddr, node: &Arc<Node>, connections: &mu
         tracing::warn!(%peer, "kafka: closed at once, as there are kafka.connections_max = {limit} connections already");
         return;
     }
+    let Some(memory) = node.memory.take(CONNECTION_BYTES) else {
+        let (setting, limit) = (node.memory.setting(), node.memory.limit_bytes());
+        tracing::warn!(%peer, "kafka: closed at once, as {setting} = {limit} has no room for a connection");
+        return;
+    };
     let node = Arc::clone(node);
     connections.spawn(async move {
-        if let Err(fault) = connection::serve(socket, node).await {
+        if let Err(fault) = connection::serve(socket, node, memory).await {
             tracing::warn!(%peer, why = %fault, "kafka: connection closed");
         }
     });

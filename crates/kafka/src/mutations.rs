@@ -14,7 +14,7 @@ use fastrand::Rng;
 use kafka_protocol::messages::{ApiKey, RequestHeader};
 use kafka_protocol::protocol::{Encodable, StrBytes};
 use millstream_log::{Embedded, LogConfig, SystemFiles};
-use millstream_types::{QuotaConfig, Quotas, SystemClock};
+use millstream_types::SystemClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -22,11 +22,12 @@ use tokio::time::timeout;
 
 use crate::caller::Connection;
 use crate::dispatch::begin;
-use crate::node::Node;
+use crate::node::{Node, Shared};
 use crate::{KafkaConfig, Listener};
 
 /// Requests that were begun, of which others are made.
 const KEPT_MAX: usize = 4_000;
+const BODY_MAX_BYTES: usize = 2 << 10;
 /// What an allocation that trusts a request's numbers passes at once; other tests of the process take some of it.
 const GROWTH_MAX_BYTES: u64 = 2 << 30;
 /// How long an answer is waited for that may never come: whoever joins a group waits for others.
@@ -130,6 +131,7 @@ impl Maker {
             3 => body.insert(at, EDGES[self.dice.usize(..EDGES.len())]),
             _ => drop(body.splice(at..at, self.body())),
         }
+        body.truncate(BODY_MAX_BYTES);
     }
 
     /// A whole request; now and then one whose header is damaged, too.
@@ -156,9 +158,8 @@ fn whatever_a_request_says_it_is_begun_or_refused_without_a_panic_and_without_mu
     let _entered = runtime.enter();
     let dir = tempfile::tempdir().unwrap();
     let log = log(dir.path());
-    let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
     let (_stop, stopping) = watch::channel(false);
-    let node = Node::new(log.clone(), log.epoch(), KafkaConfig::default(), (None, quotas), stopping);
+    let node = Node::new(log.clone(), log.epoch(), KafkaConfig::default(), Shared::default(), stopping);
     let nowhere = "127.0.0.1:1".parse().unwrap();
     let connection = Arc::new(Connection::new(nowhere, nowhere, &node));
     let mut maker = Maker::new(1, &node);
@@ -197,9 +198,8 @@ async fn whatever_comes_over_a_socket_ends_its_own_connection_at_most() {
     let config = KafkaConfig { request_max_bytes: 4096, ..KafkaConfig::default() };
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config.clone()).await.unwrap();
     let serving = listener.serve(log.clone(), log.epoch());
-    let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
     let (_stop, stopping) = watch::channel(false);
-    let mut maker = Maker::new(2, &Node::new(log.clone(), log.epoch(), config, (None, quotas), stopping));
+    let mut maker = Maker::new(2, &Node::new(log.clone(), log.epoch(), config, Shared::default(), stopping));
     let mut bystander = TcpStream::connect(serving.address()).await.unwrap();
     for round in 0..(mutations() / 400).clamp(500, 20_000) {
         let request = maker.next();

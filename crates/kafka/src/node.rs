@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, Log, Partition, Topic};
-use millstream_types::{Epoch, Kind, Quotas, SystemClock, TenantId, TopicId, TopicName, TopicPartition};
+use millstream_types::{
+    Epoch, Kind, MemoryBudget, QuotaConfig, Quotas, SystemClock, TenantId, TopicId, TopicName, TopicPartition,
+};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
@@ -42,8 +44,26 @@ pub(crate) struct Node {
     /// Who may log in; `None` where everybody may do everything.
     pub(crate) logins: Option<Arc<dyn Logins>>,
     pub(crate) quotas: Arc<Quotas>,
+    /// What connections and fetched records draw on.
+    pub(crate) memory: MemoryBudget,
     /// The tenant that is served: `default` until somebody of another one has logged in.
     pub(crate) tenant: TenantId,
+}
+
+/// What this listener has in common with the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) logins: Option<Arc<dyn Logins>>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) memory: MemoryBudget,
+}
+
+impl Default for Shared {
+    /// No logins, and no limits.
+    fn default() -> Self {
+        let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
+        Self { logins: None, quotas, memory: MemoryBudget::new("memory.budget_bytes", u64::MAX) }
+    }
 }
 
 impl Node {
@@ -51,7 +71,7 @@ impl Node {
         log: Arc<dyn Log>,
         epoch: Epoch,
         config: KafkaConfig,
-        (logins, quotas): (Option<Arc<dyn Logins>>, Arc<Quotas>),
+        Shared { logins, quotas, memory }: Shared,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let clock = Arc::new(SystemClock::default());
@@ -71,6 +91,7 @@ impl Node {
             producers: Arc::default(),
             logins,
             quotas,
+            memory,
             tenant: TenantId::default(),
         })
     }

@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
+use millstream_types::Grant;
 
 /// What goes to a socket, part by part.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     parts: VecDeque<Bytes>,
     bytes: usize,
+    /// What it takes of the memory budget, until all of it is gone.
+    memory: Vec<Grant>,
 }
 
 impl Parts {
@@ -25,6 +28,12 @@ impl Parts {
     pub(crate) fn append(&mut self, mut other: Self) {
         self.bytes += other.bytes;
         self.parts.append(&mut other.parts);
+        self.memory.append(&mut other.memory);
+    }
+
+    /// Takes over what was taken of the memory budget for it.
+    pub(crate) fn hold(&mut self, memory: Option<Grant>) {
+        self.memory.extend(memory);
     }
 
     /// Adds `part` at the start.

@@ -157,6 +157,7 @@ impl Server {
             Door::At(address) => {
                 let logins = kafka_logins(config)?;
                 let listener = millstream_kafka::Listener::bind_with(address, config.kafka.clone(), logins).await?;
+                let listener = listener.drawing_on(&memory);
                 Some(listener.limited_by(Arc::clone(&planes.quotas)).serve(planes.log.clone(), planes.log.epoch()))
             }
         };

@@ -94,6 +94,13 @@ impl Grant {
         }
         fits
     }
+
+    /// Gives `bytes` back, or all if it has not so many, before the rest.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.budget.give_back(bytes);
+    }
 }
 
 impl Drop for Grant {
@@ -111,6 +118,9 @@ mod tests {
         let memory = MemoryBudget::new("memory.budget_bytes", 100);
         let mut first = memory.take(50).unwrap();
         assert!(first.grow(10) && !first.grow(41));
+        first.shrink(20);
+        assert_eq!(memory.used_bytes(), 40);
+        assert!(first.grow(20));
         assert!(memory.take(41).is_none() && memory.take(u64::MAX).is_none());
         assert_eq!(memory.used_bytes(), 60);
         let second = memory.take(40).unwrap();

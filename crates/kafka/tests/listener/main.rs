@@ -7,6 +7,7 @@ mod client;
 mod groups;
 mod hostile;
 mod login;
+mod memory;
 mod quotas;
 mod records;
 mod transactions;
