@@ -80,8 +80,8 @@ pub(super) fn welcome(out: &mut Vec<u8>, version: Version, welcome: &Welcome<'_>
         if !welcome.has_broker {
             number(QOS_MAXIMUM, &[1]);
             number(SUBSCRIPTION_IDS_AVAILABLE, &[0]);
+            number(SHARED_SUBSCRIPTIONS_AVAILABLE, &[0]);
         }
-        number(SHARED_SUBSCRIPTIONS_AVAILABLE, &[0]);
         if let Some(id) = welcome.assigned_client_id {
             properties.push(ASSIGNED_CLIENT_ID);
             put_text(&mut properties, id.as_bytes());

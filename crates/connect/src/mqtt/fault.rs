@@ -29,7 +29,6 @@ pub(super) mod reason {
     pub(in crate::mqtt) const QUOTA: u8 = 0x97;
     pub(in crate::mqtt) const QOS: u8 = 0x9B;
     pub(in crate::mqtt) const ANOTHER_SERVER: u8 = 0x9C;
-    pub(in crate::mqtt) const NO_SHARED_SUBSCRIPTIONS: u8 = 0x9E;
 }
 
 /// Why a connection ends.

@@ -51,6 +51,7 @@ impl From<Lost> for Fault {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::TakenOver => Self::refused(reason::TAKEN_OVER, "the same client id has connected again"),
+            Lost::NoRoom => Self::refused(reason::BUSY, "no room in the memory budget for what waits; connect again"),
             Lost::Gone => Self::refused(reason::UNAVAILABLE, "the tenant's topic was deleted; connect again"),
         }
     }
@@ -210,14 +211,17 @@ impl Client {
         if is_reserved(filter.pattern) {
             return Ok(reason::BAD_FILTER);
         }
-        if filter.group.is_some() {
-            return Ok(reason::NO_SHARED_SUBSCRIPTIONS);
-        }
         if !self.allows(Act::Subscribe, filter.pattern) {
             return Ok(reason::NOT_AUTHORISED);
         }
+        let is_shared = filter.group.is_some();
+        if is_shared && options.no_local {
+            return Err(Fault::Protocol("a shared subscription with no local"));
+        }
+        // A message exactly once belongs to one session for good; who shares has it at least once.
+        let qos = if is_shared { options.qos.min(Qos::AtLeastOnce) } else { options.qos };
         let what = Subscription {
-            qos: options.qos,
+            qos,
             no_local: options.no_local,
             retain_as_published: options.retain_as_published,
             id: subscription_id,
@@ -230,10 +234,10 @@ impl Client {
             RetainHandling::SendIfNew => is_new,
             RetainHandling::DoNotSend => false,
         };
-        if is_sent {
+        if is_sent && !is_shared {
             wanted.retained.push((filter.pattern.into(), what));
         }
-        Ok(options.qos as u8)
+        Ok(qos as u8)
     }
 
     /// Answers a subscription once it is kept, and with what is retained.

@@ -12,6 +12,7 @@
 
 pub(crate) mod config;
 mod dispatch;
+mod group;
 mod keeping;
 pub(crate) mod message;
 mod queue;
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub(crate) use config::BrokerConfig;
+use group::{Group, GroupId, Share};
 use message::{Lying, Message};
 pub(crate) use queue::Entry;
 use queue::QueueLimits;
@@ -54,8 +56,15 @@ pub(crate) struct SessionId(u64);
 /// One subscription, as the trie knows it.
 #[derive(Debug)]
 struct Subscriber {
-    session: SessionId,
+    who: Who,
     what: Subscription,
+}
+
+/// Who gets the messages of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Session(SessionId),
+    Group(GroupId),
 }
 
 /// What is counted of all spaces.
@@ -104,7 +113,8 @@ struct State {
     next: u64,
     /// The topic is gone; everybody has to go.
     is_gone: bool,
-    hits: Vec<(SessionId, Subscription)>,
+    groups: HashMap<GroupId, Group>,
+    hits: Vec<(Who, Subscription)>,
 }
 
 /// Who wants a session, and which.
@@ -147,6 +157,8 @@ pub(crate) enum Lost {
     TakenOver,
     /// The tenant's topic is gone.
     Gone,
+    /// The memory budget has no room for its messages.
+    NoRoom,
 }
 
 impl Space {
@@ -194,6 +206,8 @@ impl Space {
         session.begin(state.next);
         let bell = Arc::new(Notify::new());
         session.attach(Online { turn, bell: Arc::clone(&bell), window: claim.window });
+        let (done, back) = session.take_shared();
+        state.take_back(done, back);
         state.clients.insert(Arc::clone(claim.client), id);
         let (space, client) = (Arc::clone(self), Arc::clone(claim.client));
         let link = Link { space, client, bell, device: claim.device.into(), id, turn };
@@ -201,17 +215,17 @@ impl Space {
     }
 
     /// Messages that lie at `offsets`, which ascend, as far as one read finds them; `None` are no more.
-    async fn load(&self, offsets: &[u64]) -> Vec<(u64, Option<Arc<Message>>)> {
-        let Some(first) = offsets.first() else { return Vec::new() };
+    async fn load(&self, offsets: &[u64]) -> Result<Vec<Found>, Lost> {
+        let Some(first) = offsets.first() else { return Ok(Vec::new()) };
         let batches = match read(&self.partition, Offset(*first)).await {
             Ok(batches) => batches,
             Err(millstream_log::Error::Trimmed { .. }) => {
                 let begin = self.partition.offsets().first.0;
-                return offsets.iter().filter(|offset| **offset < begin).map(|offset| (*offset, None)).collect();
+                return Ok(offsets.iter().filter(|offset| **offset < begin).map(|offset| (*offset, None)).collect());
             }
             Err(error) => {
                 tracing::error!(%error, "messages of the private space cannot be read");
-                return vec![(*first, None)];
+                return Ok(vec![(*first, None)]);
             }
         };
         let mut wanted = offsets.iter().copied().peekable();
@@ -221,13 +235,20 @@ impl Space {
                 found.push((gone, None));
             }
             if wanted.next_if_eq(&record.offset.0).is_some() {
-                let message = Lying::read(&record).and_then(|lying| lying.keep(&self.room));
-                found.push((record.offset.0, message));
+                let message = Lying::read(&record).map(|lying| lying.keep(&self.room));
+                if matches!(message, Some(None)) {
+                    // What was read so far goes first, and gives room.
+                    return if found.is_empty() { Err(Lost::NoRoom) } else { Ok(found) };
+                }
+                found.push((record.offset.0, message.flatten()));
             }
         }
-        if found.is_empty() { vec![(*first, None)] } else { found }
+        Ok(if found.is_empty() { vec![(*first, None)] } else { found })
     }
 }
+
+/// A message that was looked for, and itself if it is still there.
+type Found = (u64, Option<Arc<Message>>);
 
 /// Batches from `from` on, as far as one read goes.
 async fn read(partition: &Arc<dyn Partition>, from: Offset) -> Result<Vec<RecordBatch>, millstream_log::Error> {
@@ -242,7 +263,14 @@ async fn read(partition: &Arc<dyn Partition>, from: Offset) -> Result<Vec<Record
 impl Link {
     /// Does something with the session, if it is still this connection's.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Session) -> R) -> Result<R, Lost> {
-        self.with_state(|state, id| state.sessions.get_mut(&id).map(work))?.ok_or(Lost::TakenOver)
+        self.with_state(|state, id| {
+            let session = state.sessions.get_mut(&id)?;
+            let result = work(session);
+            let (done, back) = session.take_shared();
+            state.take_back(done, back);
+            Some(result)
+        })?
+        .ok_or(Lost::TakenOver)
     }
 
     fn with_state<R>(&self, work: impl FnOnce(&mut State, SessionId) -> R) -> Result<R, Lost> {
@@ -271,33 +299,42 @@ impl Link {
                 what.began = known.began;
             }
             let is_new = session.filters.insert(filter.into(), what.clone()).is_none();
-            let pattern = Filter::parse(filter)?.pattern;
-            if !is_new {
-                state.trie.remove(pattern, |known| known.session == id);
+            let parsed = Filter::parse(filter)?;
+            if parsed.group.is_some() {
+                state.join(id, filter, &what, None);
+                return Some(is_new);
             }
-            state.trie.insert(pattern, Subscriber { session: id, what });
+            let who = Who::Session(id);
+            if !is_new {
+                state.trie.remove(parsed.pattern, |known| known.who == who);
+            }
+            state.trie.insert(parsed.pattern, Subscriber { who, what });
             Some(is_new)
         })
     }
 
     /// Ends a subscription; whether there was one.
     pub(crate) fn unsubscribe(&self, filter: &str) -> Result<bool, Lost> {
-        self.with_state(|state, id| {
+        let (is_known, over) = self.with_state(|state, id| {
             let known = state.sessions.get_mut(&id).and_then(|session| session.filters.remove(filter));
-            if let (Some(_), Some(filter)) = (&known, Filter::parse(filter)) {
-                state.trie.remove(filter.pattern, |subscriber| subscriber.session == id);
-            }
-            known.is_some()
-        })
+            (known.is_some(), state.forget_filter(id, filter))
+        })?;
+        self.space.end_groups(over);
+        Ok(is_known)
     }
 
     /// Hands out what is to be sent, one after the other, until `take` has enough. Whether messages have to be read.
     pub(crate) fn each(&self, mut take: impl FnMut(&mut Session, Next) -> bool) -> Result<bool, Lost> {
-        self.with(|session| {
+        self.with_state(|state, id| {
             loop {
+                let Some(session) = state.sessions.get_mut(&id) else { return false };
                 match session.next() {
                     Next::Missing => return true,
-                    Next::Nothing => return false,
+                    Next::Nothing => match state.share(id) {
+                        Share::Taken => {}
+                        Share::Unread(_) => return true,
+                        Share::Nothing => return false,
+                    },
                     next => {
                         if !take(session, next) {
                             return false;
@@ -310,10 +347,9 @@ impl Link {
 
     /// Reads the next messages from the log.
     pub(crate) async fn load(&self) -> Result<(), Lost> {
-        let offsets = self.with(|session| session.missing(LOADED_MAX))?;
-        let found = self.space.load(&offsets).await;
-        let lost = self
-            .with(|session| found.iter().filter(|(offset, message)| session.fill(*offset, message.as_ref())).count())?;
+        let (group, offsets) = self.with_state(State::missing)?;
+        let found = self.space.load(&offsets).await?;
+        let lost = self.with_state(|state, id| state.fill(id, group, &found))?;
         self.space.counts.dropped.inc_by(lost as u64);
         Ok(())
     }
@@ -330,10 +366,48 @@ impl State {
         let mut session = self.sessions.remove(&id)?;
         session.detach();
         self.clients.remove(&session.client);
-        for filter in session.filters.keys().filter_map(|filter| Filter::parse(filter)) {
-            self.trie.remove(filter.pattern, |subscriber| subscriber.session == id);
-        }
+        let over: Vec<_> = session.filters.keys().filter_map(|filter| self.forget_filter(id, filter)).collect();
+        session.groups_over = over;
+        let (done, back) = session.take_shared();
+        self.take_back(done, back);
         Some(session)
+    }
+
+    /// Ends a subscription. The filter of its group, if nobody is left in that.
+    fn forget_filter(&mut self, id: SessionId, filter: &str) -> Option<Box<str>> {
+        let parsed = Filter::parse(filter)?;
+        if parsed.group.is_some() {
+            return self.leave(id, filter);
+        }
+        self.trie.remove(parsed.pattern, |subscriber| subscriber.who == Who::Session(id));
+        None
+    }
+
+    /// Where the next messages lie that have to be read for a session, and in which group if not in its own queue.
+    fn missing(&mut self, id: SessionId) -> (Option<GroupId>, Vec<u64>) {
+        let own = self.sessions.get(&id).map(|session| session.missing(LOADED_MAX)).unwrap_or_default();
+        match self.share(id) {
+            Share::Unread(group) if own.is_empty() => {
+                let missing = self.groups.get(&group).map(|group| group.queue.missing(LOADED_MAX));
+                (Some(group), missing.unwrap_or_default())
+            }
+            _ => (None, own),
+        }
+    }
+
+    /// Hands over what was read; how many messages are lost, as they are no more.
+    fn fill(&mut self, id: SessionId, group: Option<GroupId>, found: &[Found]) -> usize {
+        let mut lost = 0;
+        for (offset, message) in found {
+            let is_lost = match group.map(|group| self.groups.get_mut(&group)) {
+                Some(group) => {
+                    group.is_some_and(|group| group.queue.fill(*offset, message.as_ref()) && message.is_none())
+                }
+                None => self.sessions.get_mut(&id).is_some_and(|session| session.fill(*offset, message.as_ref())),
+            };
+            lost += usize::from(is_lost);
+        }
+        lost
     }
 
     /// Gives a message to all who want it; how many of them lose one.
@@ -341,18 +415,28 @@ impl State {
         let mut hits = std::mem::take(&mut self.hits);
         self.trie.each(message.topic, |subscriber| {
             if offset >= subscriber.what.began {
-                hits.push((subscriber.session, subscriber.what.clone()));
+                hits.push((subscriber.who, subscriber.what.clone()));
             }
         });
-        hits.sort_unstable_by_key(|(session, _)| *session);
+        hits.sort_unstable_by_key(|(who, _)| *who);
         let mut lost = 0;
         for same in hits.chunk_by(|(a, _), (b, _)| a == b) {
-            let Some(session) = self.sessions.get_mut(&same[0].0) else { continue };
-            if !session.wants(offset) {
-                continue;
-            }
-            if let Some(entry) = entry(offset, message, same, &session.client, keep) {
-                lost += session.offer(entry, limits);
+            match same[0].0 {
+                Who::Session(id) => {
+                    let Some(session) = self.sessions.get_mut(&id).filter(|session| session.wants(offset)) else {
+                        continue;
+                    };
+                    if let Some(entry) = entry(offset, message, same, &session.client, keep) {
+                        lost += session.offer(entry, limits);
+                    }
+                }
+                Who::Group(id) => {
+                    let Some(group) = self.groups.get_mut(&id).filter(|group| group.wants(offset)) else { continue };
+                    if let Some(entry) = entry(offset, message, same, "", keep) {
+                        lost += group.queue.push(entry, limits);
+                        self.ring(id);
+                    }
+                }
             }
         }
         hits.clear();
@@ -383,7 +467,7 @@ impl<'a> Kept<'a> {
 fn entry(
     offset: u64,
     message: &Lying<'_>,
-    subscriptions: &[(SessionId, Subscription)],
+    subscriptions: &[(Who, Subscription)],
     client: &str,
     kept: &mut Kept<'_>,
 ) -> Option<Entry> {
@@ -393,6 +477,7 @@ fn entry(
     Some(Entry {
         offset: Some(offset),
         qos,
+        group: None,
         dup: kept.is_again,
         retain: message.retain && wanted().any(|what| what.retain_as_published),
         ids: wanted().map(|what| what.id).filter(|id| *id != 0).collect(),

@@ -470,3 +470,59 @@ async fn row_sessions_are_kept_with_a_bounded_queue_until_they_expire_or_are_end
     }
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_a_shared_subscription_gives_each_message_to_one_member_and_takes_back_what_a_gone_one_has_not_acknowledged()
+ {
+    let dir = tempfile::tempdir().unwrap();
+    // Messages come from the log, not from memory.
+    let broker = BrokerConfig { live_max_messages: 1, ..BrokerConfig::default() };
+    let world = World::open_with(dir.path(), with(broker)).await;
+    world.register("T", "d").await;
+    let two_at_a_time = [0x21, 0, 2];
+    let member = |client| Hello { properties: &two_at_a_time, ..hello(5, client) };
+    let (mut first, _) = Mqtt::connect(world.mqtt(), &member("m1")).await;
+    let (mut second, _) = Mqtt::connect(world.mqtt(), &member("m2")).await;
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.subscribe("$share/g/s/#", 2).await, 1, "at least once");
+    }
+    let mut all = Mqtt::log_in(world.mqtt(), 4, "d@T").await;
+    assert_eq!(all.subscribe("s/#", 1).await, 1);
+    let mut sender = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    for n in 1..=6_u16 {
+        assert_eq!(told(&mut sender, &publish(5, 1, n, "s/x", &[], n.to_string().as_bytes())).await, 0);
+        let message = all.message().await;
+        assert_eq!(message.text().1, n.to_string(), "everybody else gets all");
+        puback(&mut all, &message).await;
+    }
+    let of_first = [first.message().await, first.message().await];
+    let of_second = [second.message().await, second.message().await];
+    let texts = |messages: &[Message]| -> Vec<String> {
+        let mut texts: Vec<_> = messages.iter().map(|message| message.text().1.to_owned()).collect();
+        texts.sort_unstable();
+        texts
+    };
+    let mut both = [texts(&of_first), texts(&of_second)].concat();
+    both.sort_unstable();
+    assert_eq!(both, ["1", "2", "3", "4"]);
+    first.send(&[0xE0, 0]).await;
+    first.expect_end().await;
+    let mut rest = Vec::new();
+    for message in &of_second {
+        puback(&mut second, message).await;
+    }
+    for _ in 0..4 {
+        let message = second.message().await;
+        let is_returned = texts(&of_first).contains(&message.text().1.to_owned());
+        assert_eq!(message.dup, is_returned, "{message:?}");
+        puback(&mut second, &message).await;
+        rest.push(message);
+    }
+    let mut expected = [texts(&of_first), vec!["5".to_owned(), "6".to_owned()]].concat();
+    expected.sort_unstable();
+    assert_eq!(texts(&rest), expected);
+    // No-local makes no sense here.
+    second.send(&packet(0x82, &[&[0, 1, 0][..], &text("$share/h/s/#"), &[0b101]].concat())).await;
+    assert_eq!(second.expect_end().await, Some(0x82));
+    world.stop().await;
+}

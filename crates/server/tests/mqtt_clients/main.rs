@@ -210,6 +210,44 @@ fn mosquitto_sub_hears_what_mosquitto_pub_says_at_all_three_qualities() {
     }
 }
 
+#[test]
+fn three_mosquitto_subs_share_what_one_mosquitto_pub_says() {
+    let world = World::start();
+    let mut readers: Vec<_> = (0..3)
+        .map(|_| {
+            let arguments = ["-V", "5", "-q", "1", "-t", "$share/g/work/#", "-d", "-F", "got %p"];
+            let mut reader = world.mosquitto("mosquitto_sub", &arguments).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = std::io::BufReader::new(reader.stdout.take().unwrap()).lines().map(Result::unwrap);
+            assert!(said.any(|line| line.contains("Subscribed")));
+            let lines = std::thread::spawn(move || said.filter(|line| line.starts_with("got")).collect::<Vec<_>>());
+            (reader, lines)
+        })
+        .collect();
+    let lines: Vec<String> = (0..COUNT).map(|at| at.to_string()).collect();
+    let mut child = world.mosquitto("mosquitto_pub", &["-V", "5", "-q", "1", "-t", "work/x", "-l"]);
+    let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.join("\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    // Each has got what it has acknowledged; the end of the server ends them.
+    let delivered =
+        || world.process.get("/metrics").text().contains(&format!("connect_mqtt_delivered_total {COUNT}\n"));
+    while !delivered() {}
+    world.kill();
+    let mut got = Vec::new();
+    for (mut reader, lines) in readers.drain(..) {
+        // `timeout` hands the signal on to what it runs.
+        Command::new("kill").args(["-TERM", &reader.id().to_string()]).status().unwrap();
+        reader.wait().unwrap();
+        let of_one = lines.join().unwrap();
+        assert!(!of_one.is_empty(), "everybody has a share");
+        got.extend(of_one);
+    }
+    got.sort_unstable();
+    let mut expected: Vec<String> = lines.iter().map(|line| format!("got {line}")).collect();
+    expected.sort_unstable();
+    assert_eq!(got, expected);
+}
+
 /// The target directory, where `scripts/setup-clients` puts what it fetches.
 fn target() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()

@@ -106,3 +106,38 @@ fn exactly_once_goes_on_where_it_was_after_kill_9_in_both_directions() {
     }
     world.kill();
 }
+
+#[test]
+fn a_shared_queue_survives_kill_9_without_a_loss() {
+    let (mut world, runtime) = (World::start(), Runtime::new().unwrap());
+    let done = runtime.block_on(async {
+        let (mut member, _) = Mqtt::connect(world.process.mqtt, &kept(5, "member")).await;
+        assert_eq!(member.subscribe("$share/g/w", 1).await, 1);
+        let mut sender = Mqtt::log_in(world.process.mqtt, 5, "gateway@default").await;
+        for n in 1..=3_u16 {
+            sender.publish(1, n, "w", n.to_string().as_bytes()).await;
+            assert_eq!(sender.next().await.0, 0x40);
+        }
+        let message = member.message().await;
+        puback(&mut member, message.id).await;
+        for _ in 2..=3 {
+            member.message().await;
+        }
+        message.text().1.to_owned()
+    });
+    assert_eq!(done, "1");
+    // How far it has come is written in passing: what was done just before the end may come again, but nothing is lost.
+    world = world.kill_and_start();
+    runtime.block_on(async {
+        let (mut member, answer) = Mqtt::connect(world.process.mqtt, &kept(5, "member")).await;
+        assert_eq!(answer[..2], [1, 0]);
+        let mut got = Vec::new();
+        while got.last().is_none_or(|last| last != "3") {
+            let message = member.message().await;
+            puback(&mut member, message.id).await;
+            got.push(message.text().1.to_owned());
+        }
+        assert!(got == ["1", "2", "3"] || got == ["2", "3"], "{got:?}");
+    });
+    world.kill();
+}

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Publish { tenant: TenantId, client: Arc<str>, stream: TopicPartition, messages: Vec<One> },
     /// Keep what is said of a client's session; answered with what is retained.
     Keep { tenant: TenantId, client: Arc<str>, keep: Keep },
+    /// Keep how far a group has come, or forget it.
+    KeepGroup { tenant: TenantId, group: Arc<str>, progress: Option<Progress> },
     /// Forget a client's session.
     End { tenant: TenantId, client: Arc<str> },
     /// Tell what is retained.
@@ -68,6 +70,7 @@ impl Command {
                 let progress = keep.progress.iter().map(|progress| 8 * (progress.done.len() + progress.released.len()));
                 filters.map(|filter| filter.filter.len() + 48).sum::<usize>() + progress.sum::<usize>()
             }
+            Self::KeepGroup { progress, .. } => progress.as_ref().map_or(0, |progress| 8 * progress.done.len()),
             Self::End { .. } | Self::Retained { .. } => 0,
         }
     }
@@ -116,6 +119,13 @@ pub(super) fn decide(draft: &mut Draft<'_, KeptView>, command: Command, retained
             }
             for id in ids {
                 draft.change(Change::Arrived(tenant.clone(), client.clone(), id, false));
+            }
+            Answer::Done
+        }
+        Command::KeepGroup { tenant, group, progress } => {
+            let is_there = known(draft, &tenant).is_some_and(|known| known.groups.contains_key(&group));
+            if is_there || progress.is_some() {
+                draft.change(Change::Group(tenant, group, progress.map(Arc::new)));
             }
             Answer::Done
         }

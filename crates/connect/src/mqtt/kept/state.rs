@@ -23,6 +23,8 @@ pub(crate) struct OfTenant {
     pub(crate) retained_bytes: u64,
     pub(crate) sessions: imbl::OrdMap<Arc<str>, Arc<SessionRecord>>,
     pub(crate) progress: imbl::OrdMap<Arc<str>, Arc<Progress>>,
+    /// How far groups have come that share a filter.
+    pub(crate) groups: imbl::OrdMap<Arc<str>, Arc<Progress>>,
     /// Ids of messages exactly once that a client has sent and not forgotten.
     pub(crate) arrived: imbl::OrdSet<(Arc<str>, u16)>,
 }
@@ -68,6 +70,7 @@ pub(crate) enum Change {
     Session(TenantId, Arc<str>, Option<Arc<SessionRecord>>),
     Progress(TenantId, Arc<str>, Option<Arc<Progress>>),
     Arrived(TenantId, Arc<str>, u16, bool),
+    Group(TenantId, Arc<str>, Option<Arc<Progress>>),
 }
 
 impl State {
@@ -80,6 +83,7 @@ impl State {
         let (Change::Retained(tenant, ..)
         | Change::Session(tenant, ..)
         | Change::Progress(tenant, ..)
+        | Change::Group(tenant, ..)
         | Change::Arrived(tenant, ..)) = change;
         let known = self.tenants.entry(tenant.clone()).or_default();
         known.apply(change);
@@ -91,7 +95,11 @@ impl State {
 
 impl OfTenant {
     fn is_empty(&self) -> bool {
-        self.retained.is_empty() && self.sessions.is_empty() && self.progress.is_empty() && self.arrived.is_empty()
+        self.retained.is_empty()
+            && self.sessions.is_empty()
+            && self.progress.is_empty()
+            && self.arrived.is_empty()
+            && self.groups.is_empty()
     }
 
     fn apply(&mut self, change: &Change) {
@@ -105,6 +113,7 @@ impl OfTenant {
                 self.retained_bytes = self.retained_bytes + size(message.as_ref()) - size(before.as_ref());
             }
             Change::Session(_, client, value) => set(&mut self.sessions, client, value.as_ref()),
+            Change::Group(_, group, value) => set(&mut self.groups, group, value.as_ref()),
             Change::Progress(_, client, value) => set(&mut self.progress, client, value.as_ref()),
             Change::Arrived(_, client, id, true) => drop(self.arrived.insert((Arc::clone(client), *id))),
             Change::Arrived(_, client, id, false) => drop(self.arrived.remove(&(Arc::clone(client), *id))),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream_types::{Offset, TenantId};
 
 use super::session::Session;
-use super::{Link, Lost, SessionId, Space, State, Subscriber};
+use super::{Link, Lost, SessionId, Space, State, Subscriber, Who};
 use crate::mqtt::client::LastWill;
 use crate::mqtt::kept::{Command, Keep, OfTenant, One, Verdict};
 use crate::topic_filter::Filter;
@@ -27,13 +27,23 @@ impl State {
             from = from.min(session.begins_at());
             state.last += 1;
             let id = SessionId(state.last);
-            for (filter, what) in &session.filters {
-                if let Some(filter) = Filter::parse(filter) {
-                    state.trie.insert(filter.pattern, Subscriber { session: id, what: what.clone() });
-                }
-            }
+            let filters = session.filters.clone();
             state.clients.insert(Arc::clone(client), id);
             state.sessions.insert(id, session);
+            for (filter, what) in &filters {
+                match Filter::parse(filter) {
+                    Some(parsed) if parsed.group.is_some() => {
+                        let progress = kept.and_then(|kept| kept.groups.get(&**filter)).map(|progress| &**progress);
+                        from = from.min(progress.map_or(what.began, |progress| progress.from));
+                        state.join(id, filter, what, progress);
+                    }
+                    Some(parsed) => {
+                        let subscriber = Subscriber { who: Who::Session(id), what: what.clone() };
+                        state.trie.insert(parsed.pattern, subscriber);
+                    }
+                    None => {}
+                }
+            }
         }
         state.next = from;
         (state, Offset(from))
@@ -59,7 +69,12 @@ impl Space {
                 wills.push((Arc::clone(&session.client), session.device.clone(), will));
             }
         }
+        let groups = state.moved_groups(PASSED_MAX);
         drop(state);
+        for (filter, progress) in groups {
+            let group = filter.into();
+            self.keep_in_passing(|tenant| Command::KeepGroup { tenant, group, progress: Some(progress) });
+        }
         for (client, keep) in moved {
             self.keep_in_passing(|tenant| Command::Keep { tenant, client, keep });
         }
@@ -71,11 +86,20 @@ impl Space {
         }
     }
 
+    /// Groups that nobody is in any more have ended.
+    pub(super) fn end_groups(&self, filters: impl IntoIterator<Item = Box<str>>) {
+        for filter in filters {
+            let group = filter.into();
+            self.keep_in_passing(|tenant| Command::KeepGroup { tenant, group, progress: None });
+        }
+    }
+
     /// A session has ended: nothing of it is kept, and its will is published.
     pub(super) fn end(self: &Arc<Self>, mut session: Session) {
         if let Some((_, will)) = session.will.take() {
             self.publish_will(&session.client, &session.device, &will);
         }
+        self.end_groups(std::mem::take(&mut session.groups_over));
         if session.is_durable() {
             let client = Arc::clone(&session.client);
             self.keep_in_passing(|tenant| Command::End { tenant, client });
@@ -193,7 +217,10 @@ impl Drop for Link {
             session.ended_ms = Some(now_ms);
             if session.is_durable() {
                 let progress = Some(session.progress(next));
-                Some(Ok(Keep { session: Some(session.record()), progress, forgotten: Vec::new() }))
+                let keep = Keep { session: Some(session.record()), progress, forgotten: Vec::new() };
+                let (done, back) = session.take_shared();
+                state.take_back(done, back);
+                Some(Ok(keep))
             } else {
                 state.remove(id).map(Err)
             }

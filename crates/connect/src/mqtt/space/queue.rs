@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::group::GroupId;
 use super::message::Message;
 use crate::mqtt::packet::Qos;
 
@@ -13,6 +14,8 @@ pub(crate) struct Entry {
     pub(crate) offset: Option<u64>,
     /// What is promised of it.
     pub(crate) qos: Qos,
+    /// The group that it is shared in.
+    pub(crate) group: Option<GroupId>,
     /// It may have been sent before a restart.
     pub(crate) dup: bool,
     /// The flag as this client sees it.
@@ -83,6 +86,23 @@ impl Queue {
         let entry = self.entries.pop_front()?;
         self.count(&entry, false);
         Some(entry)
+    }
+
+    /// Puts back what was taken, in order.
+    pub(crate) fn put_back(&mut self, entry: Entry) {
+        self.count(&entry, true);
+        let at = self.entries.partition_point(|known| known.offset < entry.offset);
+        self.entries.insert(at, entry);
+    }
+
+    /// Takes out what is shared in a group.
+    pub(crate) fn take_shared(&mut self) -> Vec<Entry> {
+        let (shared, own): (VecDeque<_>, _) =
+            std::mem::take(&mut self.entries).into_iter().partition(|entry| entry.group.is_some());
+        self.entries = own;
+        let shared = Vec::from(shared);
+        shared.iter().for_each(|entry| self.count(entry, false));
+        shared
     }
 
     /// The client is gone: what was promised at most once goes with it, and nothing is kept in memory.
@@ -157,6 +177,7 @@ mod tests {
         Entry {
             offset: Some(offset),
             qos,
+            group: None,
             dup: false,
             retain: false,
             ids: Box::default(),
@@ -199,7 +220,11 @@ mod tests {
                 match step {
                     0 | 1 => drop(queue.push(entry(at as u64, Qos::AtLeastOnce, size), &LIMITS)),
                     2 => drop(queue.push(entry(at as u64, Qos::AtMostOnce, size), &LIMITS)),
-                    3 => drop(queue.pop()),
+                    3 => {
+                        if let Some(taken) = queue.pop() {
+                            queue.put_back(taken);
+                        }
+                    }
                     4 => queue.rest(),
                     _ => {
                         for offset in queue.missing(2) {

@@ -18,6 +18,7 @@ impl Link {
         let entries = matching(retained, pattern).map(|message| Entry {
             offset: None,
             qos: message.qos.min(what.qos),
+            group: None,
             dup: false,
             retain: true,
             ids: if what.id == 0 { Box::default() } else { Box::new([what.id]) },

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::group::GroupId;
 use super::message::Message;
 use super::queue::{Entry, Queue, QueueLimits};
 use crate::mqtt::client::LastWill;
@@ -73,6 +74,12 @@ pub(crate) struct Session {
     /// Where what it gets begins, and what of it is done.
     from: u64,
     done: BTreeSet<u64>,
+    /// Groups that it is a member of, what it has done of theirs, and what returns to them.
+    pub(super) groups: Vec<GroupId>,
+    shared_done: Vec<(GroupId, u64)>,
+    shared_back: Vec<Entry>,
+    /// Filters of groups that have ended with it.
+    pub(super) groups_over: Vec<Box<str>>,
     /// Retained messages that a subscription has brought.
     standing: VecDeque<Entry>,
     /// When its connection ended, milliseconds since 1970-01-01T00:00:00Z.
@@ -145,9 +152,12 @@ impl Session {
         if let Some(online) = self.online.take() {
             online.bell.notify_one();
         }
+        self.shared_back.extend(self.queue.take_shared());
         self.queue.rest();
         let again = self.flights.drain(..).chain(self.repeats.drain(..));
-        self.repeats = again.collect();
+        let (shared, own): (VecDeque<_>, _) = again.partition(|flight| flight.entry.group.is_some());
+        self.shared_back.extend(shared.into_iter().map(|flight| Entry { message: None, ..flight.entry }));
+        self.repeats = own;
         for flight in &mut self.repeats {
             // What was handed over by value cannot be found again.
             if flight.entry.offset.is_some() {
@@ -291,13 +301,50 @@ impl Session {
 
     fn end(&mut self, id: u16, is_right: impl Fn(&Flight) -> bool) -> bool {
         let Some(at) = self.flights.iter().position(|flight| flight.id == id && is_right(flight)) else { return false };
-        if let Some(offset) = self.flights.remove(at).and_then(|flight| flight.entry.offset)
-            && self.is_durable()
-        {
-            self.done.insert(offset);
-            self.kept_from = None;
+        let Some(entry) = self.flights.remove(at).map(|flight| flight.entry) else { return false };
+        match (entry.group, entry.offset) {
+            (Some(group), Some(offset)) => self.shared_done.push((group, offset)),
+            (None, Some(offset)) if self.is_durable() => {
+                self.done.insert(offset);
+                self.kept_from = None;
+            }
+            _ => {}
         }
         true
+    }
+
+    /// Whether it could send a message at once.
+    pub(super) fn has_room(&self) -> bool {
+        let is_idle = self.repeats.is_empty() && self.standing.is_empty() && self.queue.is_empty();
+        is_idle && self.online.as_ref().is_some_and(|online| self.flights.len() < online.window)
+    }
+
+    /// Whether a message with the id of the one at `offset` is on its way.
+    pub(super) fn is_sending(&self, offset: u64) -> bool {
+        self.is_flying(id_of(offset))
+    }
+
+    /// Tells its connection to look again.
+    pub(super) fn ring(&self) {
+        if let Some(online) = &self.online {
+            online.bell.notify_one();
+        }
+    }
+
+    /// Takes a message from one of its groups.
+    pub(super) fn adopt(&mut self, entry: Entry) {
+        self.queue.put_back(entry);
+    }
+
+    /// The first offset of what is on its way to it from a group.
+    pub(super) fn shares_from(&self, group: GroupId) -> Option<u64> {
+        let own = self.flights.iter().map(|flight| &flight.entry).chain(self.queue.front());
+        own.filter(|entry| entry.group == Some(group)).filter_map(|entry| entry.offset).min()
+    }
+
+    /// What it has done for its groups, and what returns to them.
+    pub(super) fn take_shared(&mut self) -> (Vec<(GroupId, u64)>, Vec<Entry>) {
+        (std::mem::take(&mut self.shared_done), std::mem::take(&mut self.shared_back))
     }
 
     /// Takes what a subscription finds retained; how many are lost, as more wait than may.
@@ -316,8 +363,8 @@ impl Session {
     /// How far it has come, where everything below `next` has been offered to it.
     pub(crate) fn progress(&mut self, next: u64) -> Progress {
         let flying = || self.flights.iter().chain(&self.repeats);
-        let offsets =
-            flying().map(|flight| flight.entry.offset).chain([self.queue.front().and_then(|entry| entry.offset)]);
+        let own = flying().filter(|flight| flight.entry.group.is_none());
+        let offsets = own.map(|flight| flight.entry.offset).chain([self.queue.front().and_then(|entry| entry.offset)]);
         let from = offsets.flatten().min().unwrap_or(next).min(next);
         let released = flying().filter(|flight| flight.stage != Stage::Sent).filter_map(|flight| flight.entry.offset);
         let released = released.collect();
@@ -390,6 +437,7 @@ impl Flight {
         let entry = Entry {
             offset: Some(offset),
             qos: Qos::ExactlyOnce,
+            group: None,
             dup: true,
             retain: false,
             ids: Box::default(),

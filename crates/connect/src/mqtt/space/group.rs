@@ -1,0 +1,183 @@
+//! Shared subscriptions: a group has a queue of its own, and whoever of its members has room takes from it. What a member
+//! has not acknowledged when it goes returns.
+
+use std::collections::BTreeSet;
+
+use super::queue::{Entry, Queue};
+use super::session::{Session, Subscription};
+use super::{SessionId, State, Subscriber, Who};
+use crate::mqtt::kept::Progress;
+use crate::mqtt::packet::Qos;
+use crate::topic_filter::Filter;
+
+/// Names a group within its tenant, as long as the process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GroupId(u64);
+
+/// Those who share the messages of a filter.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// The filter as it is subscribed to, with the group's name.
+    pub(super) filter: Box<str>,
+    members: Vec<(SessionId, Subscription)>,
+    pub(super) queue: Queue,
+    /// Who was told last of a message.
+    turn: usize,
+    from: u64,
+    done: BTreeSet<u64>,
+    /// How far it had come when that was last kept, unless it has come further since.
+    kept_from: Option<u64>,
+}
+
+/// What a session may take from its groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    Taken,
+    /// The message has to be read first.
+    Unread(GroupId),
+    Nothing,
+}
+
+impl Group {
+    /// Whether what lies at `offset` is still to be delivered.
+    pub(super) fn wants(&self, offset: u64) -> bool {
+        offset >= self.from && !self.done.contains(&offset)
+    }
+
+    pub(super) fn is_done(&mut self, offset: u64) {
+        self.done.insert(offset);
+        self.kept_from = None;
+    }
+}
+
+impl State {
+    /// Makes `id` a member of the group that shares `filter`, which begins at `from` if it is new.
+    pub(super) fn join(&mut self, id: SessionId, filter: &str, what: &Subscription, progress: Option<&Progress>) {
+        let Some(pattern) = Filter::parse(filter).map(|parsed| parsed.pattern) else { return };
+        let known = self.groups.iter().find(|(_, group)| *group.filter == *filter).map(|(group, _)| *group);
+        let group_id = known.unwrap_or_else(|| {
+            self.last += 1;
+            let from = progress.map_or(what.began, |progress| progress.from);
+            let done = progress.into_iter().flat_map(|progress| progress.done.iter().copied()).collect();
+            let group = Group { filter: filter.into(), from, done, ..Group::default() };
+            let group_id = GroupId(self.last);
+            self.groups.insert(group_id, group);
+            // The group decides what it wants; a member may have joined later.
+            let all =
+                Subscription { qos: Qos::ExactlyOnce, no_local: false, retain_as_published: true, id: 0, began: from };
+            self.trie.insert(pattern, Subscriber { who: Who::Group(group_id), what: all });
+            group_id
+        });
+        if let Some(group) = self.groups.get_mut(&group_id) {
+            group.members.retain(|(member, _)| *member != id);
+            group.members.push((id, what.clone()));
+        }
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !session.groups.contains(&group_id)
+        {
+            session.groups.push(group_id);
+        }
+    }
+
+    /// Ends a membership. The filter of the group, if nobody is left in it.
+    pub(super) fn leave(&mut self, id: SessionId, filter: &str) -> Option<Box<str>> {
+        let (group_id, group) = self.groups.iter_mut().find(|(_, group)| *group.filter == *filter)?;
+        let group_id = *group_id;
+        group.members.retain(|(member, _)| *member != id);
+        let is_empty = group.members.is_empty();
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.groups.retain(|known| *known != group_id);
+        }
+        if !is_empty {
+            return None;
+        }
+        let group = self.groups.remove(&group_id)?;
+        if let Some(parsed) = Filter::parse(&group.filter) {
+            self.trie.remove(parsed.pattern, |subscriber| subscriber.who == Who::Group(group_id));
+        }
+        Some(group.filter)
+    }
+
+    /// Tells one member with room, in turn, that there is something to take.
+    pub(super) fn ring(&mut self, group_id: GroupId) {
+        let Some(group) = self.groups.get_mut(&group_id) else { return };
+        let count = group.members.len();
+        for step in 1..=count {
+            let at = (group.turn + step) % count;
+            let Some(session) = self.sessions.get(&group.members[at].0).filter(|session| session.has_room()) else {
+                continue;
+            };
+            group.turn = at;
+            return session.ring();
+        }
+    }
+
+    /// Gives a session the next message of one of its groups.
+    pub(super) fn share(&mut self, id: SessionId) -> Share {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.has_room()) else {
+            return Share::Nothing;
+        };
+        for group_id in session.groups.clone() {
+            let Some(group) = self.groups.get_mut(&group_id) else { continue };
+            let Some(what) = group.members.iter().find(|(member, _)| *member == id).map(|(_, what)| what) else {
+                continue;
+            };
+            let Some(front) = group.queue.front() else { continue };
+            if front.offset.is_some_and(|offset| session.is_sending(offset)) {
+                continue;
+            }
+            if front.message.is_none() {
+                return Share::Unread(group_id);
+            }
+            let Some(mut entry) = group.queue.pop() else { continue };
+            entry.qos = entry.qos.min(what.qos);
+            entry.retain &= what.retain_as_published;
+            entry.ids = if what.id == 0 { Box::default() } else { Box::new([what.id]) };
+            if entry.qos == Qos::AtMostOnce {
+                entry.offset.into_iter().for_each(|offset| group.is_done(offset));
+            } else {
+                entry.group = Some(group_id);
+            }
+            session.adopt(entry);
+            return Share::Taken;
+        }
+        Share::Nothing
+    }
+
+    /// Takes back what a member has not acknowledged, and notes what one has.
+    pub(super) fn take_back(&mut self, done: Vec<(GroupId, u64)>, back: Vec<Entry>) {
+        for (group_id, offset) in done {
+            if let Some(group) = self.groups.get_mut(&group_id) {
+                group.is_done(offset);
+            }
+        }
+        for mut entry in back {
+            let Some(group_id) = entry.group.take() else { continue };
+            if let Some(group) = self.groups.get_mut(&group_id) {
+                entry.dup = true;
+                group.queue.put_back(entry);
+                self.ring(group_id);
+            }
+        }
+    }
+
+    /// How far the groups have come that outlive the process and have come further since that was kept.
+    pub(super) fn moved_groups(&mut self, least: u64) -> Vec<(Box<str>, Progress)> {
+        let (next, sessions) = (self.next, &self.sessions);
+        let moved = self.groups.iter_mut().filter_map(|(group_id, group)| {
+            let members = || group.members.iter().filter_map(|(member, _)| sessions.get(member));
+            let is_further = group.kept_from.is_none_or(|from| group.queue.is_empty() && next > from + least);
+            if !is_further || !members().any(Session::is_durable) {
+                return None;
+            }
+            let waiting = group.queue.front().and_then(|entry| entry.offset);
+            let flying = members().filter_map(|session| session.shares_from(*group_id)).chain(waiting).min();
+            let from = flying.unwrap_or(next).min(next);
+            group.done = group.done.split_off(&from);
+            (group.from, group.kept_from) = (from, Some(from));
+            let progress = Progress { from, done: group.done.iter().copied().collect(), released: Vec::new() };
+            Some((group.filter.clone(), progress))
+        });
+        moved.collect()
+    }
+}
