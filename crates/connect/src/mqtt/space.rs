@@ -42,6 +42,7 @@ pub(crate) use spaces::{Spaces, SpacesParts};
 use trie::Trie;
 
 use super::kept::Keeper;
+use super::packet::Qos;
 use crate::topic_filter::Filter;
 
 /// Messages that are read from the log for one client at a time.
@@ -94,6 +95,8 @@ pub(crate) struct Space {
     pub(crate) level: AckLevel,
     config: BrokerConfig,
     room: MemoryBudget,
+    /// Room for what waits in queues, the messages themselves aside.
+    queues_room: MemoryBudget,
     counts: Arc<Counts>,
     keeper: Keeper,
     /// Where the stream was settled when the process began with it.
@@ -432,6 +435,10 @@ impl State {
                 }
                 Who::Group(id) => {
                     let Some(group) = self.groups.get_mut(&id).filter(|group| group.wants(offset)) else { continue };
+                    // What is promised at most once is not for later.
+                    if message.qos == Qos::AtMostOnce && !group.is_heard(&self.sessions) {
+                        continue;
+                    }
                     if let Some(entry) = entry(offset, message, same, "", keep) {
                         lost += group.queue.push(entry, limits);
                         self.ring(id);
@@ -492,6 +499,7 @@ impl Space {
             messages: self.config.queue_max_messages,
             bytes: self.config.queue_max_bytes,
             live: self.config.live_max_messages,
+            room: self.queues_room.clone(),
         }
     }
 }

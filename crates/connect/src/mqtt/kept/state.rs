@@ -132,3 +132,79 @@ fn set<T>(map: &mut imbl::OrdMap<Arc<str>, Arc<T>>, key: &Arc<str>, value: Optio
         None => drop(map.remove(key)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::mqtt::kept::record::encode;
+    use crate::mqtt::packet::Qos;
+
+    fn change() -> impl Strategy<Value = Change> {
+        let name = prop::sample::select(vec!["a", "b/c"]);
+        (0..5_u8, 0..2_u8, name, prop::option::of(0..40_u64)).prop_map(|(kind, tenant, name, value)| {
+            let tenant = TenantId::new(["acme", "other"][usize::from(tenant)]).unwrap();
+            let name = Arc::from(name);
+            let progress = |from| Arc::new(Progress { from, done: vec![from + 2], released: Vec::new() });
+            match kind {
+                0 => Change::Retained(tenant, Arc::clone(&name), value.map(|size| retained(&name, size))),
+                1 => Change::Session(tenant, name, value.map(session)),
+                2 => Change::Progress(tenant, name, value.map(progress)),
+                3 => Change::Group(tenant, name, value.map(progress)),
+                _ => Change::Arrived(tenant, name, 7, value.is_some()),
+            }
+        })
+    }
+
+    fn retained(topic: &str, size: u64) -> Arc<Message> {
+        Arc::new(Message {
+            topic: topic.into(),
+            payload: vec![b'x'; size as usize + 1].into(),
+            qos: Qos::AtLeastOnce,
+            properties: Box::default(),
+            expires_ms: None,
+            _room: None,
+        })
+    }
+
+    fn session(began: u64) -> Arc<SessionRecord> {
+        let (filter, qos) = ("a/#".into(), 1);
+        let filter = StoredFilter { filter, qos, no_local: false, retain_as_published: true, id: 0, began };
+        Arc::new(SessionRecord { device: "d".into(), expiry_s: 9, ended_ms: None, filters: vec![filter] })
+    }
+
+    fn state<'a>(changes: impl IntoIterator<Item = &'a Change>) -> State {
+        let mut state = State::default();
+        changes.into_iter().for_each(|change| state.apply(change));
+        state
+    }
+
+    /// Everything that a state holds.
+    fn told(state: &State) -> String {
+        let tenants: BTreeMap<_, _> =
+            state.tenants.iter().map(|(id, known)| (id.as_str(), format!("{known:?}"))).collect();
+        format!("{tenants:?}")
+    }
+
+    proptest! {
+        #[test]
+        fn compaction_and_the_order_of_keys_change_nothing(changes in prop::collection::vec(change(), 0..60)) {
+            let all = state(&changes);
+            let mut last = BTreeMap::new();
+            for change in &changes {
+                let (mut key, mut value) = (Vec::new(), Vec::new());
+                encode(change, &mut key, &mut value);
+                last.insert(key, change);
+            }
+            prop_assert_eq!(told(&state(last.values().copied())), told(&all));
+            prop_assert_eq!(told(&state(last.values().rev().copied())), told(&all));
+            for known in all.tenants.values() {
+                let sum: u64 = known.retained.values().map(|message| message.size_bytes() as u64).sum();
+                prop_assert_eq!(known.retained_bytes, sum);
+            }
+        }
+    }
+}

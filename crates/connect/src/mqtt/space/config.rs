@@ -38,6 +38,9 @@ pub struct BrokerConfig {
     pub queue_max_messages: usize,
     /// Bytes of messages that may wait for one session, in the log; the oldest make room. Default 64 MiB.
     pub queue_max_bytes: u64,
+    /// Bytes of memory for what waits in queues, the messages themselves aside (96 for each), of all tenants; where there is
+    /// no more, the oldest message of a session makes room for its next. Default 128 MiB.
+    pub queues_max_bytes: u64,
     /// Messages that are kept in memory for one connection, and messages at most once that may wait for it. Default 1,000.
     pub live_max_messages: usize,
     /// Bytes of messages in memory that wait for connections, of all tenants. Default 64 MiB.
@@ -60,6 +63,7 @@ impl Default for BrokerConfig {
             filters_max: 32,
             queue_max_messages: 10_000,
             queue_max_bytes: 64 << 20,
+            queues_max_bytes: 128 << 20,
             live_max_messages: 1_000,
             live_max_bytes: 64 << 20,
         }

@@ -1,7 +1,7 @@
 //! Shared subscriptions: a group has a queue of its own, and whoever of its members has room takes from it. What a member
 //! has not acknowledged when it goes returns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::queue::{Entry, Queue};
 use super::session::{Session, Subscription};
@@ -42,6 +42,11 @@ impl Group {
     /// Whether what lies at `offset` is still to be delivered.
     pub(super) fn wants(&self, offset: u64) -> bool {
         offset >= self.from && !self.done.contains(&offset)
+    }
+
+    /// Whether one of its members is connected.
+    pub(super) fn is_heard(&self, sessions: &HashMap<SessionId, Session>) -> bool {
+        self.members.iter().any(|(id, _)| sessions.get(id).is_some_and(|session| session.online.is_some()))
     }
 
     pub(super) fn is_done(&mut self, offset: u64) {

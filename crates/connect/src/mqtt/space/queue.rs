@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::group::GroupId;
+use millstream_types::{Grant, MemoryBudget};
+
 use super::message::Message;
 use crate::mqtt::packet::Qos;
 
@@ -28,14 +30,21 @@ pub(crate) struct Entry {
     pub(crate) message: Option<Arc<Message>>,
 }
 
+/// What an entry takes in memory beside its message, about.
+const ENTRY_BYTES: usize = 96;
+/// Entries that room is taken for at a time.
+const ROOM_ENTRIES: usize = 64;
+
 /// How much may wait.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct QueueLimits {
     pub(crate) messages: usize,
     pub(crate) bytes: u64,
     /// Messages at most once that may wait for a client that is connected, and messages of any kind that are kept in
     /// memory for it.
     pub(crate) live: usize,
+    /// Room for entries, of all queues.
+    pub(crate) room: MemoryBudget,
 }
 
 /// What waits.
@@ -47,6 +56,9 @@ pub(crate) struct Queue {
     fleeting: usize,
     /// Entries whose message is in memory.
     live: usize,
+    /// Room in the memory budget, and for how many entries.
+    room: Option<Grant>,
+    room_entries: usize,
 }
 
 impl Queue {
@@ -72,9 +84,15 @@ impl Queue {
         if !is_fleeting && self.live >= limits.live {
             entry.message = None;
         }
+        let mut lost = 0;
+        if self.entries.len() >= self.room_entries && !self.take_room(limits) {
+            if is_fleeting || self.pop().is_none() {
+                return 1;
+            }
+            lost += 1;
+        }
         self.count(&entry, true);
         self.entries.push_back(entry);
-        let mut lost = 0;
         while self.entries.len() > limits.messages || (self.bytes > limits.bytes && self.entries.len() > 1) {
             self.pop();
             lost += 1;
@@ -85,7 +103,28 @@ impl Queue {
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.count(&entry, false);
+        self.give_room();
         Some(entry)
+    }
+
+    fn take_room(&mut self, limits: &QueueLimits) -> bool {
+        let bytes = (ROOM_ENTRIES * ENTRY_BYTES) as u64;
+        let is_taken = match &mut self.room {
+            Some(room) => room.grow(bytes),
+            None => {
+                self.room = limits.room.take(bytes);
+                self.room.is_some()
+            }
+        };
+        self.room_entries += if is_taken { ROOM_ENTRIES } else { 0 };
+        is_taken
+    }
+
+    /// An empty queue takes no room.
+    fn give_room(&mut self) {
+        if self.entries.is_empty() {
+            (self.room, self.room_entries) = (None, 0);
+        }
     }
 
     /// Puts back what was taken, in order.
@@ -102,6 +141,7 @@ impl Queue {
         self.entries = own;
         let shared = Vec::from(shared);
         shared.iter().for_each(|entry| self.count(entry, false));
+        self.give_room();
         shared
     }
 
@@ -114,6 +154,7 @@ impl Queue {
         (self.fleeting, self.live) = (0, 0);
         self.bytes = self.entries.iter().map(|entry| u64::from(entry.size_bytes)).sum();
         self.entries.shrink_to_fit();
+        self.give_room();
     }
 
     /// Where the first few lie whose messages have to be read.
@@ -135,6 +176,7 @@ impl Queue {
             None => {
                 if let Some(gone) = self.entries.remove(at) {
                     self.count(&gone, false);
+                    self.give_room();
                 }
             }
         }
@@ -160,7 +202,11 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: QueueLimits = QueueLimits { messages: 6, bytes: 100, live: 3 };
+    const MESSAGES: usize = 6;
+
+    fn limits() -> QueueLimits {
+        QueueLimits { messages: MESSAGES, bytes: 100, live: 3, room: MemoryBudget::new("room", 1 << 20) }
+    }
 
     fn message() -> Arc<Message> {
         Arc::new(Message {
@@ -189,9 +235,9 @@ mod tests {
     #[test]
     fn what_is_promised_at_most_once_is_lost_to_a_full_queue_and_the_rest_is_read_again_when_its_turn_comes() {
         let mut queue = Queue::default();
-        let lost: u64 = (0..5).map(|at| queue.push(entry(at, Qos::AtMostOnce, 1), &LIMITS)).sum();
+        let lost: u64 = (0..5).map(|at| queue.push(entry(at, Qos::AtMostOnce, 1), &limits())).sum();
         assert_eq!((lost, queue.len()), (2, 3));
-        assert_eq!(queue.push(entry(5, Qos::AtLeastOnce, 1), &LIMITS), 0);
+        assert_eq!(queue.push(entry(5, Qos::AtLeastOnce, 1), &limits()), 0);
         assert_eq!(queue.missing(9), [5]);
         queue.rest();
         assert_eq!((queue.len(), queue.missing(9)), (1, vec![5]));
@@ -205,11 +251,23 @@ mod tests {
     #[test]
     fn the_oldest_make_room_and_one_that_is_larger_than_all_of_it_stays_alone() {
         let mut queue = Queue::default();
-        let lost: Vec<u64> = (0..8).map(|at| queue.push(entry(at, Qos::AtLeastOnce, 1), &LIMITS)).collect();
+        let lost: Vec<u64> = (0..8).map(|at| queue.push(entry(at, Qos::AtLeastOnce, 1), &limits())).collect();
         assert_eq!(lost, [0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!(queue.front().unwrap().offset, Some(2));
-        assert_eq!(queue.push(entry(8, Qos::AtLeastOnce, 101), &LIMITS), 6);
+        assert_eq!(queue.push(entry(8, Qos::AtLeastOnce, 101), &limits()), 6);
         assert_eq!((queue.len(), queue.front().unwrap().offset), (1, Some(8)));
+    }
+
+    #[test]
+    fn a_queue_takes_room_from_the_budget_and_without_room_the_oldest_goes() {
+        let room = MemoryBudget::new("room", (2 * ROOM_ENTRIES * ENTRY_BYTES) as u64);
+        let limits = QueueLimits { messages: 1_000, bytes: 1 << 20, live: 3, room: room.clone() };
+        let (mut queue, mut other) = (Queue::default(), Queue::default());
+        let lost: u64 = (0..200).map(|at| queue.push(entry(at, Qos::AtLeastOnce, 1), &limits)).sum();
+        assert_eq!((lost, queue.len()), (72, 2 * ROOM_ENTRIES));
+        assert_eq!(other.push(entry(1, Qos::AtLeastOnce, 1), &limits), 1, "no room at all");
+        while queue.pop().is_some() {}
+        assert_eq!(room.used_bytes(), 0);
     }
 
     proptest! {
@@ -218,8 +276,8 @@ mod tests {
             let mut queue = Queue::default();
             for (at, (step, size)) in steps.into_iter().enumerate() {
                 match step {
-                    0 | 1 => drop(queue.push(entry(at as u64, Qos::AtLeastOnce, size), &LIMITS)),
-                    2 => drop(queue.push(entry(at as u64, Qos::AtMostOnce, size), &LIMITS)),
+                    0 | 1 => drop(queue.push(entry(at as u64, Qos::AtLeastOnce, size), &limits())),
+                    2 => drop(queue.push(entry(at as u64, Qos::AtMostOnce, size), &limits())),
                     3 => {
                         if let Some(taken) = queue.pop() {
                             queue.put_back(taken);
@@ -236,7 +294,7 @@ mod tests {
                 prop_assert_eq!(queue.bytes, entries.iter().map(|entry| u64::from(entry.size_bytes)).sum::<u64>());
                 prop_assert_eq!(queue.fleeting, entries.iter().filter(|entry| entry.qos == Qos::AtMostOnce).count());
                 prop_assert_eq!(queue.live, entries.iter().filter(|entry| entry.message.is_some()).count());
-                prop_assert!(entries.len() <= LIMITS.messages);
+                prop_assert!(entries.len() <= MESSAGES);
                 prop_assert!(entries.iter().is_sorted_by_key(|entry| entry.offset));
             }
         }

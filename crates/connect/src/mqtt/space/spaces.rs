@@ -18,6 +18,7 @@ use crate::mqtt::kept::Kept;
 pub(crate) struct Spaces {
     parts: SpacesParts,
     room: MemoryBudget,
+    queues_room: MemoryBudget,
     /// Each is begun once, whoever comes first.
     known: Mutex<HashMap<TenantId, Arc<OnceCell<Known>>>>,
 }
@@ -49,7 +50,8 @@ impl Drop for Known {
 impl Spaces {
     pub(crate) fn new(parts: SpacesParts, memory: &MemoryBudget) -> Self {
         let room = memory.share("connect.mqtt.broker.live_max_bytes", parts.config.live_max_bytes);
-        Self { parts, room, known: Mutex::default() }
+        let queues_room = memory.share("connect.mqtt.broker.queues_max_bytes", parts.config.queues_max_bytes);
+        Self { parts, room, queues_room, known: Mutex::default() }
     }
 
     /// That of `tenant`; begins with it if need be.
@@ -95,6 +97,7 @@ impl Spaces {
             partition,
             config: settings,
             room: self.room.clone(),
+            queues_room: self.queues_room.clone(),
             counts,
             keeper,
             began,
