@@ -117,9 +117,10 @@ impl Appender {
             written_ms: self.shared.wall.now_ms(),
             epoch: self.shared.epoch,
         };
-        let (place, file) = self.writer.write(&stamp)?;
-        round.place = Some(place);
-        round.touched.push(file);
+        let written = self.writer.write(&stamp)?;
+        round.place = Some(written.place);
+        round.bytes += written.bytes;
+        round.touched.push(written.file);
         self.next_sequence += 1;
         self.shared.counters.frame_written();
         Ok(())
@@ -136,7 +137,7 @@ impl Appender {
         round.answer(AckLevel::Written);
         demand |= !round.waiters.is_empty();
         self.shared.sync.push(round, demand);
-        if self.shared.journal.is_half_full() {
+        if self.shared.journal.has_full() {
             self.shared.flush.wake();
         }
     }

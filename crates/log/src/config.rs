@@ -19,7 +19,7 @@ pub struct LogConfig {
     /// Size of one journal file, in bytes; an append must fit into one. Default 16 MiB.
     pub journal_file_bytes: u64,
     /// Size of all journal files together, in bytes: how far the segments may lag behind what was acknowledged, and how
-    /// much a start after a crash reads. At least three files. Default 128 MiB.
+    /// much a start after a crash reads. At least three files. Default 64 MiB.
     pub journal_max_bytes: u64,
     /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
     /// Default 64 MiB.
@@ -31,7 +31,7 @@ pub struct LogConfig {
     pub append_max_bytes: usize,
     /// Size at which a batch is sealed and the next begun, in bytes. Default 1 MiB.
     pub batch_max_bytes: usize,
-    /// Bytes of batches kept in memory after they have reached their segment, for readers near the tail.
+    /// Bytes of batches in memory up to which those that have reached their segment are kept, for readers near the tail.
     /// Default 16 MiB.
     pub cache_bytes: usize,
     /// Bytes that all topics in memory may take together, at `max_bytes` for each of their partitions; another topic is
@@ -65,7 +65,7 @@ impl Default for LogConfig {
         Self {
             dir: PathBuf::from("data/log"),
             journal_file_bytes: 16 << 20,
-            journal_max_bytes: 128 << 20,
+            journal_max_bytes: 64 << 20,
             pending_max_bytes: 64 << 20,
             pending_unwaited_percent: 50,
             append_max_bytes: 8 << 20,

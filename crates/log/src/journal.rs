@@ -204,10 +204,18 @@ impl Journal {
         self.pool.lock().used.len() as u64 * self.file_bytes
     }
 
-    /// Whether so much is in use that segments should catch up now.
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.pool.lock().used.len() * 2 >= self.files_max
+    /// Whether a file is full and not free again, so that segments should catch up now: what they lack is in memory, too.
+    pub(crate) fn has_full(&self) -> bool {
+        self.pool.lock().used.len() > 1
     }
+}
+
+/// A frame that is in its file and not synced.
+pub(crate) struct Written {
+    /// Where the next one begins.
+    pub(crate) place: JournalPlace,
+    pub(crate) bytes: u64,
+    pub(crate) file: Arc<JournalFile>,
 }
 
 /// Writes frames. Owned by the appender.
@@ -259,18 +267,20 @@ impl JournalWriter {
         Ok(true)
     }
 
-    /// Writes the frame under construction; returns where the next one begins, and the file that must be synced.
+    /// Writes the frame under construction.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn write(&mut self, stamp: &Stamp) -> Result<(JournalPlace, Arc<JournalFile>), Error> {
+    pub(crate) fn write(&mut self, stamp: &Stamp) -> Result<Written, Error> {
         let current = self.current.as_ref().expect("there is room for what was begun");
         let bytes = self.frame.finish(stamp);
         let part = IoSlice::new(bytes);
         current.file.write_at(&[part], self.at).map_err(|e| Error::io("write", &current.path, e))?;
         self.at += bytes.len() as u64;
+        let bytes = bytes.len() as u64;
         self.frame.clear();
-        Ok((JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at }, current.clone()))
+        let place = JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at };
+        Ok(Written { place, bytes, file: current.clone() })
     }
 
     fn left(&self) -> u64 {

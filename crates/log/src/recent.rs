@@ -32,13 +32,14 @@ pub(crate) struct Recent {
     batches: VecDeque<Stored>,
     begins: u64,
     flushed: usize,
+    flushed_bytes: usize,
     size_bytes: usize,
 }
 
 impl Recent {
     /// None yet; the partition's next offset, or the end of its last segment, is `begins`.
     pub(crate) fn new(begins: u64) -> Self {
-        Self { batches: VecDeque::new(), begins, flushed: 0, size_bytes: 0 }
+        Self { batches: VecDeque::new(), begins, flushed: 0, flushed_bytes: 0, size_bytes: 0 }
     }
 
     pub(crate) fn begins(&self) -> u64 {
@@ -58,6 +59,11 @@ impl Recent {
 
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes
+    }
+
+    /// Bytes of the batches that have not reached a segment.
+    pub(crate) fn unflushed_bytes(&self) -> usize {
+        self.size_bytes - self.flushed_bytes
     }
 
     pub(crate) fn push(&mut self, stored: Stored) {
@@ -93,17 +99,18 @@ impl Recent {
         self.batches.range(self.flushed..).take_while(|stored| stored.end <= limit).cloned().collect()
     }
 
-    /// The next `count` batches have reached a segment.
+    /// The next `count` batches, which are there, have reached a segment.
     pub(crate) fn mark_flushed(&mut self, count: usize) {
+        let next = self.batches.range(self.flushed..self.flushed + count);
+        self.flushed_bytes += next.map(|stored| stored.batch.size_bytes()).sum::<usize>();
         self.flushed += count;
-        assert!(self.flushed <= self.batches.len(), "only what is there was flushed");
     }
 
     /// Drops the oldest `count` batches that have reached a segment.
     pub(crate) fn evict(&mut self, count: usize) {
         for _ in 0..count.min(self.flushed) {
             self.flushed -= 1;
-            self.pop();
+            self.flushed_bytes -= self.pop();
         }
     }
 
@@ -123,10 +130,37 @@ impl Recent {
         }
     }
 
-    fn pop(&mut self) {
-        if let Some(stored) = self.batches.pop_front() {
-            self.size_bytes -= stored.batch.size_bytes();
-            self.begins = stored.end;
+    /// Drops the oldest; how many bytes that were.
+    fn pop(&mut self) -> usize {
+        let Some(stored) = self.batches.pop_front() else { return 0 };
+        let bytes = stored.batch.size_bytes();
+        self.size_bytes -= bytes;
+        self.begins = stored.end;
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
+
+    use super::*;
+
+    #[test]
+    fn what_has_not_reached_a_segment_is_counted_in_bytes() {
+        let mut recent = Recent::new(0);
+        for offset in 0..3 {
+            let mut builder = BatchBuilder::default();
+            builder.push(&Record { value: Some(&vec![7; 10 << offset]), ..Record::default() });
+            recent.push(Stored::new(builder.seal(Offset(offset), Epoch(1), Compression::None), 0));
         }
+        let [_, second, third] = [0, 1, 2].map(|at: usize| recent.batches[at].batch.size_bytes());
+        assert_eq!(recent.unflushed_bytes(), recent.size_bytes());
+        recent.mark_flushed(2);
+        assert_eq!(recent.unflushed_bytes(), third);
+        recent.evict(1);
+        assert_eq!((recent.unflushed_bytes(), recent.size_bytes()), (third, second + third));
+        recent.evict(3);
+        assert_eq!((recent.unflushed_bytes(), recent.size_bytes(), recent.begins()), (third, third, 2));
     }
 }

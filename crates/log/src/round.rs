@@ -97,6 +97,8 @@ pub(crate) struct Round {
     pub(crate) touched: Vec<Arc<JournalFile>>,
     /// Where the journal stands behind it; `None` if it wrote nothing.
     pub(crate) place: Option<JournalPlace>,
+    /// Bytes that it wrote.
+    pub(crate) bytes: u64,
 }
 
 impl Round {

@@ -99,8 +99,10 @@ pub(crate) fn run(shared: &Arc<Shared>, catalog: &Catalog) {
             rounds.into_iter().for_each(|round| fail(round.waiters, &error));
             continue;
         }
+        let bytes = rounds.iter().map(|round| round.bytes).sum();
         settle(shared, catalog, rounds);
-        if shared.journal.is_half_full() {
+        shared.flush.behind(bytes);
+        if shared.journal.has_full() {
             shared.flush.wake();
         }
     }

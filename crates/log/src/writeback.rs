@@ -1,10 +1,10 @@
 //! The writeback thread: brings what is durable in the journal to the segments, and gives journal files free.
 //!
 //! One turn, in this order, so that a crash between any two steps loses nothing:
-//! 1. note how far the journal is synced; 2. write what lies below to segments and sync them; 3. apply retention, and put
-//!    in place what compaction has written;
-//! 4. put `meta`, which vouches for all that, durably in its place; 5. remove files that `meta` no longer names;
-//! 6. free journal files; 7. drop the oldest batches from memory beyond the cache's budget; 8. look for what to
+//! 1. make a journal file if none is free, so that the appender need not; 2. note how far the journal is synced; 3. write
+//!    what lies below to segments and sync them; 4. apply retention, and put in place what compaction has written;
+//! 5. put `meta`, which vouches for all that, durably in its place; 6. remove files that `meta` no longer names;
+//! 7. free journal files; 8. drop the oldest batches from memory beyond the cache's budget; 9. look for what to
 //!    compact next.
 
 use std::collections::VecDeque;
@@ -24,6 +24,10 @@ use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::{Error, Topic, compaction, retention};
 
+/// How much a sync of a segment is to carry: the segments catch up as soon as there is so much for each that the last turn
+/// has synced. The smaller a turn, the shorter it stands in the way of the journal, and the less is in memory.
+const SYNC_WORTH_BYTES: u64 = 256 << 10;
+
 /// Requests to the writeback thread.
 #[derive(Default)]
 pub(crate) struct FlushQueue {
@@ -34,6 +38,10 @@ pub(crate) struct FlushQueue {
 #[derive(Default)]
 struct State {
     wake: bool,
+    /// Bytes in the journal that the segments lack, about.
+    behind_bytes: u64,
+    /// A turn is worth while with so many.
+    worth_bytes: u64,
     asked: Vec<SyncSender<Result<(), Error>>>,
     stop: bool,
 }
@@ -53,6 +61,21 @@ impl FlushQueue {
         }
     }
 
+    /// So much more is synced in the journal.
+    pub(crate) fn behind(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.behind_bytes += bytes;
+        if state.behind_bytes >= state.worth_bytes.max(SYNC_WORTH_BYTES) && !state.wake {
+            state.wake = true;
+            self.arrived.notify_one();
+        }
+    }
+
+    /// A turn has synced so many segments.
+    fn turned(&self, segments: usize) {
+        self.state.lock().worth_bytes = SYNC_WORTH_BYTES * segments as u64;
+    }
+
     /// Asks for a turn now, and to be told how it went.
     pub(crate) fn ask(&self, sender: SyncSender<Result<(), Error>>) {
         self.state.lock().asked.push(sender);
@@ -70,6 +93,7 @@ impl FlushQueue {
             self.arrived.wait_for(&mut state, interval);
         }
         state.wake = false;
+        state.behind_bytes = 0;
         match std::mem::take(&mut state.asked) {
             asked if asked.is_empty() && state.stop => Turn::Stop,
             asked => Turn::Flush(asked),
@@ -123,6 +147,9 @@ impl Writeback {
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`].
     fn turn(&mut self, clean: bool) -> Result<(), Error> {
+        if !clean {
+            self.shared.journal.ensure_free()?;
+        }
         let place = self.shared.sync.place();
         // Before the topics: what is deleted from now on is still named by the `meta` of this turn.
         let mut garbage = self.catalog.take_garbage();
@@ -136,10 +163,7 @@ impl Writeback {
         }
         self.remove(&expired, &garbage)?;
         self.shared.journal.free_up_to(place.sequence);
-        if !clean {
-            self.shared.journal.ensure_free()?;
-        }
-        self.evict();
+        self.evict(&topics);
         if !clean {
             self.compact(&topics);
         }
@@ -164,7 +188,7 @@ impl Writeback {
         let topics = self.catalog.topics();
         self.flush(&topics)?;
         self.vouch(&topics, self.shared.sync.place(), false)?;
-        self.evict();
+        self.evict(&topics);
         Ok(())
     }
 
@@ -186,6 +210,9 @@ impl Writeback {
             segment.sync()?;
         }
         let any = !written.is_empty();
+        if any {
+            self.shared.flush.turned(touched.len());
+        }
         for (partition, batches) in written {
             partition.flushed(&batches);
             let bytes = batches.iter().map(|stored| stored.batch.size_bytes()).sum();
@@ -303,8 +330,13 @@ impl Writeback {
         Ok(())
     }
 
-    fn evict(&mut self) {
-        while self.cached_bytes > self.shared.config.cache_bytes {
+    /// Drops the oldest batches that have reached a segment while there are more in memory than the cache may hold; those
+    /// that have not count, too, for readers near the tail are served from them.
+    fn evict(&mut self, topics: &[Arc<TopicEntry>]) {
+        let on_disk = topics.iter().filter(|topic| !topic.state.is_memory);
+        let partitions = on_disk.flat_map(|topic| &topic.partitions);
+        let unflushed: usize = partitions.map(|partition| partition.lock().recent.unflushed_bytes()).sum();
+        while self.cached_bytes + unflushed > self.shared.config.cache_bytes {
             let Some((partition, count, bytes)) = self.cached.pop_front() else { return };
             partition.lock().recent.evict(count);
             self.cached_bytes -= bytes;
@@ -325,5 +357,22 @@ fn partition_record(partition: &PartitionLog, clean: bool) -> PartitionRecord {
         producers: partition.flushed_producers(),
         clean_to: accept.clean_to,
         horizon: partition.horizon(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_due_once_there_is_enough_for_each_segment_of_the_last_one() {
+        let queue = FlushQueue::default();
+        queue.turned(3);
+        queue.behind(3 * SYNC_WORTH_BYTES - 1);
+        assert!(!queue.state.lock().wake);
+        queue.behind(1);
+        assert!(queue.state.lock().wake);
+        assert!(matches!(queue.wait(Duration::MAX), Turn::Flush(asked) if asked.is_empty()));
+        assert_eq!(queue.state.lock().behind_bytes, 0);
     }
 }
