@@ -19,6 +19,11 @@ pub struct ConnectConfig {
     /// Bytes of changes of the registry that may wait to be decided, over all partitions; further ones are answered 503.
     /// Default 32 MiB.
     pub registry_inbox_max_bytes: usize,
+    /// Bytes of notes of what tenants have used that may be on their way to the log or missing from the checkpoint.
+    /// Default 16 MiB.
+    pub usage_notes_max_bytes: usize,
+    /// Whether an event tells applications of each device that connects or goes. Default false.
+    pub connection_events: bool,
     /// Partitions that a tenant's telemetry and event topics are created with. Default 4.
     pub topic_partitions: u32,
     /// Threads that check passwords whose hash is slow (bcrypt, argon2). Default 1.
@@ -53,6 +58,8 @@ impl Default for ConnectConfig {
             registry_partitions: 4,
             registry_dirty_max_bytes: 64 << 20,
             registry_inbox_max_bytes: 32 << 20,
+            usage_notes_max_bytes: 16 << 20,
+            connection_events: false,
             topic_partitions: 4,
             logins_threads: 1,
             logins_max_waiting: 1_024,

@@ -8,6 +8,7 @@ use millstream_http::{Authenticator, Metrics, Routes, Share, Workers};
 use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::Ground;
 
+use crate::connections::{Connections, Gauges};
 use crate::http::{self, HttpAdapter};
 use crate::login::Logins;
 use crate::management::Management;
@@ -16,6 +17,7 @@ use crate::mqtt::{self, Guests, Kept, MqttAdapter, MqttParts};
 use crate::password::PasswordHashing;
 use crate::registry::Registry;
 use crate::streams::Streams;
+use crate::usage::Ledger;
 use crate::verified::VerifiedLogins;
 use crate::{ConnectConfig, Error, MqttServing};
 
@@ -24,6 +26,7 @@ pub struct Connect {
     registry: Registry,
     management: Management,
     logins: Logins,
+    ledger: Arc<Ledger>,
     adapter: Arc<HttpAdapter>,
     mqtt: MqttParts,
 }
@@ -76,7 +79,9 @@ impl Connect {
         let searchers = Workers::start("search", 1, config.searches_max_waiting, Share::Background).map_err(thread)?;
         let registry = Registry::open(ground, config).map_err(Error::Registry)?;
         let meters = Arc::new(Meters::new(metrics, http::ADAPTER));
-        let streams = Arc::new(Streams::new(ground.log.clone(), config.topic_partitions, meters.clone()));
+        let ledger = Ledger::open(ground, config, &registry, metrics)?;
+        let (log, partitions) = (ground.log.clone(), config.topic_partitions);
+        let streams = Arc::new(Streams::new(log, partitions, meters.clone(), ledger.clone()));
         for tenant in registry.tenants() {
             if let Err(error) = streams.resolve(&tenant) {
                 // The tenant's first message tries again, and tells its sender if it fails again.
@@ -85,7 +90,8 @@ impl Connect {
         }
         let verified = VerifiedLogins::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
-        let logins = Logins::new(registry.clone(), verified, checkers, ground.wall.clone(), is_required);
+        let attempts = Logins::attempts(metrics);
+        let logins = Logins::new(registry.clone(), verified, checkers, ground.wall.clone(), is_required, attempts);
         let totals = Arc::new(Totals::default());
         let adapter = Arc::new(HttpAdapter {
             registry: registry.clone(),
@@ -97,7 +103,19 @@ impl Connect {
             origins: http::origins(&config.http)?,
             config: config.http.clone(),
         });
+        let counted = registry.clone();
+        metrics.gauge_fn("hono_tenants_total", "Tenants that are registered.", move || counted.counts().0 as f64);
+        let connections = Arc::new(Connections {
+            adapter: mqtt::ADAPTER,
+            registry: registry.clone(),
+            wall: ground.wall.clone(),
+            monotonic: monotonic.clone(),
+            is_told: config.connection_events,
+            attempts: Connections::attempts(metrics, mqtt::ADAPTER),
+            gauges: Gauges::new(metrics, mqtt::ADAPTER),
+        });
         let mqtt = MqttParts {
+            connections,
             registry: registry.clone(),
             logins: logins.clone(),
             streams: streams.clone(),
@@ -112,7 +130,7 @@ impl Connect {
             kept: Kept::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let management = Management::new(registry.clone(), streams, config, hashing, [hashers, searchers]);
-        Ok(Self { registry, management, logins, adapter, mqtt })
+        Ok(Self { registry, management, logins, ledger, adapter, mqtt })
     }
 
     /// What is registered.
@@ -160,15 +178,17 @@ impl Connect {
         }
     }
 
-    /// What of the registry, of sessions and of retained messages has failed and does not come right by itself.
+    /// What of the registry, of sessions, retained messages and notes of usage has failed and does not come right by
+    /// itself.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        self.registry.failures().into_iter().chain(self.mqtt.kept.failures()).collect()
+        [self.registry.failures(), self.mqtt.kept.failures(), self.ledger.failures()].concat()
     }
 
     /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.
     pub fn stop(&self) {
         self.management.stop();
         self.logins.stop();
+        self.ledger.stop();
         self.registry.stop();
         self.mqtt.kept.stop();
     }

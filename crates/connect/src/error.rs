@@ -11,6 +11,9 @@ pub enum Error {
     /// The registry cannot be opened.
     #[error("the device registry cannot be opened")]
     Registry(#[source] millstream_view::Error),
+    /// What is noted of tenants' usage cannot be opened.
+    #[error("the notes of what tenants have used cannot be opened")]
+    Usage(#[source] millstream_view::Error),
     /// A setting that cannot be.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
@@ -31,7 +34,7 @@ pub enum Error {
         source: Arc<std::io::Error>,
     },
     /// The system refuses a thread.
-    #[error("a thread for passwords cannot be started")]
+    #[error("a thread cannot be started")]
     Thread(#[source] Arc<std::io::Error>),
 }
 
@@ -39,7 +42,7 @@ impl Error {
     /// The kind of failure.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Registry(source) => source.code(),
+            Self::Registry(source) | Self::Usage(source) => source.code(),
             Self::InvalidSetting { .. } => ErrorCode::Invalid,
             Self::Bind { .. } | Self::Thread(_) => ErrorCode::Internal,
         }

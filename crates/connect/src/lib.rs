@@ -21,10 +21,11 @@
 //! ```
 //!
 //! Not here: what a message means (`context`, `query`), where records are kept (`log`), commands to devices and what
-//! waits for them, limits on what a tenant may send.
+//! waits for them.
 
 mod config;
 mod connect;
+mod connections;
 mod error;
 mod http;
 mod login;
@@ -32,13 +33,17 @@ mod management;
 mod meter;
 mod mqtt;
 mod outgoing;
+mod pace;
 mod password;
+mod period;
 mod refusal;
 mod registry;
 mod sender;
 mod streams;
+mod tenant_counter;
 mod timestamp;
 mod topic_filter;
+mod usage;
 mod verified;
 
 pub use config::{ConnectConfig, HttpAdapterConfig};

@@ -9,11 +9,12 @@ use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_http::{Authenticator, Claim, Full, Identity, Problem, Reach, Reason, Verdict, Workers};
-use millstream_types::{ErrorCode, Principal, Role, Roles, TenantId, WallClock};
+use millstream_http::{Authenticator, Claim, Full, Identity, Metrics, Problem, Reach, Reason, Verdict, Workers};
+use millstream_types::{ErrorCode, NameError, Principal, Role, Roles, TenantId, WallClock};
 
 use crate::http::ADAPTER;
 use crate::registry::{Credential, Registry, Version};
+use crate::tenant_counter::TenantCounter;
 use crate::verified::{Fingerprint, Verified, VerifiedLogins};
 
 /// The name of a caller whose tenant lets devices send without logging in. No device id looks like it.
@@ -31,9 +32,11 @@ struct Parts {
     workers: Workers,
     wall: Arc<dyn WallClock>,
     is_required: bool,
+    attempts: TenantCounter,
 }
 
 /// What a device presents.
+#[derive(Clone)]
 struct Basic {
     tenant: TenantId,
     auth_id: String,
@@ -56,8 +59,15 @@ impl Logins {
         workers: Workers,
         wall: Arc<dyn WallClock>,
         is_required: bool,
+        attempts: TenantCounter,
     ) -> Self {
-        Self(Arc::new(Parts { registry, verified, workers, wall, is_required }))
+        Self(Arc::new(Parts { registry, verified, workers, wall, is_required, attempts }))
+    }
+
+    /// Counts logins whose password is checked, under Hono's name.
+    pub(crate) fn attempts(metrics: &Metrics) -> TenantCounter {
+        let help = "Logins that were checked; those that are remembered are not among them.";
+        TenantCounter::new(metrics, "hono_authentication_attempts_total", help, "outcome", &[])
     }
 
     /// Logins that wait for a thread.
@@ -88,7 +98,7 @@ impl Logins {
             return Ok(verified);
         }
         if attempt.credential.slow().next().is_none() {
-            return Err(wrong(user));
+            return Err(self.0.refused(&attempt.given));
         }
         self.check_slowly(attempt).await
     }
@@ -100,11 +110,14 @@ impl Logins {
 
     async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<Verified>, Problem> {
         let parts = self.0.clone();
-        let user = attempt.given.user();
-        let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(overloaded)?;
+        let given = attempt.given.clone();
+        let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(|full| {
+            self.0.attempts.count(Some(&given.tenant), "unavailable");
+            overloaded(full)
+        })?;
         match verdict.await {
             Ok(Some(verified)) => Ok(verified),
-            Ok(None) => Err(wrong(&user)),
+            Ok(None) => Err(self.0.refused(&given)),
             Err(_) => Err(Problem::internal("the threads that check logins have ended")),
         }
     }
@@ -127,7 +140,7 @@ impl Authenticator for Logins {
             return Verdict::Now(Ok(verified.identity.clone()));
         }
         if attempt.credential.slow().next().is_none() {
-            return Verdict::Now(Err(wrong(&attempt.given.user())));
+            return Verdict::Now(Err(self.0.refused(&attempt.given)));
         }
         Verdict::Later(Box::pin(async move {
             let verified = self.check_slowly(attempt).await?;
@@ -171,7 +184,7 @@ impl Parts {
         let snapshot = self.registry.snapshot(&given.tenant);
         let known = snapshot.state.tenant(&given.tenant);
         let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
-        let Some(login) = login else { return Err(wrong(&given.user())) };
+        let Some(login) = login else { return Err(self.refused(&given)) };
         let (version, credential) = (login.version, login.credential.clone());
         Ok(Attempt { fingerprint, version, credential, device: login.device.as_str().to_owned(), given })
     }
@@ -203,8 +216,16 @@ impl Parts {
         if !self.is_current(&verified) {
             return None;
         }
+        self.attempts.count(Some(&verified.tenant), "succeeded");
         self.verified.insert(attempt.fingerprint, verified.clone());
         Some(verified)
+    }
+
+    /// Counts a login that is not right.
+    fn refused(&self, given: &Basic) -> Problem {
+        let is_known = self.registry.snapshot(&given.tenant).state.tenant(&given.tenant).is_some();
+        self.attempts.count(is_known.then_some(&given.tenant), "unauthorized");
+        wrong(&given.user())
     }
 
     /// Lets a request without credentials pass if the tenant that its path names allows it.
@@ -232,7 +253,7 @@ impl Parts {
 }
 
 impl Basic {
-    /// Reads the header's value (RFC 7617). A user name without `@tenant` is one of the tenant `default`.
+    /// Reads the header's value (RFC 7617).
     fn parse(header: &[u8]) -> Result<Self, Problem> {
         let text = split_scheme(header).and_then(|token| BASE64.decode(token).ok());
         let Some((user, password)) = text.as_deref().and_then(split_password) else {
@@ -245,14 +266,19 @@ impl Basic {
     }
 
     fn of(user: &str, password: &[u8]) -> Result<Self, Problem> {
-        let (auth_id, tenant) = user.rsplit_once('@').unwrap_or((user, TenantId::DEFAULT));
-        let tenant = TenantId::new(tenant).map_err(|_| wrong(user))?;
+        let auth_id = user.rsplit_once('@').map_or(user, |(auth_id, _)| auth_id);
+        let tenant = tenant_of(user).map_err(|_| wrong(user))?;
         Ok(Self { tenant, auth_id: auth_id.to_owned(), password: password.to_owned() })
     }
 
     fn user(&self) -> String {
         format!("{}@{}", self.auth_id, self.tenant)
     }
+}
+
+/// The tenant that a user name is of; one without `@tenant` is of the tenant `default`.
+pub(crate) fn tenant_of(user: &str) -> Result<TenantId, NameError> {
+    TenantId::new(user.rsplit_once('@').map_or(TenantId::DEFAULT, |(_, tenant)| tenant))
 }
 
 fn split_scheme(header: &[u8]) -> Option<&[u8]> {

@@ -10,6 +10,7 @@ use millstream_types::{LatencyHistogram, TenantId};
 use parking_lot::Mutex;
 
 use crate::streams::Stream;
+use crate::tenant_counter::{LABELLED_TENANTS_MAX, OTHERS};
 
 const DURATION_BOUNDS_S: [f64; 12] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0];
@@ -20,6 +21,8 @@ pub(crate) struct Meters {
     metrics: Metrics,
     adapter: &'static str,
     known: Mutex<HashMap<TenantId, Arc<Meter>>>,
+    /// That of all tenants without labels of their own.
+    others: OnceLock<Arc<Meter>>,
 }
 
 /// What all tenants' messages came to.
@@ -35,7 +38,7 @@ pub(crate) struct Totals {
 pub(crate) struct Meter {
     metrics: Metrics,
     adapter: &'static str,
-    tenant: TenantId,
+    tenant: Box<str>,
     cells: [OnceLock<Cell>; 9],
 }
 
@@ -86,14 +89,20 @@ pub(crate) enum Fate {
 impl Meters {
     /// Those of the adapter of this type.
     pub(crate) fn new(metrics: &Metrics, adapter: &'static str) -> Self {
-        Self { metrics: metrics.clone(), adapter, known: Mutex::new(HashMap::new()) }
+        Self { metrics: metrics.clone(), adapter, known: Mutex::new(HashMap::new()), others: OnceLock::new() }
+    }
+
+    fn meter(&self, tenant: &str) -> Arc<Meter> {
+        let (metrics, adapter) = (self.metrics.clone(), self.adapter);
+        Arc::new(Meter { metrics, adapter, tenant: tenant.into(), cells: Default::default() })
     }
 
     pub(crate) fn of(&self, tenant: &TenantId) -> Arc<Meter> {
-        let (metrics, adapter) = (&self.metrics, self.adapter);
-        let new =
-            || Arc::new(Meter { metrics: metrics.clone(), adapter, tenant: tenant.clone(), cells: Default::default() });
-        self.known.lock().entry(tenant.clone()).or_insert_with(new).clone()
+        let mut known = self.known.lock();
+        if !known.contains_key(tenant) && known.len() >= LABELLED_TENANTS_MAX {
+            return self.others.get_or_init(|| self.meter(OTHERS)).clone();
+        }
+        known.entry(tenant.clone()).or_insert_with(|| self.meter(tenant.as_str())).clone()
     }
 }
 
@@ -109,7 +118,7 @@ impl Meter {
         let labels = [
             ("component_type", "adapter"),
             ("component_name", self.adapter),
-            ("tenant", self.tenant.as_str()),
+            ("tenant", &self.tenant),
             ("type", if delivery == Delivery::Event { "event" } else { "telemetry" }),
             (
                 "status",
@@ -119,6 +128,8 @@ impl Meter {
                     Fate::Undeliverable => "undeliverable",
                 },
             ),
+            // Nobody waits for a command yet.
+            ("ttd", "none"),
             ("qos", if delivery == Delivery::AtMostOnce { "AT_MOST_ONCE" } else { "AT_LEAST_ONCE" }),
         ];
         Cell {

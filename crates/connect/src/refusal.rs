@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use millstream_http::{Problem, Reason};
-use millstream_types::{ErrorCode, TenantId};
+use millstream_types::{ErrorCode, TenantId, iso_time};
+
+use crate::period::Allowance;
 
 pub(crate) fn other_tenant(named: &str, own: &TenantId) -> Problem {
     Problem::forbidden("the path names another tenant than the login")
@@ -45,6 +47,54 @@ pub(crate) fn unknown_tenant(tenant: &TenantId) -> Problem {
         .value(tenant)
         .rule("only devices of a tenant may send")
         .remedy("create the tenant in the registry")
+}
+
+/// A payload over what the tenant's adapter entry allows.
+pub(crate) fn payload_too_large(bytes: usize, adapter: &str, limit: u64) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::TooLarge), "the payload is larger than the tenant allows")
+        .value(format!("{bytes} bytes"))
+        .rule(format!("ext.max-payload-bytes of the tenant's entry for {adapter} = {limit}"))
+        .remedy("send less at once, or raise the limit")
+}
+
+/// Nothing more fits into a tenant's volume until its period ends.
+pub(crate) fn volume_used_up(used: u64, bytes: u64, allowance: Allowance, now_ms: i64) -> Problem {
+    let rule = "resource-limits.data-volume.max-bytes of the tenant";
+    used_up("the tenant's data volume for the period is used up", rule, allowance, now_ms).value(if bytes == 0 {
+        format!("{used} bytes used")
+    } else {
+        format!("{used} bytes used and {bytes} more")
+    })
+}
+
+/// A tenant's connections have lasted as long as they may until its period ends.
+pub(crate) fn no_time_left(used_ms: u64, allowance: Allowance, now_ms: i64) -> Problem {
+    let rule = "resource-limits.connection-duration.max-minutes of the tenant, in milliseconds";
+    used_up("the tenant's connection time for the period is used up", rule, allowance, now_ms)
+        .value(format!("{used_ms} ms used"))
+}
+
+fn used_up(detail: &'static str, rule: &str, allowance: Allowance, now_ms: i64) -> Problem {
+    let left_ms = u64::try_from(allowance.end_ms - now_ms).unwrap_or(0);
+    Problem::new(Reason::Code(ErrorCode::RateLimited), detail)
+        .rule(format!("{rule} = {} until {}", allowance.max.unwrap_or(u64::MAX), iso_time(allowance.end_ms)))
+        .remedy("wait until then, or raise the limit")
+        .retry_after(Duration::from_millis(left_ms))
+}
+
+/// `who` is the device or its tenant.
+pub(crate) fn too_fast(who: &'static str, name: &str, limit: u64, wait: Duration) -> Problem {
+    let rule = match who {
+        "device" => {
+            "ext.max-messages-per-second of the device, or max-messages-per-second-per-device of its tenant's resource-limits"
+        }
+        _ => "resource-limits.max-messages-per-second of the tenant",
+    };
+    Problem::new(Reason::Code(ErrorCode::RateLimited), format!("the {who} sends more messages in a second than it may"))
+        .value(name)
+        .rule(format!("{rule} = {limit}"))
+        .remedy("wait as long as Retry-After says, or raise the limit")
+        .retry_after(wait)
 }
 
 pub(crate) fn not_accepted_in_time(setting: &str, timeout: Duration) -> Problem {

@@ -9,6 +9,7 @@ mod credential;
 mod defaults;
 mod device;
 mod id;
+mod limits;
 mod state;
 mod stored;
 mod tenant;
@@ -29,8 +30,10 @@ pub(crate) use credential::{
 pub use defaults::Defaults;
 pub use device::Device;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
+pub(crate) use limits::{DEVICE_RATE, check_limits, check_rate};
 pub(crate) use state::TenantState;
 pub(crate) use stored::{Condition, Stored, Version};
+pub(crate) use tenant::Adapter;
 pub use tenant::Tenant;
 use view::RegistryView;
 

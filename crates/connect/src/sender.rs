@@ -5,8 +5,9 @@ use millstream_types::{Header, TenantId};
 
 use crate::login::UNAUTHENTICATED;
 use crate::meter::Delivery;
-use crate::refusal::{adapter_disabled, gateway_disabled, not_behind, other_tenant, unknown_device};
-use crate::registry::{Device, Tenant, TenantState};
+use crate::refusal::{adapter_disabled, gateway_disabled, not_behind, other_tenant, payload_too_large, unknown_device};
+use crate::registry::{Adapter, DEVICE_RATE, Device, Stored, Tenant, TenantState};
+use crate::usage::Amount;
 
 /// Which device a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct Sender<'a> {
     adapter: &'static str,
     device: &'a Device,
     tenant: &'a Tenant,
+    /// Its tenant, as it is registered.
+    pub(crate) registered: &'a Stored<Tenant>,
 }
 
 impl<'a> Sender<'a> {
@@ -46,20 +49,49 @@ impl<'a> Sender<'a> {
             }
             Target::Named { device, .. } => device,
         };
-        let tenant = known.tenant.as_deref().map(|stored| &*stored.value);
-        let tenant = tenant.filter(|tenant| tenant.allows(adapter));
-        let tenant = tenant.ok_or_else(|| adapter_disabled(own_tenant, adapter))?;
+        let registered = known.tenant.as_deref().filter(|stored| stored.value.allows(adapter));
+        let registered = registered.ok_or_else(|| adapter_disabled(own_tenant, adapter))?;
+        let sender = |device| Self { id, adapter, device, tenant: &registered.value, registered };
         let enabled = |id: &str| known.devices.get(id).map(|stored| &*stored.value).filter(|device| device.enabled);
         if id == caller || caller == UNAUTHENTICATED {
             let device = enabled(id).ok_or_else(|| unknown_device(id))?;
-            return Ok(Self { id, adapter, device, tenant });
+            return Ok(sender(device));
         }
         let gateway = enabled(caller).ok_or_else(|| gateway_disabled(caller))?;
         let device = enabled(id).ok_or_else(|| unknown_device(id))?;
         if !device.is_behind(caller, gateway) {
             return Err(not_behind(id, caller));
         }
-        Ok(Self { id, adapter, device, tenant })
+        Ok(sender(device))
+    }
+
+    /// A device that sends for itself.
+    #[cfg(test)]
+    pub(crate) fn of(id: &'a str, device: &'a Device, registered: &'a Stored<Tenant>) -> Self {
+        Self { id, adapter: "hono-http", device, tenant: &registered.value, registered }
+    }
+
+    /// Refuses a payload that is larger than the tenant wants it over this adapter.
+    pub(crate) fn check_payload(&self, payload_bytes: usize) -> Result<(), Problem> {
+        let limit = self.tenant.adapter(self.adapter).and_then(Adapter::payload_max_bytes);
+        match limit.filter(|limit| payload_bytes as u64 > *limit) {
+            Some(limit) => Err(payload_too_large(payload_bytes, self.adapter, limit)),
+            None => Ok(()),
+        }
+    }
+
+    /// Most messages that the device may send in a second.
+    pub(crate) fn messages_per_second_max(&self) -> Option<u64> {
+        let own = self.device.ext.get(DEVICE_RATE).and_then(serde_json::Value::as_u64);
+        own.or_else(|| self.tenant.resource_limits.messages_per_second_per_device_max())
+    }
+
+    /// What messages with payloads of these sizes count as.
+    pub(crate) fn amount(&self, payload_bytes: impl IntoIterator<Item = usize>) -> Amount {
+        let none = Amount { messages: 0, bytes: 0 };
+        payload_bytes
+            .into_iter()
+            .fold(none, |all, size| Amount { messages: all.messages + 1, bytes: all.bytes + self.tenant.metered(size) })
     }
 
     /// The media type of messages that do not say it.

@@ -10,12 +10,14 @@ use millstream_types::{Kind, TenantId, TopicName, TopicPartition, partition_of_k
 use parking_lot::Mutex;
 
 use crate::meter::{Meter, Meters};
+use crate::usage::{Ledger, Usage};
 
 /// The topics of all tenants that have sent since the start.
 pub(crate) struct Streams {
     log: Arc<dyn Log>,
     partitions: u32,
     meters: Arc<Meters>,
+    ledger: Arc<Ledger>,
     known: ArcSwap<imbl::HashMap<TenantId, Arc<TenantStreams>>>,
     /// Held while a tenant's topics are resolved, so that each is resolved once.
     resolving: Mutex<()>,
@@ -26,6 +28,8 @@ pub(crate) struct TenantStreams {
     telemetry: Vec<Arc<dyn Partition>>,
     event: Vec<Arc<dyn Partition>>,
     pub(crate) meter: Arc<Meter>,
+    /// What the tenant has used of what it may.
+    pub(crate) usage: Arc<Usage>,
 }
 
 /// Which of a tenant's topics.
@@ -47,9 +51,9 @@ impl TenantStreams {
 }
 
 impl Streams {
-    pub(crate) fn new(log: Arc<dyn Log>, partitions: u32, meters: Arc<Meters>) -> Self {
+    pub(crate) fn new(log: Arc<dyn Log>, partitions: u32, meters: Arc<Meters>, ledger: Arc<Ledger>) -> Self {
         let known = ArcSwap::from_pointee(imbl::HashMap::new());
-        Self { log, partitions, meters, known, resolving: Mutex::new(()) }
+        Self { log, partitions, meters, ledger, known, resolving: Mutex::new(()) }
     }
 
     /// Those of `tenant`, if they are resolved.
@@ -80,11 +84,10 @@ impl Streams {
         if let Some(known) = self.known(tenant) {
             return Ok(known);
         }
-        let resolved = Arc::new(TenantStreams {
-            telemetry: self.topic(tenant, Kind::Telemetry, AckLevel::Written)?,
-            event: self.topic(tenant, Kind::Event, AckLevel::Synced)?,
-            meter: self.meters.of(tenant),
-        });
+        let telemetry = self.topic(tenant, Kind::Telemetry, AckLevel::Written)?;
+        let event = self.topic(tenant, Kind::Event, AckLevel::Synced)?;
+        let usage = self.ledger.of(tenant, telemetry.iter().chain(&event).cloned().collect())?;
+        let resolved = Arc::new(TenantStreams { telemetry, event, meter: self.meters.of(tenant), usage });
         self.known.store(Arc::new(self.known.load().update(tenant.clone(), resolved.clone())));
         Ok(resolved)
     }

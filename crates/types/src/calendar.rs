@@ -9,7 +9,12 @@ const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 ///
 /// Beyond the calendar, that is before the year -9999 or after 9999, it is the calendar's first or last moment.
 pub fn iso_time(ms: i64) -> String {
-    format!("{:.3}Z", EPOCH.saturating_add(SignedDuration::from_millis(ms)))
+    format!("{:.3}Z", date_time(ms))
+}
+
+/// The date and time of day in UTC, `ms` after 1970-01-01T00:00:00Z; beyond the calendar its first or last moment.
+pub fn date_time(ms: i64) -> DateTime {
+    EPOCH.saturating_add(SignedDuration::from_millis(ms))
 }
 
 /// Milliseconds from 1970-01-01T00:00:00Z to a date and time of day in UTC.

@@ -23,7 +23,7 @@ pub use batch::{
     BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Marker, Producer, RecordBatch,
     RecordFault, RecordIter,
 };
-pub use calendar::{iso_time, ms_of};
+pub use calendar::{date_time, iso_time, ms_of};
 pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
 pub use compression::Compression;
 pub use error::ErrorCode;

@@ -17,6 +17,7 @@ use crate::outgoing::{Numbers, Outgoing};
 use crate::refusal::{not_accepted_in_time, not_taken, unknown_tenant};
 use crate::sender::{Origin, Sender, Target};
 use crate::streams::{Stream, TenantStreams};
+use crate::usage::Moment;
 
 fn origin(caller: &Caller) -> Origin<'_> {
     Origin { adapter: ADAPTER, tenant: &caller.tenant, device: &caller.name }
@@ -112,6 +113,7 @@ impl HttpAdapter {
         let snapshot = self.registry.snapshot(&caller.tenant);
         let known = snapshot.state.tenant(&caller.tenant).ok_or_else(|| unknown_tenant(&caller.tenant))?;
         let sender = Sender::find(known, target, origin(caller))?;
+        sender.check_payload(message.payload.len())?;
         let (level, done, verdict) = match message.delivery {
             Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
             Delivery::AtLeastOnce => with_verdict(AckLevel::Written),
@@ -120,7 +122,8 @@ impl HttpAdapter {
         let partition = streams.partition(message.delivery.stream(), sender.id);
         let ttd_s = message.ttd_s.map(|seconds| seconds.min(sender.ttd_max_s(self.config.ttd_max_s)));
         let ttl_s = sender.ttl_s(message.delivery, message.ttl_s);
-        let numbers = Numbers::at(self.wall.now_ms()).with_times(ttd_s, ttl_s);
+        let wall_ms = self.wall.now_ms();
+        let numbers = Numbers::at(wall_ms).with_times(ttd_s, ttl_s);
         let trace = message.trace.traceparent();
         let outgoing = Outgoing {
             adapter: ADAPTER,
@@ -131,10 +134,16 @@ impl HttpAdapter {
             is_retained: false,
             payload: &message.payload,
         };
+        let now = Moment { wall_ms, monotonic: self.monotonic.now() };
+        let admission = streams.usage.admit(&sender, sender.amount([message.payload.len()]), now)?;
         let mut headers = Vec::with_capacity(Outgoing::headers_max(&sender));
         outgoing.headers(&sender, &numbers, &mut headers);
         let record = outgoing.record(&sender, &numbers, &headers);
-        Ok(partition.append(&[record], level, done).map(|()| verdict))
+        let appended = partition.append(&[record], level, done);
+        if appended.is_ok() {
+            admission.keep();
+        }
+        Ok(appended.map(|()| verdict))
     }
 }
 

@@ -14,7 +14,9 @@ use super::request::{Given, OfDevice, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::tenants::{as_json, stored, with_id};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, shown};
-use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, Stored, TenantState, check_device};
+use crate::registry::{
+    Command, Condition, Device, DeviceId, Failure, Refusal, Stored, TenantState, check_device, check_rate,
+};
 use crate::timestamp::Timestamp;
 
 const OF_TENANT: &str = "/v1/devices/{tenant}";
@@ -144,6 +146,7 @@ async fn replace(
 ) -> Answered {
     let value: Arc<Device> = Arc::new(given.or_default());
     check_device(&value.ext)?;
+    check_rate(&value.ext)?;
     let command = Command::ReplaceDevice { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
 }
@@ -161,6 +164,7 @@ async fn delete_all(State(management): Shared, OfTenant(tenant): OfTenant) -> An
 impl Management {
     async fn create_device(&self, tenant: TenantId, device: DeviceId, value: Device) -> Answered {
         check_device(&value.ext)?;
+        check_rate(&value.ext)?;
         let location = format!("/v1/devices/{tenant}/{device}");
         let command = Command::CreateDevice { tenant: tenant.clone(), device: device.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;

@@ -13,7 +13,9 @@ use super::search::{Item, Of, Search, documented};
 use super::{
     Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, replaced, shown,
 };
-use crate::registry::{Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_tenant};
+use crate::registry::{
+    Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_limits, check_tenant,
+};
 
 const PATH: &str = "/v1/tenants/{tenant}";
 const TENANT: &str = "Id of the tenant: 1 to 50 of a-z A-Z 0-9 - _ .";
@@ -112,6 +114,7 @@ async fn replace(
 ) -> Answered {
     let value: Arc<Tenant> = Arc::new(given.or_default());
     check_tenant(&value.ext)?;
+    check_limits(&value)?;
     management.check_clash(&tenant, &value)?;
     let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition };
     management.change(&tenant, command).await
@@ -131,6 +134,7 @@ pub(super) fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value
 impl Management {
     async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Answered {
         check_tenant(&value.ext)?;
+        check_limits(&value)?;
         self.check_clash(&tenant, &value)?;
         let command = Command::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;

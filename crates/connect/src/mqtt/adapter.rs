@@ -14,6 +14,7 @@ use super::MqttConfig;
 use super::kept::Kept;
 use super::space::{Counts, Spaces, SpacesParts};
 use super::websocket::Guests;
+use crate::connections::Connections;
 use crate::login::Logins;
 use crate::meter::{Meters, Totals};
 use crate::refusal::unknown_tenant;
@@ -42,6 +43,7 @@ pub(crate) struct MqttAdapter {
     pub(super) spaces: Spaces,
     /// Clients that come through the HTTP listener.
     pub(super) guests: Guests,
+    pub(super) connections: Arc<Connections>,
     connected: Mutex<HashMap<TenantId, usize>>,
 }
 
@@ -78,12 +80,26 @@ pub(crate) struct MqttParts {
     pub(crate) counts: Arc<Counts>,
     pub(crate) kept: Kept,
     pub(crate) guests: Guests,
+    pub(crate) connections: Arc<Connections>,
 }
 
 impl MqttAdapter {
     pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget) -> Arc<Self> {
-        let MqttParts { registry, logins, streams, meters, totals, wall, monotonic, config, log, counts, kept, guests } =
-            parts;
+        let MqttParts {
+            registry,
+            logins,
+            streams,
+            meters,
+            totals,
+            wall,
+            monotonic,
+            config,
+            log,
+            counts,
+            kept,
+            connections,
+            guests,
+        } = parts;
         let (broker, clocks) = (config.broker.clone(), (wall.clone(), monotonic.clone()));
         let parts = SpacesParts { log, kept, config: broker, counts, wall: clocks.0, monotonic: clocks.1 };
         let spaces = Spaces::new(parts, memory);
@@ -101,6 +117,7 @@ impl MqttAdapter {
             buffers,
             spaces,
             guests,
+            connections,
             connected,
         })
     }

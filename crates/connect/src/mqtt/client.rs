@@ -19,6 +19,7 @@ use super::space::message::Draft;
 use super::topic::is_reserved;
 use super::upstream::Item;
 use super::wire::{Framed, frame};
+use crate::connections::Connection;
 use crate::meter::Meter;
 use crate::streams::TenantStreams;
 use crate::verified::Verified;
@@ -53,6 +54,7 @@ pub(super) struct Client {
     pub(super) end: Option<Disconnect>,
     pub(super) will: Option<LastWill>,
     _seat: Seat,
+    _connection: Connection,
 }
 
 /// What is published when the client goes without a word.
@@ -134,7 +136,7 @@ impl Client {
         verified: Arc<Verified>,
         streams: Arc<TenantStreams>,
         version: Version,
-        seat: Seat,
+        (seat, connection): (Seat, Connection),
     ) -> Self {
         let meter = adapter.meters.of(&verified.tenant);
         Self {
@@ -155,6 +157,7 @@ impl Client {
             end: None,
             will: None,
             _seat: seat,
+            _connection: connection,
         }
     }
 

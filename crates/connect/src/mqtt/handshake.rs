@@ -76,6 +76,9 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(judged) => judged,
         Err(Refusal(code, why)) => {
             tracing::debug!(client_id = hello.client_id, code, why, "mqtt: turned away");
+            if let Some(outcome) = outcome(code) {
+                adapter.connections.refused(hello.user.as_deref(), outcome);
+            }
             turn_away(&mut line.out, hello.version, code, &why);
             line.flush(limit).await?;
             return Ok(None);
@@ -182,11 +185,14 @@ async fn judge(
     })?;
     adapter.check(&verified).map_err(|problem| Refusal(reason::NOT_AUTHORISED, problem.text()))?;
     let Some(seat) = adapter.admit(&verified.tenant) else {
+        adapter.connections.refused(Some(user), "tenant-connections-exceeded");
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };
     let streams = adapter.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
-    let mut client = Client::new(Arc::clone(adapter), verified, streams, hello.version, seat);
+    let connection = adapter.connections.open(&verified, &streams, &hello.client_id);
+    let connection = connection.map_err(|problem| Refusal(reason::QUOTA, problem.text()))?;
+    let mut client = Client::new(Arc::clone(adapter), verified, streams, hello.version, (seat, connection));
     let Some((private, is_present)) = private(hello, adapter, &client).await? else { return Ok((client, false)) };
     client.private = Some(private);
     if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
@@ -195,6 +201,18 @@ async fn judge(
             .map_err(|fault| Refusal(fault.reason().unwrap_or(reason::NOT_AUTHORISED), format!("the will: {fault}")))?;
     }
     Ok((client, is_present))
+}
+
+/// How an attempt to connect has ended, in Hono's words; what is over a tenant's limit was counted there.
+fn outcome(code: u8) -> Option<&'static str> {
+    Some(match code {
+        reason::BAD_LOGIN => "unauthorized",
+        reason::NOT_AUTHORISED => "adapter-disabled",
+        reason::ANOTHER_SERVER => "adapter-connections-exceeded",
+        reason::QUOTA => return None,
+        reason::UNAVAILABLE | reason::BUSY => "unavailable",
+        _ => "unknown",
+    })
 }
 
 /// The client's place in its tenant's private space.

@@ -21,6 +21,7 @@ use crate::outgoing::{Numbers, Outgoing, check_type};
 use crate::refusal::{not_taken, unknown_tenant};
 use crate::sender::{Sender, Target};
 use crate::streams::Stream;
+use crate::usage::Moment;
 
 /// A message, read and not yet sent.
 #[derive(Clone)]
@@ -116,6 +117,10 @@ impl Client {
                 }
                 Ok(())
             }
+            // What fits is taken, to the last message.
+            Err(problem) if run.len() > 1 && problem.status().is_client_error() => {
+                run.chunks(1).try_for_each(|one| self.append(one, way, out))
+            }
             Err(problem) => run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem, out)),
         }
     }
@@ -126,7 +131,11 @@ impl Client {
         let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
         let sender = Sender::find(known, way.target, origin(&self.verified))?;
         let ttl_s = sender.ttl_s(way.delivery, if way.delivery == Delivery::Event { way.bag.ttl_s } else { None });
-        let numbers = Numbers::at(self.adapter.wall.now_ms()).with_times(None, ttl_s);
+        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
+        run.iter().try_for_each(|item| sender.check_payload(item.publish.payload.len()))?;
+        let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));
+        let admission = self.streams.usage.admit(&sender, amount, now)?;
+        let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
         let mut headers: Vec<Header<'_>> = Vec::with_capacity(run.len() * Outgoing::headers_max(&sender));
         let mut ends = Vec::with_capacity(run.len());
         for item in run {
@@ -152,8 +161,12 @@ impl Client {
         };
         let partition = self.streams.partition(way.delivery.stream(), sender.id);
         match partition.append(&records, level, done) {
-            Ok(()) => Ok(verdict),
+            Ok(()) => {
+                admission.keep();
+                Ok(verdict)
+            }
             Err(error) => {
+                drop(admission);
                 if let millstream_log::Error::UnknownTopic { .. } = error {
                     // Somebody has deleted the topic since it was resolved.
                     self.adapter.streams.forget(tenant);

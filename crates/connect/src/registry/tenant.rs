@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Defaults;
+use super::limits::{RegistrationLimits, ResourceLimits};
 use crate::timestamp::Timestamp;
 
 /// A free object.
@@ -63,6 +64,11 @@ impl Adapter {
         let in_ext = || self.ext.get("max-ttd")?.as_u64()?.try_into().ok();
         self.max_ttd.or_else(in_ext)
     }
+
+    /// Largest payload of a message, if it is lower than the adapter's own limit.
+    pub(crate) fn payload_max_bytes(&self) -> Option<u64> {
+        self.ext.get("max-payload-bytes")?.as_u64()
+    }
 }
 
 /// A certificate authority whose clients are the tenant's devices.
@@ -119,130 +125,6 @@ enum SamplingMode {
     None,
 }
 
-/// How much may be registered; -1 is without limit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(crate) struct RegistrationLimits {
-    max_devices: i64,
-    max_credentials_per_device: i64,
-}
-
-impl Default for RegistrationLimits {
-    fn default() -> Self {
-        Self { max_devices: -1, max_credentials_per_device: -1 }
-    }
-}
-
-impl RegistrationLimits {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(crate) fn devices_max(&self) -> Option<usize> {
-        usize::try_from(self.max_devices).ok()
-    }
-
-    pub(crate) fn credentials_max(&self) -> Option<usize> {
-        usize::try_from(self.max_credentials_per_device).ok()
-    }
-}
-
-/// How much may be used; -1 is without limit. Times to live are in seconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(crate) struct ResourceLimits {
-    max_connections: i64,
-    max_ttl: i64,
-    max_ttl_telemetry_qos0: i64,
-    max_ttl_telemetry_qos1: i64,
-    max_ttl_command_response: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data_volume: Option<DataVolume>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    connection_duration: Option<ConnectionDuration>,
-}
-
-impl Default for ResourceLimits {
-    fn default() -> Self {
-        Self {
-            max_connections: -1,
-            max_ttl: -1,
-            max_ttl_telemetry_qos0: -1,
-            max_ttl_telemetry_qos1: -1,
-            max_ttl_command_response: -1,
-            data_volume: None,
-            connection_duration: None,
-        }
-    }
-}
-
-impl ResourceLimits {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Most connections at a time.
-    pub(crate) fn connections_max(&self) -> Option<usize> {
-        usize::try_from(self.max_connections).ok()
-    }
-
-    /// Longest time to live of an event.
-    pub(crate) fn event_ttl_max_s(&self) -> Option<u64> {
-        u64::try_from(self.max_ttl).ok()
-    }
-
-    /// Longest time to live of telemetry at QoS 0.
-    pub(crate) fn unconfirmed_ttl_max_s(&self) -> Option<u64> {
-        u64::try_from(self.max_ttl_telemetry_qos0).ok()
-    }
-
-    /// Longest time to live of telemetry at QoS 1.
-    pub(crate) fn confirmed_ttl_max_s(&self) -> Option<u64> {
-        u64::try_from(self.max_ttl_telemetry_qos1).ok()
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct DataVolume {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effective_since: Option<Timestamp>,
-    #[serde(default = "no_limit")]
-    max_bytes: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    period: Option<Period>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct ConnectionDuration {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effective_since: Option<Timestamp>,
-    #[serde(default = "no_limit")]
-    max_minutes: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    period: Option<Period>,
-}
-
-const fn no_limit() -> i64 {
-    -1
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Period {
-    mode: PeriodMode,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    no_of_days: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum PeriodMode {
-    Monthly,
-    Days,
-}
-
 impl Default for Tenant {
     fn default() -> Self {
         Self {
@@ -265,6 +147,14 @@ impl Tenant {
     /// What the tenant says of the adapter of this type.
     pub(crate) fn adapter(&self, kind: &str) -> Option<&Adapter> {
         self.adapters.as_ref()?.iter().find(|adapter| adapter.kind == kind)
+    }
+
+    /// What a payload of this size counts as: a multiple of `minimum-message-size`.
+    pub(crate) fn metered(&self, payload_bytes: usize) -> u64 {
+        let bytes = payload_bytes as u64;
+        self.minimum_message_size
+            .filter(|unit| *unit > 0)
+            .map_or(bytes, |unit| bytes.div_ceil(unit).saturating_mul(unit))
     }
 
     /// Whether devices may use the adapter of this type. Without any list they may use all of them.

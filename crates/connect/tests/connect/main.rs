@@ -4,6 +4,8 @@
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
 mod gate;
+mod http_rows;
+mod limits;
 mod logins;
 mod messages;
 mod mqtt;

@@ -35,7 +35,7 @@ async fn a_hundred_messages_of_a_device_arrive_in_order_with_their_headers() {
         assert_eq!((record.header(header::TTD), record.header(header::TTL)), (None, None));
     }
     let text = world.metrics.text();
-    let forwarded = "hono_telemetry_processing_duration_seconds_count{component_name=\"hono-http\",component_type=\"adapter\",qos=\"AT_MOST_ONCE\",status=\"forwarded\",tenant=\"T\",type=\"telemetry\"} 100";
+    let forwarded = "hono_telemetry_processing_duration_seconds_count{component_name=\"hono-http\",component_type=\"adapter\",qos=\"AT_MOST_ONCE\",status=\"forwarded\",tenant=\"T\",ttd=\"none\",type=\"telemetry\"} 100";
     assert!(text.lines().any(|line| line == forwarded), "{text}");
     world.stop().await;
 }

@@ -12,3 +12,4 @@ mod settings;
 mod start;
 mod streams;
 mod topic;
+mod usage;

@@ -50,6 +50,26 @@ fn the_commands_of_the_log_guide_run() {
 }
 
 #[test]
+fn the_commands_of_the_guide_to_devices_over_http_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let outputs = pasted("docs/connect-http.md", &process, dir.path());
+    let [registered, sent, found, used] = outputs.as_slice() else {
+        panic!("docs/connect-http.md has {} blocks", outputs.len())
+    };
+    assert!(registered.contains(r#"{"id":"lamp-1"}"#), "{registered}");
+    assert_eq!(sent, "202\n202\n202\n400\n");
+    let pages: Vec<serde_json::Value> =
+        serde_json::Deserializer::from_str(found).into_iter().collect::<Result<_, _>>().unwrap();
+    let ids = |page: &serde_json::Value| -> Vec<String> {
+        page["result"].as_array().unwrap().iter().map(|device| device["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(pages.iter().map(ids).collect::<Vec<_>>(), [vec!["lamp-1", "gateway-1"], vec!["gateway-1"]]);
+    assert_eq!(used, "202 202 202 202 429 ");
+    process.stop();
+}
+
+#[test]
 fn the_five_steps_of_the_readme_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());

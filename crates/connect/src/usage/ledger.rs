@@ -1,0 +1,235 @@
+//! Keeps what tenants have used across restarts.
+//!
+//! Every [`NOTED_EVERY`] what has changed is noted, together with the ends of the tenant's streams. At start the records
+//! behind those ends are read and added, so after `kill -9` no message that the log has is missing and none is counted
+//! twice; a message costs nothing more for it. Of the time of connections, what was not noted is lost.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_http::Metrics;
+use millstream_log::{Partition, UpTo};
+use millstream_types::{BatchLimits, Offset, RecordView, TenantId, TopicName, WallClock, header};
+use millstream_view::{Ground, Views, ViewsConfig};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::note::{Change, Note, NoteView};
+use super::{Connected, Current, Usage, Volume, refusals};
+use crate::registry::{Registry, Tenant};
+use crate::tenant_counter::TenantCounter;
+use crate::{ConnectConfig, Error};
+
+/// How often what was used is noted.
+const NOTED_EVERY: Duration = Duration::from_secs(2);
+/// Bytes of records read at once after a restart.
+const READ_BYTES: usize = 1 << 20;
+/// Adapters' types begin like this; what others have written into a stream is not metered.
+const ADAPTERS: &[u8] = b"hono-";
+
+/// The usage of all tenants.
+pub(crate) struct Ledger {
+    parts: Arc<Parts>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Parts {
+    views: Arc<Views<NoteView>>,
+    registry: Registry,
+    wall: Arc<dyn WallClock>,
+    refusals: TenantCounter,
+    known: Mutex<HashMap<TenantId, Arc<Usage>>>,
+    is_stopping: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ledger {
+    /// Opens the notes and starts the thread that writes them.
+    pub(crate) fn open(
+        ground: &Ground,
+        config: &ConnectConfig,
+        registry: &Registry,
+        metrics: &Metrics,
+    ) -> Result<Arc<Self>, Error> {
+        let half = config.usage_notes_max_bytes / 2;
+        let config = ViewsConfig {
+            partitions: config.registry_partitions,
+            dirty_max_bytes: half,
+            inbox_max_bytes: half,
+            inbox_setting: "connect.usage_notes_max_bytes",
+            ..ViewsConfig::default()
+        };
+        let views = Views::open(NoteView, &TopicName::internal("_usage"), &config, ground).map_err(Error::Usage)?;
+        let parts = Arc::new(Parts {
+            views,
+            registry: registry.clone(),
+            wall: ground.wall.clone(),
+            refusals: refusals(metrics),
+            known: Mutex::default(),
+            is_stopping: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        let working = parts.clone();
+        let thread = std::thread::Builder::new().name("usage".to_owned()).spawn(move || working.run());
+        let thread = thread.map_err(|source| Error::Thread(Arc::new(source)))?;
+        Ok(Arc::new(Self { parts, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// What `tenant` has used; counted together from its streams, `partitions`, when it is first asked for. Reads the
+    /// disk then.
+    pub(crate) fn of(
+        &self,
+        tenant: &TenantId,
+        partitions: Vec<Arc<dyn Partition>>,
+    ) -> Result<Arc<Usage>, millstream_log::Error> {
+        let parts = &self.parts;
+        if let Some(known) = parts.known.lock().get(tenant).cloned() {
+            *known.partitions.lock() = partitions;
+            return Ok(known);
+        }
+        let views = &parts.views;
+        let note = views.snapshot(views.partition_of(tenant.as_str().as_bytes())).state.get(tenant).cloned();
+        let usage = Arc::new(parts.restore(tenant, note, partitions)?);
+        // Topics of a tenant are resolved once at a time.
+        parts.known.lock().insert(tenant.clone(), usage.clone());
+        Ok(usage)
+    }
+
+    /// What of the notes has failed.
+    pub(crate) fn failures(&self) -> Vec<millstream_view::Failure> {
+        self.parts.views.failures()
+    }
+
+    /// Writes the last notes and ends the thread.
+    pub(crate) fn stop(&self) {
+        *self.parts.is_stopping.lock() = true;
+        self.parts.changed.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that notes what tenants use panicked");
+        }
+        self.parts.views.stop();
+    }
+}
+
+impl Parts {
+    fn restore(
+        &self,
+        tenant: &TenantId,
+        note: Option<Arc<Note>>,
+        partitions: Vec<Arc<dyn Partition>>,
+    ) -> Result<Usage, millstream_log::Error> {
+        let now_ms = self.wall.now_ms();
+        let mut volume = Volume::default();
+        let mut connected = Connected { until_ms: now_ms, ..Connected::default() };
+        if let Some(note) = &note {
+            volume.current.allowance.start_ms = note.volume_start_ms;
+            *volume.bytes.get_mut() = note.volume_bytes;
+            connected.current.allowance.start_ms = note.connected_start_ms;
+            connected.total_ms = note.connected_ms;
+        }
+        let snapshot = self.registry.snapshot(tenant);
+        if let Some(stored) = snapshot.state.tenant(tenant).and_then(|known| known.tenant.as_deref()) {
+            let rule = stored.value.resource_limits.data_volume(stored.created_ms);
+            if volume.current.renew(stored, rule, now_ms) {
+                *volume.bytes.get_mut() = 0;
+            }
+            for partition in &partitions {
+                let from = note.as_ref().map_or(Offset::ZERO, |note| note.end_of(&**partition));
+                *volume.bytes.get_mut() += metered(&**partition, from, &stored.value, &volume.current)?;
+            }
+        }
+        Ok(Usage {
+            tenant: tenant.clone(),
+            volume: RwLock::new(volume),
+            connected: Mutex::new(connected),
+            pace: Mutex::default(),
+            paces: Mutex::default(),
+            partitions: Mutex::new(partitions),
+            noted: Mutex::new(note),
+            refusals: self.refusals.clone(),
+        })
+    }
+
+    fn run(&self) {
+        let mut is_stopping = self.is_stopping.lock();
+        while !*is_stopping {
+            parking_lot::MutexGuard::unlocked(&mut is_stopping, || self.note());
+            self.changed.wait_for(&mut is_stopping, NOTED_EVERY);
+        }
+        drop(is_stopping);
+        self.note();
+    }
+
+    /// Notes what has changed.
+    fn note(&self) {
+        let all: Vec<Arc<Usage>> = self.known.lock().values().cloned().collect();
+        let mut changes: HashMap<_, Vec<Change>> = HashMap::new();
+        let mut noted = Vec::new();
+        for usage in all {
+            let change = self.change(&usage);
+            if *usage.noted.lock() == change.1 {
+                continue;
+            }
+            noted.push((usage, change.1.clone()));
+            changes.entry(self.views.partition_of(change.0.as_str().as_bytes())).or_default().push(change);
+        }
+        let answers: Vec<_> =
+            changes.into_iter().map(|(partition, changes)| self.views.submit(partition, changes)).collect();
+        for answer in answers {
+            let answer =
+                answer.and_then(|answer| answer.blocking_recv().unwrap_or(Err(millstream_view::Error::Stopped)));
+            if let Err(error) = answer {
+                tracing::warn!(%error, "what tenants have used cannot be noted; it is tried again");
+                return;
+            }
+        }
+        for (usage, note) in noted {
+            *usage.noted.lock() = note;
+        }
+    }
+
+    /// The note of a tenant; of one that is gone, its removal.
+    fn change(&self, usage: &Usage) -> Change {
+        let tenant = &usage.tenant;
+        let snapshot = self.registry.snapshot(tenant);
+        let stored = snapshot.state.tenant(tenant).and_then(|known| known.tenant.as_deref());
+        Change(tenant.clone(), stored.map(|stored| Arc::new(usage.cut(stored, self.wall.now_ms()))))
+    }
+}
+
+/// Bytes that the records of devices in `partition` count as, from `from` on and within the period.
+fn metered(
+    partition: &dyn Partition,
+    from: Offset,
+    tenant: &Tenant,
+    current: &Current,
+) -> Result<u64, millstream_log::Error> {
+    let offsets = partition.offsets();
+    let mut next = from.max(offsets.first);
+    let mut bytes = 0;
+    while next < offsets.tail {
+        let batches = partition.read(next, READ_BYTES, UpTo::Tail)?;
+        if batches.is_empty() {
+            break;
+        }
+        for batch in batches {
+            next = batch.next_offset();
+            let Ok(batch) = batch.inflated(&BatchLimits::default()) else { continue };
+            let records = batch.records().filter_map(Result::ok);
+            let counts = |record: &RecordView<'_>| {
+                record.offset >= from && record.timestamp_ms >= current.allowance.start_ms && is_of_device(record)
+            };
+            let sizes = records.filter(counts).map(|record| tenant.metered(record.value.map_or(0, <[u8]>::len)));
+            bytes += sizes.sum::<u64>();
+        }
+    }
+    Ok(bytes)
+}
+
+fn is_of_device(record: &RecordView<'_>) -> bool {
+    let mut headers = record.headers();
+    headers.any(|header| header.key == header::ORIG_ADAPTER && header.value.is_some_and(|by| by.starts_with(ADAPTERS)))
+}

@@ -1,0 +1,131 @@
+//! What is noted of a tenant's usage: a view of the state topic `_usage`.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | tenant | version byte, JSON of the note |
+
+use std::sync::Arc;
+
+use millstream_log::Partition;
+use millstream_types::{Offset, TenantId, TopicPartition};
+use millstream_view::{DecodeError, Draft, Encoded, View};
+use serde::{Deserialize, Serialize};
+
+/// What the values are written in; a later version is refused.
+const VERSION: u8 = 1;
+
+/// What a tenant had used when its streams had these ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// When the period began that the bytes were used in.
+    pub(super) volume_start_ms: i64,
+    pub(super) volume_bytes: u64,
+    pub(super) connected_start_ms: i64,
+    pub(super) connected_ms: u64,
+    pub(super) ends: Vec<End>,
+}
+
+/// How far one partition reached. Offsets are never used again, so whatever lies behind came later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct End {
+    /// The topic's unique id.
+    topic: String,
+    partition: u32,
+    next: u64,
+}
+
+impl End {
+    pub(super) fn of(partition: &dyn Partition) -> Self {
+        let TopicPartition { partition: number, .. } = partition.id();
+        Self { topic: partition.topic().id.to_string(), partition: number.0, next: partition.offsets().tail.0 }
+    }
+}
+
+impl Note {
+    /// Where the records of `partition` begin that are not in the note.
+    pub(super) fn end_of(&self, partition: &dyn Partition) -> Offset {
+        let here = End::of(partition);
+        let known = self.ends.iter().find(|end| (&end.topic, end.partition) == (&here.topic, here.partition));
+        Offset(known.map_or(0, |end| end.next))
+    }
+}
+
+pub(super) struct NoteView;
+
+/// A tenant's note; `None` removes it.
+#[derive(Debug, Clone)]
+pub(super) struct Change(pub(super) TenantId, pub(super) Option<Arc<Note>>);
+
+impl View for NoteView {
+    type State = imbl::HashMap<TenantId, Arc<Note>>;
+    type Change = Change;
+    type Command = Vec<Change>;
+    type Answer = ();
+    const NAME: &'static str = "usage";
+
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Vec<Change>) {
+        for change in command {
+            if change.1.is_some() || draft.state().contains_key(&change.0) {
+                draft.change(change);
+            }
+        }
+    }
+
+    fn apply(state: &mut Self::State, change: &Change) {
+        match change {
+            Change(tenant, Some(note)) => drop(state.insert(tenant.clone(), note.clone())),
+            Change(tenant, None) => drop(state.remove(tenant)),
+        }
+    }
+
+    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+        key.extend_from_slice(change.0.as_str().as_bytes());
+        let Some(note) = &change.1 else { return Encoded::Tombstone };
+        value.push(VERSION);
+        serde_json::to_writer(value, &**note).expect("a note is numbers and text");
+        Encoded::Value
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+        let tenant = std::str::from_utf8(key).ok().and_then(|name| TenantId::new(name).ok());
+        let tenant = tenant.ok_or_else(|| DecodeError::new("a key that is no tenant"))?;
+        match value.map(<[u8]>::split_first) {
+            None => Ok(Change(tenant, None)),
+            Some(Some((&VERSION, json))) => serde_json::from_slice(json)
+                .map(|note| Change(tenant, Some(Arc::new(note))))
+                .map_err(|error| DecodeError::new(format!("a note of usage that cannot be read: {error}"))),
+            Some(other) => {
+                let version = other.map_or(0, |(version, _)| *version);
+                Err(DecodeError::new(format!("note of usage, version {version}, known is {VERSION}")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A note as version 1 has written it; it must be read for ever.
+    const VERSION_1: &str = r#"{"volume_start_ms":5,"volume_bytes":7,"connected_start_ms":6,"connected_ms":8,"ends":[{"topic":"0000000000000000000000000000000f","partition":3,"next":9}]}"#;
+
+    #[test]
+    fn notes_of_version_1_are_read_and_written_as_they_lie() {
+        let stored = [&[1], VERSION_1.as_bytes()].concat();
+        let change = NoteView::decode(b"acme", Some(&stored)).unwrap();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        assert_eq!(NoteView::encode(&change, &mut key, &mut value), Encoded::Value);
+        assert_eq!((key.as_slice(), value), (&b"acme"[..], stored));
+        let gone = NoteView::decode(b"acme", None).unwrap();
+        assert_eq!(NoteView::encode(&gone, &mut Vec::new(), &mut Vec::new()), Encoded::Tombstone);
+        for (key, value, told) in [
+            (&b"acme"[..], vec![2], "version 2, known is 1"),
+            (b"acme", vec![], "version 0"),
+            (b"acme", b"\x01{".to_vec(), "cannot be read"),
+            (b"a b", vec![1], "no tenant"),
+        ] {
+            let refusal = NoteView::decode(key, Some(&value)).unwrap_err().to_string();
+            assert!(refusal.contains(told), "{refusal}");
+        }
+    }
+}

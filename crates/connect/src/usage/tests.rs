@@ -1,0 +1,114 @@
+use serde_json::json;
+
+use super::*;
+use crate::registry::Device;
+
+const HOUR_MS: i64 = 3_600_000;
+
+fn usage() -> Usage {
+    Usage {
+        tenant: TenantId::default(),
+        volume: RwLock::default(),
+        connected: Mutex::default(),
+        pace: Mutex::default(),
+        paces: Mutex::default(),
+        partitions: Mutex::default(),
+        noted: Mutex::default(),
+        refusals: crate::usage::refusals(&millstream_http::Metrics::default()),
+    }
+}
+
+/// A tenant, registered when time begins.
+fn tenant(limits: serde_json::Value) -> Stored<Tenant> {
+    let tenant: Tenant = serde_json::from_value(json!({ "resource-limits": limits })).unwrap();
+    Stored::new(Arc::new(tenant), 0)
+}
+
+/// Sends one message of `bytes` at `hours`, which the log takes.
+fn send(usage: &Usage, stored: &Stored<Tenant>, bytes: u64, hours: i64) -> bool {
+    let device = Device::default();
+    let sender = Sender::of("d", &device, stored);
+    let now = Moment { wall_ms: hours * HOUR_MS, monotonic: Duration::from_millis((hours * HOUR_MS) as u64) };
+    match usage.admit(&sender, Amount { messages: 1, bytes }, now) {
+        Ok(admission) => {
+            admission.keep();
+            true
+        }
+        Err(problem) => {
+            assert_eq!(problem.status().as_u16(), 429);
+            false
+        }
+    }
+}
+
+#[test]
+fn a_volume_is_used_up_to_the_byte_and_is_there_again_with_the_next_period() {
+    let days = json!({"data-volume": {"max-bytes": 100, "period": {"mode": "days", "no-of-days": 1}}});
+    let (usage, stored) = (usage(), tenant(days.clone()));
+    assert!(send(&usage, &stored, 60, 1));
+    assert!(!send(&usage, &stored, 41, 2), "one byte too many");
+    assert!(send(&usage, &stored, 40, 3));
+    assert!(!send(&usage, &stored, 1, 23) && usage.connect(&stored, 23 * HOUR_MS).is_err());
+    assert!(send(&usage, &stored, 0, 23), "what weighs nothing passes");
+    // Another version of the tenant with the same period goes on with what is used.
+    let raised = json!({"data-volume": {"max-bytes": 101, "period": {"mode": "days", "no-of-days": 1}}});
+    assert!(send(&usage, &tenant(raised.clone()), 1, 23) && !send(&usage, &tenant(raised), 1, 23));
+    assert!(send(&usage, &stored, 100, 24) && !send(&usage, &stored, 1, 24));
+    assert!(send(&usage, &tenant(json!({})), 1, 24), "without limit");
+}
+
+#[test]
+fn what_the_log_has_not_taken_is_not_used() {
+    let (usage, stored) = (usage(), tenant(json!({"data-volume": {"max-bytes": 10}})));
+    let device = Device::default();
+    let now = Moment { wall_ms: 1, monotonic: Duration::ZERO };
+    for _ in 0..3 {
+        drop(usage.admit(&Sender::of("d", &device, &stored), Amount { messages: 1, bytes: 10 }, now).unwrap());
+    }
+    assert!(send(&usage, &stored, 10, 1) && !send(&usage, &stored, 1, 1));
+}
+
+#[test]
+fn many_threads_together_get_what_there_is_and_not_a_byte_more() {
+    let (usage, stored) = (usage(), tenant(json!({"data-volume": {"max-bytes": 10_007}})));
+    let sent: usize = std::thread::scope(|threads| {
+        let work = || (0..2_000).filter(|_| send(&usage, &stored, 10, 1)).count();
+        let threads: Vec<_> = (0..4).map(|_| threads.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(sent, 1_000);
+}
+
+#[test]
+fn the_time_of_all_connections_together_is_counted_within_the_period() {
+    let limit = json!({"connection-duration": {"max-minutes": 120, "period": {"mode": "days", "no-of-days": 1}}});
+    let (usage, stored) = (usage(), tenant(limit));
+    let connect = |hours: i64| usage.connect(&stored, hours * HOUR_MS).is_ok();
+    assert!(connect(0) && connect(0));
+    assert!(!connect(1), "two connections for an hour");
+    usage.disconnect(2 * HOUR_MS);
+    assert_eq!(usage.cut(&stored, 2 * HOUR_MS).connected_ms, 4 * HOUR_MS as u64);
+    assert!(connect(25), "the one that has stayed counts for an hour in the new period");
+    assert!(!connect(26), "and both for another");
+}
+
+#[test]
+fn devices_and_tenants_keep_their_rates() {
+    let (usage, stored) =
+        (usage(), tenant(json!({"max-messages-per-second": 3, "max-messages-per-second-per-device": 2})));
+    let quick: Device = serde_json::from_value(json!({"ext": {"max-messages-per-second": 5}})).unwrap();
+    let usual = Device::default();
+    let send = |id, device, ms| {
+        let now = Moment { wall_ms: 1, monotonic: Duration::from_millis(ms) };
+        let admitted = usage.admit(&Sender::of(id, device, &stored), Amount { messages: 1, bytes: 1 }, now);
+        admitted.map(Admission::keep).map_err(|problem| problem.text())
+    };
+    send("a", &usual, 0).unwrap();
+    send("a", &usual, 0).unwrap();
+    let told = send("a", &usual, 0).unwrap_err();
+    assert!(told.contains("device") && told.contains("max-messages-per-second-per-device"), "{told}");
+    send("b", &quick, 0).unwrap();
+    let told = send("b", &quick, 0).unwrap_err();
+    assert!(told.contains("tenant") && told.contains("max-messages-per-second"), "{told}");
+    send("a", &usual, 1_000).unwrap();
+}

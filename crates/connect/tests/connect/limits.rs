@@ -1,0 +1,205 @@
+//! What a tenant and a device may use: volume, connections, time, rates. And what is told and counted of it.
+
+use millstream_types::{Kind, header};
+use serde_json::{Value, json};
+
+use crate::mqtt_client::{Hello, Mqtt, connect};
+use crate::world::{World, basic, quick};
+
+async fn limit(world: &World, limits: &Value, more: &Value) {
+    let mut tenant = json!({"resource-limits": limits});
+    tenant.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    world.do_registry("PUT /v1/tenants/T", &tenant.to_string(), 204).await;
+}
+
+fn volume(bytes: u64) -> Value {
+    json!({"data-volume": {"max-bytes": bytes, "period": {"mode": "days", "no-of-days": 3_000}}})
+}
+
+/// Sends messages of `bytes` until one is refused; how many were taken.
+async fn send_until_refused(world: &World, bytes: usize) -> usize {
+    let login = basic("d@T", "pw");
+    for sent in 0..10_000 {
+        let line = if sent % 2 == 0 { "POST /telemetry" } else { "POST /event" };
+        let answer = world.device(line, &[("authorization", &login)], &vec![b'x'; bytes]).await;
+        if answer.status != 202 {
+            answer.expect_problem(429, "bytes used", "resource-limits.data-volume.max-bytes of the tenant");
+            assert!(answer.header("retry-after").unwrap().parse::<u64>().unwrap() > 2_000 * 86_400, "{answer:?}");
+            return sent;
+        }
+    }
+    panic!("nothing was refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenants_volume_is_used_up_to_the_byte_by_http_and_mqtt_and_stays_so_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    limit(&world, &volume(640), &json!({"minimum-message-size": 64})).await;
+    assert_eq!(send_until_refused(&world, 65).await, 5, "65 bytes count as 128");
+    world.stop().await;
+    let world = World::open(dir.path()).await;
+    assert_eq!(send_until_refused(&world, 1).await, 0);
+    for (level, code) in [(4, 0x05), (5, 0x97)] {
+        let mut client = Mqtt::open(world.mqtt(), level).await;
+        client.send(&connect(level, 60, Some(("d@T", "pw")))).await;
+        let (first_byte, body) = client.next().await;
+        assert_eq!((first_byte, body[1]), (0x20, code), "level {level}");
+    }
+    limit(&world, &volume(740), &json!({})).await;
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    client.publish(1, 1, "telemetry", &[b'x'; 100]).await;
+    assert_eq!(client.next().await.0, 0x40, "what there is may be used");
+    client.publish(1, 2, "event", b"x").await;
+    assert_eq!(client.expect_end().await, Some(0x97));
+    let all = [Kind::Telemetry, Kind::Event].map(|kind| world.records(kind, "T").len());
+    assert_eq!(all, [4, 2]);
+    let text = world.metrics.text();
+    assert!(text.contains(r#"millstream_connect_limit_refusals_total{limit="data-volume",tenant="T"} 4"#), "{text}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_in_one_piece_over_mqtt_is_taken_to_the_last_message_that_fits() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    limit(&world, &volume(70), &json!({})).await;
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    let piece: Vec<u8> = (1..=10)
+        .flat_map(|id| crate::mqtt_client::publish(5, 1, id, "telemetry/?on-error=ignore", &[], b"0123456789"))
+        .collect();
+    client.send(&piece).await;
+    for _ in 0..10 {
+        assert_eq!(client.next().await.0, 0x40);
+    }
+    assert_eq!(world.records(Kind::Telemetry, "T").len(), 7);
+    client.finish().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rates_are_kept_and_limits_that_cannot_be_meant_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    world.register("T", "slow").await;
+    world.do_registry("PUT /v1/devices/T/slow", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
+    limit(&world, &json!({"max-messages-per-second-per-device": 1_000_000}), &json!({})).await;
+    let (quick, slow) = (basic("d@T", "pw"), basic("slow@T", "pw"));
+    assert_eq!(world.device("POST /telemetry", &[("authorization", &quick)], b"x").await.status, 202);
+    let refused = world.device("POST /telemetry", &[("authorization", &slow)], b"x").await;
+    refused.expect_problem(429, "slow", "max-messages-per-second of the device");
+    limit(&world, &json!({"max-messages-per-second": 0}), &json!({})).await;
+    let refused = world.device("POST /event", &[("authorization", &quick)], b"x").await;
+    refused.expect_problem(429, "T", "resource-limits.max-messages-per-second of the tenant");
+
+    for (line, body, value, rule) in [
+        ("PUT /v1/tenants/T", json!({"resource-limits": {"max-connections": -2}}), "-2", "0 or more, or -1"),
+        (
+            "PUT /v1/tenants/T",
+            json!({"registration-limits": {"max-devices": -5}}),
+            "-5",
+            "registration-limits.max-devices",
+        ),
+        ("PUT /v1/tenants/T", json!({"resource-limits": {"data-volume": {"max-bytes": -9}}}), "-9", "max-bytes"),
+        (
+            "PUT /v1/tenants/T",
+            json!({"resource-limits": {"data-volume": {"period": {"mode": "days"}}}}),
+            "no-of-days left out",
+            "mode days has no-of-days",
+        ),
+        (
+            "POST /v1/tenants/new",
+            json!({"resource-limits": {"connection-duration": {"period": {"mode": "monthly", "no-of-days": 3}}}}),
+            "no-of-days 3",
+            "monthly has none",
+        ),
+        ("PUT /v1/devices/T/d", json!({"ext": {"max-messages-per-second": "5"}}), "5", "whole number"),
+    ] {
+        let answer = world.registry(line, &[], &body.to_string()).await;
+        answer.expect_refusal(line, &body.to_string(), 400, value, rule);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_used_the_time_of_connections_is_turned_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    limit(&world, &json!({"connection-duration": {"max-minutes": 0}}), &json!({})).await;
+    for (level, code) in [(4, 0x05), (5, 0x97)] {
+        let mut client = Mqtt::open(world.mqtt(), level).await;
+        client.send(&connect(level, 60, Some(("d@T", "pw")))).await;
+        let (first_byte, body) = client.next().await;
+        assert_eq!((first_byte, body[1]), (0x20, code), "level {level}");
+    }
+    assert_eq!(world.device("POST /telemetry", &[("authorization", &basic("d@T", "pw"))], b"x").await.status, 202);
+    limit(&world, &json!({"connection-duration": {"max-minutes": 1}}), &json!({})).await;
+    Mqtt::log_in(world.mqtt(), 5, "d@T").await.finish().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_count_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = quick();
+    config.connection_events = true;
+    let world = World::open_with(dir.path(), config).await;
+    world.register("T", "d").await;
+    limit(&world, &volume(1), &json!({})).await;
+    let hello = Hello {
+        level: 5,
+        keep_alive_s: 60,
+        client: "my-client",
+        clean: true,
+        login: Some(("d@T", "pw")),
+        properties: &[],
+        will: None,
+    };
+    let (mut client, _) = Mqtt::connect(world.mqtt(), &hello).await;
+    let text = world.metrics.text();
+    let gauge = r#"hono_connections_authenticated{component_name="hono-mqtt",component_type="adapter",tenant="T"} "#;
+    assert!(text.contains(&format!("{gauge}1")), "{text}");
+    client.finish().await;
+    while world.records(Kind::Event, "T").len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let events = world.records(Kind::Event, "T");
+    for (event, cause) in events.iter().zip(["connected", "disconnected"]) {
+        assert_eq!((event.key.as_str(), event.header(header::DEVICE_ID)), ("d", Some("d")));
+        let kind = "application/vnd.eclipse-hono-dc-notification+json";
+        assert_eq!((event.header(header::CONTENT_TYPE), event.header(header::QOS)), (Some(kind), Some("1")));
+        let body: Value = serde_json::from_slice(&event.value).unwrap();
+        let expected = json!({"cause": cause, "remote-id": "my-client", "source": "hono-mqtt", "data": {}});
+        assert_eq!(body, expected);
+    }
+    let mut wrong = Mqtt::open(world.mqtt(), 5).await;
+    wrong.send(&connect(5, 60, Some(("d@T", "no")))).await;
+    wrong.next().await;
+    let mut nobody = Mqtt::open(world.mqtt(), 5).await;
+    nobody.send(&connect(5, 60, Some(("d@nowhere", "no")))).await;
+    nobody.next().await;
+    let text = world.metrics.text();
+    let attempts = |outcome, tenant| {
+        format!(
+            r#"hono_connections_attempts_total{{cipher_suite="UNKNOWN",component_name="hono-mqtt",component_type="adapter",outcome="{outcome}",tenant="{tenant}"}} 1"#
+        )
+    };
+    for line in [
+        format!("{gauge}0"),
+        attempts("succeeded", "T"),
+        attempts("unauthorized", "T"),
+        attempts("unauthorized", "UNKNOWN"),
+        r#"hono_authentication_attempts_total{outcome="succeeded",tenant="T"} 1"#.to_owned(),
+        r#"hono_authentication_attempts_total{outcome="unauthorized",tenant="UNKNOWN"} 1"#.to_owned(),
+        r#"hono_connections_authenticated_duration_seconds_count{component_name="hono-mqtt",component_type="adapter",tenant="T"} 1"#.to_owned(),
+        "hono_tenants_total 2".to_owned(),
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} in {text}");
+    }
+    assert_eq!(world.device("POST /telemetry", &[("authorization", &basic("d@T", "pw"))], b"x").await.status, 202);
+    world.stop().await;
+}
