@@ -16,7 +16,7 @@ use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{
     AckLevel, Appended, Cleanup, Embedded, Error, Files, Log, LogConfig, Partition, TopicConfig, UpTo, reply,
 };
-use millstream_types::{Compression, ManualClock, Offset, Position, Record};
+use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Position, Producer, Record};
 use proptest::prelude::*;
 
 use crate::support::{clock, create, name, new_disk, open, partitions, small_config};
@@ -164,16 +164,22 @@ fn a_tombstone_stays_as_long_as_was_promised_and_nothing_comes_back_when_it_goes
 fn a_reader_of_what_is_left_is_led_behind_what_has_gone_from_the_end_of_a_batch() {
     let bench = Bench::new(compacted());
     let value = "x".repeat(100);
-    let record =
-        |key: &'static str| Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
-    let (done, answer) = reply();
+    let producer = Producer { id: 7, epoch: 3, base_sequence: 11 };
+    let mut builder = BatchBuilder::default();
+    builder.set_producer(producer);
+    for key in ["lonely", "churn-0", "churn-1"] {
+        builder.push(&Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() });
+    }
     // One batch, of which only the first record stays.
-    bench.partition.append(&[record("lonely"), record("churn-0"), record("churn-1")], AckLevel::Synced, done).unwrap();
+    let (done, answer) = reply();
+    let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+    bench.partition.append_batch(batch, AckLevel::Synced, done).unwrap();
     answer.wait().unwrap();
     bench.churn(40);
     let first = || bench.partition.read(Offset(0), 1, UpTo::Stable).unwrap().swap_remove(0);
     bench.until("the first batch has lost records", || first().record_count() == 1);
     assert_eq!((first().base_offset(), first().next_offset()), (Offset(0), Offset(3)));
+    assert_eq!(first().producer(), Some(producer), "it is still that producer's");
     let behind = bench.partition.read(Offset(3), 1, UpTo::Stable).unwrap().swap_remove(0);
     assert!(behind.base_offset() >= Offset(3), "not the first one again");
     bench.log.close().unwrap();
