@@ -1,5 +1,7 @@
 //! Sessions of MQTT clients, packet by packet; each test ends its server with `kill -9`.
 
+use std::collections::HashSet;
+
 use tokio::runtime::Runtime;
 
 use crate::World;
@@ -139,5 +141,47 @@ fn a_shared_queue_survives_kill_9_without_a_loss() {
         }
         assert!(got == ["1", "2", "3"] || got == ["2", "3"], "{got:?}");
     });
+    world.kill();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_to_a_kept_session_by_twenty_kills() {
+    let (mut world, runtime) = (World::start(), Runtime::new().unwrap());
+    runtime.block_on(async {
+        let (mut reader, _) = Mqtt::connect(world.process.mqtt, &kept(5, "reader")).await;
+        assert_eq!(reader.subscribe("n", 1).await, 1);
+    });
+    let mut acknowledged = Vec::new();
+    for round in 0..20_u16 {
+        runtime.block_on(async {
+            let mut sender = Mqtt::log_in(world.process.mqtt, 5, "gateway@default").await;
+            // The kill comes while the last ones are on their way.
+            let (sent, awaited) = (60, 1 + round * 29 % 50);
+            for n in 1..=sent {
+                sender.publish(1, n, "n", format!("{round}-{n}").as_bytes()).await;
+            }
+            for n in 1..=awaited {
+                assert_eq!(sender.next().await, (0x40, n.to_be_bytes().to_vec()));
+                acknowledged.push(format!("{round}-{n}"));
+            }
+        });
+        world = world.kill_and_start();
+    }
+    let got: HashSet<String> = runtime.block_on(async {
+        let mut sender = Mqtt::log_in(world.process.mqtt, 5, "gateway@default").await;
+        sender.publish(1, 1, "n", b"end").await;
+        assert_eq!(sender.next().await.0, 0x40);
+        let (mut reader, answer) = Mqtt::connect(world.process.mqtt, &kept(5, "reader")).await;
+        assert_eq!(answer[..2], [1, 0]);
+        let mut got = HashSet::new();
+        while !got.contains("end") {
+            let message = reader.message().await;
+            puback(&mut reader, message.id).await;
+            got.insert(message.text().1.to_owned());
+        }
+        got
+    });
+    let lost: Vec<_> = acknowledged.iter().filter(|text| !got.contains(*text)).collect();
+    assert!(lost.is_empty(), "of {} acknowledged: {lost:?}", acknowledged.len());
     world.kill();
 }
