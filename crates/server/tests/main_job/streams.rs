@@ -450,25 +450,27 @@ fn a_websocket_gives_the_same_and_a_position_with_each_message() {
 #[test]
 fn a_client_that_takes_nothing_costs_one_step_and_holds_up_nobody() {
     let (_dir, process) = started();
+    let used = || process.get_json("/stats")["memory"]["used_bytes"].as_u64().unwrap();
+    let before = used();
     create(&process, "wide", &json!({"partitions": 1}));
     let line = json!({"value_text": "x".repeat(100_000)}).to_string();
     for _ in 0..10 {
         let body = [line.as_str(); 40].join("\n");
         assert_eq!(append(&process, "wide/records?ack=written", &body).status, 200);
     }
-    let used = || process.get_json("/stats")["memory"]["used_bytes"].as_u64().unwrap();
-    let before = used();
+    until("the appends to be given back", || used() == before);
     let (status, _, slow) =
         open(process.applications, "GET", "/api/streams/wide?from=earliest", &[("Accept", "text/event-stream")], b"");
     assert_eq!(status, 200);
-    // Its connection and its events.
-    assert_eq!(used() - before, (16 << 10) + 3 * (128 << 10));
+    let connection_and_events = (16 << 10) + 3 * (128 << 10);
+    until("a step to be taken", || used() == before + connection_and_events);
     let (mut read, mut from) = (0, "earliest".to_owned());
     while read < 400 {
         let page = process.get_json(&format!("/api/streams/wide?from={from}"));
         read += page["records"].as_array().unwrap().len();
         from = page["next"].as_str().unwrap().to_owned();
     }
+    until("it to take no more", || used() == before + connection_and_events);
     drop(slow);
     until("the tail to be given up", || used() == before);
     process.stop();
