@@ -343,8 +343,9 @@ pub trait Partition: Send + Sync + 'static {
     fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
 
     /// Stored batches in order, the first being the one that holds `from` (it may begin before it) or, in a gap, the
-    /// next. At least one batch if there is any below the limit, further ones while they fit `max_bytes`.
-    /// Empty means that `from` has reached the limit. Reads of old records block on the disk: call from a plain thread.
+    /// next. At least one batch if there is any below the limit, further ones while they fit `max_bytes`, though fewer
+    /// where those that lie on the disk end. Only empty means that `from` has reached the limit. Reads of old records
+    /// block on the disk: call from a plain thread.
     ///
     /// Records of aborted transactions and markers are left out. So that a reader gets past them, the last batch has no
     /// records where nothing else is left: go on from its [`RecordBatch::next_offset`] as from any other's.

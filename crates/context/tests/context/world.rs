@@ -18,6 +18,9 @@ use tokio::net::TcpStream;
 
 pub(crate) use crate::answer::Answer;
 
+/// What is read of a change topic at a time.
+const READ_BYTES: usize = 4 << 20;
+
 /// Mappings as a registry would give them.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<HashMap<String, Arc<Mapping>>>);
@@ -98,8 +101,14 @@ impl World {
         (0..topic.config.partitions)
             .flat_map(|number| {
                 let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
-                let batches = partition.read(partition.offsets().first, usize::MAX, UpTo::Stable).unwrap();
-                batches.into_iter().flat_map(Told::of_batch).collect::<Vec<_>>()
+                let (mut told, mut from) = (Vec::new(), partition.offsets().first);
+                loop {
+                    // As far as one read goes: it does not reach from the disk into memory.
+                    let batches = partition.read(from, READ_BYTES, UpTo::Stable).unwrap();
+                    let Some(last) = batches.last() else { return told };
+                    from = last.next_offset();
+                    told.extend(batches.into_iter().flat_map(Told::of_batch));
+                }
             })
             .collect()
     }
