@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::queue::{Entry, Queue};
-use super::session::{Session, Subscription};
+use super::session::{DONE_MAX, Session, Subscription};
 use super::{SessionId, State, Subscriber, Who};
 use crate::mqtt::kept::Progress;
 use crate::mqtt::packet::Qos;
@@ -52,6 +52,19 @@ impl Group {
     pub(super) fn is_done(&mut self, offset: u64) {
         self.done.insert(offset);
         self.kept_from = None;
+    }
+
+    /// The oldest offset that waits, or that one of its members has not acknowledged; at most `next`.
+    fn oldest(&self, id: GroupId, sessions: &HashMap<SessionId, Session>, next: u64) -> u64 {
+        let members = self.members.iter().filter_map(|(member, _)| sessions.get(member));
+        let waiting = self.queue.front().and_then(|entry| entry.offset);
+        members.filter_map(|session| session.shares_from(id)).chain(waiting).min().unwrap_or(next).min(next)
+    }
+
+    /// Everything below `from` is done.
+    fn settle(&mut self, from: u64) {
+        self.done = self.done.split_off(&from);
+        self.from = from;
     }
 }
 
@@ -119,15 +132,20 @@ impl State {
 
     /// Gives a session the next message of one of its groups.
     pub(super) fn share(&mut self, id: SessionId) -> Share {
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.has_room()) else {
-            return Share::Nothing;
-        };
-        for group_id in session.groups.clone() {
-            let Some(group) = self.groups.get_mut(&group_id) else { continue };
+        let groups = self.sessions.get(&id).filter(|session| session.has_room()).map(|session| session.groups.clone());
+        for group_id in groups.into_iter().flatten() {
+            self.settle(group_id);
+            let (Some(session), Some(group)) = (self.sessions.get_mut(&id), self.groups.get_mut(&group_id)) else {
+                continue;
+            };
             let Some(what) = group.members.iter().find(|(member, _)| *member == id).map(|(_, what)| what) else {
                 continue;
             };
             let Some(front) = group.queue.front() else { continue };
+            // The oldest, for whose sake the others are remembered, goes out all the same.
+            if group.done.len() >= DONE_MAX && front.offset > group.done.first().copied() {
+                continue;
+            }
             if front.offset.is_some_and(|offset| session.is_sending(offset)) {
                 continue;
             }
@@ -166,20 +184,24 @@ impl State {
         }
     }
 
+    /// Forgets what a group has done below all that waits or is on its way, once that is much.
+    fn settle(&mut self, group_id: GroupId) {
+        let Some(group) = self.groups.get_mut(&group_id).filter(|group| group.done.len() >= DONE_MAX) else { return };
+        group.settle(group.oldest(group_id, &self.sessions, self.next));
+    }
+
     /// How far the groups have come that outlive the process and have come further since that was kept.
     pub(super) fn moved_groups(&mut self, least: u64) -> Vec<(Box<str>, Progress)> {
         let (next, sessions) = (self.next, &self.sessions);
         let moved = self.groups.iter_mut().filter_map(|(group_id, group)| {
-            let members = || group.members.iter().filter_map(|(member, _)| sessions.get(member));
+            let mut members = group.members.iter().filter_map(|(member, _)| sessions.get(member));
             let is_further = group.kept_from.is_none_or(|from| group.queue.is_empty() && next > from + least);
-            if !is_further || !members().any(Session::is_durable) {
+            if !is_further || !members.any(Session::is_durable) {
                 return None;
             }
-            let waiting = group.queue.front().and_then(|entry| entry.offset);
-            let flying = members().filter_map(|session| session.shares_from(*group_id)).chain(waiting).min();
-            let from = flying.unwrap_or(next).min(next);
-            group.done = group.done.split_off(&from);
-            (group.from, group.kept_from) = (from, Some(from));
+            let from = group.oldest(*group_id, sessions, next);
+            group.settle(from);
+            group.kept_from = Some(from);
             let progress = Progress { from, done: group.done.iter().copied().collect(), released: Vec::new() };
             Some((group.filter.clone(), progress))
         });

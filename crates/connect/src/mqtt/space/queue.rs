@@ -197,14 +197,14 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     const MESSAGES: usize = 6;
 
-    fn limits() -> QueueLimits {
+    pub(in crate::mqtt::space) fn limits() -> QueueLimits {
         QueueLimits { messages: MESSAGES, bytes: 100, live: 3, room: MemoryBudget::new("room", 1 << 20) }
     }
 
@@ -219,7 +219,7 @@ mod tests {
         })
     }
 
-    fn entry(offset: u64, qos: Qos, size_bytes: u32) -> Entry {
+    pub(in crate::mqtt::space) fn entry(offset: u64, qos: Qos, size_bytes: u32) -> Entry {
         Entry {
             offset: Some(offset),
             qos,

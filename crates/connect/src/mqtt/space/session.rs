@@ -13,6 +13,9 @@ use crate::mqtt::client::LastWill;
 use crate::mqtt::kept::{Progress, SessionRecord, StoredFilter};
 use crate::mqtt::packet::Qos;
 
+/// Messages that are remembered as done while an older one is not. With as many nothing more is sent before that one is.
+pub(super) const DONE_MAX: usize = 4096;
+
 /// A connection's claim on a session: the next one ends it.
 #[derive(Debug, Clone)]
 pub(crate) struct Online {
@@ -171,10 +174,9 @@ impl Session {
 
     /// What is to be sent next.
     pub(crate) fn next(&mut self) -> Next {
-        let window = self.online.as_ref().map_or(0, |online| online.window);
-        let has_room = self.flights.len() < window;
+        let has_window = self.has_window();
         if let Some(flight) = self.repeats.front() {
-            if !has_room {
+            if !has_window {
                 return Next::Nothing;
             }
             if flight.stage == Stage::Sent && flight.entry.message.is_none() {
@@ -186,7 +188,7 @@ impl Session {
         if front.qos == Qos::AtMostOnce {
             return self.take(0).unwrap_or(Next::Nothing);
         }
-        if !has_room {
+        if !has_window || self.done.len() >= DONE_MAX {
             return Next::Nothing;
         }
         let is_missing = front.message.is_none();
@@ -307,6 +309,9 @@ impl Session {
             (None, Some(offset)) if self.is_durable() => {
                 self.done.insert(offset);
                 self.kept_from = None;
+                if self.done.len() >= DONE_MAX {
+                    self.settle(self.done.last().map_or(0, |last| last + 1));
+                }
             }
             _ => {}
         }
@@ -316,7 +321,11 @@ impl Session {
     /// Whether it could send a message at once.
     pub(super) fn has_room(&self) -> bool {
         let is_idle = self.repeats.is_empty() && self.standing.is_empty() && self.queue.is_empty();
-        is_idle && self.online.as_ref().is_some_and(|online| self.flights.len() < online.window)
+        is_idle && self.has_window()
+    }
+
+    fn has_window(&self) -> bool {
+        self.online.as_ref().is_some_and(|online| self.flights.len() < online.window)
     }
 
     /// Whether a message with the id of the one at `offset` is on its way.
@@ -360,16 +369,21 @@ impl Session {
         lost
     }
 
+    /// Forgets what is done below all that waits or is on its way, where everything below `next` has been offered to it.
+    fn settle(&mut self, next: u64) {
+        let own = self.flights.iter().chain(&self.repeats).filter(|flight| flight.entry.group.is_none());
+        let offsets = own.map(|flight| flight.entry.offset).chain([self.queue.front().and_then(|entry| entry.offset)]);
+        self.from = offsets.flatten().min().unwrap_or(next).min(next);
+        self.done = self.done.split_off(&self.from);
+    }
+
     /// How far it has come, where everything below `next` has been offered to it.
     pub(crate) fn progress(&mut self, next: u64) -> Progress {
-        let flying = || self.flights.iter().chain(&self.repeats);
-        let own = flying().filter(|flight| flight.entry.group.is_none());
-        let offsets = own.map(|flight| flight.entry.offset).chain([self.queue.front().and_then(|entry| entry.offset)]);
-        let from = offsets.flatten().min().unwrap_or(next).min(next);
-        let released = flying().filter(|flight| flight.stage != Stage::Sent).filter_map(|flight| flight.entry.offset);
+        self.settle(next);
+        let from = self.from;
+        let flying = self.flights.iter().chain(&self.repeats);
+        let released = flying.filter(|flight| flight.stage != Stage::Sent).filter_map(|flight| flight.entry.offset);
         let released = released.collect();
-        self.done = self.done.split_off(&from);
-        self.from = from;
         self.kept_from = Some(from);
         Progress { from, done: self.done.iter().copied().collect(), released }
     }
@@ -445,5 +459,47 @@ impl Flight {
             message: None,
         };
         Self { id: id_of(offset), stage: Stage::Released, entry }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::tests::{entry, limits};
+    use super::*;
+
+    fn online(session: &mut Session) {
+        session.attach(Online { turn: 1, bell: Arc::default(), window: 4 });
+    }
+
+    /// Publishes from `offset` on until nothing more is sent to a client that acknowledges all but `kept`.
+    fn flood(session: &mut Session, mut offset: u64, kept: u16) -> u64 {
+        loop {
+            session.offer(entry(offset, Qos::AtLeastOnce, 1), &limits());
+            match session.next() {
+                Next::Message { id, .. } if id == kept => {}
+                Next::Message { id, .. } => assert!(session.acknowledged(id)),
+                _ => return offset,
+            }
+            offset += 1;
+        }
+    }
+
+    #[test]
+    fn what_is_done_beside_an_unacknowledged_message_is_bounded_and_all_goes_on_once_it_is_acknowledged() {
+        let mut session = Session { expiry_s: 60, ..Session::default() };
+        online(&mut session);
+        let stuck = flood(&mut session, 0, id_of(0));
+        assert_eq!((stuck, session.done.len()), (DONE_MAX as u64 + 1, DONE_MAX));
+
+        online(&mut session);
+        session.fill(0, entry(0, Qos::AtLeastOnce, 1).message.as_ref());
+        let Next::Message { id, dup: true, .. } = session.next() else { panic!("the first one is sent again") };
+        assert_eq!(id, id_of(0));
+        assert!(matches!(session.next(), Next::Nothing), "still nothing beside it");
+        assert!(session.acknowledged(id));
+        assert_eq!((session.from, session.done.len()), (stuck, 0));
+        session.fill(stuck, entry(stuck, Qos::AtLeastOnce, 1).message.as_ref());
+        let Next::Message { id, .. } = session.next() else { panic!("the next one is sent") };
+        assert_eq!(id, id_of(stuck));
     }
 }
