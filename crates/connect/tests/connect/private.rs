@@ -380,16 +380,19 @@ async fn row_wills_are_published_on_an_abrupt_close_after_their_delay_unless_the
     let hour = [0x18, 0, 0, 0x0E, 0x10];
     let kept = [0x11, 0, 0, 0x1C, 0x20];
     let late = Hello { will: will("will/late", &hour), properties: &kept, clean: false, ..hello(5, "l") };
-    drop(Mqtt::connect(world.mqtt(), &late).await);
-    let (back, answer) = Mqtt::connect(world.mqtt(), &late).await;
-    assert_eq!(answer[..2], [1, 0], "session present");
-    drop(back);
-    // A new session ends the old one, and its will goes out at once.
-    let (_new, answer) = Mqtt::connect(world.mqtt(), &Hello { clean: true, will: None, ..late }).await;
-    assert_eq!(answer[..2], [0, 0]);
-    let message = watcher.message().await;
-    assert_eq!(message.text().0, "will/late");
-    puback(&mut watcher, &message).await;
+    for is_connected in [true, false] {
+        drop(Mqtt::connect(world.mqtt(), &late).await);
+        let (back, answer) = Mqtt::connect(world.mqtt(), &late).await;
+        assert_eq!(answer[..2], [1, 0], "session present");
+        let back = is_connected.then_some(back);
+        // A new session ends the old one, and its will goes out at once.
+        let (_new, answer) = Mqtt::connect(world.mqtt(), &Hello { clean: true, will: None, ..late }).await;
+        assert_eq!(answer[..2], [0, 0]);
+        let message = watcher.message().await;
+        assert_eq!(message.text().0, "will/late");
+        puback(&mut watcher, &message).await;
+        drop(back);
+    }
     // A delay of a second passes.
     let second = [0x18, 0, 0, 0, 1];
     drop(Mqtt::connect(world.mqtt(), &Hello { will: will("will/soon", &second), ..late }).await);

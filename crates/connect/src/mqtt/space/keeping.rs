@@ -181,14 +181,19 @@ impl Link {
 
     /// Sets the will that is published once the session has been left alone for `delay_s`, or has ended.
     pub(crate) fn leave_will(&self, will: LastWill) {
-        let (space, asked_s) = (&self.space, will.delay_s);
-        // Whoever has taken the session over within the delay is not dead.
-        let delay_s = self.with(|session| session.expiry_s.min(asked_s)).unwrap_or(asked_s);
-        if delay_s == 0 {
-            return space.publish_will(&self.client, &self.device, &will);
+        let (now, asked_s) = (self.space.monotonic.now(), will.delay_s);
+        let mut will = Some(will);
+        let left = self.with(|session| {
+            let delay_s = session.expiry_s.min(asked_s);
+            if delay_s > 0 {
+                session.will = will.take().map(|will| (now + Duration::from_secs(delay_s.into()), will));
+            }
+        });
+        // Whoever has taken the session over within the delay is not dead; a new one has ended it.
+        let goes_on = left.is_err() && asked_s > 0 && self.space.state.lock().sessions.contains_key(&self.id);
+        if let Some(will) = will.filter(|_| !goes_on) {
+            self.space.publish_will(&self.client, &self.device, &will);
         }
-        let due = space.monotonic.now() + Duration::from_secs(delay_s.into());
-        let _ = self.with(|session| session.will = Some((due, will)));
     }
 
     /// How long the session outlives its connection from now on.
