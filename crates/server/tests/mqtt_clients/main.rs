@@ -215,7 +215,7 @@ fn three_mosquitto_subs_share_what_one_mosquitto_pub_says() {
     let world = World::start();
     let mut readers: Vec<_> = (0..3)
         .map(|_| {
-            let arguments = ["-V", "5", "-q", "1", "-t", "$share/g/work/#", "-d", "-F", "got %p"];
+            let arguments = ["-V", "5", "-q", "1", "-t", "$share/g/jobs/#", "-d", "-F", "got %p"];
             let mut reader = world.mosquitto("mosquitto_sub", &arguments).stdout(Stdio::piped()).spawn().unwrap();
             let mut said = std::io::BufReader::new(reader.stdout.take().unwrap()).lines().map(Result::unwrap);
             assert!(said.any(|line| line.contains("Subscribed")));
@@ -224,7 +224,7 @@ fn three_mosquitto_subs_share_what_one_mosquitto_pub_says() {
         })
         .collect();
     let lines: Vec<String> = (0..COUNT).map(|at| at.to_string()).collect();
-    let mut child = world.mosquitto("mosquitto_pub", &["-V", "5", "-q", "1", "-t", "work/x", "-l"]);
+    let mut child = world.mosquitto("mosquitto_pub", &["-V", "5", "-q", "1", "-t", "jobs/x", "-l"]);
     let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.join("\n").as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
