@@ -208,3 +208,68 @@ impl State {
         moved.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::queue::tests::{entry, limits};
+    use super::super::session::{Next, Online};
+    use super::*;
+
+    const FILTER: &str = "$share/g/a";
+    const ONE: SessionId = SessionId(1);
+
+    /// A group with one member, whose session is not kept.
+    fn shared() -> (State, GroupId) {
+        let (mut state, qos) = (State::default(), Qos::AtLeastOnce);
+        let mut session = Session::new(&Arc::from("c"), "d");
+        session.attach(Online { turn: 1, bell: Arc::default(), window: 4 });
+        state.sessions.insert(ONE, session);
+        let what = Subscription { qos, no_local: false, retain_as_published: false, id: 0, began: 0 };
+        state.join(ONE, FILTER, &what, None);
+        let group_id = *state.groups.keys().next().unwrap();
+        (state, group_id)
+    }
+
+    /// Publishes from `offset` on until the member gets nothing more, who acknowledges all but `kept`.
+    fn flood(state: &mut State, group_id: GroupId, offsets: std::ops::Range<u64>, kept: Option<u64>) -> u64 {
+        for offset in offsets.clone() {
+            state.next = offset + 1;
+            state.groups.get_mut(&group_id).unwrap().queue.push(entry(offset, Qos::AtLeastOnce, 1), &limits());
+            if state.share(ONE) != Share::Taken {
+                return offset;
+            }
+            let session = state.sessions.get_mut(&ONE).unwrap();
+            let Next::Message { id, entry, .. } = session.next() else { panic!("{offset} is sent") };
+            assert_eq!(entry.offset, Some(offset));
+            if kept != Some(offset) {
+                assert!(session.acknowledged(id));
+                let (done, back) = session.take_shared();
+                state.take_back(done, back);
+            }
+        }
+        offsets.end
+    }
+
+    #[test]
+    fn a_group_remembers_no_more_than_it_may_also_if_no_session_of_it_is_kept() {
+        let (mut state, group_id) = shared();
+        let many = 3 * DONE_MAX as u64;
+        assert_eq!(flood(&mut state, group_id, 0..many, None), many);
+        assert!(state.groups[&group_id].done.len() <= DONE_MAX);
+    }
+
+    #[test]
+    fn beside_an_unacknowledged_message_a_group_waits_and_goes_on_once_it_is_acknowledged() {
+        let (mut state, group_id) = shared();
+        let stuck = flood(&mut state, group_id, 0..3 * DONE_MAX as u64, Some(0));
+        assert_eq!((stuck, state.groups[&group_id].done.len()), (DONE_MAX as u64 + 1, DONE_MAX));
+        let session = state.sessions.get_mut(&ONE).unwrap();
+        assert!(session.acknowledged(1));
+        let (done, back) = session.take_shared();
+        state.take_back(done, back);
+        assert_eq!(state.share(ONE), Share::Taken);
+        assert_eq!(state.groups[&group_id].done.len(), 0);
+    }
+}
