@@ -161,6 +161,30 @@ fn a_tombstone_stays_as_long_as_was_promised_and_nothing_comes_back_when_it_goes
 }
 
 #[test]
+fn a_tombstone_that_was_compacted_late_stays_as_long_as_any() {
+    let bench = Bench::new(compacted());
+    let hold = bench.partition.hold("reader", Offset(0));
+    bench.put("gone", Some("value"));
+    let tombstone = bench.put("gone", None).first;
+    bench.churn(40);
+    // By its append it is older than tombstones get; nobody who reads only what is compacted has seen it yet.
+    bench.clock.advance(2 * HOUR);
+    drop(hold);
+    let has = |offset| bench.read().iter().any(|record| record.offset == offset);
+    bench.until("the value goes", || !has(Offset(0)));
+    for _ in 0..3 {
+        let churned = bench.partition.offsets().stable;
+        bench.churn(40);
+        bench.until("a further pass", || !has(churned));
+        assert!(has(tombstone), "a tombstone is gone less than an hour after its first compaction");
+    }
+    bench.clock.advance(2 * HOUR);
+    bench.churn(40);
+    bench.until("the tombstone goes", || !has(tombstone));
+    bench.log.close().unwrap();
+}
+
+#[test]
 fn a_reader_of_what_is_left_is_led_behind_what_has_gone_from_the_end_of_a_batch() {
     let bench = Bench::new(compacted());
     let value = "x".repeat(100);

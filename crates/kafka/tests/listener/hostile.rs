@@ -8,32 +8,48 @@ use millstream_types::Compression;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::{Fixture, batch, produce_request};
+use crate::log_lines::LogLines;
 
 fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as i32).to_be_bytes()[..], bytes].concat()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hostile_frame_ends_its_own_connection_only() {
+async fn a_hostile_frame_ends_its_own_connection_only_and_a_log_line_says_why() {
+    let log_lines = LogLines::of_this_process();
     let fixture = Fixture::start(KafkaConfig { request_max_bytes: 4096, ..KafkaConfig::default() }).await;
     fixture.create("orders", &TopicConfig::default());
     let mut other = fixture.connect().await;
-    let table: [(&str, Vec<u8>); 7] = [
-        ("longer than the limit", 4097_i32.to_be_bytes().to_vec()),
-        ("a negative length", (-1_i32).to_be_bytes().to_vec()),
-        ("no header", frame(&[0, 3])),
-        ("HTTP", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
-        ("two thousand million topics", frame(&[0, 3, 0, 1, 0, 0, 0, 1, 0, 1, b'c', 0x7f, 0xff, 0xff, 0xff])),
+    let topics = [0, 3, 0, 1, 0, 0, 0, 1, 0, 1, b'c', 0x7f, 0xff, 0xff, 0xff];
+    let topics_of_variable_length = [0, 3, 0, 12, 0, 0, 0, 1, 0, 1, b'c', 0, 0xff, 0xff, 0xff, 0xff, 0x0f];
+    let table: [(&str, Vec<u8>, &str); 7] = [
+        (
+            "longer than the limit",
+            4097_i32.to_be_bytes().to_vec(),
+            "a request of 4097 bytes; kafka.request_max_bytes = 4096",
+        ),
+        ("a negative length", (-1_i32).to_be_bytes().to_vec(), "a request of -1 bytes, too few for its header"),
+        ("no header", frame(&[0, 3]), "a request of 2 bytes, too few for its header"),
+        ("HTTP", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "a request of 1195725856 bytes; kafka.request_max_bytes = 4096"),
+        ("two thousand million topics", frame(&topics), "request of api key 3 version 1 is malformed: "),
         (
             "the same, of variable length",
-            frame(&[0, 3, 0, 12, 0, 0, 0, 1, 0, 1, b'c', 0, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+            frame(&topics_of_variable_length),
+            "request of api key 3 version 12 is malformed: ",
         ),
-        ("an api that is not there", frame(&[0x7f, 0, 0, 0, 0, 0, 0, 1, 0, 0])),
+        (
+            "an api that is not there",
+            frame(&[0x7f, 0, 0, 0, 0, 0, 0, 1, 0, 0]),
+            "api key 32512 version 0 is not served",
+        ),
     ];
-    for (what, bytes) in table {
+    for (what, bytes, why) in table {
         let mut client = fixture.connect().await;
+        let peer = client.socket.local_addr().unwrap();
         client.socket.write_all(&bytes).await.unwrap();
         assert!(client.is_closed().await, "{what}");
+        let line = log_lines.with(&format!("kafka: connection closed peer={peer} ")).await;
+        assert!(line.contains(" WARN ") && line.contains(&format!("why={why}")), "{what}: {line}");
     }
     assert_eq!(other.produce("orders", -1, batch(&["still here"], Compression::None)).await.error_code, 0);
     fixture.stop().await;

@@ -6,6 +6,7 @@ mod admin;
 mod client;
 mod groups;
 mod hostile;
+mod log_lines;
 mod login;
 mod memory;
 mod quotas;

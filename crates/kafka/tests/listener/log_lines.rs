@@ -1,0 +1,47 @@
+//! The log lines of this process.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// What was logged since the first call of [`LogLines::of_this_process`].
+pub(crate) struct LogLines {
+    text: Arc<Mutex<Vec<u8>>>,
+    grown: watch::Sender<usize>,
+}
+
+struct Writer(&'static LogLines);
+
+impl LogLines {
+    pub(crate) fn of_this_process() -> &'static Self {
+        static LINES: OnceLock<LogLines> = OnceLock::new();
+        static LOGGING: OnceLock<()> = OnceLock::new();
+        let lines = LINES.get_or_init(|| Self { text: Arc::default(), grown: watch::Sender::new(0) });
+        LOGGING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Writer(lines)).init());
+        lines
+    }
+
+    /// The next line that has `part`, or the one that was logged already.
+    pub(crate) async fn with(&self, part: &str) -> String {
+        let find = || {
+            let text = String::from_utf8(self.text.lock().clone()).unwrap();
+            text.lines().find(|line| line.contains(part)).map(str::to_owned)
+        };
+        self.grown.subscribe().wait_for(|_| find().is_some()).await.unwrap();
+        find().unwrap()
+    }
+}
+
+impl io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.text.lock().extend_from_slice(bytes);
+        self.0.grown.send_modify(|bytes_ever| *bytes_ever += bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
