@@ -10,6 +10,7 @@ mod accept;
 mod appender;
 mod atomic;
 mod bell;
+mod buffers;
 mod catalog;
 mod compaction;
 mod config;

@@ -134,7 +134,13 @@ impl PartitionLog {
         id: TopicPartition,
         record: PartitionRecord,
     ) -> Arc<Self> {
-        let place = SegmentPlace { files: &shared.files, layout: &shared.layout, topic: topic.id, partition: &id };
+        let place = SegmentPlace {
+            files: &shared.files,
+            buffers: &shared.buffers,
+            layout: &shared.layout,
+            topic: topic.id,
+            partition: &id,
+        };
         let segments: Vec<_> =
             record.segments.iter().map(|segment| Arc::new(Segment::known(&place, segment))).collect();
         // What was trimmed may not have reached a segment: `first` does not tell how far these go.
@@ -226,6 +232,7 @@ impl PartitionLog {
     pub(crate) fn place(&self) -> SegmentPlace<'_> {
         SegmentPlace {
             files: &self.shared.files,
+            buffers: &self.shared.buffers,
             layout: &self.shared.layout,
             topic: self.topic.id,
             partition: &self.id,

@@ -23,10 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use millstream_types::{BatchLimits, Offset, RecordBatch, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
+use crate::buffers::Buffers;
 use crate::index::{self, BlockEntry};
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, index_name, segment_name};
 use crate::recent::Stored;
@@ -39,6 +40,8 @@ const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"MSBL");
 const GENERATION: std::ops::Range<usize> = 36..44;
 /// Batches are gathered into blocks up to this size; a larger batch is a block of its own.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+/// Size of such a block with its header.
+pub(crate) const BLOCK_MAX_BYTES: usize = BLOCK_HEADER_BYTES + BLOCK_BYTES;
 
 /// What `meta` keeps of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,7 @@ pub(crate) struct SegmentRecord {
 /// One segment.
 pub(crate) struct Segment {
     files: Arc<dyn Files>,
+    buffers: Arc<Buffers>,
     partition: TopicPartition,
     own: Vec<u8>,
     path: PathBuf,
@@ -111,6 +115,7 @@ impl Segment {
         own.put_u64(record.base);
         Self {
             files: place.files.clone(),
+            buffers: place.buffers.clone(),
             partition: place.partition.clone(),
             own,
             path: dir.join(segment_name(record.base, record.generation)),
@@ -398,12 +403,12 @@ impl Segment {
         limits: &BatchLimits,
     ) -> Result<(i64, Vec<RecordBatch>), Error> {
         let refuse = |what| Err(self.corrupt(from.max(block.first), block.at, what));
-        let mut bytes = BytesMut::zeroed(BLOCK_HEADER_BYTES + block.payload_bytes as usize);
-        let read = file.read_at(&mut bytes, block.at).map_err(|e| Error::io("read", &self.path, e))?;
-        if read < bytes.len() {
+        let length = BLOCK_HEADER_BYTES + block.payload_bytes as usize;
+        let bytes = self.buffers.filled(length, |buffer| file.read_at(buffer, block.at));
+        let bytes = bytes.map_err(|e| Error::io("read", &self.path, e))?;
+        if bytes.len() < length {
             return refuse("it ends within a block");
         }
-        let bytes = bytes.freeze();
         match parse_block_header(&bytes, block.at) {
             Some((entry, ..)) if entry != *block => refuse("a block is not the one that its index names"),
             None => refuse("a block's header does not read"),
@@ -523,6 +528,7 @@ impl Segment {
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentPlace<'a> {
     pub(crate) files: &'a Arc<dyn Files>,
+    pub(crate) buffers: &'a Arc<Buffers>,
     pub(crate) layout: &'a Layout,
     pub(crate) topic: TopicId,
     pub(crate) partition: &'a TopicPartition,

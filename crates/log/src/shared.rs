@@ -7,11 +7,13 @@ use std::time::Duration;
 use millstream_types::{BatchLimits, Epoch, MonotonicClock, WallClock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::buffers::Buffers;
 use crate::compaction::Compaction;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::partition::PartitionLog;
 use crate::round::Control;
+use crate::segment::BLOCK_MAX_BYTES;
 use crate::stats::Counters;
 use crate::syncer::SyncQueue;
 use crate::writeback::FlushQueue;
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) config: LogConfig,
     pub(crate) limits: BatchLimits,
     pub(crate) files: Arc<dyn Files>,
+    /// For what readers get from segments.
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) layout: Layout,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -64,6 +68,7 @@ impl Shared {
             config,
             limits,
             files,
+            buffers: Buffers::of(BLOCK_MAX_BYTES),
             layout,
             monotonic,
             wall,

@@ -104,6 +104,33 @@ async fn a_fetch_brings_at_least_one_batch_and_then_what_fits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_far_behind_is_answered_in_pieces_unless_he_waits_for_more() {
+    const RECORDS: u64 = 20;
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    for _ in 0..RECORDS {
+        client.produce("orders", 1, batch(&[&"x".repeat(100_000)], Compression::None)).await;
+    }
+    // What was stored before a start is read from segments.
+    let fixture = fixture.restart(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let (mut next, mut answers) = (0, 0);
+    while next < RECORDS {
+        let read = values(&client.fetch("orders", next.cast_signed()).await);
+        assert_eq!(read.first().map(|(offset, _)| *offset), Some(next));
+        assert!(read.len() <= 5, "{} bytes at once", read.len() * 100_000);
+        next += read.len() as u64;
+        answers += 1;
+    }
+    assert!(answers < RECORDS, "more than one record is in an answer");
+    let waits = fetch_request("orders", 0).with_min_bytes(900_000).with_max_wait_ms(60_000);
+    let answer = client.ask(&waits, 11).await;
+    assert!(values(&answer.responses[0].partitions[0]).len() >= 9);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_are_found_by_their_end_and_by_time() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());

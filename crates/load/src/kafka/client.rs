@@ -25,6 +25,8 @@ pub(super) const CORRELATION_AT: std::ops::Range<usize> = 8..12;
 #[derive(Debug)]
 pub struct Client {
     socket: TcpStream,
+    /// Memory of the last answer, for the next one once that is gone.
+    answer: BytesMut,
 }
 
 impl Client {
@@ -37,7 +39,7 @@ impl Client {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket })
+        Ok(Self { socket, answer: BytesMut::new() })
     }
 
     /// Creates `topic` with this many partitions and the broker's defaults.
@@ -80,14 +82,14 @@ impl Client {
             let why = format!("it announces {length} bytes; there may be {ANSWER_MAX_BYTES}");
             return Err(KafkaError::Answer { request: "a request", why });
         }
-        let mut frame = BytesMut::zeroed(length);
-        self.socket.read_exact(&mut frame)?;
-        Ok(frame.freeze())
+        self.answer.resize(length, 0);
+        self.socket.read_exact(&mut self.answer)?;
+        Ok(self.answer.split().freeze())
     }
 
     /// The same connection for another thread.
     pub(super) fn second(&self) -> Result<Self, KafkaError> {
-        Ok(Self { socket: self.socket.try_clone()? })
+        Ok(Self { socket: self.socket.try_clone()?, answer: BytesMut::new() })
     }
 }
 
