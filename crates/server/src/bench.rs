@@ -48,6 +48,10 @@ struct LogArgs {
     /// Runs this beside Millstream, with the same clients. It must have been fetched: `cargo xtask kafka-fetch`
     #[arg(long, value_enum)]
     peer: Option<LogPeer>,
+    /// Only the cases with this in their name, such as 'consume' or 'produce 1024 B'; what they build on runs shortly, and
+    /// is not told
+    #[arg(long, value_name = "TEXT", requires = "peer")]
+    only: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -111,8 +115,10 @@ impl std::fmt::Display for Report {
 
 pub(crate) fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
     let (report, run) = match &arguments.suite {
-        Suite::Log(LogArgs { run, peer: Some(LogPeer::Kafka) }) => (kafka::measure(run.length())?, run),
-        Suite::Log(LogArgs { run, peer: None }) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
+        Suite::Log(LogArgs { run, peer: Some(LogPeer::Kafka), only }) => {
+            (kafka::measure(run.length(), only.as_deref())?, run)
+        }
+        Suite::Log(LogArgs { run, peer: None, .. }) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
         Suite::Reader(run) => (reader::measure(run.length())?, run),
         Suite::Connect(run) => (connect::measure(run.case_time(connect::QUICK, connect::FULL))?, run),
     };

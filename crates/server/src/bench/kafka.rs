@@ -9,19 +9,21 @@ mod broker;
 mod case;
 mod latency;
 mod own;
+mod selection;
 mod side;
 mod throughput;
 mod tools;
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use millstream_load::report::BenchCase;
 
 use super::machine::Machine;
 use super::{Length, Report};
 use broker::Broker;
 use case::Compared;
+use selection::Selection;
 use side::{Contestant, Side};
 use tools::Tools;
 
@@ -48,7 +50,7 @@ impl Plan {
         match length {
             Length::Quick => Self { rounds: 1, produced_bytes: 40_000_000, half_rate: s(3), own: s(1) },
             Length::Default => Self { rounds: 3, produced_bytes: 50_000_000, half_rate: s(3), own: s(2) },
-            Length::Full => Self { rounds: 3, produced_bytes: 1_000_000_000, half_rate: s(60), own: s(20) },
+            Length::Full => Self { rounds: 3, produced_bytes: 1_000_000_000, half_rate: s(40), own: s(20) },
         }
     }
 
@@ -58,25 +60,27 @@ impl Plan {
 }
 
 /// Everything that a case needs.
-struct Ground {
+struct Ground<'a> {
     plan: Plan,
+    selection: Selection<'a>,
     machine: Machine,
     tools: Tools,
     ours: Side,
     kafka: Side,
 }
 
-impl Ground {
+impl Ground<'_> {
     /// Runs `run` for each contestant in each round, and says so.
     fn interleaved(
         &self,
         what: &str,
+        rounds: usize,
         contestants: &[Contestant<'_>],
         run: impl Fn(&Contestant<'_>) -> anyhow::Result<side::Figures>,
     ) -> anyhow::Result<Vec<Compared>> {
         let mut all: Vec<Compared> = contestants.iter().map(|_| Compared::default()).collect();
-        for round in 0..self.plan.rounds {
-            eprintln!("{what}, round {} of {}", round + 1, self.plan.rounds);
+        for round in 0..rounds {
+            eprintln!("{what}, round {} of {rounds}", round + 1);
             // Whoever was first is last in the next round.
             let mut order: Vec<usize> = (0..contestants.len()).collect();
             if round % 2 == 1 {
@@ -93,8 +97,15 @@ impl Ground {
     }
 }
 
-/// Runs the suite.
-pub(super) fn measure(length: Length) -> anyhow::Result<Report> {
+/// Runs the suite, or only the cases that have `only` in their names.
+pub(super) fn measure(length: Length, only: Option<&str>) -> anyhow::Result<Report> {
+    let selection = Selection { only };
+    if selection.is_empty() {
+        bail!(
+            "--only '{}': no case has that in its name; without it, all run and tell their names",
+            only.unwrap_or("")
+        );
+    }
     let tools = Tools::beside_this_program()?;
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
     let machine = Machine::with_files_in(dir.path());
@@ -102,6 +113,7 @@ pub(super) fn measure(length: Length) -> anyhow::Result<Report> {
     let served = super::child::Served::start(dir.path())?;
     let ground = Ground {
         plan: Plan::of(length),
+        selection,
         machine,
         tools,
         ours: Side::of_millstream(&served)?,
@@ -127,7 +139,7 @@ fn memory(cases: &[BenchCase]) -> String {
     )
 }
 
-fn heading(ground: &Ground) -> String {
+fn heading(ground: &Ground<'_>) -> String {
     let Plan { rounds, produced_bytes, half_rate, own } = ground.plan;
     format!(
         "Over sockets: Kafka's own ProducerPerformance and ConsumerPerformance, then a generator of ours, against \

@@ -62,7 +62,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-impl Ground {
+impl Ground<'_> {
     /// A case of the report: `ours` beside `kafka`, under `conditions` besides those of all cases.
     pub(super) fn case(&self, name: String, ours: &Compared, kafka: &Compared, conditions: Value) -> BenchCase {
         let mut all = self.machine.conditions();

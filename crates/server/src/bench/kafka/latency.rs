@@ -7,19 +7,23 @@ use super::case::{Compared, aim};
 use super::side::Contestant;
 use super::throughput::Throughput;
 use super::tools::ProducerRun;
-use super::{Ground, SMALL_BYTES};
+use super::{Ground, SMALL_BYTES, selection};
 
 /// What Millstream's p99 may be of Kafka's.
 pub(super) const P99_AIM: f64 = 1.0 / 3.0;
 
 /// 100-byte records at half of Kafka's rate.
 pub(super) fn measure(
-    ground: &Ground,
+    ground: &Ground<'_>,
     throughput: &Throughput,
     cases: &mut Vec<BenchCase>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for (acks, best) in ["1", "all"].into_iter().zip(throughput.small) {
+        let what = selection::half_rate(acks);
+        if !ground.selection.has(&what) {
+            continue;
+        }
         let rate = best / 2.0;
         let topic = format!("bench-half-{acks}");
         let mut contestants = vec![
@@ -29,8 +33,7 @@ pub(super) fn measure(
         if acks == "all" {
             contestants.push(ground.ours.with_topic("synced", &topic, "synced")?);
         }
-        let what = format!("produce {SMALL_BYTES} B at half of Kafka's rate, acks={acks}");
-        let compared = ground.interleaved(&what, &contestants, |contestant| {
+        let compared = ground.interleaved(&what, ground.plan.rounds, &contestants, |contestant| {
             ground.tools.produce(&ProducerRun {
                 bootstrap: &contestant.side.bootstrap,
                 topic: &contestant.topic,
@@ -51,7 +54,7 @@ pub(super) fn measure(
 
 /// A case for each of ours, and what became of the aim.
 pub(super) fn tell(
-    ground: &Ground,
+    ground: &Ground<'_>,
     what: &str,
     contestants: &[Contestant<'_>],
     compared: &[Compared],

@@ -8,7 +8,7 @@ use super::case::{Compared, aim};
 use super::latency;
 use super::side::{Contestant, Figures};
 use super::throughput::Throughput;
-use super::{Ground, LARGE_BYTES, PARTITIONS, SMALL_BYTES};
+use super::{Ground, LARGE_BYTES, PARTITIONS, SMALL_BYTES, selection};
 
 /// What Millstream's rate is to be of Kafka's best.
 const RATE_AIM: f64 = 1.5;
@@ -19,13 +19,16 @@ const RECORD_OVERHEAD_BYTES: usize = 10;
 
 /// As fast as answers allow, then open loop at half of Kafka's rate with its own clients.
 pub(super) fn measure(
-    ground: &Ground,
+    ground: &Ground<'_>,
     throughput: &Throughput,
     cases: &mut Vec<BenchCase>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for (record_bytes, best) in [(SMALL_BYTES, throughput.small), (LARGE_BYTES, throughput.large)] {
-        let what = format!("own generator, {record_bytes} B, acks=all");
+        let what = selection::own(record_bytes);
+        if !ground.selection.has(&what) {
+            continue;
+        }
         let (contestants, compared) = run(ground, &what, record_bytes, None)?;
         let best = best.into_iter().fold(compared[0].rate_per_s(), f64::max);
         for (contestant, ours) in contestants.iter().zip(&compared).skip(1) {
@@ -40,8 +43,11 @@ pub(super) fn measure(
         let told = format!("{ratio:.2} ({:.0}/s and {best:.0}/s)", compared[1].rate_per_s());
         notes.push(aim(&format!("{what}: 1.5 of Kafka's best rate, whatever its client"), ratio >= RATE_AIM, &told));
     }
+    let what = selection::own_half_rate();
+    if !ground.selection.has(&what) {
+        return Ok(());
+    }
     let rate = throughput.small[1] / 2.0;
-    let what = format!("own generator, {SMALL_BYTES} B at half of Kafka's rate, open loop, acks=all");
     let (contestants, compared) = run(ground, &what, SMALL_BYTES, Some(rate))?;
     let conditions = json!({
         "client": "millstream", "record_bytes": SMALL_BYTES, "records_per_s": rate,
@@ -53,7 +59,7 @@ pub(super) fn measure(
 }
 
 fn run<'a>(
-    ground: &'a Ground,
+    ground: &'a Ground<'_>,
     what: &str,
     record_bytes: usize,
     records_per_s: Option<f64>,
@@ -64,7 +70,7 @@ fn run<'a>(
         ground.ours.with_topic("written", &topic, "written")?,
         ground.ours.with_topic("synced", &topic, "synced")?,
     ];
-    let compared = ground.interleaved(what, &contestants, |contestant| {
+    let compared = ground.interleaved(what, ground.plan.rounds, &contestants, |contestant| {
         let produced = load(ground, contestant, record_bytes, records_per_s).run()?;
         if let Some(error) = &produced.first_error {
             eprintln!("{what}, {}: {} requests were refused, the first: {error}", contestant.name, produced.errors);
@@ -80,7 +86,12 @@ fn run<'a>(
     Ok((contestants, compared))
 }
 
-fn load(ground: &Ground, contestant: &Contestant<'_>, record_bytes: usize, records_per_s: Option<f64>) -> ProduceLoad {
+fn load(
+    ground: &Ground<'_>,
+    contestant: &Contestant<'_>,
+    record_bytes: usize,
+    records_per_s: Option<f64>,
+) -> ProduceLoad {
     ProduceLoad {
         record_bytes,
         batch_records: BATCH_BYTES / (record_bytes + RECORD_OVERHEAD_BYTES),

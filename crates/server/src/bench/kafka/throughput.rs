@@ -6,7 +6,7 @@ use serde_json::json;
 use super::case::{Compared, aim};
 use super::side::Contestant;
 use super::tools::ProducerRun;
-use super::{Ground, LARGE_BYTES, SMALL_BYTES};
+use super::{Ground, LARGE_BYTES, Length, Plan, SMALL_BYTES, selection};
 
 /// What Millstream's CPU time may be of Kafka's.
 const CPU_AIM: f64 = 0.25;
@@ -22,26 +22,37 @@ pub(super) struct Throughput {
 
 /// Produces and consumes.
 pub(super) fn measure(
-    ground: &Ground,
+    ground: &Ground<'_>,
     cases: &mut Vec<BenchCase>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Throughput> {
     let mut found = Throughput::default();
-    for record_bytes in [SMALL_BYTES, LARGE_BYTES] {
-        let leader = contestants(ground, record_bytes, "1")?;
-        let compared = produce(ground, &leader, record_bytes, "1", cases, notes)?;
-        let first = compared[0].rate_per_s();
-        let all = contestants(ground, record_bytes, "all")?;
-        let compared = produce(ground, &all, record_bytes, "all", cases, notes)?;
-        let rates = [first, compared[0].rate_per_s()];
-        *(if record_bytes == SMALL_BYTES { &mut found.small } else { &mut found.large }) = rates;
-        consume(ground, &leader, record_bytes, cases, notes)?;
+    let Throughput { small, large } = &mut found;
+    for (record_bytes, rates) in [(SMALL_BYTES, small), (LARGE_BYTES, large)] {
+        let consumes = ground.selection.has(&selection::consume(record_bytes));
+        for (acks, rate) in ["1", "all"].into_iter().zip(rates) {
+            let is_consumed = consumes && acks == "1";
+            let Some(plan) = plan(ground, record_bytes, acks, is_consumed) else { continue };
+            let contestants = contestants(ground, record_bytes, acks)?;
+            *rate = produce(ground, plan, &contestants, record_bytes, acks, cases, notes)?[0].rate_per_s();
+            if is_consumed {
+                consume(ground, &contestants, record_bytes, cases, notes)?;
+            }
+        }
     }
     Ok(found)
 }
 
+/// How much is produced; `None` if nobody asks for it.
+fn plan(ground: &Ground<'_>, record_bytes: usize, acks: &str, is_consumed: bool) -> Option<Plan> {
+    let selection = ground.selection;
+    let is_asked_for = is_consumed || selection.has(&selection::produce(record_bytes, acks));
+    let shortly = || selection.builds_on_producing(record_bytes, acks).then(|| Plan::of(Length::Quick));
+    if is_asked_for { Some(ground.plan) } else { shortly() }
+}
+
 /// Kafka, Millstream at `written` and, where acks=all makes a difference, at `synced`.
-fn contestants<'a>(ground: &'a Ground, record_bytes: usize, acks: &str) -> anyhow::Result<Vec<Contestant<'a>>> {
+fn contestants<'a>(ground: &'a Ground<'_>, record_bytes: usize, acks: &str) -> anyhow::Result<Vec<Contestant<'a>>> {
     let topic = format!("bench-{record_bytes}-{acks}");
     let mut all = vec![
         ground.kafka.with_topic("Kafka", &topic, "written")?,
@@ -54,16 +65,17 @@ fn contestants<'a>(ground: &'a Ground, record_bytes: usize, acks: &str) -> anyho
 }
 
 fn produce(
-    ground: &Ground,
+    ground: &Ground<'_>,
+    plan: Plan,
     contestants: &[Contestant<'_>],
     record_bytes: usize,
     acks: &'static str,
     cases: &mut Vec<BenchCase>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Compared>> {
-    let what = format!("produce {record_bytes} B, acks={acks}");
-    let records = ground.plan.records(record_bytes);
-    let compared = ground.interleaved(&what, contestants, |contestant| {
+    let what = selection::produce(record_bytes, acks);
+    let records = plan.records(record_bytes);
+    let compared = ground.interleaved(&what, plan.rounds, contestants, |contestant| {
         ground.tools.produce(&ProducerRun {
             bootstrap: &contestant.side.bootstrap,
             topic: &contestant.topic,
@@ -73,7 +85,7 @@ fn produce(
             records_per_s: None,
         })
     })?;
-    for (contestant, ours) in contestants.iter().zip(&compared).skip(1) {
+    for (contestant, ours) in contestants.iter().zip(&compared).skip(1).filter(|_| ground.selection.has(&what)) {
         let conditions = json!({
             "client": "org.apache.kafka.tools.ProducerPerformance", "acks": acks, "record_bytes": record_bytes,
             "records": records, "level": contestant.name,
@@ -87,15 +99,15 @@ fn produce(
 }
 
 fn consume(
-    ground: &Ground,
+    ground: &Ground<'_>,
     contestants: &[Contestant<'_>],
     record_bytes: usize,
     cases: &mut Vec<BenchCase>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    let what = format!("consume {record_bytes} B");
+    let what = selection::consume(record_bytes);
     let records = ground.plan.records(record_bytes) * ground.plan.rounds as u64;
-    let compared = ground.interleaved(&what, contestants, |contestant| {
+    let compared = ground.interleaved(&what, ground.plan.rounds, contestants, |contestant| {
         ground.tools.consume(&contestant.side.bootstrap, &contestant.topic, records)
     })?;
     let conditions = json!({
