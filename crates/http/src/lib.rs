@@ -64,6 +64,7 @@ mod route;
 mod sse;
 mod tokens;
 mod trace;
+mod wildcard;
 mod workers;
 
 pub use api::{Api, ApiBuilder};
@@ -83,4 +84,5 @@ pub use route::{Access, HandlerFuture, Limits, PATH_PARAMS_MAX, Route, RouteDraf
 pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream};
 pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RoleName, TOKEN_MIN_CHARS};
 pub use trace::{TRACEPARENT_BYTES, TraceContext};
+pub use wildcard::Wildcard;
 pub use workers::{Full, Share, Workers};

@@ -12,6 +12,7 @@
 //!   repeats nothing.
 
 mod append;
+mod filter;
 mod place;
 mod reader;
 mod received;
@@ -191,11 +192,13 @@ fn tail_route(streams: &Arc<Streams>) -> Route {
         .query("until", "`latest` (what there is now) or a position: ends there. Else it goes on.")
         .query("partition", "Reads these only, such as `0` or `0,2`.")
         .query("limit", "Ends after so many records. A page has 100, at most 1000.")
+        .query("key", "Only records whose key is like this: `*` stands for any characters, `?` for one.")
+        .query("header.NAME", "Only records that have the header NAME with a value like this. All conditions must match.")
         .header("Last-Event-ID", "The `id` of the last event that was taken; goes on right behind it.")
         .answers_with(200, "One page, and `next`, where the following one begins.", Content::json(json!({"type": "object"})))
         .answers_with(
             200,
-            "With `Accept: text/event-stream`: events `record`, `gap` (records are gone), `end`, `failed`.",
+            "With `Accept: text/event-stream`: events `record`, `gap` (records are gone), `position` (nothing was wanted for long), `end`, `failed`.",
             Content::events(json!({"type": "object"})),
         )
         .answers(101, "A WebSocket: the same as JSON text, with `event` and `position` in each message.")

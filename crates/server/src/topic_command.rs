@@ -81,6 +81,12 @@ struct TailArgs {
     /// End after so many records
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
+    /// Only records whose key is like this: * stands for any characters, ? for one
+    #[arg(long, value_name = "PATTERN")]
+    key: Option<String>,
+    /// Only records with such a header, such as qos=1 or content-type=text/*; may be repeated, all must match
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = header)]
+    header: Vec<(String, String)>,
     /// Print values only, as they are
     #[arg(long)]
     raw: bool,
@@ -119,13 +125,7 @@ async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {
             show(&described(&ask(server, Method::GET, &path, String::new()).await?))
         }
         Action::Tail(tail) => {
-            let mut path = format!("{}?from={}", path(server, &tail.topic)?, encoded(&tail.from));
-            if let Some(partition) = &tail.partition {
-                path.push_str(&format!("&partition={}", encoded(partition)));
-            }
-            if let Some(limit) = tail.limit {
-                path.push_str(&format!("&limit={limit}"));
-            }
+            let path = format!("{}?{}", path(server, &tail.topic)?, tail.query());
             follow(server, &path, tail.raw).await
         }
         Action::Export { topic } => {
@@ -148,6 +148,31 @@ impl CreateArgs {
         let given = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.as_deref()?.into())));
         let partitions = self.partitions.map(|count| ("partitions".to_owned(), count.into()));
         Value::Object(given.chain(partitions).collect::<Map<_, _>>())
+    }
+}
+
+impl TailArgs {
+    fn query(&self) -> String {
+        let given = |name: &str, value: &Option<String>| value.clone().map(|value| (name.to_owned(), value));
+        let headers = self.header.iter().map(|(name, pattern)| (format!("header.{name}"), pattern.clone()));
+        let limit = self.limit.map(|limit| limit.to_string());
+        [("from".to_owned(), self.from.clone())]
+            .into_iter()
+            .chain(given("partition", &self.partition))
+            .chain(given("limit", &limit))
+            .chain(given("key", &self.key))
+            .chain(headers)
+            .map(|(name, value)| format!("{}={}", encoded(&name), encoded(&value)))
+            .collect::<Vec<_>>()
+            .join("&")
+    }
+}
+
+/// A header's name and a pattern for its value.
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, pattern)) if !name.is_empty() => Ok((name.to_owned(), pattern.to_owned())),
+        _ => Err("use NAME=PATTERN, such as qos=1".to_owned()),
     }
 }
 

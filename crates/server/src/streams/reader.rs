@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_log::{Bell, Error, Log, Partition, Topic, UpTo};
-use millstream_types::{BatchLimits, Offset, RecordBatch, TopicPartition};
+use millstream_types::{BatchLimits, Offset, RecordBatch, RecordView, TopicPartition, WallClock};
 use serde_json::{Value, json};
 
+use super::filter::{Filter, is_perishable, is_void};
 use super::place::{Place, Position};
 use super::render;
 
@@ -16,6 +17,8 @@ pub(super) const STEP_BYTES: usize = 128 << 10;
 const READ_BYTES: usize = 128 << 10;
 /// Most partitions of one reader: a position of all of them goes with each record.
 pub(super) const PARTITIONS_MAX: usize = 128;
+/// Records that a reader passes over before it says how far it has come.
+const PASSED_MAX: u64 = 10_000;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -25,6 +28,7 @@ pub(super) struct Wanted {
     /// These partitions; all of them, or those that `from` names, if empty.
     pub(super) partitions: Vec<u32>,
     pub(super) limit: Option<u64>,
+    pub(super) filter: Filter,
 }
 
 /// A reader that stands somewhere in a topic.
@@ -34,6 +38,11 @@ pub(super) struct Reader {
     /// Whose turn it is.
     turn: usize,
     left: Option<u64>,
+    filter: Filter,
+    /// Tells what is void, where records may be.
+    wall: Option<Arc<dyn WallClock>>,
+    /// Records that were not wanted since the last that was given.
+    passed: u64,
 }
 
 struct Tracked {
@@ -59,6 +68,8 @@ pub(super) struct Step {
     pub(super) items: Vec<Item>,
     /// Nothing more is wanted.
     pub(super) done: bool,
+    /// Bytes that were read, wanted or not; without any there is nothing more below the stable offsets.
+    pub(super) read_bytes: usize,
     bytes: usize,
 }
 
@@ -82,8 +93,21 @@ impl From<Error> for Refused {
 
 impl Reader {
     /// Stands at the place that is asked for.
-    pub(super) fn open(log: &dyn Log, topic: &Topic, wanted: &Wanted) -> Result<Self, Refused> {
-        let mut reader = Self { partitions: Vec::new(), position: Position::default(), turn: 0, left: wanted.limit };
+    pub(super) fn open(
+        log: &dyn Log,
+        topic: &Topic,
+        wanted: &Wanted,
+        wall: &Arc<dyn WallClock>,
+    ) -> Result<Self, Refused> {
+        let mut reader = Self {
+            partitions: Vec::new(),
+            position: Position::default(),
+            turn: 0,
+            left: wanted.limit,
+            filter: wanted.filter.clone(),
+            wall: is_perishable(&topic.name).then(|| Arc::clone(wall)),
+            passed: 0,
+        };
         for number in numbers(topic, wanted)? {
             let partition = log.partition(&TopicPartition::new(topic.name.clone(), number))?;
             let next = offset(partition.as_ref(), number, "from", &wanted.from)?;
@@ -104,7 +128,7 @@ impl Reader {
         self.position.to_string()
     }
 
-    /// Reads on, each partition in turn; without an item if there is nothing below the stable offsets.
+    /// Reads on, each partition in turn. It may give nothing though there is more: nobody wants what was read.
     pub(super) fn step(&mut self) -> Result<Step, Error> {
         let mut step = Step { done: self.is_done(), ..Step::default() };
         for _ in 0..self.partitions.len() {
@@ -115,6 +139,9 @@ impl Reader {
             self.turn = index + 1;
             self.read(index, &mut step)?;
             step.done = self.is_done();
+        }
+        if self.passed >= PASSED_MAX {
+            self.give(&mut step, "position", "{}".to_owned());
         }
         Ok(step)
     }
@@ -136,7 +163,10 @@ impl Reader {
                 self.advance(index, stable.max(from));
                 Ok(())
             }
-            Ok(batches) => batches.iter().try_for_each(|batch| self.take(index, batch, step)),
+            Ok(batches) => {
+                step.read_bytes += batches.iter().map(RecordBatch::size_bytes).sum::<usize>();
+                batches.iter().try_for_each(|batch| self.take(index, batch, step))
+            }
             Err(Error::Trimmed { wanted, oldest, .. }) => {
                 let gap = json!({"partition": partition.number, "wanted": wanted.0, "oldest": oldest.0});
                 self.advance(index, oldest);
@@ -173,13 +203,21 @@ impl Reader {
                 return Ok(());
             }
             self.advance(index, record.offset.next());
-            self.left = self.left.map(|left| left - 1);
-            self.give(step, "record", render::record(number, &record));
+            if self.wants(&record) {
+                self.left = self.left.map(|left| left - 1);
+                self.give(step, "record", render::record(number, &record));
+            } else {
+                self.passed += 1;
+            }
         }
         // Not reached before all of its records were given: behind them the batch may end with a gap.
         let next = batch.next_offset().max(self.partitions[index].next);
         self.advance(index, next);
         Ok(())
+    }
+
+    fn wants(&self, record: &RecordView<'_>) -> bool {
+        self.filter.wants(record) && self.wall.as_ref().is_none_or(|wall| !is_void(record, wall.now_ms()))
     }
 
     fn advance(&mut self, index: usize, next: Offset) {
@@ -188,7 +226,8 @@ impl Reader {
         self.position.0.insert(partition.number, next);
     }
 
-    fn give(&self, step: &mut Step, kind: &'static str, json: String) {
+    fn give(&mut self, step: &mut Step, kind: &'static str, json: String) {
+        self.passed = 0;
         let position = self.position.to_string();
         step.bytes += position.len() + json.len();
         step.items.push(Item { kind, position, json });

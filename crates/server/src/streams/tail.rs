@@ -10,12 +10,14 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, HOST, ORIGIN, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
-use millstream_http::{Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, event_stream};
+use millstream_http::{
+    Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, Wildcard, event_stream,
+};
 use millstream_log::{Bell, Error, Topic};
 use millstream_types::{ErrorCode, Grant};
-use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::filter::Filter;
 use super::place::Place;
 use super::reader::{Item, Reader, Refused, STEP_BYTES, Step, Wanted};
 use super::{Streams, TAILS_MAX, bad_parameter, problem};
@@ -23,8 +25,9 @@ use super::{Streams, TAILS_MAX, bad_parameter, problem};
 /// Records of a page that asks for no number.
 const PAGE_RECORDS: u64 = 100;
 const PAGE_RECORDS_MAX: u64 = 1_000;
-/// A page ends early once it has so many bytes.
+/// A page ends early once it has so many bytes, or once so many were looked at.
 const PAGE_BYTES: usize = 1 << 20;
+const PAGE_READ_BYTES: usize = 32 << 20;
 /// Steps that may wait in the socket's own queue.
 const STEPS_WAITING_MAX: usize = 1;
 /// What an open tail may hold: the step that is being read, and those that wait.
@@ -34,25 +37,61 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a WebSocket's client may say: nothing but control frames.
 const HEARD_MAX_BYTES: usize = 1 << 10;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Parameters {
+/// What a request asks for, not yet understood but for what it looks for.
+#[derive(Debug, Default)]
+struct Parameters {
     from: Option<String>,
     until: Option<String>,
     partition: Option<String>,
     limit: Option<String>,
+    filter: Filter,
+}
+
+impl Parameters {
+    fn read(query: Vec<(String, String)>) -> Result<Self, Problem> {
+        let mut parameters = Self::default();
+        for (name, value) in query {
+            let once = match name.as_str() {
+                "from" => &mut parameters.from,
+                "until" => &mut parameters.until,
+                "partition" => &mut parameters.partition,
+                "limit" => &mut parameters.limit,
+                "key" => {
+                    parameters.filter.keys.push(Wildcard::from(&*value));
+                    continue;
+                }
+                other => {
+                    let Some(header) = other.strip_prefix("header.").filter(|header| !header.is_empty()) else {
+                        return Err(bad_parameter(
+                            other,
+                            &value,
+                            "use from, until, partition, limit, key or header.NAME",
+                        ));
+                    };
+                    parameters.filter.headers.push((header.to_owned(), Wildcard::from(&*value)));
+                    continue;
+                }
+            };
+            if once.is_some() {
+                return Err(bad_parameter(&name, &value, "give it once"));
+            }
+            *once = Some(value);
+        }
+        Ok(parameters)
+    }
 }
 
 pub(super) async fn tail(
     State(streams): State<Arc<Streams>>,
     caller: Caller,
     Path(stream): Path<String>,
-    Query(parameters): Query<Parameters>,
+    Query(query): Query<Vec<(String, String)>>,
     shutdown: Shutdown,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let topic = streams.topic(&stream, &caller.tenant)?;
+    let parameters = Parameters::read(query)?;
     if headers.contains_key(UPGRADE) {
         let upgrade = upgrade.map_err(|refusal| {
             Problem::invalid(refusal.body_text())
@@ -61,16 +100,16 @@ pub(super) async fn tail(
                 .remedy("use a WebSocket client, or leave the header Upgrade out")
         })?;
         check_origin(&headers)?;
-        let tail = Tail::open(&streams, topic, wanted(&parameters, None, Place::Latest)?).await?;
+        let tail = Tail::open(&streams, topic, wanted(parameters, None, Place::Latest)?).await?;
         let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
         return Ok(upgrade.on_upgrade(move |socket| tail.send_messages(socket, shutdown)));
     }
     let accept = headers.get(ACCEPT).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
     if !accept.to_ascii_lowercase().contains("text/event-stream") {
-        return page(&streams, topic, wanted(&parameters, None, Place::Earliest)?).await;
+        return page(&streams, topic, wanted(parameters, None, Place::Earliest)?).await;
     }
     let resumed = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let tail = Tail::open(&streams, topic, wanted(&parameters, resumed, Place::Latest)?).await?;
+    let tail = Tail::open(&streams, topic, wanted(parameters, resumed, Place::Latest)?).await?;
     let (sender, events) = event_stream(STEPS_WAITING_MAX, shutdown);
     tokio::spawn(tail.send_events(sender));
     Ok(events.into_response())
@@ -89,7 +128,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
         .remedy("open it from a page of this server, or from a program"))
 }
 
-fn wanted(parameters: &Parameters, resumed: Option<String>, begin: Place) -> Result<Wanted, Problem> {
+fn wanted(parameters: Parameters, resumed: Option<String>, begin: Place) -> Result<Wanted, Problem> {
     let place = |name: &str, text: &str| text.parse::<Place>().map_err(|rule| bad_parameter(name, text, rule));
     let from = match (resumed.as_deref().filter(|id| !id.is_empty()), &parameters.from) {
         (Some(id), _) => place("Last-Event-ID", id)?,
@@ -104,7 +143,8 @@ fn wanted(parameters: &Parameters, resumed: Option<String>, begin: Place) -> Res
         Ok(limit) if limit > 0 => Ok(limit),
         _ => Err(bad_parameter("limit", limit, "use a number from 1 on")),
     });
-    Ok(Wanted { from, until, partitions: numbers.collect::<Result<_, _>>()?, limit: limit.transpose()? })
+    let (partitions, limit) = (numbers.collect::<Result<_, _>>()?, limit.transpose()?);
+    Ok(Wanted { from, until, partitions, limit, filter: parameters.filter })
 }
 
 async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> Result<Response, Problem> {
@@ -115,11 +155,13 @@ async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> 
     }
     wanted.limit = Some(limit);
     let mut tail = Tail::open(streams, topic, wanted).await?;
-    let (mut items, mut bytes) = (Vec::new(), 0);
+    let (mut items, mut bytes, mut read_bytes) = (Vec::new(), 0, 0);
     loop {
         let step = tail.step().await?;
         bytes += step.items.iter().map(|item| item.json.len()).sum::<usize>();
-        let last = step.items.is_empty() || step.done || bytes >= PAGE_BYTES;
+        read_bytes += step.read_bytes;
+        let is_at_end = step.items.is_empty() && step.read_bytes == 0;
+        let last = is_at_end || step.done || bytes >= PAGE_BYTES || read_bytes >= PAGE_READ_BYTES;
         items.extend(step.items);
         if last {
             break;
@@ -161,8 +203,8 @@ impl Tail {
         let grant = memory.take(TAIL_BYTES).ok_or_else(|| {
             too_many("no memory for another tail", format!("{} = {}", memory.setting(), memory.limit_bytes()))
         })?;
-        let log = streams.log.clone();
-        let opened = streams.on_thread(move || Reader::open(log.as_ref(), &topic, &wanted)).await?;
+        let (log, wall) = (streams.log.clone(), streams.wall.clone());
+        let opened = streams.on_thread(move || Reader::open(log.as_ref(), &topic, &wanted, &wall)).await?;
         let reader = opened.map_err(|refused| match refused {
             Refused::Wanted { name, value, rule } => bad_parameter(name, &value, rule),
             Refused::Log(error) => problem(&error),
@@ -199,7 +241,8 @@ impl Tail {
                     step.items.push(Item::end(self.position.clone()));
                     return (step.items, true);
                 }
-                Ok(step) if step.items.is_empty() => self.bell.rung().await,
+                Ok(step) if step.items.is_empty() && step.read_bytes == 0 => self.bell.rung().await,
+                Ok(step) if step.items.is_empty() => {}
                 Ok(step) => return (step.items, false),
                 Err(refusal) => return (vec![Item::failed(self.position.clone(), refusal.text())], true),
             }

@@ -1,0 +1,106 @@
+//! Which records of a topic a reader wants: by key, by headers, and not those that are void.
+
+use millstream_http::Wildcard;
+use millstream_types::{Kind, RecordView, TopicName, header};
+
+/// What every record has to have. All of it must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Filter {
+    /// Patterns for the key.
+    pub(super) keys: Vec<Wildcard>,
+    /// Names of headers, each with a pattern for its value.
+    pub(super) headers: Vec<(String, Wildcard)>,
+}
+
+impl Filter {
+    /// Whether a reader wants `record`.
+    pub(super) fn wants(&self, record: &RecordView<'_>) -> bool {
+        let fits = |pattern: &Wildcard, bytes: Option<&[u8]>| {
+            bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).is_some_and(|text| pattern.fits(text))
+        };
+        let has = |(name, pattern): &(String, Wildcard)| {
+            record.headers().any(|header| header.key == name && fits(pattern, header.value))
+        };
+        self.keys.iter().all(|pattern| fits(pattern, record.key)) && self.headers.iter().all(has)
+    }
+}
+
+/// Whether records of a topic may become void: those of devices say for how long they are good.
+pub(super) fn is_perishable(name: &TopicName) -> bool {
+    matches!(name.kind(), Kind::Telemetry | Kind::Event | Kind::Command | Kind::CommandResponse)
+}
+
+/// Whether a device's record was void at `now_ms`: its time to live has passed since it was created.
+pub(super) fn is_void(record: &RecordView<'_>, now_ms: i64) -> bool {
+    let number = |name| std::str::from_utf8(record.header(name)?).ok()?.parse::<i64>().ok();
+    let Some(ttl_ms) = number(header::TTL) else { return false };
+    let created_ms = number(header::CREATION_TIME).unwrap_or(record.timestamp_ms);
+    created_ms.saturating_add(ttl_ms) <= now_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Record, RecordBatch};
+
+    use super::*;
+
+    type Pairs<'a, T> = &'a [(&'a str, T)];
+    /// Headers, a time, and whether the record is void then.
+    type Dated<'a> = (Pairs<'a, Option<&'a [u8]>>, i64, bool);
+
+    fn batch(key: Option<&[u8]>, headers: Pairs<'_, Option<&[u8]>>) -> RecordBatch {
+        let headers: Vec<_> = headers.iter().map(|(key, value)| Header { key, value: *value }).collect();
+        let mut builder = BatchBuilder::default();
+        builder.push(&Record { timestamp_ms: 1_000, key, value: None, headers: &headers });
+        builder.seal(Offset(0), Epoch(0), Compression::None)
+    }
+
+    #[test]
+    fn everything_that_is_asked_for_must_match() {
+        let headers: [(&str, Option<&[u8]>); 4] =
+            [("qos", Some(b"1")), ("note", Some(b"a")), ("note", Some(b"b")), ("empty", None)];
+        let named = batch(Some(b"sensor-1"), &headers);
+        let table: [(&[&str], Pairs<'_, &str>, bool); 11] = [
+            (&[], &[], true),
+            (&["sensor-1"], &[], true),
+            (&["sensor-*"], &[("qos", "1")], true),
+            (&["sensor-*", "*-2"], &[], false),
+            (&["sensor"], &[], false),
+            (&[], &[("qos", "0")], false),
+            (&[], &[("note", "b")], true),
+            (&[], &[("note", "a"), ("note", "b")], true),
+            (&[], &[("note", "c")], false),
+            (&[], &[("empty", "*")], false),
+            (&[], &[("absent", "*")], false),
+        ];
+        for (keys, headers, expected) in table {
+            let filter = Filter {
+                keys: keys.iter().map(|key| Wildcard::from(*key)).collect(),
+                headers: headers.iter().map(|(name, value)| ((*name).to_owned(), Wildcard::from(*value))).collect(),
+            };
+            let record = named.records().next().unwrap().unwrap();
+            assert_eq!(filter.wants(&record), expected, "{filter:?}");
+        }
+        let any_key = Filter { keys: vec![Wildcard::from("*")], headers: vec![] };
+        for key in [None, Some(&b"\xff"[..])] {
+            let nameless = batch(key, &[]);
+            assert!(!any_key.wants(&nameless.records().next().unwrap().unwrap()), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_void_once_its_time_has_passed_since_it_was_created() {
+        let table: [Dated<'_>; 6] = [
+            (&[], i64::MAX, false),
+            (&[("ttl", Some(b"500"))], 1_499, false),
+            (&[("ttl", Some(b"500"))], 1_500, true),
+            (&[("ttl", Some(b"500")), ("creation-time", Some(b"2000"))], 2_499, false),
+            (&[("ttl", Some(b"500")), ("creation-time", Some(b"2000"))], 2_500, true),
+            (&[("ttl", Some(b"soon"))], i64::MAX, false),
+        ];
+        for (headers, now_ms, expected) in table {
+            let batch = batch(None, headers);
+            assert_eq!(is_void(&batch.records().next().unwrap().unwrap(), now_ms), expected, "{headers:?} {now_ms}");
+        }
+    }
+}
