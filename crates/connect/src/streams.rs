@@ -86,7 +86,10 @@ impl Streams {
         }
         let telemetry = self.topic(tenant, Kind::Telemetry, AckLevel::Written)?;
         let event = self.topic(tenant, Kind::Event, AckLevel::Synced)?;
-        let usage = self.ledger.of(tenant, telemetry.iter().chain(&event).cloned().collect())?;
+        // Of the private space there may be messages from before a restart.
+        let private = TopicPartition::new(TopicName::reserved(Kind::Mqtt, tenant), 0);
+        let private = self.log.topic(&private.topic).and_then(|_| self.log.partition(&private).ok());
+        let usage = self.ledger.of(tenant, telemetry.iter().chain(&event).cloned().chain(private).collect())?;
         let resolved = Arc::new(TenantStreams { telemetry, event, meter: self.meters.of(tenant), usage });
         self.known.store(Arc::new(self.known.load().update(tenant.clone(), resolved.clone())));
         Ok(resolved)

@@ -248,6 +248,15 @@ impl Usage {
         connected.count = connected.count.saturating_sub(1);
     }
 
+    /// Counts what lies in `partition` as well, once it is restored; messages to it are admitted like all others.
+    pub(crate) fn follow(&self, partition: &Arc<dyn Partition>) {
+        let mut partitions = self.partitions.lock();
+        if !partitions.iter().any(|known| known.topic().id == partition.topic().id && known.id() == partition.id()) {
+            partitions.retain(|known| known.id() != partition.id());
+            partitions.push(Arc::clone(partition));
+        }
+    }
+
     fn refused(&self, limit: Limit) {
         self.refusals.count(Some(&self.tenant), limit.name());
     }

@@ -98,6 +98,8 @@ impl LastWill {
             payload: &self.payload,
             qos: self.qos,
             retain: self.retain,
+            // It was no use of what its tenant may use.
+            adapter: "",
             client,
             device,
             content_type: self.content_type.as_deref(),

@@ -224,6 +224,7 @@ async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Resul
     }
     let space = adapter.spaces.of(&client.verified.tenant).await;
     let space = space.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
+    client.streams.usage.follow(&space.partition);
     let claim = Claim {
         client: &hello.client_id.as_str().into(),
         device: &client.verified.identity.principal.name,

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_http::Problem;
 use millstream_log::{AckLevel, Done, reply};
 use millstream_types::Record;
 
+use super::adapter::{ADAPTER, origin};
 use super::client::Client;
 use super::encode::{AckKind, Outgoing, ack, publish, publish_size, suback, unsuback};
 use super::fault::{Fault, reason};
@@ -17,10 +19,13 @@ use super::property::{ALIAS, MESSAGE_EXPIRY, without};
 use super::space::message::{Draft, Message};
 use super::space::{Entry, Link, Lost, Next, RetainedMap, Subscription};
 use super::topic::is_reserved;
-use super::upstream::Item;
-use crate::refusal::not_taken;
+use super::upstream::{Item, reason_of};
+use crate::refusal::{not_taken, unknown_tenant};
 use crate::registry::{Act, has_broker, may};
+use crate::sender::{Sender, Target};
+use crate::streams::TenantStreams;
 use crate::topic_filter::{Filter, why_not_published};
+use crate::usage::{Admission, Moment};
 
 /// What is written for a client before it is sent, about.
 const BURST_BYTES: usize = 64 << 10;
@@ -87,7 +92,60 @@ impl Client {
             }
         }
         let is_acknowledged = |item: &Item<'_>| item.publish.qos > Qos::AtMostOnce;
-        new.chunk_by(|a, b| is_acknowledged(a) == is_acknowledged(b)).try_for_each(|same| self.append_private(same))
+        new.chunk_by(|a, b| is_acknowledged(a) == is_acknowledged(b)).try_for_each(|same| self.offer_private(same, out))
+    }
+
+    /// Publishes messages that are promised alike, if tenant and device may use as much.
+    fn offer_private(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let streams = Arc::clone(&self.streams);
+        let snapshot = self.adapter.registry.snapshot(&self.verified.tenant);
+        let known = snapshot.state.tenant(&self.verified.tenant);
+        let known = known.ok_or_else(|| unknown_tenant(&self.verified.tenant));
+        let admission = known
+            .and_then(|known| Sender::find(known, Target::Caller, origin(&self.verified)))
+            .and_then(|sender| self.admit(&streams, &sender, run));
+        match admission {
+            Ok(admission) => {
+                self.append_private(run)?;
+                admission.keep();
+                Ok(())
+            }
+            // What fits is taken, to the last message.
+            Err(problem) if run.len() > 1 && problem.status().is_client_error() => {
+                run.chunks(1).try_for_each(|one| self.offer_private(one, out))
+            }
+            Err(problem) => run.iter().try_for_each(|item| self.refuse_private(item, &problem, out)),
+        }
+    }
+
+    fn admit<'a>(
+        &self,
+        streams: &'a TenantStreams,
+        sender: &Sender<'_>,
+        run: &[Item<'_>],
+    ) -> Result<Admission<'a>, Problem> {
+        let sizes = || run.iter().map(|item| item.publish.payload.len());
+        sizes().try_for_each(|size| sender.check_payload(size))?;
+        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
+        streams.usage.admit(sender, sender.amount(sizes()), now)
+    }
+
+    /// Tells the sender of a message that it is not taken, as far as its version has words for it.
+    fn refuse_private(&mut self, item: &Item<'_>, problem: &Problem, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.count_rejected(1);
+        let publish = &item.publish;
+        if publish.qos == Qos::AtMostOnce {
+            return Ok(());
+        }
+        let code = reason_of(problem.status());
+        if self.version == Version::V311 {
+            return Err(Fault::refused(code, problem.text()));
+        }
+        if let Some(private) = self.private.as_ref().filter(|private| !private.is_durable) {
+            private.link.with(|session| session.arrived.remove(&publish.id))?;
+        }
+        ack(out, self.version, acknowledged_by(publish.qos), publish.id, code);
+        Ok(())
     }
 
     /// Whether the device may do so with all topics of `pattern`.
@@ -190,6 +248,7 @@ impl Client {
             payload: item.publish.payload,
             qos: item.publish.qos,
             retain: item.publish.retain,
+            adapter: ADAPTER,
             client,
             device: &self.verified.identity.principal.name,
             content_type: item.publish.properties.content_type,

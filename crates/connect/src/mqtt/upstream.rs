@@ -311,8 +311,8 @@ fn sent(item: &Item<'_>, delivery: Delivery, target: Target<'_>, bag: &Bag<'_>) 
     }
 }
 
-/// What DISCONNECT says of a refusal.
-fn reason_of(status: StatusCode) -> u8 {
+/// What DISCONNECT says of a refusal, or an acknowledgement.
+pub(super) fn reason_of(status: StatusCode) -> u8 {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => reason::NOT_AUTHORISED,
         StatusCode::PAYLOAD_TOO_LARGE => reason::TOO_LARGE,

@@ -80,6 +80,53 @@ async fn what_came_in_one_piece_over_mqtt_is_taken_to_the_last_message_that_fits
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_the_private_space_count_like_all_others_and_stay_counted_after_a_restart() {
+    const QUOTA: u8 = 0x97;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    limit(&world, &volume(52), &json!({})).await;
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    // Ten bytes each.
+    let kinds: [(u8, &str, u8); 7] = [
+        (0x32, "a", 0x40),
+        (0x34, "a", 0x50),
+        (0x33, "r/1", 0x40),
+        (0x33, "r/2", 0x40),
+        (0x32, "telemetry", 0x40),
+        (0x32, "a", 0x40),
+        (0x34, "a", 0x50),
+    ];
+    for (at, (first_byte, topic, answer)) in (1..).zip(kinds) {
+        let (qos, retain) = ((first_byte >> 1) & 3, first_byte & 1 == 1);
+        let mut packet = crate::mqtt_client::publish(5, qos, at, topic, &[], b"0123456789");
+        packet[0] |= u8::from(retain);
+        client.send(&packet).await;
+        let (kind, body) = client.next().await;
+        let code = body.get(2).copied().unwrap_or(0);
+        assert_eq!((kind, code), (answer, if at <= 5 { 0 } else { QUOTA }), "message {at}");
+    }
+    client.finish().await;
+    let mut client = Mqtt::log_in(world.mqtt(), 4, "d@T").await;
+    client.publish(1, 1, "a", b"xyz").await;
+    assert!(client.expect_end().await.is_none(), "version 3.1.1 has no word for it");
+    world.stop().await;
+    let world = World::open(dir.path()).await;
+    limit(&world, &volume(55), &json!({})).await;
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    client.publish(0, 0, "a", b"123").await;
+    client.publish(1, 1, "a", b"123").await;
+    assert_eq!(client.next().await.1.get(2), Some(&QUOTA), "53 bytes are used");
+    client.publish(1, 2, "a", b"12").await;
+    assert_eq!(client.next().await.1.get(2).copied().unwrap_or(0), 0);
+    world.do_registry("PUT /v1/devices/T/d", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
+    client.publish(2, 3, "a", b"").await;
+    assert_eq!(client.next().await, (0x50, vec![0, 3, QUOTA]), "a rate holds here, too");
+    client.finish().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rates_are_kept_and_limits_that_cannot_be_meant_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use millstream_types::{Grant, Header, MemoryBudget, Record, RecordView, header};
 use millstream_view::Publish;
 
-use crate::mqtt::adapter::ADAPTER;
 use crate::mqtt::packet::Qos;
 
 const CLIENT: &str = "mqtt_client";
@@ -33,6 +32,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
+    /// The adapter that has taken it from its device; empty for what the server publishes on a device's behalf.
+    pub(crate) adapter: &'static str,
     /// The client id of whoever publishes it.
     pub(crate) client: &'a str,
     pub(crate) device: &'a str,
@@ -80,7 +81,9 @@ impl<'a> Draft<'a> {
         let mut parts = Vec::with_capacity(8);
         let mut add = |key, value: &'a [u8]| parts.push((key, value));
         add(header::DEVICE_ID, self.device.as_bytes());
-        add(header::ORIG_ADAPTER, ADAPTER.as_bytes());
+        if !self.adapter.is_empty() {
+            add(header::ORIG_ADAPTER, self.adapter.as_bytes());
+        }
         add(CLIENT, self.client.as_bytes());
         add(header::QOS, qos.as_bytes());
         if let Some(content_type) = self.content_type {
@@ -207,6 +210,7 @@ mod tests {
                 payload: b"x",
                 qos,
                 retain,
+                adapter: "hono-mqtt",
                 client: "c",
                 device: "d",
                 content_type: Some("text/plain"),
