@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::MqttConfig;
+use super::connection::Signals;
 use super::kept::Kept;
 use super::space::{Counts, Spaces, SpacesParts};
 use super::websocket::Guests;
@@ -27,6 +28,8 @@ use crate::verified::Verified;
 pub(crate) const ADAPTER: &str = "hono-mqtt";
 /// How soon live connections learn that the registry has changed.
 const CHANGES_INTERVAL: Duration = Duration::from_millis(200);
+/// Least rest between two looks for sessions and messages that have lost their device or tenant.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 pub(crate) struct MqttAdapter {
@@ -161,6 +164,25 @@ impl MqttAdapter {
                 seen = now;
                 changed.send_modify(|turn| *turn += 1);
             }
+        }
+    }
+
+    /// Has sessions and messages leave that have lost their device or tenant, now and after every change of the registry,
+    /// until the listener stops.
+    pub(super) async fn sweep(self: Arc<Self>, mut signals: Signals) {
+        let mut is_over = signals.stopping.clone();
+        let sweep = async {
+            loop {
+                self.spaces.end_orphans(&self.registry).await;
+                tokio::time::sleep(SWEEP_INTERVAL).await;
+                if signals.registry.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = sweep => {}
+            _ = is_over.wait_for(|stopping| *stopping) => {}
         }
     }
 }

@@ -90,6 +90,16 @@ impl Kept {
         Keeper { kept: self.clone(), tenant: tenant.clone(), stream: stream.clone() }
     }
 
+    /// The states of all owners, as they are now.
+    pub(crate) fn snapshots(&self) -> Vec<Arc<Snapshot<KeptView>>> {
+        self.0.snapshots()
+    }
+
+    /// Hands a command to the owner of `tenant` and waits until it is durable.
+    pub(crate) async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Answer, millstream_view::Error> {
+        self.0.ask(self.0.partition_of(tenant.as_str().as_bytes()), command).await
+    }
+
     /// What of it has failed.
     pub(crate) fn failures(&self) -> Vec<Failure> {
         self.0.failures()

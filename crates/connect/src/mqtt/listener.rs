@@ -40,7 +40,9 @@ impl MqttServing {
         let (changed, registry) = watch::channel(0);
         tokio::spawn(Arc::clone(&adapter).watch_registry(changed));
         tracing::info!(listener = "devices-mqtt", %address, "listening");
-        let accepting = tokio::spawn(accept(socket, adapter, Signals { stopping, registry }, drained_for));
+        let signals = Signals { stopping, registry };
+        tokio::spawn(Arc::clone(&adapter).sweep(signals.clone()));
+        let accepting = tokio::spawn(accept(socket, adapter, signals, drained_for));
         Ok(Self { address, stop, drain, accepting })
     }
 

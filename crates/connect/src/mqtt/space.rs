@@ -15,6 +15,7 @@ mod dispatch;
 mod group;
 mod keeping;
 pub(crate) mod message;
+mod orphans;
 mod queue;
 mod retained;
 mod session;

@@ -107,6 +107,16 @@ impl World {
         self.mqtt.address()
     }
 
+    /// Where devices connect over HTTP.
+    pub(crate) fn devices(&self) -> SocketAddr {
+        self.devices.address()
+    }
+
+    /// Where applications connect.
+    pub(crate) fn applications(&self) -> SocketAddr {
+        self.applications.address()
+    }
+
     /// A request to the registry.
     pub(crate) async fn registry(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let json = ("content-type", "application/json");
@@ -139,8 +149,12 @@ impl World {
 
     /// All records of a tenant's topic, by partition and offset.
     pub(crate) fn records(&self, kind: Kind, tenant: &str) -> Vec<Kept> {
-        let name = TopicName::reserved(kind, &TenantId::new(tenant).unwrap());
-        let Some(topic) = self.log.topic(&name) else { return Vec::new() };
+        self.records_in(&TopicName::reserved(kind, &TenantId::new(tenant).unwrap()))
+    }
+
+    /// All records of a topic, by partition and offset; a deletion has an empty value.
+    pub(crate) fn records_in(&self, name: &TopicName) -> Vec<Kept> {
+        let Some(topic) = self.log.topic(name) else { return Vec::new() };
         let mut kept = Vec::new();
         for number in 0..topic.config.partitions {
             let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
@@ -178,11 +192,11 @@ pub(crate) struct Kept {
 
 impl Kept {
     fn of(record: &millstream_types::RecordView<'_>) -> Self {
-        let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
+        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         let headers = record.headers();
         Self {
             key: text(record.key),
-            value: record.value.unwrap().to_vec(),
+            value: record.value.unwrap_or_default().to_vec(),
             headers: headers.map(|header| (header.key.to_owned(), text(header.value))).collect(),
         }
     }

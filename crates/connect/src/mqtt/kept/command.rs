@@ -10,6 +10,9 @@ use super::state::{Change, OfTenant, Progress, SessionRecord};
 use crate::mqtt::space::RetainedMap;
 use crate::mqtt::space::message::Message;
 
+/// Keys that one command forgets.
+const FORGOTTEN_MAX: usize = 1_000;
+
 /// A message that is published together with what is kept of it.
 pub(crate) struct One {
     /// Its record.
@@ -41,6 +44,8 @@ pub(crate) enum Command {
     End { tenant: TenantId, client: Arc<str> },
     /// Tell what is retained.
     Retained { tenant: TenantId },
+    /// Forget all of a tenant, or as much as one append takes.
+    Forget { tenant: TenantId },
 }
 
 /// What became of a message.
@@ -59,6 +64,8 @@ pub(crate) enum Answer {
     Published(Vec<Fate>),
     Retained(RetainedMap),
     Done,
+    /// Done in part; to be asked again.
+    More,
 }
 
 impl Command {
@@ -71,7 +78,7 @@ impl Command {
                 filters.map(|filter| filter.filter.len() + 48).sum::<usize>() + progress.sum::<usize>()
             }
             Self::KeepGroup { progress, .. } => progress.as_ref().map_or(0, |progress| 8 * progress.done.len()),
-            Self::End { .. } | Self::Retained { .. } => 0,
+            Self::End { .. } | Self::Retained { .. } | Self::Forget { .. } => 0,
         }
     }
 }
@@ -130,6 +137,15 @@ pub(super) fn decide(draft: &mut Draft<'_, KeptView>, command: Command, retained
             Answer::Done
         }
         Command::Retained { tenant } => retained(draft, &tenant),
+        Command::Forget { tenant } => {
+            let removals: Vec<Change> = known(draft, &tenant)
+                .into_iter()
+                .flat_map(|known| known.removals(&tenant))
+                .take(FORGOTTEN_MAX)
+                .collect();
+            removals.into_iter().for_each(|change| draft.change(change));
+            if known(draft, &tenant).is_some() { Answer::More } else { Answer::Done }
+        }
     }
 }
 

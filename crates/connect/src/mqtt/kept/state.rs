@@ -79,6 +79,11 @@ impl State {
         self.tenants.get(tenant)
     }
 
+    /// All tenants of which something is kept, in no order.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (&TenantId, &OfTenant)> {
+        self.tenants.iter()
+    }
+
     pub(crate) fn apply(&mut self, change: &Change) {
         let (Change::Retained(tenant, ..)
         | Change::Session(tenant, ..)
@@ -118,6 +123,17 @@ impl OfTenant {
             Change::Arrived(_, client, id, true) => drop(self.arrived.insert((Arc::clone(client), *id))),
             Change::Arrived(_, client, id, false) => drop(self.arrived.remove(&(Arc::clone(client), *id))),
         }
+    }
+
+    /// Changes that remove all of it.
+    pub(crate) fn removals(&self, tenant: &TenantId) -> impl Iterator<Item = Change> {
+        let retained = self.retained.keys().map(|topic| Change::Retained(tenant.clone(), Arc::clone(topic), None));
+        let sessions = self.sessions.keys().map(|client| Change::Session(tenant.clone(), Arc::clone(client), None));
+        let progress = self.progress.keys().map(|client| Change::Progress(tenant.clone(), Arc::clone(client), None));
+        let groups = self.groups.keys().map(|group| Change::Group(tenant.clone(), Arc::clone(group), None));
+        let arrived =
+            self.arrived.iter().map(|(client, id)| Change::Arrived(tenant.clone(), Arc::clone(client), *id, false));
+        retained.chain(sessions).chain(progress).chain(groups).chain(arrived)
     }
 
     /// Ids of messages exactly once that `client` has sent and not forgotten.

@@ -16,7 +16,7 @@ use crate::mqtt::kept::Kept;
 
 /// The spaces, and the tasks that dispatch their messages; these end when it is dropped.
 pub(crate) struct Spaces {
-    parts: SpacesParts,
+    pub(super) parts: SpacesParts,
     room: MemoryBudget,
     queues_room: MemoryBudget,
     /// Each is begun once, whoever comes first.
@@ -65,6 +65,12 @@ impl Spaces {
             Arc::clone(cell)
         };
         cell.get_or_try_init(|| self.begin(tenant)).await.map(|known| Arc::clone(&known.space))
+    }
+
+    /// That of `tenant`, if somebody has begun with it.
+    pub(super) fn running(&self, tenant: &TenantId) -> Option<Arc<Space>> {
+        let known = self.known.lock();
+        known.get(tenant).and_then(|cell| cell.get()).map(|known| Arc::clone(&known.space))
     }
 
     async fn begin(&self, tenant: &TenantId) -> Result<Known, Error> {

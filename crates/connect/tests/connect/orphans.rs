@@ -1,0 +1,91 @@
+//! What devices and tenants leave behind in the private space goes when they are deleted, and whoever comes after them
+//! under the same name finds nothing of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millstream_types::TopicName;
+
+use crate::mqtt_client::{Hello, Mqtt, publish};
+use crate::world::World;
+
+const HOUR: [u8; 5] = [0x11, 0, 0, 0x0E, 0x10];
+
+fn kept<'a>(client: &'a str, user: &'a str) -> Hello<'a> {
+    let login = Some((user, "pw"));
+    Hello { level: 5, keep_alive_s: 60, client, clean: false, login, properties: &HOUR, will: None }
+}
+
+/// Connects until the server's answer is `wanted`: session present, and the code.
+async fn connect_until(world: &World, hello: &Hello<'_>, wanted: [u8; 2]) -> Mqtt {
+    loop {
+        let (client, answer) = Mqtt::connect(world.mqtt(), hello).await;
+        if answer[..2] == wanted {
+            return client;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until nothing of `tenant` is kept.
+async fn until_forgotten(world: &World, tenant: &str) {
+    loop {
+        let records = world.records_in(&TopicName::internal("_mqtt"));
+        let last: BTreeMap<_, _> = records.iter().map(|record| (&record.key, &record.value)).collect();
+        let of_tenant = format!("{tenant}\0");
+        // Two bytes say what a record is.
+        let is_of_tenant =
+            |key: &str| key.as_bytes().get(2..).is_some_and(|name| name.starts_with(of_tenant.as_bytes()));
+        if last.iter().all(|(key, value)| value.is_empty() || !is_of_tenant(key)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_end_with_their_device_and_all_else_with_their_tenant() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for (tenant, device) in [("T", "d"), ("T", "e"), ("U", "d")] {
+        world.register(tenant, device).await;
+    }
+    let (mut gone, answer) = Mqtt::connect(world.mqtt(), &kept("c", "d@T")).await;
+    assert_eq!(answer[..2], [0, 0]);
+    assert_eq!(gone.subscribe("q/#", 1).await, 1);
+    let (_, answer) = Mqtt::connect(world.mqtt(), &kept("c", "e@T")).await;
+    assert_eq!(answer[1], 0x85, "the client id belongs to d");
+    let (mut bystander, _) = Mqtt::connect(world.mqtt(), &kept("own", "d@U")).await;
+    assert_eq!(bystander.subscribe("q/#", 1).await, 1);
+    bystander.finish().await;
+
+    world.do_registry("DELETE /v1/devices/T/d", "", 204).await;
+    assert!(gone.expect_end().await.is_some());
+    let mut heir = connect_until(&world, &kept("c", "e@T"), [0, 0]).await;
+    let mut retained = publish(5, 1, 1, "q/1", &[], b"old");
+    retained[0] |= 1;
+    heir.send(&retained).await;
+    assert_eq!(heir.next().await.0, 0x40);
+    assert_eq!(heir.subscribe("q/#", 1).await, 1);
+    heir.finish().await;
+
+    // Also if nobody of the tenant has connected since the start.
+    world.stop().await;
+    let world = World::open(dir.path()).await;
+    world.do_registry("DELETE /v1/tenants/T", "", 204).await;
+    until_forgotten(&world, "T").await;
+    world.do_registry("POST /v1/tenants/T", "", 201).await;
+    world.register("T", "e").await;
+    let (mut later, answer) = Mqtt::connect(world.mqtt(), &kept("c", "e@T")).await;
+    assert_eq!(answer[..2], [0, 0]);
+    assert_eq!(later.subscribe("q/#", 1).await, 1);
+    later.publish(1, 7, "q/2", b"new").await;
+    let told = [later.next().await, later.next().await];
+    assert!(told.iter().all(|(first_byte, _)| matches!(first_byte, 0x32 | 0x40)), "nothing is retained: {told:?}");
+    assert!(told.iter().any(|(_, body)| body.ends_with(b"new")), "{told:?}");
+    later.finish().await;
+    let (mut bystander, answer) = Mqtt::connect(world.mqtt(), &kept("own", "d@U")).await;
+    assert_eq!(answer[..2], [1, 0], "the session of a device that is there goes on");
+    bystander.finish().await;
+    world.stop().await;
+}
