@@ -4,12 +4,14 @@
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
 mod gate;
+mod hostile_http;
 mod http_rows;
 mod limits;
 mod logins;
 mod messages;
 mod mqtt;
 mod mqtt_client;
+mod orphans;
 mod private;
 mod refusals;
 mod registry_api;
