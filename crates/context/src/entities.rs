@@ -301,9 +301,9 @@ fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, timestamp_m
         key: Some(entity.key.id.as_bytes().to_vec()),
         value: Some(show::normalized(entity).into_bytes()),
         headers: vec![
-            (ALTERATION_TYPE, alteration.as_bytes().to_vec()),
-            (CHANGED_ATTRIBUTES, changed.join(",").into_bytes()),
-            (SERVICE_PATH, entity.key.path.as_bytes().to_vec()),
+            (ALTERATION_TYPE.into(), alteration.as_bytes().to_vec()),
+            (CHANGED_ATTRIBUTES.into(), changed.join(",").into_bytes()),
+            (SERVICE_PATH.into(), entity.key.path.as_bytes().to_vec()),
         ],
     }
 }

@@ -266,6 +266,7 @@ impl<V: View> Owner<V> {
         }
         let count = flight.answers.len();
         for (answer, reply) in flight.answers {
+            self.view.landed(&answer);
             let _ = reply.send(Ok(answer));
         }
         self.close(count);

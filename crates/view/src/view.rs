@@ -1,5 +1,7 @@
 //! What a plane says about its state: how commands are decided, how changes are applied and written.
 
+use std::borrow::Cow;
+
 use millstream_types::{Offset, TopicPartition};
 
 use crate::{DecodeError, Source, Sources};
@@ -40,6 +42,10 @@ pub trait View: Send + Sync + Sized + 'static {
         0
     }
 
+    /// Hears of an answer once everything that it rests on is as durable as the state topic, in the order of decisions,
+    /// and before it is given: for a plane that acts on what is stored. Runs on a shard thread: no I/O, no waiting.
+    fn landed(&self, _answer: &Self::Answer) {}
+
     /// Changes the state. Never fails: what could be wrong has been checked by `decide`.
     fn apply(state: &mut Self::State, change: &Self::Change);
 
@@ -63,7 +69,7 @@ pub struct Publish {
     /// The record's payload.
     pub value: Option<Vec<u8>>,
     /// Names and values of its headers.
-    pub headers: Vec<(&'static str, Vec<u8>)>,
+    pub headers: Vec<(Cow<'static, str>, Vec<u8>)>,
 }
 
 /// What one command sees and does.

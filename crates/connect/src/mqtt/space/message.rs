@@ -51,7 +51,7 @@ impl<'a> Draft<'a> {
             timestamp_ms: now_ms,
             key: Some(self.topic.into()),
             value: Some(self.payload.to_vec()),
-            headers: self.parts().into_iter().map(|(name, value)| (name, value.to_vec())).collect(),
+            headers: self.parts().into_iter().map(|(name, value)| (name.into(), value.to_vec())).collect(),
         }
     }
 
