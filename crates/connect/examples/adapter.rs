@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn serve(connect: &Connect, metrics: &Metrics) -> Result<(), Box<dyn std::error::Error>> {
-    let applications =
-        Api::builder("applications", "Registry", "1").with(connect.application_routes()).build(metrics)?;
+    let [registry, commands] = connect.application_routes();
+    let applications = Api::builder("applications", "Registry", "1").with(registry).with(commands).build(metrics)?;
     let [telemetry, events, mqtt] = connect.device_routes();
     let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).with(mqtt).build(metrics)?;
     let anybody = Arc::new(LoopbackApplications::default());

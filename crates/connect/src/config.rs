@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, MqttConfig};
+use crate::{CommandsConfig, Error, MqttConfig};
 
 /// Most partitions that a topic may have.
 const PARTITIONS_MAX: u32 = 10_000;
@@ -24,7 +24,7 @@ pub struct ConnectConfig {
     pub usage_notes_max_bytes: usize,
     /// Whether an event tells applications of each device that connects or goes. Default false.
     pub connection_events: bool,
-    /// Partitions that a tenant's telemetry and event topics are created with. Default 4.
+    /// Partitions that a tenant's topics of telemetry, events, commands and responses are created with. Default 4.
     pub topic_partitions: u32,
     /// Threads that check passwords whose hash is slow (bcrypt, argon2). Default 1.
     pub logins_threads: usize,
@@ -50,6 +50,8 @@ pub struct ConnectConfig {
     pub http: HttpAdapterConfig,
     /// Devices over MQTT.
     pub mqtt: MqttConfig,
+    /// Commands to devices.
+    pub commands: CommandsConfig,
 }
 
 impl Default for ConnectConfig {
@@ -72,6 +74,7 @@ impl Default for ConnectConfig {
             secrets_max_per_device: 50,
             http: HttpAdapterConfig::default(),
             mqtt: MqttConfig::default(),
+            commands: CommandsConfig::default(),
         }
     }
 }
@@ -90,6 +93,7 @@ impl ConnectConfig {
                 return Err(Error::InvalidSetting { setting, value: value.to_string(), rule: "use 1 to 10000" });
             }
         }
+        self.commands.validate()?;
         self.mqtt.validate()
     }
 }

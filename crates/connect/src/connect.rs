@@ -8,6 +8,7 @@ use millstream_http::{Authenticator, Metrics, Routes, Share, Workers};
 use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::Ground;
 
+use crate::commands::Commands;
 use crate::connections::{Connections, Gauges};
 use crate::http::{self, HttpAdapter};
 use crate::login::Logins;
@@ -29,6 +30,7 @@ pub struct Connect {
     ledger: Arc<Ledger>,
     adapter: Arc<HttpAdapter>,
     mqtt: MqttParts,
+    pub(crate) commands: Arc<Commands>,
 }
 
 /// What the plane holds at one moment.
@@ -88,6 +90,7 @@ impl Connect {
                 tracing::warn!(%tenant, %error, "the topics of a tenant cannot be opened");
             }
         }
+        let commands = Arc::new(Commands::open(ground, &config.commands, &registry, &streams, metrics)?);
         let verified = VerifiedLogins::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
         let attempts = Logins::attempts(metrics);
@@ -96,6 +99,7 @@ impl Connect {
         let adapter = Arc::new(HttpAdapter {
             registry: registry.clone(),
             streams: streams.clone(),
+            commands: commands.clone(),
             meters,
             totals: totals.clone(),
             wall: ground.wall.clone(),
@@ -119,6 +123,7 @@ impl Connect {
             registry: registry.clone(),
             logins: logins.clone(),
             streams: streams.clone(),
+            commands: commands.clone(),
             meters: Arc::new(Meters::new(metrics, mqtt::ADAPTER)),
             totals,
             wall: ground.wall.clone(),
@@ -130,7 +135,7 @@ impl Connect {
             kept: Kept::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let management = Management::new(registry.clone(), streams, config, hashing, [hashers, searchers]);
-        Ok(Self { registry, management, logins, ledger, adapter, mqtt })
+        Ok(Self { registry, management, logins, ledger, adapter, mqtt, commands })
     }
 
     /// What is registered.
@@ -138,9 +143,9 @@ impl Connect {
         &self.registry
     }
 
-    /// The registry's management API, for the listener of applications.
-    pub fn application_routes(&self) -> Routes {
-        self.management.routes()
+    /// The registry's management API and the sending of commands, for the listener of applications.
+    pub fn application_routes(&self) -> [Routes; 2] {
+        [self.management.routes(), self.commands.routes()]
     }
 
     /// The routes of the HTTP adapter and of MQTT over WebSocket, for the listener of devices.
@@ -178,15 +183,22 @@ impl Connect {
         }
     }
 
-    /// What of the registry, of sessions, retained messages and notes of usage has failed and does not come right by
-    /// itself.
+    /// What of the registry, of sessions, retained messages, notes of usage and commands has failed and does not come
+    /// right by itself.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        [self.registry.failures(), self.mqtt.kept.failures(), self.ledger.failures()].concat()
+        let states = [self.registry.failures(), self.mqtt.kept.failures(), self.ledger.failures()];
+        [states.concat(), self.commands.failures()].concat()
+    }
+
+    /// Records of commands that were never taken: refused by an owner, or trimmed before they were read.
+    pub fn records_passed_over(&self) -> u64 {
+        self.commands.records_passed_over()
     }
 
     /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.
     pub fn stop(&self) {
         self.management.stop();
+        self.commands.stop();
         self.logins.stop();
         self.ledger.stop();
         self.registry.stop();

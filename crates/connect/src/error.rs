@@ -14,6 +14,9 @@ pub enum Error {
     /// What is noted of tenants' usage cannot be opened.
     #[error("the notes of what tenants have used cannot be opened")]
     Usage(#[source] millstream_view::Error),
+    /// The commands that wait for devices cannot be opened.
+    #[error("the commands that wait for devices cannot be opened")]
+    Commands(#[source] millstream_view::Error),
     /// A setting that cannot be.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
@@ -42,7 +45,7 @@ impl Error {
     /// The kind of failure.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Registry(source) | Self::Usage(source) => source.code(),
+            Self::Registry(source) | Self::Usage(source) | Self::Commands(source) => source.code(),
             Self::InvalidSetting { .. } => ErrorCode::Invalid,
             Self::Bind { .. } | Self::Thread(_) => ErrorCode::Internal,
         }

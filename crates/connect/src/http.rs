@@ -14,6 +14,7 @@ use axum::http::{HeaderValue, StatusCode};
 use millstream_http::{Access, Caller, Content, Cors, Limits, Origins, Path, Problem, Route, Routes, TraceContext};
 use millstream_types::{MonotonicClock, WallClock};
 
+use crate::commands::Commands;
 use crate::meter::{Meters, Totals};
 use crate::registry::Registry;
 use crate::sender::Target;
@@ -27,6 +28,8 @@ pub(crate) const ADAPTER: &str = "hono-http";
 pub(crate) struct HttpAdapter {
     pub(crate) registry: Registry,
     pub(crate) streams: Arc<Streams>,
+    #[allow(dead_code, reason = "the adapter begins to listen")]
+    pub(crate) commands: Arc<Commands>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,

@@ -2,7 +2,7 @@
 //!
 //! [`Connect`] is the registry of tenants, devices and credentials with its management API, and the adapters by which
 //! devices send telemetry and events. What it takes becomes a record of `telemetry.<tenant>` or `event.<tenant>`, under
-//! the names that users of Eclipse Hono know.
+//! the names that users of Eclipse Hono know. What applications write to `command.<tenant>` it hands to devices.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -12,7 +12,8 @@
 //! # fn open(ground: millstream_view::Ground, clock: Arc<millstream_types::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
 //! let metrics = Metrics::default();
 //! let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
-//! let applications = Api::builder("applications", "Millstream", "1").with(connect.application_routes()).build(&metrics)?;
+//! let [registry, commands] = connect.application_routes();
+//! let applications = Api::builder("applications", "Millstream", "1").with(registry).with(commands).build(&metrics)?;
 //! let [telemetry, events, mqtt] = connect.device_routes();
 //! let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).with(mqtt).build(&metrics)?;
 //! // Each on its listener; that of devices with `connect.device_authenticator()`. Then, at the end:
@@ -20,9 +21,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Not here: what a message means (`context`, `query`), where records are kept (`log`), commands to devices and what
-//! waits for them.
+//! Not here: what a message means (`context`, `query`), where records are kept (`log`).
 
+#[allow(dead_code, unused_imports, reason = "the adapters begin to use what listens")]
+mod commands;
 mod config;
 mod connect;
 mod connections;
@@ -46,6 +48,7 @@ mod topic_filter;
 mod usage;
 mod verified;
 
+pub use commands::CommandsConfig;
 pub use config::{ConnectConfig, HttpAdapterConfig};
 pub use connect::{Connect, ConnectStats};
 pub use error::Error;

@@ -1,4 +1,5 @@
-//! The topics that devices' messages go to: `telemetry.<tenant>` and `event.<tenant>`.
+//! The topics of devices' messages: `telemetry.<tenant>` and `event.<tenant>`, and of commands to them: `command.<tenant>`
+//! and `command_response.<tenant>`.
 //!
 //! Resolved once per tenant; a message finds its partition without a lock, an allocation or a name being rendered.
 
@@ -27,6 +28,7 @@ pub(crate) struct Streams {
 pub(crate) struct TenantStreams {
     telemetry: Vec<Arc<dyn Partition>>,
     event: Vec<Arc<dyn Partition>>,
+    command: Vec<Arc<dyn Partition>>,
     pub(crate) meter: Arc<Meter>,
     /// What the tenant has used of what it may.
     pub(crate) usage: Arc<Usage>,
@@ -46,8 +48,17 @@ impl TenantStreams {
             Stream::Telemetry => &self.telemetry,
             Stream::Event => &self.event,
         };
-        &partitions[partition_of_key(device.as_bytes(), partitions.len() as u32).0 as usize]
+        of_device(partitions, device)
     }
+
+    /// The partition that keeps the order of commands to `device`.
+    pub(crate) fn command_partition(&self, device: &str) -> &Arc<dyn Partition> {
+        of_device(&self.command, device)
+    }
+}
+
+fn of_device<'a>(partitions: &'a [Arc<dyn Partition>], device: &str) -> &'a Arc<dyn Partition> {
+    &partitions[partition_of_key(device.as_bytes(), partitions.len() as u32).0 as usize]
 }
 
 impl Streams {
@@ -86,13 +97,38 @@ impl Streams {
         }
         let telemetry = self.topic(tenant, Kind::Telemetry, AckLevel::Written)?;
         let event = self.topic(tenant, Kind::Event, AckLevel::Synced)?;
+        let response = self.topic(tenant, Kind::CommandResponse, AckLevel::Written)?;
+        // Last, as commands are taken once they can be answered.
+        let command = self.topic(tenant, Kind::Command, AckLevel::Synced)?;
         // Of the private space there may be messages from before a restart.
         let private = TopicPartition::new(TopicName::reserved(Kind::Mqtt, tenant), 0);
         let private = self.log.topic(&private.topic).and_then(|_| self.log.partition(&private).ok());
-        let usage = self.ledger.of(tenant, telemetry.iter().chain(&event).cloned().chain(private).collect())?;
-        let resolved = Arc::new(TenantStreams { telemetry, event, meter: self.meters.of(tenant), usage });
+        let counted = [&telemetry, &event, &response].into_iter().flatten().cloned().chain(private);
+        let usage = self.ledger.of(tenant, counted.collect())?;
+        let resolved = Arc::new(TenantStreams { telemetry, event, command, meter: self.meters.of(tenant), usage });
         self.known.store(Arc::new(self.known.load().update(tenant.clone(), resolved.clone())));
         Ok(resolved)
+    }
+
+    /// Where the order of `device`'s responses is kept, and of notices about commands to it. Creates the topic if it is
+    /// not there: waits for the disk then.
+    pub(crate) fn response_partition(
+        &self,
+        tenant: &TenantId,
+        device: &str,
+    ) -> Result<TopicPartition, millstream_log::Error> {
+        let name = TopicName::reserved(Kind::CommandResponse, tenant);
+        let topic = match self.log.topic(&name) {
+            Some(topic) => topic,
+            None => {
+                self.forget(tenant);
+                self.resolve(tenant)?;
+                let gone = || millstream_log::Error::UnknownTopic { topic: name.clone() };
+                self.log.topic(&name).ok_or_else(gone)?
+            }
+        };
+        let number = partition_of_key(device.as_bytes(), topic.config.partitions);
+        Ok(TopicPartition::new(name, number.0))
     }
 
     fn topic(

@@ -46,6 +46,8 @@ pub enum Reason {
     SlowBody,
     /// The deadline passed while the request was worked on; it may or may not have taken effect.
     DeadlinePassed,
+    /// Somebody behind the server, such as a device, did not answer in time. What was asked of him stands.
+    NoAnswer,
 }
 
 impl Reason {
@@ -60,6 +62,7 @@ impl Reason {
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MalformedBody | Self::MalformedParameter => StatusCode::BAD_REQUEST,
+            Self::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::DeadlinePassed => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -79,6 +82,7 @@ impl Reason {
             Self::MalformedParameter => "malformed-parameter",
             Self::SlowBody => "slow-body",
             Self::DeadlinePassed => "deadline-passed",
+            Self::NoAnswer => "no-answer",
         }
     }
 
@@ -101,6 +105,7 @@ impl Reason {
             Self::MalformedParameter => "Malformed parameter",
             Self::SlowBody => "Body did not arrive in time",
             Self::DeadlinePassed => "No verdict in time",
+            Self::NoAnswer => "No answer in time",
         }
     }
 

@@ -235,9 +235,11 @@ impl Planes {
     }
 
     fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
+        let [registry, commands] = self.connect.application_routes();
         let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
             .with(console::routes())
-            .with(self.connect.application_routes())
+            .with(registry)
+            .with(commands)
             .with(self.context.routes())
             .with(queries::routes(Arc::clone(&self.query)))
             .with(streams::routes(&self.streams))
@@ -278,7 +280,7 @@ impl Planes {
         let help = "Parts of views that have failed; /readyz names them.";
         metrics.gauge_fn("millstream_view_failures", help, count(|planes| planes.failures().len() as u64));
         let help = "Records that never reach a view: refused by an owner, or trimmed before they were read.";
-        let passed_over = count(|planes| planes.context.records_passed_over());
+        let passed_over = count(|planes| planes.connect.records_passed_over() + planes.context.records_passed_over());
         metrics.gauge_fn("millstream_view_records_passed_over", help, passed_over);
     }
 

@@ -15,6 +15,7 @@ use super::connection::Signals;
 use super::kept::Kept;
 use super::space::{Counts, Spaces, SpacesParts};
 use super::websocket::Guests;
+use crate::commands::Commands;
 use crate::connections::Connections;
 use crate::login::Logins;
 use crate::meter::{Meters, Totals};
@@ -36,6 +37,8 @@ pub(crate) struct MqttAdapter {
     pub(crate) registry: Registry,
     pub(crate) logins: Logins,
     pub(crate) streams: Arc<Streams>,
+    #[allow(dead_code, reason = "the adapter begins to listen")]
+    pub(crate) commands: Arc<Commands>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -74,6 +77,7 @@ pub(crate) struct MqttParts {
     pub(crate) registry: Registry,
     pub(crate) logins: Logins,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) commands: Arc<Commands>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -92,6 +96,7 @@ impl MqttAdapter {
             registry,
             logins,
             streams,
+            commands,
             meters,
             totals,
             wall,
@@ -112,6 +117,7 @@ impl MqttAdapter {
             registry,
             logins,
             streams,
+            commands,
             meters,
             totals,
             wall,

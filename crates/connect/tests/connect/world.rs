@@ -60,7 +60,8 @@ impl World {
         });
         let (log, connect) = opened.await.unwrap();
         let api = |name| Api::builder(name, name, "1");
-        let applications = api("applications").with(connect.application_routes()).build(&metrics).unwrap();
+        let [registry, commands] = connect.application_routes();
+        let applications = api("applications").with(registry).with(commands).build(&metrics).unwrap();
         let [telemetry, events, mqtt] = connect.device_routes();
         let devices = api("devices").with(telemetry).with(events).with(mqtt).build(&metrics).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();

@@ -1,0 +1,182 @@
+//! Who listens in one tenant, and who of them gets a command.
+//!
+//! A listener that names the device comes first, the newest before the others; then the gateway through which the device
+//! has sent last, then any other that may act for it. Whether a gateway may is asked of the registry each time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::command::Command;
+use super::delivery::{Delivery, Notes};
+use super::gateways::LastGateways;
+use super::listener::{Way, Whose};
+use crate::registry::{Device, Registry};
+
+/// Devices of one tenant of which it is remembered through which gateway they have sent last.
+const GATEWAYS_REMEMBERED_MAX: usize = 16_384;
+
+/// What the registry says of devices now.
+pub(crate) trait Devices: Send + Sync {
+    /// The device, if it and its tenant are there and enabled.
+    fn enabled(&self, tenant: &TenantId, device: &str) -> Option<Arc<Device>>;
+}
+
+impl Devices for Registry {
+    fn enabled(&self, tenant: &TenantId, device: &str) -> Option<Arc<Device>> {
+        let snapshot = self.snapshot(tenant);
+        let known = snapshot.state.tenant(tenant)?;
+        known.tenant.as_deref().filter(|stored| stored.value.enabled)?;
+        known.devices.get(device).map(|stored| Arc::clone(&stored.value)).filter(|device| device.enabled)
+    }
+}
+
+/// A command that is to be handed over, and to a listener newer than which.
+pub(super) struct Offer<'a> {
+    pub(super) command: &'a Arc<Command>,
+    /// Its device, as it is registered.
+    pub(super) device: &'a Device,
+    pub(super) newer_than: u64,
+    pub(super) devices: &'a dyn Devices,
+    pub(super) notes: &'a Arc<Notes>,
+}
+
+/// What became of an offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offered {
+    Taken,
+    /// Somebody listens, and has as much to do as may wait for it.
+    Full,
+    Nobody,
+}
+
+#[derive(Debug)]
+struct Listener {
+    id: u64,
+    via: Option<Arc<str>>,
+    way: Way,
+}
+
+/// See the module. Of each list the newest is last.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    exact: HashMap<Arc<str>, Vec<Listener>>,
+    behind: HashMap<Arc<str>, Vec<Listener>>,
+    last: LastGateways,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        let last = LastGateways::new(GATEWAYS_REMEMBERED_MAX);
+        Self { exact: HashMap::new(), behind: HashMap::new(), last }
+    }
+}
+
+impl Listeners {
+    pub(super) fn add(&mut self, id: u64, whose: &Whose, way: Way) {
+        let (list, via) = match whose {
+            Whose::Device { device, via } => (self.exact.entry(Arc::clone(device)).or_default(), via.clone()),
+            Whose::Behind { gateway } => (self.behind.entry(Arc::clone(gateway)).or_default(), None),
+        };
+        if let Way::Once(_) = way {
+            list.retain(|listener| !matches!(listener.way, Way::Once(_)));
+        }
+        list.push(Listener { id, via, way });
+    }
+
+    pub(super) fn remove(&mut self, id: u64, whose: &Whose) {
+        let (map, name) = match whose {
+            Whose::Device { device, .. } => (&mut self.exact, device),
+            Whose::Behind { gateway } => (&mut self.behind, gateway),
+        };
+        if let Some(list) = map.get_mut(name) {
+            list.retain(|listener| listener.id != id);
+            if list.is_empty() {
+                map.remove(name);
+            }
+        }
+    }
+
+    pub(super) fn seen_behind(&mut self, device: &str, gateway: &str) {
+        self.last.note(device, gateway);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.behind.is_empty() && self.last.is_empty()
+    }
+
+    /// Hands a command to the listener that comes first and takes it.
+    pub(super) fn offer(&mut self, offer: &Offer<'_>) -> Offered {
+        let mut offered = Offered::Nobody;
+        if let Some(list) = self.exact.get_mut(&offer.command.device) {
+            offered = offer.to(list);
+        }
+        if offered == Offered::Taken || self.behind.is_empty() {
+            return offered;
+        }
+        for gateway in self.gateways(offer) {
+            match self.behind.get_mut(&gateway).map(|list| offer.to(list)) {
+                Some(Offered::Taken) => return Offered::Taken,
+                Some(Offered::Full) => offered = Offered::Full,
+                Some(Offered::Nobody) | None => {}
+            }
+        }
+        offered
+    }
+
+    /// Those that listen and may act for the device, in their order.
+    fn gateways(&self, offer: &Offer<'_>) -> Vec<Arc<str>> {
+        let last = self.last.of(&offer.command.device);
+        let by_name = last.into_iter().map(|gateway| &**gateway).chain(offer.device.via.iter().map(|id| id.as_str()));
+        let named = by_name.filter_map(|name| self.behind.get_key_value(name)).map(|(gateway, _)| gateway);
+        let by_group = self.behind.keys().filter(|_| !offer.device.via_groups.is_empty());
+        named.chain(by_group).filter(|gateway| offer.may_go_via(gateway)).cloned().collect()
+    }
+}
+
+impl Offer<'_> {
+    fn may_go_via(&self, gateway: &str) -> bool {
+        let known = self.devices.enabled(&self.command.tenant, gateway);
+        known.is_some_and(|known| self.device.is_behind(gateway, &known))
+    }
+
+    /// Hands the command to the newest of `list` that takes it. Those that are gone are removed.
+    fn to(&self, list: &mut Vec<Listener>) -> Offered {
+        let mut offered = Offered::Nobody;
+        let mut index = list.len();
+        while index > 0 {
+            index -= 1;
+            let listener = &list[index];
+            if listener.id <= self.newer_than || listener.via.as_ref().is_some_and(|via| !self.may_go_via(via)) {
+                continue;
+            }
+            let delivery = Delivery::new(Arc::clone(self.command), Arc::clone(self.notes));
+            let (back, is_gone) = match &listener.way {
+                Way::Stream(stream) => match stream.try_send(delivery) {
+                    Ok(()) => return Offered::Taken,
+                    Err(TrySendError::Full(back)) => (back, false),
+                    Err(TrySendError::Closed(back)) => (back, true),
+                },
+                Way::Once(_) => {
+                    let Way::Once(once) = list.remove(index).way else { continue };
+                    match once.give(delivery) {
+                        Ok(()) => return Offered::Taken,
+                        Err(back) => {
+                            back.take_back();
+                            continue;
+                        }
+                    }
+                }
+            };
+            back.take_back();
+            if is_gone {
+                list.remove(index);
+            } else {
+                offered = Offered::Full;
+            }
+        }
+        offered
+    }
+}

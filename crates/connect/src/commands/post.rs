@@ -1,0 +1,282 @@
+//! `POST /api/commands/{tenant}/{device}`: a command, and what became of it, in one request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use millstream_http::{
+    Access, Content, Json, Limits, Path, Payload, Problem, Query, Reason, Route, Routes, TraceContext,
+};
+use millstream_log::{AckLevel, reply};
+use millstream_types::{ErrorCode, Header, Record, Role, TenantId, header};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::command::{
+    CORRELATION_ID, CORRELATION_ID_MAX_BYTES, NAME_MAX_BYTES, RESPONSE_REQUIRED, SUBJECT, is_correlation_id, is_name,
+};
+use super::listeners::Devices;
+use super::outcome::{End, Outcome};
+use super::waiters::{CannotWait, Progress, Waiter};
+use super::{Commands, Response};
+use crate::refusal::{not_taken, unknown_device};
+use crate::registry::DeviceId;
+
+/// How long a request waits that does not say it.
+const TIMEOUT_MS: u64 = 10_000;
+/// Time for what a request does beside waiting.
+const WORK: Duration = Duration::from_secs(15);
+const CMD_STATUS: HeaderName = HeaderName::from_static("hono-cmd-status");
+const CORRELATION: HeaderName = HeaderName::from_static(CORRELATION_ID);
+
+/// What the query says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Parameters {
+    command: String,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    one_way: bool,
+    ttl_s: Option<u64>,
+    correlation_id: Option<String>,
+}
+
+/// A request that was checked.
+struct Wanted {
+    tenant: TenantId,
+    device: DeviceId,
+    name: String,
+    is_one_way: bool,
+    timeout: Duration,
+    ttl_ms: Option<String>,
+    correlation_id: String,
+}
+
+impl Commands {
+    /// The route, for the listener of applications.
+    pub(crate) fn routes(self: &Arc<Self>) -> Routes {
+        let limits = Limits {
+            body_max_bytes: self.config.payload_max_bytes as u64,
+            body_max_setting: "connect.commands.payload_max_bytes",
+            timeout: Duration::from_millis(self.config.request_timeout_max_ms) + WORK,
+        };
+        let outcome = json!({"type": "object", "properties": {
+            "outcome": {"enum": ["accepted", "waiting"]}, "correlation-id": {"type": "string"}}});
+        let path = "/api/commands/{tenant}/{device}";
+        let route = Route::post(path, Access::Role(Role::Writer), limits, "Send a command to a device")
+            .param("tenant", "The tenant of the device.")
+            .param("device", "The device.")
+            .tenant_in("tenant")
+            .query("command", "The command's name. Required.")
+            .query("timeout-ms", "How long to wait for the device's answer, milliseconds; 10,000 if left out.")
+            .query("one-way", "true: no answer is wanted.")
+            .query("ttl-s", "How long the command may wait for its device, seconds; not at all if left out.")
+            .query("correlation-id", "Under which response and notices are found; generated if left out.")
+            .header("Content-Type", "Type of the payload.")
+            .takes(Content::bytes("application/octet-stream"))
+            .answers_with(
+                200,
+                "The device's answer; hono-cmd-status is its status.",
+                Content::bytes("application/octet-stream"),
+            )
+            .answers_with(202, "One-way: the device has it, or it waits for its device.", Content::json(outcome))
+            .answers(400, "The command breaks a rule.")
+            .answers(404, "The device is unknown or disabled.")
+            .answers(409, "Another request waits under this correlation id.")
+            .answers(429, "As much waits for the device or its tenant as may.")
+            .answers(503, "The device does not have it: nobody listens, or it did not acknowledge.")
+            .answers(504, "No answer in time; the text says where the command is.");
+        Routes::new("commands").route(route.to(post, Arc::clone(self)))
+    }
+
+    fn wanted(&self, (tenant, device): (String, String), parameters: Parameters) -> Result<Wanted, Problem> {
+        let tenant = TenantId::new(&tenant)?;
+        let device: DeviceId = device
+            .parse()
+            .map_err(|error| Problem::from_error(ErrorCode::Invalid, &error).remedy("name a device of the registry"))?;
+        if self.registry.enabled(&tenant, device.as_str()).is_none() {
+            return Err(unknown_device(device.as_str()));
+        }
+        let Parameters { command: name, timeout_ms, one_way: is_one_way, ttl_s, correlation_id } = parameters;
+        if !is_name(&name) {
+            return Err(bad("command", &name)
+                .rule(format!("a command's name has 1 to {NAME_MAX_BYTES} bytes, none of them a control, + or #")));
+        }
+        let (timeout_ms, most) = (timeout_ms.unwrap_or(TIMEOUT_MS), self.config.request_timeout_max_ms);
+        if timeout_ms > most {
+            let rule = format!("connect.commands.request_timeout_max_ms = {most}");
+            return Err(bad("timeout-ms", &timeout_ms.to_string()).rule(rule));
+        }
+        let ttl_ms = ttl_s.filter(|ttl_s| *ttl_s > 0).map(|ttl_s| ttl_s.saturating_mul(1_000).to_string());
+        let correlation_id = correlation_id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        if !is_correlation_id(&correlation_id) || !correlation_id.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let rule = format!("a correlation id has 1 to {CORRELATION_ID_MAX_BYTES} visible characters of ASCII");
+            return Err(bad("correlation-id", &correlation_id).rule(rule));
+        }
+        let timeout = Duration::from_millis(timeout_ms);
+        Ok(Wanted { tenant, device, name, is_one_way, timeout, ttl_ms, correlation_id })
+    }
+
+    fn wait(&self, wanted: &Wanted) -> Result<Waiter, Problem> {
+        let Wanted { tenant, device, correlation_id, .. } = wanted;
+        self.hub.waiters.wait(tenant, correlation_id, device.as_str()).map_err(|why| match why {
+            CannotWait::Taken => Problem::new(
+                Reason::Code(ErrorCode::Conflict),
+                "another request waits for the answer to a command of this correlation id; nothing was sent",
+            )
+            .value(correlation_id)
+            .rule("a correlation id stands for one command at a time")
+            .remedy("leave it out: then one is made"),
+            CannotWait::Full => {
+                let limit = self.config.requests_max_waiting;
+                Problem::new(
+                    Reason::Code(ErrorCode::Overloaded),
+                    "too many requests wait for answers of devices; nothing was sent",
+                )
+                .value(limit)
+                .rule(format!("connect.commands.requests_max_waiting = {limit}"))
+                .remedy("wait as long as Retry-After says, then send it again")
+            }
+        })
+    }
+
+    /// Appends the command's record; returns once that is durable.
+    async fn append(&self, wanted: &Wanted, given: &[Header<'_>], payload: &[u8]) -> Result<(), Problem> {
+        let Wanted { tenant, device, .. } = wanted;
+        let device = device.as_str();
+        let mut headers = vec![
+            Header { key: header::DEVICE_ID, value: Some(device.as_bytes()) },
+            Header { key: SUBJECT, value: Some(wanted.name.as_bytes()) },
+            Header { key: CORRELATION_ID, value: Some(wanted.correlation_id.as_bytes()) },
+        ];
+        headers.extend_from_slice(given);
+        if !wanted.is_one_way {
+            headers.push(Header { key: RESPONSE_REQUIRED, value: Some(b"true") });
+        }
+        if let Some(ttl_ms) = &wanted.ttl_ms {
+            headers.push(Header { key: header::TTL, value: Some(ttl_ms.as_bytes()) });
+        }
+        let (timestamp_ms, key) = (self.hub.wall.now_ms(), Some(device.as_bytes()));
+        let record = Record { timestamp_ms, key, value: Some(payload), headers: &headers };
+        let mut is_again = false;
+        loop {
+            let streams = self.streams.of(tenant).await.map_err(|error| not_taken(&error))?;
+            let (done, verdict) = reply();
+            match streams.command_partition(device).append(&[record], AckLevel::Synced, done) {
+                Ok(()) => return verdict.await.map(drop).map_err(|error| not_taken(&error)),
+                // Somebody has deleted the topic since it was resolved.
+                Err(millstream_log::Error::UnknownTopic { .. }) if !is_again => self.streams.forget(tenant),
+                Err(error) => return Err(not_taken(&error)),
+            }
+            is_again = true;
+        }
+    }
+}
+
+async fn post(
+    State(commands): State<Arc<Commands>>,
+    Path(path): Path<(String, String)>,
+    Query(parameters): Query<Parameters>,
+    trace: TraceContext,
+    given: HeaderMap,
+    Payload(payload): Payload,
+) -> Result<HttpResponse, Problem> {
+    let wanted = commands.wanted(path, parameters)?;
+    let mut waiter = commands.wait(&wanted)?;
+    let trace = trace.traceparent();
+    let mut headers = vec![Header { key: header::TRACEPARENT, value: Some(&trace) }];
+    if let Some(content_type) = given.get(CONTENT_TYPE).filter(|value| !value.is_empty()) {
+        headers.push(Header { key: header::CONTENT_TYPE, value: Some(content_type.as_bytes()) });
+    }
+    commands.append(&wanted, &headers, &payload).await?;
+    let decided = waiter.progress.wait_for(|progress| wanted.answer(progress).is_some());
+    // Who hears nothing any more is told what is known, as when the time is over.
+    let _ = tokio::time::timeout(wanted.timeout, decided).await;
+    let progress = waiter.progress.borrow().clone();
+    wanted.answer(&progress).unwrap_or_else(|| Err(wanted.no_answer(&progress)))
+}
+
+impl Wanted {
+    /// What the request is answered with, once that is known.
+    fn answer(&self, progress: &Progress) -> Option<Result<HttpResponse, Problem>> {
+        if let Some(response) = &progress.response {
+            return Some(Ok(self.responded(response)));
+        }
+        match &progress.outcome {
+            Some(outcome) if outcome.end != End::Accepted => Some(Err(self.failed(outcome))),
+            Some(_) if self.is_one_way => Some(Ok(self.taken(End::Accepted.name()))),
+            None if self.is_one_way && progress.waits => Some(Ok(self.taken("waiting"))),
+            _ => None,
+        }
+    }
+
+    fn correlation(&self) -> HeaderValue {
+        HeaderValue::from_str(&self.correlation_id).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    fn responded(&self, response: &Response) -> HttpResponse {
+        let content_type = response.content_type.as_deref().and_then(|value| HeaderValue::from_str(value).ok());
+        let headers = [
+            (CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"))),
+            (CMD_STATUS, HeaderValue::from(response.status)),
+            (CORRELATION, self.correlation()),
+        ];
+        (headers, response.payload.clone()).into_response()
+    }
+
+    fn taken(&self, outcome: &str) -> HttpResponse {
+        let body = json!({"outcome": outcome, CORRELATION_ID: self.correlation_id});
+        (StatusCode::ACCEPTED, [(CORRELATION, self.correlation())], Json(body)).into_response()
+    }
+
+    fn failed(&self, outcome: &Outcome) -> Problem {
+        let (reason, remedy) = match outcome.status {
+            404 => (Reason::Code(ErrorCode::NotFound), "register or enable the device in the registry"),
+            413 => (Reason::Code(ErrorCode::TooLarge), "send less at once"),
+            429 => (Reason::Code(ErrorCode::RateLimited), "wait until devices have taken some, or raise the limit"),
+            503 => (
+                Reason::Code(ErrorCode::Unavailable),
+                "send it again when the device listens, or with ttl-s: then it waits",
+            ),
+            504 => (Reason::NoAnswer, "send it again with a longer ttl-s"),
+            _ => (Reason::Code(ErrorCode::Invalid), "send a command that keeps this rule"),
+        };
+        let status = StatusCode::from_u16(outcome.status).unwrap_or(StatusCode::BAD_REQUEST);
+        self.problem(reason, outcome.end.name(), outcome.why.clone()).with_status(status).remedy(remedy)
+    }
+
+    fn no_answer(&self, progress: &Progress) -> Problem {
+        let (outcome, detail) = if progress.outcome.is_some() {
+            (End::Accepted.name(), "the device has the command and has not answered in time")
+        } else if progress.waits {
+            ("waiting", "the device has not come in time; the command waits for it")
+        } else {
+            ("unknown", "the command is stored, and it is not known yet whether the device has it")
+        };
+        self.problem(Reason::NoAnswer, outcome, detail)
+            .remedy("read command_response of the tenant: a response or notice carries the correlation id")
+    }
+
+    fn problem(
+        &self,
+        reason: Reason,
+        outcome: &'static str,
+        detail: impl Into<std::borrow::Cow<'static, str>>,
+    ) -> Problem {
+        Problem::new(reason, detail)
+            .value(self.device.as_str())
+            .rule(format!("command '{}' to the device, timeout-ms = {}", self.name, self.timeout.as_millis()))
+            .member("outcome", outcome)
+            .member(CORRELATION_ID, self.correlation_id.as_str())
+            .header(CORRELATION, self.correlation())
+    }
+}
+
+fn bad(name: &'static str, value: &str) -> Problem {
+    Problem::new(Reason::MalformedParameter, format!("parameter '{name}' cannot be taken"))
+        .value(value)
+        .remedy("see this route in /openapi.json")
+}

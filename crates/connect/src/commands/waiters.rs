@@ -1,0 +1,117 @@
+//! Requests over HTTP that wait for what becomes of their command.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::Response;
+use super::command::Command;
+use super::outcome::Outcome;
+
+/// What has become of a command so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress {
+    /// It waits for its device, and nobody listens.
+    pub(crate) waits: bool,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) response: Option<Response>,
+}
+
+/// Why a request cannot wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CannotWait {
+    /// Another one waits for the same tenant and correlation id.
+    Taken,
+    /// As many wait as may.
+    Full,
+}
+
+type Name = (TenantId, Box<str>);
+
+/// By tenant and correlation id.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    max: usize,
+    known: Mutex<HashMap<Name, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    device: Arc<str>,
+    progress: watch::Sender<Progress>,
+}
+
+/// A place among those that wait; given up when dropped.
+pub(crate) struct Waiter {
+    of: Arc<Waiters>,
+    name: Name,
+    pub(crate) progress: watch::Receiver<Progress>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.of.known.lock().remove(&self.name);
+    }
+}
+
+impl Waiters {
+    /// At most `max` at a time.
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, known: Mutex::default() }
+    }
+
+    /// Waits for the command to `device` of this correlation id, from now on.
+    pub(crate) fn wait(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        correlation_id: &str,
+        device: &str,
+    ) -> Result<Waiter, CannotWait> {
+        let mut known = self.known.lock();
+        let name = (tenant.clone(), correlation_id.into());
+        if known.contains_key(&name) {
+            return Err(CannotWait::Taken);
+        }
+        if known.len() >= self.max {
+            return Err(CannotWait::Full);
+        }
+        let (sender, progress) = watch::channel(Progress::default());
+        known.insert(name.clone(), Known { device: device.into(), progress: sender });
+        Ok(Waiter { of: Arc::clone(self), name, progress })
+    }
+
+    /// The command waits for its device.
+    pub(crate) fn waits(&self, command: &Command) {
+        self.tell_of(command, |progress| progress.waits = true);
+    }
+
+    /// The command has ended.
+    pub(crate) fn ended(&self, command: &Command, outcome: &Outcome) {
+        self.tell_of(command, |progress| progress.outcome = Some(outcome.clone()));
+    }
+
+    /// The device has answered.
+    pub(crate) fn responded(&self, tenant: &TenantId, correlation_id: &str, response: Response) {
+        let device = Arc::clone(&response.device);
+        self.tell(tenant, correlation_id, &device, |progress| progress.response = Some(response));
+    }
+
+    fn tell_of(&self, command: &Command, change: impl FnOnce(&mut Progress)) {
+        if let Some(id) = &command.correlation_id {
+            self.tell(&command.tenant, id, &command.device, change);
+        }
+    }
+
+    fn tell(&self, tenant: &TenantId, id: &str, device: &str, change: impl FnOnce(&mut Progress)) {
+        let known = self.known.lock();
+        if known.is_empty() {
+            return;
+        }
+        if let Some(known) = known.get(&(tenant.clone(), id.into())).filter(|known| *known.device == *device) {
+            known.progress.send_modify(change);
+        }
+    }
+}
