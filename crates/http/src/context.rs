@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub const REQUEST_TIMEOUT_HEADER: &str = "request-timeout";
 pub(crate) struct Context {
     pub(crate) identity: OnceLock<Identity>,
     pub(crate) deadline: Deadline,
+    /// How much later the answer is due since the client has asked to wait, ms.
+    pub(crate) granted_ms: AtomicU64,
     pub(crate) trace: TraceContext,
     pub(crate) params: PathParams,
     pub(crate) limits: Limits,
@@ -36,6 +38,12 @@ impl Context {
     /// Notes for the verdict at the deadline whether the client or the handler is the one that is waited for.
     pub(crate) fn set_reading_body(&self, reading: bool) {
         self.reading_body.store(reading, Ordering::Relaxed);
+    }
+
+    /// When the answer is due as things stand.
+    pub(crate) fn due(&self) -> Instant {
+        let first = self.deadline.instant();
+        first.checked_add(Duration::from_millis(self.granted_ms.load(Ordering::Relaxed))).unwrap_or(first)
     }
 }
 
@@ -124,6 +132,29 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     count.checked_mul(unit_ms).map(Duration::from_millis)
 }
 
+/// More time for a request whose client has asked to wait for something. An extractor.
+#[derive(Clone)]
+pub struct MoreTime(Arc<Context>);
+
+impl std::fmt::Debug for MoreTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MoreTime({:?})", self.0.due())
+    }
+}
+
+impl MoreTime {
+    /// Puts the deadline off by `time`, and resolves when that has passed or the listener begins to stop. [`Deadline`]
+    /// goes on to tell the first one.
+    pub async fn wait(&self, time: Duration) {
+        let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.0.granted_ms.fetch_add(time_ms, Ordering::Relaxed);
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.0.shutdown.clone().begun() => {}
+        }
+    }
+}
+
 /// How far a listener is with its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
@@ -158,6 +189,14 @@ impl<S: Sync> FromRequestParts<S> for Deadline {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         Ok(context(parts)?.deadline)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for MoreTime {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(context(parts)?.clone()))
     }
 }
 

@@ -36,8 +36,8 @@
 //! ```
 //!
 //! Handlers are async functions of extractors: those here ([`Caller`], [`Path`], [`Query`], [`Json`], [`Payload`],
-//! [`Deadline`], [`TraceContext`], [`Shutdown`], [`Peer`], [`AnswerMemory`]) and axum's `State`, `Method`, `HeaderMap`,
-//! `Uri` and such.
+//! [`Deadline`], [`MoreTime`], [`TraceContext`], [`Shutdown`], [`Peer`], [`AnswerMemory`]) and axum's `State`, `Method`,
+//! `HeaderMap`, `Uri` and such.
 //! (axum's own `Path` and `MatchedPath` find nothing: routes are found here.) A [`Problem`] that a handler returns and
 //! one that the rim makes look alike, in the style of their group.
 //!
@@ -71,7 +71,7 @@ pub use api::{Api, ApiBuilder};
 pub use authenticator::{
     Authenticator, Claim, Identity, LaterVerdict, LoopbackApplications, Reach, TENANT_HEADERS, Verdict,
 };
-pub use context::{Caller, Deadline, Peer, REQUEST_TIMEOUT_HEADER, Shutdown};
+pub use context::{Caller, Deadline, MoreTime, Peer, REQUEST_TIMEOUT_HEADER, Shutdown};
 pub use cors::{Cors, Origins};
 pub use error::Error;
 pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, parse_json};

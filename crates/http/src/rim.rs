@@ -5,7 +5,8 @@
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
@@ -115,6 +116,7 @@ impl Rim {
         let context = Arc::new(Context {
             identity: OnceLock::new(),
             deadline,
+            granted_ms: AtomicU64::new(0),
             trace: origin.trace,
             params,
             limits: route.limits,
@@ -123,12 +125,17 @@ impl Rim {
             memory: self.memory.clone(),
             reading_body: AtomicBool::new(false),
         });
-        let work = AssertUnwindSafe(self.work(route, &context, parts, body)).catch_unwind();
-        match timeout_at(deadline.instant(), work).await {
-            Ok(Ok(Ok(response))) => response,
-            Ok(Ok(Err(problem))) => problem.into_response(),
-            Ok(Err(panic)) => Problem::internal(panic_text(&*panic)).into_response(),
-            Err(_) => too_late(&context, origin).into_response(),
+        let mut work = pin!(AssertUnwindSafe(self.work(route, &context, parts, body)).catch_unwind());
+        loop {
+            let due = context.due();
+            return match timeout_at(due, work.as_mut()).await {
+                Ok(Ok(Ok(response))) => response,
+                Ok(Ok(Err(problem))) => problem.into_response(),
+                Ok(Err(panic)) => Problem::internal(panic_text(&*panic)).into_response(),
+                // It was put off meanwhile.
+                Err(_) if context.due() > due => continue,
+                Err(_) => too_late(&context, origin).into_response(),
+            };
         }
     }
 
@@ -258,7 +265,7 @@ fn bounded(body: Incoming, limits: &Limits) -> Body {
 }
 
 fn too_late(context: &Context, origin: Origin) -> Problem {
-    let waited_ms = context.deadline.instant().duration_since(origin.started).as_millis();
+    let waited_ms = context.due().duration_since(origin.started).as_millis();
     if context.reading_body.load(Ordering::Relaxed) {
         return Problem::new(Reason::SlowBody, format!("the body was not complete after {waited_ms} ms"))
             .value(format!("{waited_ms} ms"))
