@@ -1,6 +1,5 @@
 //! `/v1/devices`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -14,9 +13,7 @@ use super::request::{Given, OfDevice, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::tenants::{as_json, stored, with_id};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, shown};
-use crate::registry::{
-    Command, Condition, Device, DeviceId, Failure, Refusal, Stored, TenantState, check_device, check_rate,
-};
+use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, Stored, check_device, check_rate};
 use crate::timestamp::Timestamp;
 
 const OF_TENANT: &str = "/v1/devices/{tenant}";
@@ -116,11 +113,8 @@ async fn search(
     };
     let count = known.devices.len();
     let find = move || {
-        let gateways = search.is_gateway.map(|is_wanted| (is_wanted, gateways(&known)));
-        let is_asked_for = |id: &&DeviceId| match &gateways {
-            Some((is_wanted, gateways)) => gateways.contains(id.as_str()) == *is_wanted,
-            None => true,
-        };
+        let is_asked_for =
+            |id: &&DeviceId| search.is_gateway.is_none_or(|is_wanted| known.is_gateway(id.as_str()) == is_wanted);
         let devices = known.devices.iter().filter(|(id, _)| is_asked_for(id));
         let items = devices.map(|(id, stored)| {
             let id = id.as_str();
@@ -129,13 +123,6 @@ async fn search(
         search.find(items, memory)
     };
     management.search(count, find).await
-}
-
-/// The devices that are gateways: another names them, or they belong to a group of gateways.
-fn gateways(known: &TenantState) -> HashSet<&str> {
-    let named = known.devices.values().flat_map(|stored| &stored.value.via).map(DeviceId::as_str);
-    let members = known.devices.iter().filter(|(_, stored)| !stored.value.member_of.is_empty());
-    named.chain(members.map(|(id, _)| id.as_str())).collect()
 }
 
 async fn replace(

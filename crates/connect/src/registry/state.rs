@@ -24,6 +24,8 @@ pub(crate) struct TenantState {
     pub(crate) devices: imbl::HashMap<DeviceId, Arc<Stored<Device>>>,
     pub(crate) credentials: imbl::HashMap<DeviceId, Arc<Stored<Credentials>>>,
     logins: imbl::HashMap<AuthId, Login>,
+    /// Devices that others name in `via`, and how many do.
+    gateways: imbl::HashMap<DeviceId, usize>,
 }
 
 /// Whose credential an auth-id leads to.
@@ -59,8 +61,7 @@ impl State {
         let known = self.tenants.entry(id.clone()).or_default();
         match change {
             Change::Tenant(_, tenant) => known.tenant.clone_from(tenant),
-            Change::Device(_, device, Some(value)) => drop(known.devices.insert(device.clone(), value.clone())),
-            Change::Device(_, device, None) => drop(known.devices.remove(device)),
+            Change::Device(_, device, value) => known.set_device(device, value.as_ref()),
             Change::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
         }
         if known.tenant.is_none() && known.devices.is_empty() && known.credentials.is_empty() {
@@ -73,6 +74,28 @@ impl TenantState {
     /// The credential that devices present under `auth_id` with a password.
     pub(crate) fn login(&self, auth_id: &str) -> Option<&Login> {
         self.logins.get(auth_id)
+    }
+
+    /// Whether a device may act for others: one names it, or it belongs to a group of gateways.
+    pub(crate) fn is_gateway(&self, id: &str) -> bool {
+        let is_member = || self.devices.get(id).is_some_and(|stored| !stored.value.member_of.is_empty());
+        self.gateways.contains_key(id) || is_member()
+    }
+
+    fn set_device(&mut self, device: &DeviceId, value: Option<&Arc<Stored<Device>>>) {
+        let before = match value {
+            Some(value) => self.devices.insert(device.clone(), value.clone()),
+            None => self.devices.remove(device),
+        };
+        for gateway in before.iter().flat_map(|before| &before.value.via) {
+            match self.gateways.get_mut(gateway) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(self.gateways.remove(gateway)),
+            }
+        }
+        for gateway in value.into_iter().flat_map(|value| &value.value.via) {
+            *self.gateways.entry(gateway.clone()).or_default() += 1;
+        }
     }
 
     fn set_credentials(&mut self, device: &DeviceId, value: Option<&Arc<Stored<Credentials>>>) {
