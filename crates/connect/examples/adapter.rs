@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn serve(connect: &Connect, metrics: &Metrics) -> Result<(), Box<dyn std::error::Error>> {
     let [registry, commands] = connect.application_routes();
     let applications = Api::builder("applications", "Registry", "1").with(registry).with(commands).build(metrics)?;
-    let [telemetry, events, mqtt] = connect.device_routes();
-    let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).with(mqtt).build(metrics)?;
+    let devices = Api::builder("devices", "Devices", "1");
+    let devices = connect.device_routes().into_iter().fold(devices, |api, routes| api.with(routes)).build(metrics)?;
     let anybody = Arc::new(LoopbackApplications::default());
     let limits = ListenerLimits::default();
     let door = Listener::bind("applications", "127.0.0.1:0".parse()?, anybody, limits.clone()).await?;

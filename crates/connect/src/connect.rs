@@ -16,6 +16,7 @@ use crate::management::Management;
 use crate::meter::{Meters, Totals};
 use crate::mqtt::{self, Guests, Kept, MqttAdapter, MqttParts};
 use crate::password::PasswordHashing;
+use crate::presence::Presence;
 use crate::registry::Registry;
 use crate::streams::Streams;
 use crate::usage::Ledger;
@@ -91,6 +92,7 @@ impl Connect {
             }
         }
         let commands = Arc::new(Commands::open(ground, &config.commands, &registry, &streams, metrics)?);
+        let presence = Presence::open(ground, config, &streams, mqtt::ADAPTER)?;
         let verified = VerifiedLogins::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
         let attempts = Logins::attempts(metrics);
@@ -124,6 +126,7 @@ impl Connect {
             logins: logins.clone(),
             streams: streams.clone(),
             commands: commands.clone(),
+            presence,
             meters: Arc::new(Meters::new(metrics, mqtt::ADAPTER)),
             totals,
             wall: ground.wall.clone(),
@@ -149,10 +152,10 @@ impl Connect {
     }
 
     /// The routes of the HTTP adapter and of MQTT over WebSocket, for the listener of devices.
-    pub fn device_routes(&self) -> [Routes; 3] {
-        let [telemetry, events] = http::routes(&self.adapter);
+    pub fn device_routes(&self) -> [Routes; 4] {
+        let [telemetry, events, replies] = http::routes(&self.adapter);
         let mqtt = mqtt::routes(&self.mqtt.guests, self.mqtt.config.packet_max_bytes, self.adapter.limits());
-        [telemetry, events, mqtt]
+        [telemetry, events, replies, mqtt]
     }
 
     /// Judges who calls at the listener of devices.
@@ -187,7 +190,7 @@ impl Connect {
     /// right by itself.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
         let states = [self.registry.failures(), self.mqtt.kept.failures(), self.ledger.failures()];
-        [states.concat(), self.commands.failures()].concat()
+        [states.concat(), self.commands.failures(), self.mqtt.presence.failures()].concat()
     }
 
     /// Records of commands that were never taken: refused by an owner, or trimmed before they were read.
@@ -199,6 +202,7 @@ impl Connect {
     pub fn stop(&self) {
         self.management.stop();
         self.commands.stop();
+        self.mqtt.presence.stop();
         self.logins.stop();
         self.ledger.stop();
         self.registry.stop();

@@ -17,6 +17,9 @@ pub enum Error {
     /// The commands that wait for devices cannot be opened.
     #[error("the commands that wait for devices cannot be opened")]
     Commands(#[source] millstream_view::Error),
+    /// Who listens for commands cannot be opened.
+    #[error("the view of who listens for commands cannot be opened")]
+    Presence(#[source] millstream_view::Error),
     /// A setting that cannot be.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
@@ -45,7 +48,9 @@ impl Error {
     /// The kind of failure.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Registry(source) | Self::Usage(source) | Self::Commands(source) => source.code(),
+            Self::Registry(source) | Self::Usage(source) | Self::Commands(source) | Self::Presence(source) => {
+                source.code()
+            }
             Self::InvalidSetting { .. } => ErrorCode::Invalid,
             Self::Bind { .. } | Self::Thread(_) => ErrorCode::Internal,
         }

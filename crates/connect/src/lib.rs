@@ -14,8 +14,8 @@
 //! let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
 //! let [registry, commands] = connect.application_routes();
 //! let applications = Api::builder("applications", "Millstream", "1").with(registry).with(commands).build(&metrics)?;
-//! let [telemetry, events, mqtt] = connect.device_routes();
-//! let devices = Api::builder("devices", "Devices", "1").with(telemetry).with(events).with(mqtt).build(&metrics)?;
+//! let devices = Api::builder("devices", "Devices", "1");
+//! let devices = connect.device_routes().into_iter().fold(devices, |api, routes| api.with(routes)).build(&metrics)?;
 //! // Each on its listener; that of devices with `connect.device_authenticator()`. Then, at the end:
 //! connect.stop();
 //! # Ok(()) }
@@ -23,7 +23,6 @@
 //!
 //! Not here: what a message means (`context`, `query`), where records are kept (`log`).
 
-#[allow(dead_code, unused_imports, reason = "the adapters begin to use what listens")]
 mod commands;
 mod config;
 mod connect;
@@ -38,6 +37,7 @@ mod outgoing;
 mod pace;
 mod password;
 mod period;
+mod presence;
 mod refusal;
 mod registry;
 mod sender;

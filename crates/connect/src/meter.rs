@@ -14,6 +14,11 @@ use crate::tenant_counter::{LABELLED_TENANTS_MAX, OTHERS};
 
 const DURATION_BOUNDS_S: [f64; 12] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0];
+/// How many there are of [`Delivery`] but for answers to commands, of [`Fate`], of [`Waited`] and of [`Direction`].
+const KINDS: usize = 3;
+const FATES: usize = 3;
+const WAITS: usize = 3;
+const DIRECTIONS: usize = 3;
 const PAYLOAD_BOUNDS_BYTES: [f64; 6] = [64.0, 256.0, 1_024.0, 2_048.0, 8_192.0, 65_536.0];
 
 /// The meters of all tenants. A tenant that is deleted and made again goes on with its meter.
@@ -39,7 +44,9 @@ pub(crate) struct Meter {
     metrics: Metrics,
     adapter: &'static str,
     tenant: Box<str>,
-    cells: [OnceLock<Cell>; 9],
+    cells: [OnceLock<Cell>; KINDS * FATES * WAITS],
+    /// Of commands and of answers to them.
+    commands: [OnceLock<Cell>; DIRECTIONS * FATES],
 }
 
 struct Cell {
@@ -56,6 +63,10 @@ pub(crate) enum Delivery {
     AtLeastOnce,
     /// Event.
     Event,
+    /// Answer to a command, which its sender does not want acknowledged.
+    UnconfirmedResponse,
+    /// Answer to a command.
+    Response,
 }
 
 impl Delivery {
@@ -63,14 +74,15 @@ impl Delivery {
         match self {
             Self::AtMostOnce | Self::AtLeastOnce => Stream::Telemetry,
             Self::Event => Stream::Event,
+            Self::UnconfirmedResponse | Self::Response => Stream::CommandResponse,
         }
     }
 
     /// As the record's header and the metrics say it.
     pub(crate) fn qos(self) -> &'static str {
         match self {
-            Self::AtMostOnce => "0",
-            Self::AtLeastOnce | Self::Event => "1",
+            Self::AtMostOnce | Self::UnconfirmedResponse => "0",
+            Self::AtLeastOnce | Self::Event | Self::Response => "1",
         }
     }
 }
@@ -86,6 +98,60 @@ pub(crate) enum Fate {
     Undeliverable,
 }
 
+impl Fate {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Forwarded => "forwarded",
+            Self::Unprocessable => "unprocessable",
+            Self::Undeliverable => "undeliverable",
+        }
+    }
+}
+
+impl Cell {
+    fn observe(&self, payload_bytes: usize, took: Duration) {
+        self.payload.observe(payload_bytes as f64);
+        self.duration.observe(took.as_secs_f64());
+    }
+}
+
+/// What a command is, or what comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// A command that wants no answer.
+    OneWay,
+    /// A command that wants one.
+    Request,
+    /// The answer.
+    Response,
+}
+
+impl Direction {
+    /// That of a command.
+    pub(crate) fn of(wants_answer: bool) -> Self {
+        if wants_answer { Self::Request } else { Self::OneWay }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::OneWay => "one-way",
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
+}
+
+/// Whether the device waited for a command, and got one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// It did not wait.
+    No,
+    /// It got one.
+    Command,
+    /// None came in time.
+    Expired,
+}
+
 impl Meters {
     /// Those of the adapter of this type.
     pub(crate) fn new(metrics: &Metrics, adapter: &'static str) -> Self {
@@ -94,7 +160,13 @@ impl Meters {
 
     fn meter(&self, tenant: &str) -> Arc<Meter> {
         let (metrics, adapter) = (self.metrics.clone(), self.adapter);
-        Arc::new(Meter { metrics, adapter, tenant: tenant.into(), cells: Default::default() })
+        Arc::new(Meter {
+            metrics,
+            adapter,
+            tenant: tenant.into(),
+            cells: [const { OnceLock::new() }; _],
+            commands: Default::default(),
+        })
     }
 
     pub(crate) fn of(&self, tenant: &TenantId) -> Arc<Meter> {
@@ -109,42 +181,81 @@ impl Meters {
 impl Meter {
     /// Counts a message.
     pub(crate) fn count(&self, delivery: Delivery, fate: Fate, payload_bytes: usize, took: Duration) {
-        let cell = self.cells[delivery as usize * 3 + fate as usize].get_or_init(|| self.cell(delivery, fate));
-        cell.payload.observe(payload_bytes as f64);
-        cell.duration.observe(took.as_secs_f64());
+        self.count_waited(delivery, fate, Waited::No, payload_bytes, took);
     }
 
-    fn cell(&self, delivery: Delivery, fate: Fate) -> Cell {
+    /// Counts a message whose device may have waited for a command.
+    pub(crate) fn count_waited(
+        &self,
+        delivery: Delivery,
+        fate: Fate,
+        waited: Waited,
+        payload_bytes: usize,
+        took: Duration,
+    ) {
+        if delivery.stream() == Stream::CommandResponse {
+            return self.count_command(Direction::Response, fate, payload_bytes, took);
+        }
+        let at = (delivery as usize * FATES + fate as usize) * WAITS + waited as usize;
+        self.cells[at].get_or_init(|| self.cell(delivery, fate, waited)).observe(payload_bytes, took);
+    }
+
+    /// Counts a command whose device was found at this adapter, or the answer to one; `took` is how long it was on its
+    /// way.
+    pub(crate) fn count_command(&self, direction: Direction, fate: Fate, payload_bytes: usize, took: Duration) {
+        let cell = &self.commands[direction as usize * FATES + fate as usize];
+        cell.get_or_init(|| self.command_cell(direction, fate)).observe(payload_bytes, took);
+    }
+
+    fn command_cell(&self, direction: Direction, fate: Fate) -> Cell {
         let labels = [
             ("component_type", "adapter"),
             ("component_name", self.adapter),
-            ("tenant", &self.tenant),
+            ("tenant", &*self.tenant),
+            ("status", fate.name()),
+            ("direction", direction.name()),
+        ];
+        self.histograms(
+            &labels,
+            ("hono_command_payload_bytes", "Payload of commands and of answers to them."),
+            ("hono_command_processing_duration_seconds", "Time that a command or an answer to one took."),
+        )
+    }
+
+    fn cell(&self, delivery: Delivery, fate: Fate, waited: Waited) -> Cell {
+        let ttd = match waited {
+            Waited::No => "none",
+            Waited::Command => "command",
+            Waited::Expired => "expired",
+        };
+        let labels = [
+            ("component_type", "adapter"),
+            ("component_name", self.adapter),
+            ("tenant", &*self.tenant),
+            ("status", fate.name()),
             ("type", if delivery == Delivery::Event { "event" } else { "telemetry" }),
-            (
-                "status",
-                match fate {
-                    Fate::Forwarded => "forwarded",
-                    Fate::Unprocessable => "unprocessable",
-                    Fate::Undeliverable => "undeliverable",
-                },
-            ),
-            // Nobody waits for a command yet.
-            ("ttd", "none"),
+            ("ttd", ttd),
             ("qos", if delivery == Delivery::AtMostOnce { "AT_MOST_ONCE" } else { "AT_LEAST_ONCE" }),
         ];
-        Cell {
-            payload: self.metrics.histogram(
-                "hono_telemetry_payload_bytes",
-                "Payload of messages of devices.",
-                &labels,
-                &PAYLOAD_BOUNDS_BYTES,
-            ),
-            duration: self.metrics.histogram(
+        self.histograms(
+            &labels,
+            ("hono_telemetry_payload_bytes", "Payload of messages of devices."),
+            (
                 "hono_telemetry_processing_duration_seconds",
-                "Time from a message's arrival to its answer.",
-                &labels,
-                &DURATION_BOUNDS_S,
+                "Time from a message's arrival to its answer, a wait for a command aside.",
             ),
+        )
+    }
+
+    fn histograms(
+        &self,
+        labels: &[(&str, &str)],
+        (payload, payload_help): (&'static str, &'static str),
+        (duration, duration_help): (&'static str, &'static str),
+    ) -> Cell {
+        Cell {
+            payload: self.metrics.histogram(payload, payload_help, labels, &PAYLOAD_BOUNDS_BYTES),
+            duration: self.metrics.histogram(duration, duration_help, labels, &DURATION_BOUNDS_S),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Devices over MQTT 3.1.1 and 5: telemetry and events on Hono's topics, and all other topics as their tenant's private
-//! space.
+//! Devices over MQTT 3.1.1 and 5: telemetry, events and commands on Hono's topics, and all other topics as their tenant's
+//! private space.
 //!
 //! ```text
 //!   socket ─► line ─► wire, packet ─► client ─► upstream ─► one append for a run of messages
@@ -15,6 +15,8 @@ mod adapter;
 mod client;
 #[cfg(test)]
 mod codec_tests;
+mod command_filter;
+mod commands;
 mod config;
 mod connect_packet;
 mod connection;

@@ -10,11 +10,11 @@ use crate::sender::Sender;
 
 const DEFAULT_TYPE: &[u8] = b"application/octet-stream";
 /// The type of a message that says "I am here" and nothing else.
-const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
+pub(crate) const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
 /// Says that an MQTT client asked for the message to be retained.
 const OPT_RETAIN: &str = "x-opt-retain";
 /// Headers that the adapter itself may set.
-const OWN_HEADERS_MAX: usize = 10;
+const OWN_HEADERS_MAX: usize = 13;
 
 /// A message, as an adapter has read it.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,24 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) traceparent: Option<&'a [u8]>,
     pub(crate) is_retained: bool,
     pub(crate) payload: &'a [u8],
+    /// What it answers, if it answers a command.
+    pub(crate) reply: Option<Reply<'a>>,
+}
+
+/// What a device says of a command that it answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reply<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) correlation_id: &'a str,
+    /// The status, as it was sent.
+    pub(crate) status: &'a str,
+}
+
+/// The status of an answer to a command: of success, or of an error.
+pub(crate) fn status_of_reply(text: &str) -> Option<u16> {
+    let is_plain = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let status: u16 = text.parse().ok().filter(|_| is_plain)?;
+    matches!(status, 200..=299 | 400..=599).then_some(status)
 }
 
 /// The numbers of a message, as its headers write them.
@@ -80,6 +98,11 @@ impl<'a> Outgoing<'a> {
         }
         if self.is_retained {
             add(OPT_RETAIN, b"true");
+        }
+        if let Some(reply) = &self.reply {
+            add(header::TENANT_ID, reply.tenant.as_bytes());
+            add(header::CORRELATION_ID, reply.correlation_id.as_bytes());
+            add(header::STATUS, reply.status.as_bytes());
         }
         headers.extend(sender.default_headers());
     }

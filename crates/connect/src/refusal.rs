@@ -49,6 +49,22 @@ pub(crate) fn unknown_tenant(tenant: &TenantId) -> Problem {
         .remedy("create the tenant in the registry")
 }
 
+/// `name` is how the adapter's devices say a status.
+pub(crate) fn bad_reply_status(name: &str, given: &str) -> Problem {
+    Problem::invalid("an answer to a command needs a status")
+        .value(format!("'{given}'"))
+        .rule(format!("{name} is 200 to 299 or 400 to 599"))
+        .remedy("send for example 200")
+}
+
+pub(crate) fn bad_request_id(given: &str) -> Problem {
+    let shown: String = given.chars().take(64).collect();
+    Problem::invalid("the request id is none that came with a command")
+        .value(shown)
+        .rule("an answer names the command under the id with which it was delivered")
+        .remedy("send back hono-cmd-req-id, or the level before the name in the command's topic, unchanged")
+}
+
 /// A payload over what the tenant's adapter entry allows.
 pub(crate) fn payload_too_large(bytes: usize, adapter: &str, limit: u64) -> Problem {
     Problem::new(Reason::Code(ErrorCode::TooLarge), "the payload is larger than the tenant allows")

@@ -125,6 +125,8 @@ impl<'a> Sender<'a> {
             Delivery::AtMostOnce => limits.unconfirmed_ttl_max_s(),
             Delivery::AtLeastOnce => limits.confirmed_ttl_max_s(),
             Delivery::Event => limits.event_ttl_max_s(),
+            // Their devices do not say it.
+            Delivery::UnconfirmedResponse | Delivery::Response => return limits.response_ttl_s(),
         };
         let by_default = || self.device.defaults.ttl_s().or_else(|| self.tenant.defaults.ttl_s());
         let wanted = given_s.or_else(by_default);

@@ -28,6 +28,7 @@ pub(crate) struct Streams {
 pub(crate) struct TenantStreams {
     telemetry: Vec<Arc<dyn Partition>>,
     event: Vec<Arc<dyn Partition>>,
+    response: Vec<Arc<dyn Partition>>,
     command: Vec<Arc<dyn Partition>>,
     pub(crate) meter: Arc<Meter>,
     /// What the tenant has used of what it may.
@@ -39,6 +40,7 @@ pub(crate) struct TenantStreams {
 pub(crate) enum Stream {
     Telemetry,
     Event,
+    CommandResponse,
 }
 
 impl TenantStreams {
@@ -47,6 +49,7 @@ impl TenantStreams {
         let partitions = match stream {
             Stream::Telemetry => &self.telemetry,
             Stream::Event => &self.event,
+            Stream::CommandResponse => &self.response,
         };
         of_device(partitions, device)
     }
@@ -105,7 +108,8 @@ impl Streams {
         let private = self.log.topic(&private.topic).and_then(|_| self.log.partition(&private).ok());
         let counted = [&telemetry, &event, &response].into_iter().flatten().cloned().chain(private);
         let usage = self.ledger.of(tenant, counted.collect())?;
-        let resolved = Arc::new(TenantStreams { telemetry, event, command, meter: self.meters.of(tenant), usage });
+        let meter = self.meters.of(tenant);
+        let resolved = Arc::new(TenantStreams { telemetry, event, response, command, meter, usage });
         self.known.store(Arc::new(self.known.load().update(tenant.clone(), resolved.clone())));
         Ok(resolved)
     }

@@ -367,6 +367,7 @@ impl Config {
             ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
             ("connect.registry_inbox_max_bytes", self.connect.registry_inbox_max_bytes as u64),
             ("connect.usage_notes_max_bytes", self.connect.usage_notes_max_bytes as u64),
+            ("connect.mqtt.presence_max_bytes", self.connect.mqtt.presence_max_bytes as u64),
             ("connect.commands.state_dirty_max_bytes", self.connect.commands.state_dirty_max_bytes as u64),
             ("connect.commands.state_inbox_max_bytes", self.connect.commands.state_inbox_max_bytes as u64),
             ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),

@@ -38,7 +38,7 @@ pub struct RecordView<'a> {
     pub(crate) header_count: usize,
 }
 
-/// Names of the headers that records of devices carry (the reference's names).
+/// Names of the headers that records of devices, and of commands to them, carry (the reference's names).
 pub mod header {
     /// The device that sent it.
     pub const DEVICE_ID: &str = "device_id";
@@ -56,6 +56,12 @@ pub mod header {
     pub const TTD: &str = "ttd";
     /// Milliseconds after which an event is void.
     pub const TTL: &str = "ttl";
+    /// The tenant that an answer to a command is of.
+    pub const TENANT_ID: &str = "tenant_id";
+    /// What a command and its answer have in common.
+    pub const CORRELATION_ID: &str = "correlation-id";
+    /// How a device answers a command: a status as of HTTP.
+    pub const STATUS: &str = "status";
     /// W3C trace context of the request that caused the record.
     pub const TRACEPARENT: &str = "traceparent";
 }

@@ -1,18 +1,32 @@
 //! A message, as its request describes it.
 
+use std::borrow::Cow;
+
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use bytes::Bytes;
 use millstream_http::{Payload, Problem, TraceContext};
 
+use crate::commands::{Response, correlation_of};
 use crate::meter::Delivery;
-use crate::outgoing::check_type;
+use crate::outgoing::{check_type, status_of_reply};
+use crate::refusal::{bad_reply_status, bad_request_id};
 use crate::streams::Stream;
 
 const QOS_LEVEL: &str = "qos-level";
 const TTD: &str = "hono-ttd";
 const TTL: &str = "hono-ttl";
+const STATUS: &str = "hono-cmd-status";
+
+/// What a request brings.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What<'a> {
+    /// Telemetry or an event.
+    Message(Stream),
+    /// The answer to the command that was delivered under this request id.
+    Reply(&'a str),
+}
 
 /// What the request says, checked on its own.
 #[derive(Debug)]
@@ -26,23 +40,53 @@ pub(super) struct Message {
     pub(super) address: Uri,
     pub(super) payload: Bytes,
     pub(super) trace: TraceContext,
+    /// Correlation id and status of an answer to a command.
+    pub(super) reply: Option<(String, u16)>,
 }
 
 impl Message {
-    pub(super) async fn read(stream: Stream, trace: TraceContext, request: Request) -> Result<Self, Problem> {
+    pub(super) async fn read(what: What<'_>, trace: TraceContext, request: Request) -> Result<Self, Problem> {
+        match what {
+            What::Message(stream) => Self::read_message(stream, trace, request).await,
+            What::Reply(request_id) => Self::read_reply(request_id, trace, request).await,
+        }
+    }
+
+    async fn read_reply(request_id: &str, trace: TraceContext, request: Request) -> Result<Self, Problem> {
+        let (headers, address) = (request.headers(), request.uri().clone());
+        let correlation_id = correlation_of(request_id).ok_or_else(|| bad_request_id(request_id))?;
+        let given = given(STATUS, headers, &address).unwrap_or_default();
+        let status = status_of_reply(given.trim()).ok_or_else(|| bad_reply_status(STATUS, &given))?;
+        let content_type = content_type(headers);
+        let Payload(payload) = Payload::from_request(request, &()).await?;
+        let (delivery, reply) = (Delivery::Response, Some((correlation_id, status)));
+        Ok(Self { delivery, content_type, ttd_s: None, ttl_s: None, address, payload, trace, reply })
+    }
+
+    /// As whoever waits for it gets it.
+    pub(super) fn response(&self, device: &str, status: u16) -> Response {
+        let content_type = self.content_type.as_ref().and_then(|value| value.to_str().ok()).map(Into::into);
+        Response { device: device.into(), status, content_type, payload: self.payload.clone() }
+    }
+
+    async fn read_message(stream: Stream, trace: TraceContext, request: Request) -> Result<Self, Problem> {
         let (headers, address) = (request.headers(), request.uri().clone());
         let delivery = delivery(stream, headers)?;
         let ttd_s = number(TTD, headers, &address)?.filter(|seconds| *seconds > 0);
         let ttl_s = match stream {
-            Stream::Telemetry => None,
+            Stream::Telemetry | Stream::CommandResponse => None,
             Stream::Event => number(TTL, headers, &address)?.map(ttl).transpose()?,
         };
-        let content_type = headers.get(CONTENT_TYPE).filter(|value| !value.is_empty()).cloned();
+        let content_type = content_type(headers);
         let Payload(payload) = Payload::from_request(request, &()).await?;
         check_type(content_type.as_ref().map(HeaderValue::as_bytes), &payload, "an empty body needs a Content-Type")?;
         let ttd_s = ttd_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-        Ok(Self { delivery, content_type, ttd_s, ttl_s, address, payload, trace })
+        Ok(Self { delivery, content_type, ttd_s, ttl_s, address, payload, trace, reply: None })
     }
+}
+
+fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(CONTENT_TYPE).filter(|value| !value.is_empty()).cloned()
 }
 
 fn delivery(stream: Stream, headers: &HeaderMap) -> Result<Delivery, Problem> {
@@ -54,7 +98,7 @@ fn delivery(stream: Stream, headers: &HeaderMap) -> Result<Delivery, Problem> {
         (stream, given) => {
             let rule = match stream {
                 Stream::Telemetry => "telemetry is sent with qos-level 0 (at most once) or 1 (at least once)",
-                Stream::Event => "events are sent with qos-level 1 only",
+                _ => "events are sent with qos-level 1 only",
             };
             Err(Problem::invalid("there is no such quality of service here")
                 .value(String::from_utf8_lossy(given.unwrap_or_default()))
@@ -64,14 +108,19 @@ fn delivery(stream: Stream, headers: &HeaderMap) -> Result<Delivery, Problem> {
     }
 }
 
-/// A whole number that is a header or a parameter of the query.
-fn number(name: &'static str, headers: &HeaderMap, address: &Uri) -> Result<Option<i64>, Problem> {
+/// A header, or a parameter of the query.
+fn given<'a>(name: &'static str, headers: &'a HeaderMap, address: &'a Uri) -> Option<Cow<'a, str>> {
     let in_header = headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let in_query = || {
         let pairs = address.query()?.split('&').filter_map(|pair| pair.split_once('='));
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.into()).next()
     };
-    let Some(given) = in_header.or_else(in_query) else { return Ok(None) };
+    in_header.or_else(in_query)
+}
+
+/// A whole number that is a header or a parameter of the query.
+fn number(name: &'static str, headers: &HeaderMap, address: &Uri) -> Result<Option<i64>, Problem> {
+    let Some(given) = given(name, headers, address) else { return Ok(None) };
     given.trim().parse().map(Some).map_err(|_| {
         Problem::invalid(format!("{name} is no number"))
             .value(given)

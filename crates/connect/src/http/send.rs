@@ -6,35 +6,60 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::StatusCode;
-use millstream_http::{Caller, Problem, TraceContext};
+use axum::response::{IntoResponse as _, Response};
+use millstream_http::{Caller, Problem};
 use millstream_log::{AckLevel, Appended, Done, reply};
 use tokio::time::timeout;
 
-use super::message::Message;
-use super::{ADAPTER, HttpAdapter};
-use crate::meter::{Delivery, Fate};
-use crate::outgoing::{Numbers, Outgoing};
+use super::message::{Message, What};
+use super::wait::Waiting;
+use super::{ADAPTER, Asked, HttpAdapter};
+use crate::login::UNAUTHENTICATED;
+use crate::meter::{Delivery, Fate, Meter, Waited};
+use crate::outgoing::{Numbers, Outgoing, Reply};
 use crate::refusal::{not_accepted_in_time, not_taken, unknown_tenant};
 use crate::sender::{Origin, Sender, Target};
-use crate::streams::{Stream, TenantStreams};
+use crate::streams::TenantStreams;
 use crate::usage::Moment;
 
 fn origin(caller: &Caller) -> Origin<'_> {
     Origin { adapter: ADAPTER, tenant: &caller.tenant, device: &caller.name }
 }
 
+/// A message that the log has. It is counted when its sender is answered, or has left.
+struct Accepted<'a> {
+    meter: &'a Meter,
+    delivery: Delivery,
+    waited: Waited,
+    payload_bytes: usize,
+    took: Duration,
+}
+
+impl Drop for Accepted<'_> {
+    fn drop(&mut self) {
+        self.meter.count_waited(self.delivery, Fate::Forwarded, self.waited, self.payload_bytes, self.took);
+    }
+}
+
+/// A message that was handed to its partition.
+struct Offered {
+    /// What the log says of it, unless nothing was promised.
+    verdict: Option<millstream_log::Reply<Appended>>,
+    /// Its device, if that waits for a command.
+    waiting: Option<Waiting>,
+}
+
 impl HttpAdapter {
-    /// Takes a message, counts it, and answers its sender.
+    /// Takes a message, counts it, and answers its sender; with a command if it waits for one.
     pub(super) async fn take(
         &self,
-        stream: Stream,
+        what: What<'_>,
         target: Target<'_>,
-        caller: &Caller,
-        trace: TraceContext,
+        asked: Asked,
         request: Request,
-    ) -> Result<StatusCode, Problem> {
+    ) -> Result<Response, Problem> {
         let started = self.monotonic.now();
-        let message = match Message::read(stream, trace, request).await {
+        let message = match Message::read(what, asked.trace, request).await {
             Ok(message) => message,
             Err(problem) => {
                 self.totals.rejected.fetch_add(1, Ordering::Relaxed);
@@ -42,53 +67,61 @@ impl HttpAdapter {
             }
         };
         let (delivery, payload_bytes) = (message.delivery, message.payload.len());
-        let sent = self.send(&message, target, caller).await;
+        let sent = self.send(message, target, &asked.caller).await;
         let took = self.monotonic.now().saturating_sub(started);
-        match sent {
-            Ok(streams) => {
-                streams.meter.count(delivery, Fate::Forwarded, payload_bytes, took);
-                self.totals.accept_latency.record(took);
-            }
+        let (streams, waiting) = match sent {
+            Ok(sent) => sent,
             Err(problem) => {
                 self.totals.rejected.fetch_add(1, Ordering::Relaxed);
                 let is_ours = problem.status().is_server_error();
                 let fate = if is_ours { Fate::Undeliverable } else { Fate::Unprocessable };
-                self.meters.of(&caller.tenant).count(delivery, fate, payload_bytes, took);
+                self.meters.of(&asked.caller.tenant).count(delivery, fate, payload_bytes, took);
                 return Err(problem);
             }
-        }
-        Ok(StatusCode::ACCEPTED)
+        };
+        self.totals.accept_latency.record(took);
+        let mut accepted = Accepted { meter: &streams.meter, delivery, waited: Waited::No, payload_bytes, took };
+        let Some(waiting) = waiting else { return Ok(StatusCode::ACCEPTED.into_response()) };
+        accepted.waited = Waited::Expired;
+        let delivered = waiting.command(&asked).await;
+        let answer = delivered.and_then(|command| self.command_answer(command, &asked.caller.name, &streams.meter));
+        let Some(answer) = answer else { return Ok(StatusCode::ACCEPTED.into_response()) };
+        accepted.waited = Waited::Command;
+        Ok(answer)
     }
 
     async fn send(
         &self,
-        message: &Message,
+        message: Message,
         target: Target<'_>,
         caller: &Caller,
-    ) -> Result<Arc<TenantStreams>, Problem> {
+    ) -> Result<(Arc<TenantStreams>, Option<Waiting>), Problem> {
         let mut streams = match self.streams.known(&caller.tenant) {
             Some(known) => known,
             None => self.resolve(target, caller).await?,
         };
-        let mut outcome = self.offer(message, target, caller, &streams)?;
+        let mut outcome = self.offer(&message, target, caller, &streams)?;
         if let Err(millstream_log::Error::UnknownTopic { .. }) = outcome {
             // Somebody has deleted the topic since it was resolved.
             self.streams.forget(&caller.tenant);
             streams = self.resolve(target, caller).await?;
-            outcome = self.offer(message, target, caller, &streams)?;
+            outcome = self.offer(&message, target, caller, &streams)?;
         }
-        match outcome {
-            Ok(None) => Ok(streams),
-            Ok(Some(verdict)) => {
-                let patience = Duration::from_millis(self.config.send_timeout_ms);
-                match timeout(patience, verdict).await {
-                    Ok(Ok(_)) => Ok(streams),
-                    Ok(Err(error)) => Err(not_taken(&error)),
-                    Err(_) => Err(not_accepted_in_time("connect.http.send_timeout_ms", patience)),
-                }
-            }
-            Err(error) => Err(not_taken(&error)),
+        let Offered { verdict, waiting } = outcome.map_err(|error| not_taken(&error))?;
+        if let Some(verdict) = verdict {
+            let patience = Duration::from_millis(self.config.send_timeout_ms);
+            let judged = timeout(patience, verdict).await;
+            let judged = judged.map_err(|_| not_accepted_in_time("connect.http.send_timeout_ms", patience))?;
+            judged.map_err(|error| not_taken(&error))?;
         }
+        if let Some((correlation_id, status)) = &message.reply {
+            let device = match target {
+                Target::Caller => &*caller.name,
+                Target::Named { device, .. } => device,
+            };
+            self.commands.responded(&caller.tenant, correlation_id, message.response(device, *status));
+        }
+        Ok((streams, waiting))
     }
 
     /// The tenant's topics, created if need be: but only for a message that may be sent.
@@ -101,22 +134,23 @@ impl HttpAdapter {
         self.streams.of(&caller.tenant).await.map_err(|error| not_taken(&error))
     }
 
-    /// Checks the message against the registry as it is now and hands it to its partition. The verdict of the log is
-    /// still to be waited for, unless nothing was promised.
+    /// Checks the message against the registry as it is now and hands it to its partition.
     fn offer(
         &self,
         message: &Message,
         target: Target<'_>,
         caller: &Caller,
         streams: &TenantStreams,
-    ) -> Result<Result<Option<millstream_log::Reply<Appended>>, millstream_log::Error>, Problem> {
+    ) -> Result<Result<Offered, millstream_log::Error>, Problem> {
         let snapshot = self.registry.snapshot(&caller.tenant);
         let known = snapshot.state.tenant(&caller.tenant).ok_or_else(|| unknown_tenant(&caller.tenant))?;
         let sender = Sender::find(known, target, origin(caller))?;
         sender.check_payload(message.payload.len())?;
         let (level, done, verdict) = match message.delivery {
             Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
-            Delivery::AtLeastOnce => with_verdict(AckLevel::Written),
+            Delivery::AtLeastOnce | Delivery::UnconfirmedResponse | Delivery::Response => {
+                with_verdict(AckLevel::Written)
+            }
             Delivery::Event => with_verdict(AckLevel::Synced),
         };
         let partition = streams.partition(message.delivery.stream(), sender.id);
@@ -125,6 +159,12 @@ impl HttpAdapter {
         let wall_ms = self.wall.now_ms();
         let numbers = Numbers::at(wall_ms).with_times(ttd_s, ttl_s);
         let trace = message.trace.traceparent();
+        let status = message.reply.as_ref().map(|(_, status)| status.to_string()).unwrap_or_default();
+        let reply = message.reply.as_ref().map(|(correlation_id, _)| Reply {
+            tenant: caller.tenant.as_str(),
+            correlation_id,
+            status: &status,
+        });
         let outgoing = Outgoing {
             adapter: ADAPTER,
             delivery: message.delivery,
@@ -133,7 +173,10 @@ impl HttpAdapter {
             traceparent: Some(&trace),
             is_retained: false,
             payload: &message.payload,
+            reply,
         };
+        // In place before anybody can see the message and react to it.
+        let waiting = ttd_s.map(|ttd_s| Waiting::of(&self.commands, known, caller, sender.id, ttd_s));
         let now = Moment { wall_ms, monotonic: self.monotonic.now() };
         let admission = streams.usage.admit(&sender, sender.amount([message.payload.len()]), now)?;
         let mut headers = Vec::with_capacity(Outgoing::headers_max(&sender));
@@ -142,8 +185,11 @@ impl HttpAdapter {
         let appended = partition.append(&[record], level, done);
         if appended.is_ok() {
             admission.keep();
+            if sender.id != caller.name && caller.name != UNAUTHENTICATED {
+                self.commands.seen_behind(&caller.tenant, sender.id, &caller.name);
+            }
         }
-        Ok(appended.map(|()| verdict))
+        Ok(appended.map(|()| Offered { verdict, waiting }))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::commands::Commands;
 use crate::connections::Connections;
 use crate::login::Logins;
 use crate::meter::{Meters, Totals};
+use crate::presence::Presence;
 use crate::refusal::unknown_tenant;
 use crate::registry::Registry;
 use crate::sender::{Origin, Sender, Target};
@@ -39,6 +40,7 @@ pub(crate) struct MqttAdapter {
     pub(crate) streams: Arc<Streams>,
     #[allow(dead_code, reason = "the adapter begins to listen")]
     pub(crate) commands: Arc<Commands>,
+    pub(crate) presence: Arc<Presence>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -78,6 +80,7 @@ pub(crate) struct MqttParts {
     pub(crate) logins: Logins,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
+    pub(crate) presence: Arc<Presence>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -97,6 +100,7 @@ impl MqttAdapter {
             logins,
             streams,
             commands,
+            presence,
             meters,
             totals,
             wall,
@@ -118,6 +122,7 @@ impl MqttAdapter {
             logins,
             streams,
             commands,
+            presence,
             meters,
             totals,
             wall,

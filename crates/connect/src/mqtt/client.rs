@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::adapter::{MqttAdapter, Place as Seat};
+use super::commands::Deliveries;
 use super::connect_packet::Will;
 use super::encode::pong;
 use super::error_filter::ErrorFilter;
@@ -16,7 +17,7 @@ use super::pending::Pending;
 use super::private::{Private, Wanted, expires};
 use super::property::{MESSAGE_EXPIRY, WILL_DELAY, without};
 use super::space::message::Draft;
-use super::topic::is_reserved;
+use super::topic::{is_about_commands, is_reserved};
 use super::upstream::Item;
 use super::wire::{Framed, frame};
 use crate::connections::Connection;
@@ -38,6 +39,9 @@ pub(super) struct Client {
     pub(super) are_streams_stale: bool,
     pub(super) meter: Arc<Meter>,
     pub(super) version: Version,
+    pub(super) takes: Takes,
+    /// Commands, once it has subscribed to them.
+    pub(super) commands: Option<Box<Deliveries>>,
     pub(super) errors: Vec<ErrorFilter>,
     /// The tenant's private space, unless that is off.
     pub(super) private: Option<Private>,
@@ -55,6 +59,15 @@ pub(super) struct Client {
     pub(super) will: Option<LastWill>,
     _seat: Seat,
     _connection: Connection,
+}
+
+/// What a client is able to take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Takes {
+    /// Largest packet.
+    pub(super) packet_max_bytes: usize,
+    /// Messages that may be on their way and not acknowledged.
+    pub(super) messages: usize,
 }
 
 /// What is published when the client goes without a word.
@@ -137,7 +150,7 @@ impl Client {
         adapter: Arc<MqttAdapter>,
         verified: Arc<Verified>,
         streams: Arc<TenantStreams>,
-        version: Version,
+        (version, takes): (Version, Takes),
         (seat, connection): (Seat, Connection),
     ) -> Self {
         let meter = adapter.meters.of(&verified.tenant);
@@ -148,6 +161,8 @@ impl Client {
             are_streams_stale: false,
             meter,
             version,
+            takes,
+            commands: None,
             errors: Vec::new(),
             private: None,
             aliases: Vec::new(),
@@ -202,6 +217,7 @@ impl Client {
             Packet::Disconnect(given) => self.disconnect(given)?,
             Packet::Subscribe(given) => self.subscribe(&given, out)?,
             Packet::Unsubscribe(given) => self.unsubscribe(&given, out)?,
+            Packet::PubAck(given) if self.command_acknowledged(given)? => {}
             Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubRel(_) | Packet::PubComp(_) => {
                 self.private_ack(&packet, out)?
             }
@@ -249,6 +265,8 @@ impl Client {
         for (at, (filter, options)) in given.filters.iter().enumerate() {
             codes.push(if at >= most {
                 reason::QUOTA
+            } else if is_about_commands(filter) {
+                self.subscribe_to_commands(filter, options.qos)
             } else if is_reserved(filter) {
                 self.subscribe_to_errors(filter, options.qos)
             } else {
@@ -276,7 +294,9 @@ impl Client {
         for filter in &given.filters {
             let before = self.errors.len();
             self.errors.retain(|known| &*known.filter != *filter);
-            let is_gone = self.errors.len() < before || self.unsubscribe_private(filter)?;
+            let is_gone = self.errors.len() < before
+                || self.commands.as_mut().is_some_and(|commands| commands.unsubscribe(filter))
+                || self.unsubscribe_private(filter)?;
             codes.push(if is_gone { reason::SUCCESS } else { reason::NO_SUBSCRIPTION_EXISTED });
         }
         self.answer_unsubscription(given.id, codes, out)

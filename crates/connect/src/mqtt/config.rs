@@ -32,6 +32,15 @@ pub struct MqttConfig {
     pub write_timeout_ms: u64,
     /// How long the log may take to accept a message, ms. Default 1,000.
     pub send_timeout_ms: u64,
+    /// How long a client may take to acknowledge a command at QoS 1 before that is released, ms. Default 1,000.
+    pub command_ack_timeout_ms: u64,
+    /// Commands that may be on their way to one connection and not acknowledged; further ones are released. Default 32.
+    pub commands_in_flight_max: usize,
+    /// Subscriptions to commands that one connection may have. Default 100.
+    pub command_subscriptions_max: usize,
+    /// Bytes of notices of who listens for commands that may be on their way to the log or missing from the checkpoint.
+    /// Default 16 MiB.
+    pub presence_max_bytes: usize,
     /// The private space.
     pub broker: BrokerConfig,
 }
@@ -50,6 +59,10 @@ impl Default for MqttConfig {
             packet_timeout_ms: 10_000,
             write_timeout_ms: 10_000,
             send_timeout_ms: 1_000,
+            command_ack_timeout_ms: 1_000,
+            commands_in_flight_max: 32,
+            command_subscriptions_max: 100,
+            presence_max_bytes: 16 << 20,
             broker: BrokerConfig::default(),
         }
     }
@@ -71,6 +84,9 @@ impl MqttConfig {
         }
         if self.keep_alive_max_s == 0 {
             return refuse("connect.mqtt.keep_alive_max_s", "0".to_owned(), "use 1 to 65535");
+        }
+        if self.commands_in_flight_max == 0 {
+            return refuse("connect.mqtt.commands_in_flight_max", "0".to_owned(), "use 1 or more");
         }
         self.broker.validate()
     }

@@ -54,6 +54,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                 tracing::info!(%peer, device = connection.name(), why = %fault, "mqtt: connection closed");
                 connection.tell(&fault).await;
             }
+            connection.client.release_all_commands();
             connection.client.count_unanswered();
             connection.line.close().await;
         }
@@ -95,6 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let write_limit = Duration::from_millis(self.client.adapter.config.write_timeout_ms);
         loop {
             self.line.flush(write_limit).await?;
+            self.client.flushed();
             if self.client.end.is_some() {
                 return self.drain(write_limit).await;
             }
@@ -145,6 +147,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
                 return Poll::Ready(settled.map(|()| Event::Settled));
             }
+            if let Poll::Ready(sent) = client.poll_commands(cx, &mut line.out) {
+                return Poll::Ready(sent.map(|()| Event::Rung));
+            }
             if !is_reading {
                 return Poll::Pending;
             }
@@ -182,7 +187,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let quiet = self.quiet_max().map(|limit| limit.saturating_sub(self.heard.elapsed()));
         let quiet = quiet.filter(|_| self.is_reading());
         let secret = self.client.secret_lasts();
-        [packet, quiet, self.client.patience(), secret].into_iter().flatten().fold(REST_MAX, Duration::min)
+        let command = self.client.command_patience();
+        [packet, quiet, self.client.patience(), secret, command].into_iter().flatten().fold(REST_MAX, Duration::min)
     }
 
     /// While the log is behind, the socket is not read.
@@ -205,6 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.client.secret_lasts() == Some(Duration::ZERO) {
             recheck(&self.client)?;
         }
+        self.client.withdraw_commands();
         self.client.give_up(&mut self.line.out)
     }
 

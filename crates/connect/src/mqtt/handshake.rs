@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::adapter::MqttAdapter;
-use super::client::{Client, LastWill};
+use super::client::{Client, LastWill, Takes};
 use super::connect_packet::Connect;
 use super::encode::{Welcome, turn_away, welcome};
 use super::fault::{Fault, reason};
@@ -192,7 +192,11 @@ async fn judge(
     let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
     let connection = adapter.connections.open(&verified, &streams, &hello.client_id);
     let connection = connection.map_err(|problem| Refusal(reason::QUOTA, problem.text()))?;
-    let mut client = Client::new(Arc::clone(adapter), verified, streams, hello.version, (seat, connection));
+    let takes = Takes {
+        packet_max_bytes: usize::try_from(hello.packet_max_bytes).unwrap_or(usize::MAX),
+        messages: usize::from(hello.receive_max),
+    };
+    let mut client = Client::new(Arc::clone(adapter), verified, streams, (hello.version, takes), (seat, connection));
     let Some((private, is_present)) = private(hello, adapter, &client).await? else { return Ok((client, false)) };
     client.private = Some(private);
     if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
@@ -248,5 +252,5 @@ async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Resul
     })?;
     let alias_max = hello.alias_max.min(adapter.config.aliases_max);
     let is_durable = hello.session_expiry_s.min(adapter.config.broker.session_expiry_max_s) > 0;
-    Ok(Some((Private::new(link, hello.packet_max_bytes, alias_max, is_durable), is_present)))
+    Ok(Some((Private::new(link, alias_max, is_durable), is_present)))
 }

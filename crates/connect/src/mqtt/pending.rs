@@ -96,7 +96,7 @@ impl Client {
         };
         match (waits, answer) {
             (Waits::Upstream(sent), _) => {
-                for sent in &sent {
+                for sent in sent.iter().filter(|sent| sent.id != 0) {
                     ack(out, self.version, AckKind::PubAck, sent.id, reason::SUCCESS);
                 }
                 self.accepted(sent, took);

@@ -33,8 +33,6 @@ const BURST_BYTES: usize = 64 << 10;
 /// A client's place in the private space.
 pub(super) struct Private {
     pub(super) link: Link,
-    /// Largest packet that the client takes.
-    pub(super) packet_max_bytes: usize,
     pub(super) alias_max: u16,
     /// Whether the session is kept beyond the connection.
     is_durable: bool,
@@ -63,9 +61,8 @@ impl From<Lost> for Fault {
 }
 
 impl Private {
-    pub(super) fn new(link: Link, packet_max_bytes: u32, alias_max: u16, is_durable: bool) -> Self {
-        let packet_max_bytes = usize::try_from(packet_max_bytes).unwrap_or(usize::MAX);
-        Self { link, packet_max_bytes, alias_max, is_durable, aliases: HashMap::new() }
+    pub(super) fn new(link: Link, alias_max: u16, is_durable: bool) -> Self {
+        Self { link, alias_max, is_durable, aliases: HashMap::new() }
     }
 
     /// The client has set how long its session outlives the connection.
@@ -409,9 +406,8 @@ impl Client {
 
     /// Writes what the client is to be sent.
     pub(super) fn deliver(&mut self, out: &mut Vec<u8>) -> Result<More, Fault> {
-        let Some(Private { link, packet_max_bytes, alias_max, aliases, .. }) = &mut self.private else {
-            return Ok(More::No);
-        };
+        let Some(Private { link, alias_max, aliases, .. }) = &mut self.private else { return Ok(More::No) };
+        let packet_max_bytes = self.takes.packet_max_bytes;
         let (version, now_ms) = (self.version, self.adapter.wall.now_ms());
         let (mut delivered, mut dropped, mut is_full) = (0, 0, false);
         let unread = link.each(|session, next| {
@@ -420,7 +416,7 @@ impl Client {
                 Next::Message { id, dup, entry, message } => {
                     let alias = alias_of(&message.topic, *alias_max, aliases);
                     let sending = Sending { id, dup, entry, message };
-                    if send(out, version, *packet_max_bytes, now_ms, alias, &sending) {
+                    if send(out, version, packet_max_bytes, now_ms, alias, &sending) {
                         delivered += 1;
                     } else {
                         // The client has not learnt the alias.

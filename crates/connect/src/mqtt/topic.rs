@@ -10,6 +10,8 @@ use crate::streams::Stream;
 pub(super) enum Place<'a> {
     /// Telemetry or events.
     Stream { stream: Stream, target: Target<'a>, address: &'a str, bag: Bag<'a> },
+    /// An answer to a command. Request id and status are as they were sent.
+    Reply { request_id: &'a str, status: &'a str, target: Target<'a>, address: &'a str, bag: Bag<'a> },
     /// A reserved word with something behind it that nobody may publish to; says what is wrong with it.
     Wrong(&'static str),
     /// The tenant's private space.
@@ -45,6 +47,11 @@ pub(super) fn is_reserved(topic: &str) -> bool {
     matches!(first, "t" | "telemetry" | "e" | "event" | "c" | "command" | "error")
 }
 
+/// Whether a filter is about commands.
+pub(super) fn is_about_commands(filter: &str) -> bool {
+    matches!(filter.split('/').next(), Some("c" | "command"))
+}
+
 impl<'a> Place<'a> {
     pub(super) fn of(topic: &'a str) -> Self {
         if !is_reserved(topic) {
@@ -61,7 +68,8 @@ impl<'a> Place<'a> {
         let stream = match segments.next() {
             Some("t" | "telemetry") => Stream::Telemetry,
             Some("e" | "event") => Stream::Event,
-            _ => return Self::Wrong("devices publish to telemetry, t, event or e"),
+            Some("c" | "command") => return Self::reply(address, bag),
+            _ => return Self::Wrong("devices publish to telemetry, t, event, e, command or c"),
         };
         let target = match (segments.next(), segments.next(), segments.next()) {
             (None, ..) => Target::Caller,
@@ -70,6 +78,20 @@ impl<'a> Place<'a> {
             _ => return Self::Wrong("use the word alone, WORD/TENANT/DEVICE, or WORD//DEVICE"),
         };
         Self::Stream { stream, target, address, bag }
+    }
+
+    fn reply(address: &'a str, bag: Bag<'a>) -> Self {
+        let levels: Vec<&str> = address.splitn(7, '/').collect();
+        let [_, tenant, device, "s" | "res", request_id, status] = levels[..] else {
+            return Self::Wrong("a command is answered on c///s/REQUEST-ID/STATUS, or c//DEVICE/s/REQUEST-ID/STATUS");
+        };
+        let target = match (tenant, device) {
+            ("", "") => Target::Caller,
+            (_, "") => return Self::Wrong("a topic that names a tenant names a device, too"),
+            ("", device) => Target::Named { tenant: None, device },
+            (tenant, device) => Target::Named { tenant: Some(tenant), device },
+        };
+        Self::Reply { request_id, status, target, address, bag }
     }
 }
 
@@ -172,6 +194,25 @@ mod tests {
         assert_eq!((bag.ttl_s, bag.correlation_id.as_deref()), (Some(30), Some("a b")));
         assert_eq!(bag.on_error, OnError::SkipAck);
         for wrong in ["t/?on-error=perhaps", "e/?hono-ttl=soon", "t/?content-type=%zz", "t/?content-type=%0A"] {
+            assert!(matches!(Place::of(wrong), Place::Wrong(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn row_response_short_and_long_topics_name_request_and_status() {
+        let named = |tenant, device| Target::Named { tenant, device };
+        for (topic, expected, is_typed) in [
+            ("c///s/R/200", Target::Caller, false),
+            ("command///res/R/200", Target::Caller, false),
+            ("c//d/s/R/200", named(None, "d"), false),
+            ("command/acme/d/res/R/200/?content-type=text%2Fplain", named(Some("acme"), "d"), true),
+        ] {
+            let Place::Reply { request_id, status, target, address, bag } = Place::of(topic) else { panic!("{topic}") };
+            assert_eq!((request_id, status, target), ("R", "200", expected), "{topic}");
+            assert!(topic.starts_with(address) && !address.contains('?'), "{address}");
+            assert_eq!(bag.content_type.is_some(), is_typed, "{topic}");
+        }
+        for wrong in ["c///s/R", "c///q/R/200", "c/acme//s/R/200", "command///res/R/200/x", "c"] {
             assert!(matches!(Place::of(wrong), Place::Wrong(_)), "{wrong}");
         }
     }

@@ -1,9 +1,11 @@
 //! Messages on Hono's topics: from the packets of one read to appends, one for each run of messages of one device.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use bytes::Bytes;
 use millstream_http::Problem;
 use millstream_log::{AckLevel, Done, reply};
 use millstream_types::Header;
@@ -16,9 +18,10 @@ use super::kept::Verdict;
 use super::packet::{Publish, Qos};
 use super::pending::Waits;
 use super::topic::{Bag, OnError, Place, is_reserved};
+use crate::commands::{Response, correlation_of};
 use crate::meter::{Delivery, Fate};
-use crate::outgoing::{Numbers, Outgoing, check_type};
-use crate::refusal::{not_taken, unknown_tenant};
+use crate::outgoing::{Numbers, Outgoing, Reply, check_type, status_of_reply};
+use crate::refusal::{bad_reply_status, bad_request_id, not_taken, unknown_tenant};
 use crate::sender::{Sender, Target};
 use crate::streams::Stream;
 use crate::usage::Moment;
@@ -41,6 +44,8 @@ pub(super) struct Sent {
     pub(super) correlation_id: Option<Box<str>>,
     /// The device that it was sent for, if not for the one that has logged in.
     pub(super) device: Option<Box<str>>,
+    /// What it answers, and how, if it answers a command.
+    pub(super) reply: Option<Box<(String, Response)>>,
 }
 
 impl Client {
@@ -58,8 +63,19 @@ impl Client {
     /// Sends messages of one topic and quality.
     fn send_run(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(first) = run.first() else { return Ok(()) };
+        let verified = Arc::clone(&self.verified);
+        let who = (verified.tenant.as_str(), verified.identity.principal.name.as_str());
         let (stream, target, address, bag) = match Place::of(first.topic.as_str()) {
             Place::Stream { stream, target, address, bag } => (stream, target, address, bag),
+            Place::Reply { request_id, status, target, address, bag } => {
+                let delivery = match first.publish.qos {
+                    Qos::AtMostOnce => Delivery::UnconfirmedResponse,
+                    Qos::AtLeastOnce => Delivery::Response,
+                    Qos::ExactlyOnce => return Err(no_such_qos(address)),
+                };
+                let way = Way { who, delivery, target, address, bag: &bag, reply: None };
+                return self.send_replies(run, way, (request_id, status), out);
+            }
             Place::Wrong(rule) => {
                 let why = format!("topic '{}': {rule}", first.topic.as_str());
                 return Err(Fault::refused(reason::BAD_TOPIC, why));
@@ -67,25 +83,22 @@ impl Client {
             Place::Private => return Err(Fault::Protocol("a private topic among the reserved ones")),
         };
         let delivery = match (stream, first.publish.qos) {
-            (_, Qos::ExactlyOnce) => {
-                let why = format!("topic '{address}' takes quality of service 0 or 1, events 1 only; got 2");
-                return Err(Fault::refused(reason::QOS, why));
-            }
+            (_, Qos::ExactlyOnce) => return Err(no_such_qos(address)),
             (Stream::Telemetry, Qos::AtMostOnce) => Delivery::AtMostOnce,
             (Stream::Telemetry, Qos::AtLeastOnce) => Delivery::AtLeastOnce,
-            (Stream::Event, Qos::AtLeastOnce) => Delivery::Event,
-            (Stream::Event, Qos::AtMostOnce) => {
+            (_, Qos::AtLeastOnce) => Delivery::Event,
+            (_, Qos::AtMostOnce) => {
                 let problem = || {
                     Problem::invalid("events are not sent at quality of service 0")
                         .value(address)
                         .rule("events are sent at least once")
                         .remedy("publish them at quality of service 1")
                 };
-                let sent = |item: &Item<'_>| sent(item, Delivery::Event, target, &bag);
-                return run.iter().try_for_each(|item| self.refuse(&sent(item), &problem(), out));
+                let way = Way { who, delivery: Delivery::Event, target, address, bag: &bag, reply: None };
+                return run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem(), out));
             }
         };
-        let way = Way { delivery, target, address, bag: &bag };
+        let way = Way { who, delivery, target, address, bag: &bag, reply: None };
         let mut rest = run;
         // What does not fit its type is refused by itself, and what stands around it is sent.
         while let Some((good, problem)) = split(rest, &way) {
@@ -94,6 +107,25 @@ impl Client {
             rest = &rest[good + 1..];
         }
         self.append(rest, &way, out)
+    }
+
+    /// Sends answers to one command.
+    fn send_replies<'a>(
+        &mut self,
+        run: &[Item<'a>],
+        mut way: Way<'a>,
+        (request_id, status): (&str, &'a str),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let judged = match status_of_reply(status) {
+            Some(number) => correlation_of(request_id).ok_or_else(|| bad_request_id(request_id)).map(|id| (id, number)),
+            None => Err(bad_reply_status("the topic's last level", status)),
+        };
+        match judged {
+            Ok((correlation_id, number)) => way.reply = Some((correlation_id, status, number)),
+            Err(problem) => return run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem, out)),
+        }
+        self.append(run, &way, out)
     }
 
     /// Appends messages of one device, all or none.
@@ -163,6 +195,10 @@ impl Client {
         match partition.append(&records, level, done) {
             Ok(()) => {
                 admission.keep();
+                let own = self.verified.identity.principal.name.as_str();
+                if sender.id != own {
+                    self.adapter.commands.seen_behind(tenant, sender.id, own);
+                }
                 Ok(verdict)
             }
             Err(error) => {
@@ -177,9 +213,12 @@ impl Client {
         }
     }
 
-    /// Counts messages that the log has.
+    /// Counts messages that the log has, and hands answers to commands to whoever waits for them.
     pub(super) fn accepted(&self, sent: Vec<Sent>, took: Duration) {
         for sent in sent {
+            if let Some((correlation_id, response)) = sent.reply.map(|reply| *reply) {
+                self.adapter.commands.responded(&self.verified.tenant, &correlation_id, response);
+            }
             self.meter.count(sent.delivery, Fate::Forwarded, sent.payload_bytes, took);
             self.adapter.totals.accept_latency.record(took);
         }
@@ -223,7 +262,11 @@ impl Client {
         let own = &self.verified.identity.principal.name;
         let device = sent.device.as_deref().unwrap_or(own);
         let Some(filter) = self.errors.iter().find(|filter| filter.is_about(device, own)) else { return false };
-        let endpoint = if sent.delivery == Delivery::Event { "event" } else { "telemetry" };
+        let endpoint = match sent.delivery {
+            Delivery::AtMostOnce | Delivery::AtLeastOnce => "telemetry",
+            Delivery::Event => "event",
+            Delivery::UnconfirmedResponse | Delivery::Response => "command-response",
+        };
         let correlation = sent
             .correlation_id
             .as_deref()
@@ -259,14 +302,18 @@ impl Client {
 
 /// What the messages of a run have in common.
 struct Way<'a> {
+    /// Tenant and device that have logged in.
+    who: (&'a str, &'a str),
     delivery: Delivery,
     target: Target<'a>,
     address: &'a str,
     bag: &'a Bag<'a>,
+    /// Correlation id and status of answers to a command, the status as it was sent and as a number.
+    reply: Option<(String, &'a str, u16)>,
 }
 
 impl<'a> Way<'a> {
-    fn outgoing(&self, item: &Item<'a>) -> Outgoing<'a> {
+    fn outgoing<'b>(&'b self, item: &Item<'b>) -> Outgoing<'b> {
         Outgoing {
             adapter: ADAPTER,
             delivery: self.delivery,
@@ -275,16 +322,39 @@ impl<'a> Way<'a> {
             traceparent: None,
             is_retained: item.publish.retain,
             payload: item.publish.payload,
+            reply: self.reply.as_ref().map(|(correlation_id, status, _)| Reply {
+                tenant: self.who.0,
+                correlation_id,
+                status,
+            }),
         }
     }
 
-    fn content_type(&self, item: &Item<'a>) -> Option<&'a str> {
+    fn content_type<'b>(&'b self, item: &Item<'b>) -> Option<&'b str> {
         let property = item.publish.properties.content_type.filter(|value| !value.is_empty());
         property.or(self.bag.content_type.as_deref())
     }
 
     fn sent(&self, item: &Item<'_>) -> Sent {
-        sent(item, self.delivery, self.target, self.bag)
+        let device = match self.target {
+            Target::Caller => None,
+            Target::Named { device, .. } => Some(device),
+        };
+        let reply = self.reply.as_ref().map(|(correlation_id, _, status)| {
+            let content_type = self.content_type(item).map(Into::into);
+            let payload = Bytes::copy_from_slice(item.publish.payload);
+            let device = device.unwrap_or(self.who.1).into();
+            Box::new((correlation_id.clone(), Response { device, status: *status, content_type, payload }))
+        });
+        Sent {
+            id: item.publish.id,
+            delivery: self.delivery,
+            payload_bytes: item.publish.payload.len(),
+            on_error: self.bag.on_error,
+            correlation_id: self.bag.correlation_id.as_deref().map(Into::into),
+            device: device.map(Into::into),
+            reply,
+        }
     }
 }
 
@@ -297,18 +367,8 @@ fn split<'a>(run: &[Item<'a>], way: &Way<'a>) -> Option<(usize, Problem)> {
     })
 }
 
-fn sent(item: &Item<'_>, delivery: Delivery, target: Target<'_>, bag: &Bag<'_>) -> Sent {
-    Sent {
-        id: item.publish.id,
-        delivery,
-        payload_bytes: item.publish.payload.len(),
-        on_error: bag.on_error,
-        correlation_id: bag.correlation_id.as_deref().map(Into::into),
-        device: match target {
-            Target::Caller => None,
-            Target::Named { device, .. } => Some(device.into()),
-        },
-    }
+fn no_such_qos(address: &str) -> Fault {
+    Fault::refused(reason::QOS, format!("topic '{address}' takes quality of service 0 or 1, events 1 only; got 2"))
 }
 
 /// What DISCONNECT says of a refusal, or an acknowledgement.

@@ -124,6 +124,11 @@ impl ResourceLimits {
     pub(crate) fn confirmed_ttl_max_s(&self) -> Option<u64> {
         u64::try_from(self.max_ttl_telemetry_qos1).ok()
     }
+
+    /// Time to live of answers to commands.
+    pub(crate) fn response_ttl_s(&self) -> Option<u64> {
+        u64::try_from(self.max_ttl_command_response).ok()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
-//! The reference's tables of the HTTP adapter, row by row. Commands and what waits for them are not among them.
+//! The reference's tables of the HTTP adapter, row by row. Those of commands are in `command_http.rs`.
 
+use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_types::{Kind, header};
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::world::{Kept, World, basic, credentials};
+use crate::world::{Kept, World, basic, credentials, quick};
 
 const PRESENCE: (&str, &str) = ("content-type", "application/vnd.eclipse-hono-empty-notification");
 
@@ -16,9 +17,11 @@ type Carried<'a> = (&'a str, Option<&'a str>, &'a str, &'a [(&'a str, &'a str)],
 
 /// Tenant `T` with device `d`, gateway `g` and what is behind it; tenant `open` that wants no login.
 async fn world(dir: &std::path::Path) -> World {
-    let world = World::open(dir).await;
+    // Whoever waits for a command is answered when the time is over.
+    let http = HttpAdapterConfig { ttd_max_s: 2, ..HttpAdapterConfig::default() };
+    let world = World::open_with(dir, ConnectConfig { http, ..quick() }).await;
     let adapter = json!({"type": "hono-http", "enabled": true, "device-authentication-required": false,
-        "max-ttd": 10, "ext": {"max-payload-bytes": 100}});
+        "max-ttd": 1, "ext": {"max-payload-bytes": 100}});
     for (line, body) in [
         ("POST /v1/tenants/T", json!({"resource-limits": {"max-ttl": 60}})),
         ("POST /v1/tenants/open", json!({"adapters": [adapter]})),
@@ -75,8 +78,8 @@ async fn rows_of_routes_request_parts_and_status_codes() {
         ("qos-level, no number", d, "POST /telemetry", &[("qos-level", "high")], b"x", 400),
         ("qos-level 0 on an event", d, "POST /event", &[("qos-level", "0")], b"x", 400),
         ("qos-level 1 on an event", d, "POST /event", &[("qos-level", "1")], b"x", 202),
-        ("hono-ttd header", d, "POST /telemetry", &[("hono-ttd", "3")], b"x", 202),
-        ("hono-ttd query", d, "POST /telemetry?hono-ttd=3", &[], b"x", 202),
+        ("hono-ttd header", d, "POST /telemetry", &[("hono-ttd", "1")], b"x", 202),
+        ("hono-ttd query", d, "POST /telemetry?hono-ttd=1", &[], b"x", 202),
         ("hono-ttd, 0 is none", d, "POST /telemetry?hono-ttd=0", &[], b"x", 202),
         ("hono-ttd, no number", d, "POST /telemetry?hono-ttd=x", &[], b"x", 400),
         ("hono-ttl header", d, "POST /event", &[("hono-ttl", "3")], b"x", 202),
@@ -169,8 +172,8 @@ async fn rows_of_what_the_record_carries() {
             &[(header::CONTENT_TYPE, Some("application/octet-stream")), (header::QOS, Some("1"))],
         ),
         ("ttl is capped by max-ttl", Some("d@T"), "POST /event?hono-ttl=100", &[], &[(header::TTL, Some("60000"))]),
-        ("ttd is capped by the adapter", Some("d@T"), "POST /event?hono-ttd=100", &[], &[(header::TTD, Some("60"))]),
-        ("ttd is capped by max-ttd", None, "PUT /event/open/d?hono-ttd=20", &[], &[(header::TTD, Some("10"))]),
+        ("ttd is capped by the adapter", Some("d@T"), "POST /event?hono-ttd=100", &[], &[(header::TTD, Some("2"))]),
+        ("ttd is capped by max-ttd", None, "PUT /event/open/d?hono-ttd=20", &[], &[(header::TTD, Some("1"))]),
     ];
     for (row, who, line, headers, expected) in rows {
         let (kind, tenant) = if line.contains("telemetry") { (Kind::Telemetry, "T") } else { (Kind::Event, "T") };

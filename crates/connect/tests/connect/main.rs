@@ -3,6 +3,9 @@
 
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
+mod command_http;
+mod command_mqtt;
+mod command_world;
 mod gate;
 mod hostile_http;
 mod http_rows;

@@ -1,5 +1,6 @@
 //! From a device's request to the record that applications read.
 
+use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_log::{AckLevel, Log};
 use millstream_types::{Kind, TenantId, TopicName, header};
 use serde_json::json;
@@ -147,25 +148,27 @@ async fn what_a_message_lacks_comes_from_its_device_then_from_its_tenant() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_that_a_device_waits_for_a_command_is_noted_and_limited() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path()).await;
+    // The answers come when the times are over.
+    let http = HttpAdapterConfig { ttd_max_s: 2, ..HttpAdapterConfig::default() };
+    let world = World::open_with(dir.path(), ConnectConfig { http, ..quick() }).await;
     world.register("T", "d").await;
     let ttd = |record: Kept| record.header(header::TTD).map(str::to_owned);
     for (line, given, noted) in [
-        ("POST /telemetry", Some("20"), Some("20")),
-        ("POST /telemetry?x=1&hono-ttd=15", None, Some("15")),
-        ("POST /event", Some("1000"), Some("60")),
+        ("POST /telemetry", Some("2"), Some("2")),
+        ("POST /telemetry?x=1&hono-ttd=1", None, Some("1")),
+        ("POST /event", Some("1000"), Some("2")),
         ("POST /telemetry", Some("0"), None),
         ("POST /telemetry", Some("-1"), None),
     ] {
         let headers: Vec<_> = given.map(|seconds| ("hono-ttd", seconds)).into_iter().collect();
         assert_eq!(ttd(sent(&world, line, &headers, b"x").await).as_deref(), noted, "{line} {given:?}");
     }
-    let tenant = r#"{"adapters":[{"type":"hono-http","enabled":true,"max-ttd":10}]}"#;
+    let tenant = r#"{"adapters":[{"type":"hono-http","enabled":true,"max-ttd":1}]}"#;
     world.do_registry("PUT /v1/tenants/T", tenant, 204).await;
-    assert_eq!(ttd(sent(&world, "POST /telemetry", &[("hono-ttd", "20")], b"x").await).as_deref(), Some("10"));
-    let presence = [("content-type", "application/vnd.eclipse-hono-empty-notification"), ("hono-ttd", "5")];
+    assert_eq!(ttd(sent(&world, "POST /telemetry", &[("hono-ttd", "2")], b"x").await).as_deref(), Some("1"));
+    let presence = [("content-type", "application/vnd.eclipse-hono-empty-notification"), ("hono-ttd", "1")];
     let record = sent(&world, "POST /event", &presence, b"").await;
-    assert_eq!((record.value.len(), record.header(header::TTD)), (0, Some("5")));
+    assert_eq!((record.value.len(), record.header(header::TTD)), (0, Some("1")));
     world.stop().await;
 }
 

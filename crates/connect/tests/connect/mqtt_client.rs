@@ -199,6 +199,13 @@ impl Mqtt {
         *body.last().unwrap()
     }
 
+    /// Ends a subscription.
+    pub(crate) async fn unsubscribe(&mut self, filter: &str) {
+        let properties: &[u8] = if self.level == 5 { &[0] } else { &[] };
+        self.send(&packet(0xA2, &[&[0, 78], properties, &text(filter)].concat())).await;
+        assert_eq!(self.next().await.0, 0xB0);
+    }
+
     /// The next message.
     pub(crate) async fn message(&mut self) -> Message {
         let (first_byte, body) = self.next().await;

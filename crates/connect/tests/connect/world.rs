@@ -62,8 +62,8 @@ impl World {
         let api = |name| Api::builder(name, name, "1");
         let [registry, commands] = connect.application_routes();
         let applications = api("applications").with(registry).with(commands).build(&metrics).unwrap();
-        let [telemetry, events, mqtt] = connect.device_routes();
-        let devices = api("devices").with(telemetry).with(events).with(mqtt).build(&metrics).unwrap();
+        let devices = connect.device_routes().into_iter().fold(api("devices"), |api, routes| api.with(routes));
+        let devices = devices.build(&metrics).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let limits = ListenerLimits::default;
         let open = Arc::new(LoopbackApplications::default());
@@ -103,14 +103,14 @@ impl World {
         stopped.await.unwrap();
     }
 
-    /// Where devices connect over MQTT.
-    pub(crate) fn mqtt(&self) -> SocketAddr {
-        self.mqtt.address()
-    }
-
     /// Where devices connect over HTTP.
     pub(crate) fn devices(&self) -> SocketAddr {
         self.devices.address()
+    }
+
+    /// Where devices connect over MQTT.
+    pub(crate) fn mqtt(&self) -> SocketAddr {
+        self.mqtt.address()
     }
 
     /// Where applications connect.

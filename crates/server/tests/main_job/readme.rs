@@ -54,11 +54,12 @@ fn the_commands_of_the_guide_to_devices_over_http_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let outputs = pasted("docs/connect-http.md", &process, dir.path());
-    let [registered, sent, found, used] = outputs.as_slice() else {
+    let [registered, sent, commanded, found, used] = outputs.as_slice() else {
         panic!("docs/connect-http.md has {} blocks", outputs.len())
     };
     assert!(registered.contains(r#"{"id":"lamp-1"}"#), "{registered}");
     assert_eq!(sent, "202\n202\n202\n400\n");
+    assert_eq!(commanded.replace('\r', ""), "hono-command: switch\non\nit is on");
     let pages: Vec<serde_json::Value> =
         serde_json::Deserializer::from_str(found).into_iter().collect::<Result<_, _>>().unwrap();
     let ids = |page: &serde_json::Value| -> Vec<String> {

@@ -2,6 +2,9 @@
 //! `scripts/setup-clients` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod commands;
+#[path = "../main_job/guide.rs"]
+mod guide;
 #[path = "../../../connect/tests/connect/mqtt_client.rs"]
 #[allow(dead_code, reason = "the adapter's tests use more of it")]
 mod mqtt_client;

@@ -74,6 +74,8 @@ pub(crate) struct Session {
     /// Ids of messages exactly once that the client has sent and not forgotten.
     pub(crate) arrived: HashSet<u16>,
     last_free: u16,
+    /// Ids of messages on their way that are not of the private space.
+    lent: Vec<u16>,
     /// Where what it gets begins, and what of it is done.
     from: u64,
     done: BTreeSet<u64>,
@@ -155,6 +157,7 @@ impl Session {
         if let Some(online) = self.online.take() {
             online.bell.notify_one();
         }
+        self.lent.clear();
         self.shared_back.extend(self.queue.take_shared());
         self.queue.rest();
         let again = self.flights.drain(..).chain(self.repeats.drain(..));
@@ -231,7 +234,25 @@ impl Session {
     }
 
     fn is_flying(&self, id: u16) -> bool {
-        self.flights.iter().any(|flight| flight.id == id)
+        self.flights.iter().any(|flight| flight.id == id) || self.lent.contains(&id)
+    }
+
+    /// An id for a message that is not of the private space; `None` if as many are on their way as may.
+    pub(crate) fn lend_id(&mut self) -> Option<u16> {
+        if !self.has_window() {
+            return None;
+        }
+        let mut id = self.free_id();
+        while self.repeats.iter().any(|flight| flight.id == id) {
+            id = self.free_id();
+        }
+        self.lent.push(id);
+        Some(id)
+    }
+
+    /// Takes an id back from [`Session::lend_id`].
+    pub(crate) fn return_id(&mut self, id: u16) {
+        self.lent.retain(|lent| *lent != id);
     }
 
     fn free_id(&mut self) -> u16 {
@@ -325,7 +346,7 @@ impl Session {
     }
 
     fn has_window(&self) -> bool {
-        self.online.as_ref().is_some_and(|online| self.flights.len() < online.window)
+        self.online.as_ref().is_some_and(|online| self.flights.len() + self.lent.len() < online.window)
     }
 
     /// Whether a message with the id of the one at `offset` is on its way.

@@ -1,0 +1,293 @@
+//! Commands on their way to a client.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::adapter::origin;
+use super::client::Client;
+use super::command_filter::{CommandFilter, Whom};
+use super::encode::{Outgoing, publish, publish_size};
+use super::fault::{Fault, reason};
+use super::packet::{Ack, Qos, Version};
+use super::property::CONTENT_TYPE;
+use super::wire::put_text;
+use crate::commands::{Delivery, Listening, Way, Whose};
+use crate::meter::{Direction, Fate};
+use crate::presence::Present;
+use crate::sender::{Sender, Target};
+
+/// A client's subscriptions to commands, and what is on its way to it. Dropped, it takes none any longer, and what it
+/// has not acknowledged is released.
+pub(super) struct Deliveries {
+    subscribed: Vec<Subscribed>,
+    outbox: mpsc::Sender<Delivery>,
+    inbox: mpsc::Receiver<Delivery>,
+    flights: Vec<Flight>,
+    last_id: u16,
+}
+
+struct Subscribed {
+    filter: CommandFilter,
+    qos: Qos,
+    // Dropped in this order: it is told that the device listens no longer when it does not.
+    _listening: Vec<Listening>,
+    _present: Present,
+}
+
+/// A command that was sent.
+struct Flight {
+    /// 0 at most once.
+    id: u16,
+    /// Monotonic time.
+    sent: Duration,
+    /// `None` once it was withdrawn: the client may still acknowledge it, so its id is not free.
+    delivery: Option<Delivery>,
+}
+
+impl Deliveries {
+    fn new(in_flight_max: usize) -> Self {
+        let (outbox, inbox) = mpsc::channel(in_flight_max);
+        Self { subscribed: Vec::new(), outbox, inbox, flights: Vec::new(), last_id: 0 }
+    }
+
+    /// Ends a subscription; whether there was one.
+    pub(super) fn unsubscribe(&mut self, filter: &str) -> bool {
+        let before = self.subscribed.len();
+        self.subscribed.retain(|known| &*known.filter.text != filter);
+        self.subscribed.len() < before
+    }
+
+    /// The subscription that a command to `device` came by: the latest that names it, else the latest for all.
+    fn covering(&self, device: &str, own: &str) -> Option<&Subscribed> {
+        let latest = |wanted: Whom<'_>| self.subscribed.iter().rev().find(|known| known.filter.whom(own) == wanted);
+        latest(Whom::One(device)).or_else(|| latest(Whom::All))
+    }
+
+    /// An id of a client that has no private space.
+    fn free_id(&mut self) -> u16 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            if !self.flights.iter().any(|flight| flight.id == self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+}
+
+/// What becomes of a command at the client.
+enum Said {
+    Accepted,
+    Released,
+    Rejected(u16, String),
+}
+
+impl Client {
+    /// Says what has become of a command, and counts it.
+    fn say(&self, delivery: Delivery, said: Said) {
+        let command = delivery.command();
+        let fate = match said {
+            Said::Accepted => Fate::Forwarded,
+            Said::Released => Fate::Undeliverable,
+            Said::Rejected(..) => Fate::Unprocessable,
+        };
+        let took_ms = self.adapter.wall.now_ms().saturating_sub(command.received_ms);
+        let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
+        self.meter.count_command(Direction::of(command.wants_response), fate, command.payload.len(), took);
+        match said {
+            Said::Accepted => delivery.accept(),
+            Said::Released => delivery.release(),
+            Said::Rejected(status, why) => delivery.reject(status, why),
+        }
+    }
+
+    fn own_name(&self) -> &str {
+        &self.verified.identity.principal.name
+    }
+
+    /// Subscribes to commands; the code that answers it.
+    pub(super) fn subscribe_to_commands(&mut self, filter: &str, qos: Qos) -> u8 {
+        let Some(filter) = CommandFilter::parse(filter, self.verified.tenant.as_str()) else {
+            return reason::BAD_FILTER;
+        };
+        if qos == Qos::ExactlyOnce {
+            return reason::IMPLEMENTATION;
+        }
+        if let Whom::One(device) = filter.whom(self.own_name())
+            && !self.may_act_for(device)
+        {
+            return reason::NOT_AUTHORISED;
+        }
+        let config = &self.adapter.config;
+        let (most, in_flight_max) = (config.command_subscriptions_max, config.commands_in_flight_max);
+        let known = self
+            .commands
+            .as_ref()
+            .map_or(0, |commands| commands.subscribed.iter().filter(|known| known.filter.text != filter.text).count());
+        if known >= most {
+            return reason::QUOTA;
+        }
+        let commands = self.commands.get_or_insert_with(|| Box::new(Deliveries::new(in_flight_max)));
+        let outbox = commands.outbox.clone();
+        let listening = self.listen(&filter, &outbox);
+        let device = match filter.whom(self.own_name()) {
+            Whom::One(device) => device,
+            Whom::All => self.own_name(),
+        };
+        let present = self.adapter.presence.enter(&self.verified.tenant, device);
+        if let Some(commands) = &mut self.commands {
+            commands.unsubscribe(&filter.text);
+            commands.subscribed.push(Subscribed { filter, qos, _listening: listening, _present: present });
+        }
+        qos as u8
+    }
+
+    fn listen(&self, filter: &CommandFilter, outbox: &mpsc::Sender<Delivery>) -> Vec<Listening> {
+        let own: Arc<str> = self.own_name().into();
+        let whose = match filter.whom(&own) {
+            Whom::All => {
+                vec![Whose::Device { device: own.clone(), via: None }, Whose::Behind { gateway: own.clone() }]
+            }
+            Whom::One(device) if *device == *own => vec![Whose::Device { device: own.clone(), via: None }],
+            Whom::One(device) => vec![Whose::Device { device: device.into(), via: Some(own.clone()) }],
+        };
+        let (commands, tenant) = (&self.adapter.commands, &self.verified.tenant);
+        whose.into_iter().map(|whose| commands.listen(tenant, whose, Way::Stream(outbox.clone()))).collect()
+    }
+
+    fn may_act_for(&self, device: &str) -> bool {
+        let tenant = &self.verified.tenant;
+        let snapshot = self.adapter.registry.snapshot(tenant);
+        let target = Target::Named { tenant: None, device };
+        let find = |known| Sender::find(known, target, origin(&self.verified)).is_ok();
+        snapshot.state.tenant(tenant).is_some_and(find)
+    }
+
+    /// Waits for a command and writes it.
+    pub(super) fn poll_commands(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Fault>> {
+        let Some(commands) = &mut self.commands else { return Poll::Pending };
+        match commands.inbox.poll_recv(cx) {
+            Poll::Ready(Some(delivery)) => Poll::Ready(self.send_command(delivery, out)),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn send_command(&mut self, delivery: Delivery, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let command = delivery.command();
+        let known = self.commands.as_ref().and_then(|known| known.covering(&command.device, self.own_name()));
+        let Some(Subscribed { filter, qos, .. }) = known else {
+            // It was on its way when the client has unsubscribed.
+            self.say(delivery, Said::Released);
+            return Ok(());
+        };
+        let (qos, topic) = (*qos, filter.topic(&command.device, delivery.request_id(), &command.name));
+        let mut properties = Vec::new();
+        if let Some(content_type) = command.content_type.as_deref().filter(|_| self.version == Version::V5) {
+            properties.push(CONTENT_TYPE);
+            put_text(&mut properties, content_type.as_bytes());
+        }
+        let mut message = Outgoing {
+            dup: false,
+            retain: false,
+            qos,
+            id: 0,
+            topic: &topic,
+            alias: 0,
+            expiry_s: None,
+            subscription_ids: &[],
+            properties: &properties,
+            payload: &command.payload,
+        };
+        // With the five bytes of its head.
+        let size = publish_size(self.version, &message) + 5;
+        let limit = self.takes.packet_max_bytes;
+        if size > limit || topic.len() > usize::from(u16::MAX) {
+            let why = format!("a packet of {size} bytes; the device takes {limit} at most");
+            self.say(delivery, Said::Rejected(413, why));
+            return Ok(());
+        }
+        let Some(id) = self.command_id(qos)? else {
+            self.say(delivery, Said::Released);
+            return Ok(());
+        };
+        message.id = id;
+        publish(out, self.version, &message);
+        let sent = self.adapter.monotonic.now();
+        if let Some(commands) = &mut self.commands {
+            commands.flights.push(Flight { id, sent, delivery: Some(delivery) });
+        }
+        Ok(())
+    }
+
+    /// An id for a command; `None` if as many are on their way as may.
+    fn command_id(&mut self, qos: Qos) -> Result<Option<u16>, Fault> {
+        let Some(commands) = &mut self.commands else { return Ok(None) };
+        let most = self.adapter.config.commands_in_flight_max;
+        if commands.flights.len() >= most {
+            return Ok(None);
+        }
+        Ok(match &self.private {
+            _ if qos == Qos::AtMostOnce => Some(0),
+            // Both spaces draw on the same ids, and on what the client is able to take.
+            Some(private) => private.link.with(|session| session.lend_id())?,
+            None if commands.flights.len() >= self.takes.messages => None,
+            None => Some(commands.free_id()),
+        })
+    }
+
+    /// The client has acknowledged something; whether that was a command.
+    pub(super) fn command_acknowledged(&mut self, given: Ack) -> Result<bool, Fault> {
+        let Some(commands) = &mut self.commands else { return Ok(false) };
+        let Some(at) = commands.flights.iter().position(|flight| flight.id == given.id) else { return Ok(false) };
+        let flight = commands.flights.swap_remove(at);
+        if let Some(delivery) = flight.delivery {
+            let refusal = || format!("the device has refused the command with reason {:#04x}", given.reason);
+            let is_refused = given.reason >= reason::UNSPECIFIED;
+            self.say(delivery, if is_refused { Said::Rejected(400, refusal()) } else { Said::Accepted });
+        }
+        if let Some(private) = &self.private {
+            private.link.with(|session| session.return_id(given.id))?;
+            // There may be room for the next one.
+            private.link.bell.notify_one();
+        }
+        Ok(true)
+    }
+
+    /// What was written has left: of commands at most once that is all that is known.
+    pub(super) fn flushed(&mut self) {
+        let Some(commands) = &mut self.commands else { return };
+        let done: Vec<Flight> = commands.flights.extract_if(.., |flight| flight.id == 0).collect();
+        for delivery in done.into_iter().filter_map(|flight| flight.delivery) {
+            self.say(delivery, Said::Accepted);
+        }
+    }
+
+    /// How long the client may still take for the oldest command; `None` if it has acknowledged all.
+    pub(super) fn command_patience(&self) -> Option<Duration> {
+        let limit = Duration::from_millis(self.adapter.config.command_ack_timeout_ms);
+        let awaited = self.commands.as_ref()?.flights.iter().filter(|flight| flight.delivery.is_some());
+        let oldest = awaited.map(|flight| flight.sent).min()?;
+        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(oldest)))
+    }
+
+    /// Takes commands back that the client has not acknowledged in time.
+    pub(super) fn withdraw_commands(&mut self) {
+        let limit = Duration::from_millis(self.adapter.config.command_ack_timeout_ms);
+        let now = self.adapter.monotonic.now();
+        self.release_commands(|flight| now.saturating_sub(flight.sent) >= limit);
+    }
+
+    /// The connection is over: what the client has not acknowledged it does not have, as far as is known.
+    pub(super) fn release_all_commands(&mut self) {
+        self.release_commands(|_| true);
+    }
+
+    fn release_commands(&mut self, is_it: impl Fn(&Flight) -> bool) {
+        let Some(commands) = &mut self.commands else { return };
+        let late = commands.flights.iter_mut().filter(|flight| is_it(flight));
+        let late: Vec<Delivery> = late.filter_map(|flight| flight.delivery.take()).collect();
+        late.into_iter().for_each(|delivery| self.say(delivery, Said::Released));
+    }
+}

@@ -1,0 +1,312 @@
+//! Commands over HTTP: the rows of the reference's tables that speak of them.
+
+use std::sync::Arc;
+
+use millstream_connect::{ConnectConfig, HttpAdapterConfig};
+use millstream_types::{Kind, header};
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::command_world::until;
+use crate::world::{World, basic, quick};
+
+/// Longer than any test takes.
+const LONG: (&str, &str) = ("hono-ttd", "55");
+
+/// Tenant `T` with device `d`, gateways `g` and `h`, and `behind` either.
+async fn world(dir: &std::path::Path) -> Arc<World> {
+    let world = World::open(dir).await;
+    for device in ["d", "g", "h", "behind"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("PUT /v1/devices/T/behind", r#"{"via":["g","h"]}"#, 204).await;
+    Arc::new(world)
+}
+
+async fn end(world: Arc<World>) {
+    Arc::into_inner(world).unwrap().stop().await;
+}
+
+type Request = tokio::task::JoinHandle<Answer>;
+
+/// A request that waits for a command; it is on its way, and nothing more, when this returns.
+fn begin(world: &Arc<World>, who: &str, line: &str, headers: &[(&'static str, &'static str)]) -> Request {
+    let (world, line, login) = (Arc::clone(world), line.to_owned(), basic(&format!("{who}@T"), "pw"));
+    let headers = headers.to_vec();
+    tokio::spawn(async move {
+        let mut headers = headers;
+        headers.push(("qos-level", "1"));
+        let mut all: Vec<(&str, &str)> = headers;
+        all.push(("authorization", &login));
+        world.device(&line, &all, b"x").await
+    })
+}
+
+/// As [`begin`]; returns once applications see the message: then the device listens.
+async fn listen(world: &Arc<World>, who: &str, line: &str) -> Request {
+    let before = world.records(Kind::Telemetry, "T").len();
+    let request = begin(world, who, line, &[LONG]);
+    until("the message", || (world.records(Kind::Telemetry, "T").len() > before).then_some(())).await;
+    request
+}
+
+fn sent(who: &str) -> String {
+    basic(&format!("{who}@T"), "pw")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_ttd_the_answer_is_held_until_a_command_comes_and_the_response_reaches_the_application() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for (number, (line, name)) in
+        [("POST /telemetry", "on"), ("PUT /telemetry/T/d", "off"), ("POST /telemetry?hono-ttd=50", "dim")]
+            .iter()
+            .enumerate()
+    {
+        // Whoever reacts to the message at once finds the device listening.
+        let request = listen(&world, "d", line).await;
+        let headers =
+            [("subject", *name), ("correlation-id", *name), ("response-required", "true"), ("content-type", "text/c")];
+        world.command("T", "d", &headers, b"input").await;
+        let answer = request.await.unwrap();
+        assert_eq!((answer.status, answer.body.as_str()), (200, "input"), "{line}: {answer:?}");
+        assert_eq!(answer.header("hono-command"), Some(*name));
+        assert_eq!(answer.header("content-type"), Some("text/c"));
+        assert_eq!(answer.header("hono-cmd-target-device"), None);
+        let id = answer.header("hono-cmd-req-id").unwrap();
+        let path = [format!("POST /command/res/{id}"), format!("PUT /command/res/T/d/{id}")][number % 2].clone();
+        let login = sent("d");
+        let headers = [("authorization", login.as_str()), ("content-type", "text/r"), ("hono-cmd-status", "207")];
+        let replied = world.device(&path, &headers, b"output").await;
+        assert_eq!((replied.status, replied.body.as_str()), (202, ""), "{replied:?}");
+        let records = world.answers("T", number + 1).await;
+        let record = records.iter().find(|record| record.header("correlation-id") == Some(name)).unwrap();
+        assert_eq!((record.key.as_str(), &*record.value), ("d", &b"output"[..]));
+        for (header, value) in [
+            (header::DEVICE_ID, "d"),
+            ("tenant_id", "T"),
+            ("status", "207"),
+            (header::CONTENT_TYPE, "text/r"),
+            (header::ORIG_ADAPTER, "hono-http"),
+            (header::QOS, "1"),
+        ] {
+            assert_eq!(record.header(header), Some(value), "{header}");
+        }
+    }
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_one_way_has_no_request_id_and_ttd_that_runs_out_is_202() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let request = listen(&world, "d", "POST /telemetry").await;
+    world.command("T", "d", &[("subject", "beep")], b"").await;
+    let answer = request.await.unwrap();
+    assert_eq!(
+        (answer.status, answer.header("hono-command"), answer.header("hono-cmd-req-id")),
+        (200, Some("beep"), None)
+    );
+    // Longer than a request may take without.
+    let short = begin(&world, "d", "POST /telemetry", &[("hono-ttd", "1")]).await.unwrap();
+    assert_eq!((short.status, short.body.as_str(), short.header("hono-command")), (202, "", None));
+    let none = begin(&world, "d", "POST /telemetry", &[("hono-ttd", "-1")]).await.unwrap();
+    assert_eq!(none.status, 202);
+    world.ask_device("T", "d", "late", b"").await;
+    assert_eq!(world.notice("T", "late").await, ("503".to_owned(), "released".to_owned()));
+    let text = world.metrics.text();
+    for (ttd, count) in [("command", 1), ("expired", 1), ("none", 1)] {
+        let line = format!(
+            "qos=\"AT_LEAST_ONCE\",status=\"forwarded\",tenant=\"T\",ttd=\"{ttd}\",type=\"telemetry\"}} {count}"
+        );
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waits_may_take_longer_than_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let http = HttpAdapterConfig { request_timeout_ms: 300, ..HttpAdapterConfig::default() };
+    let world = World::open_with(dir.path(), ConnectConfig { http, ..quick() }).await;
+    world.register("T", "d").await;
+    let world = Arc::new(world);
+    let waited = begin(&world, "d", "POST /telemetry", &[("hono-ttd", "1")]).await.unwrap();
+    assert_eq!(waited.status, 202, "{waited:?}");
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_several_ttd_requests_of_a_device_the_latest_gets_the_command_the_others_end_with_202() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut requests = Vec::new();
+    for _ in 0..3 {
+        requests.push(listen(&world, "d", "POST /telemetry").await);
+    }
+    world.ask_device("T", "d", "on", b"1").await;
+    let mut answers = Vec::new();
+    for request in requests {
+        answers.push(request.await.unwrap().status);
+    }
+    assert_eq!(answers, [202, 202, 200]);
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_gateways_who_names_the_device_comes_first_and_then_who_asks_for_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let any = listen(&world, "g", "POST /telemetry").await;
+    let exact = listen(&world, "h", "PUT /telemetry//behind").await;
+    for (request, who, name) in [(exact, "h", "first"), (any, "g", "second")] {
+        world.ask_device("T", "behind", name, b"").await;
+        let answer = request.await.unwrap();
+        assert_eq!((answer.status, answer.header("hono-command")), (200, Some(name)), "{answer:?}");
+        assert_eq!(answer.header("hono-cmd-target-device"), Some("behind"));
+        let id = answer.header("hono-cmd-req-id").unwrap();
+        let login = sent(who);
+        let headers = [("authorization", login.as_str())];
+        let replied = world.device(&format!("PUT /command/res//behind/{id}?hono-cmd-status=200"), &headers, b"").await;
+        assert_eq!(replied.status, 202, "{replied:?}");
+    }
+    let records = world.answers("T", 2).await;
+    assert!(
+        records.iter().all(|record| record.key == "behind" && record.header("status") == Some("200")),
+        "{records:?}"
+    );
+    // The gateway's own commands come to its own request, and those of others' devices do not.
+    let own = listen(&world, "g", "POST /telemetry").await;
+    world.ask_device("T", "d", "stray", b"").await;
+    assert_eq!(world.notice("T", "stray").await.0, "503");
+    world.ask_device("T", "g", "own", b"").await;
+    let answer = own.await.unwrap();
+    assert_eq!((answer.header("hono-command"), answer.header("hono-cmd-target-device")), (Some("own"), None));
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_away_while_it_waits_swallows_no_command() {
+    use tokio::io::AsyncWriteExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut socket = tokio::net::TcpStream::connect(world.devices()).await.unwrap();
+    let login = sent("d");
+    let request = format!(
+        "POST /telemetry HTTP/1.1\r\nhost: test\r\nauthorization: {login}\r\nhono-ttd: 55\r\ncontent-length: 1\r\n\r\nx"
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    until("the message", || (!world.records(Kind::Telemetry, "T").is_empty()).then_some(())).await;
+    drop(socket);
+    // It waits for the next request, as the one that was there has gone.
+    let left = "ttd=\"expired\",type=\"telemetry\"} 1";
+    until("the end of the request", || world.metrics.text().contains(left).then_some(())).await;
+    let headers = [("subject", "on"), ("ttl", "60000")];
+    world.command("T", "d", &headers, b"kept").await;
+    let answer = begin(&world, "d", "POST /telemetry", &[LONG]).await.unwrap();
+    assert_eq!((answer.status, answer.body.as_str()), (200, "kept"));
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_command_responses_routes_request_parts_and_status_codes() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for (line, body) in [
+        ("POST /v1/devices/T/off", json!({"enabled": false, "via": ["g"]})),
+        (
+            "POST /v1/tenants/open",
+            json!({"adapters": [{"type": "hono-http", "enabled": true, "device-authentication-required": false}]}),
+        ),
+        ("POST /v1/devices/open/d", json!({})),
+    ] {
+        world.do_registry(line, &body.to_string(), 201).await;
+    }
+    let request = listen(&world, "d", "POST /telemetry").await;
+    world.ask_device("T", "d", "on", b"").await;
+    let answer = request.await.unwrap();
+    let id = answer.header("hono-cmd-req-id").unwrap().to_owned();
+    let (d, g, none) = (Some("d"), Some("g"), None);
+    let post = |rest: &str| format!("POST /command/res/{id}{rest}");
+    let put = |path: &str| format!("PUT /command/res/{path}/{id}?hono-cmd-status=200");
+    for (row, who, line, status) in [
+        ("POST, the device itself", d, post("?hono-cmd-status=200"), 202),
+        ("POST needs a login", none, post("?hono-cmd-status=200"), 401),
+        ("PUT, a device for itself", d, put("T/d"), 202),
+        ("PUT, a gateway", g, put("T/behind"), 202),
+        ("an empty tenant segment is the own tenant", g, put("/behind"), 202),
+        ("PUT without login where the adapter entry allows it", none, put("open/d"), 202),
+        ("PUT without login elsewhere", none, put("T/d"), 401),
+        ("hono-cmd-status missing", d, post(""), 400),
+        ("hono-cmd-status 199", d, post("?hono-cmd-status=199"), 400),
+        ("hono-cmd-status 3xx", d, post("?hono-cmd-status=302"), 400),
+        ("hono-cmd-status 599", d, post("?hono-cmd-status=599"), 202),
+        ("hono-cmd-status 600", d, post("?hono-cmd-status=600"), 400),
+        ("hono-cmd-status, no number", d, post("?hono-cmd-status=2x0"), 400),
+        ("a request id that was not given", d, "POST /command/res/nonsense?hono-cmd-status=200".to_owned(), 400),
+        ("403 not in via", g, put("/d"), 403),
+        ("403 another tenant", d, put("open/d"), 403),
+        ("404 unknown", g, put("/nobody"), 404),
+        ("404 disabled", g, put("/off"), 404),
+    ] {
+        let login = who.map(sent);
+        let headers: Vec<_> = login.iter().map(|login| ("authorization", login.as_str())).collect();
+        let answer = world.device(&line, &headers, b"x").await;
+        assert_eq!(answer.status, status, "{row}: {answer:?}");
+        assert!(status == 202 || answer.json()["error"].is_string(), "{row}: {answer:?}");
+    }
+    let login = sent("d");
+    let headers = [("authorization", login.as_str())];
+    let large = world.device(&post("?hono-cmd-status=200"), &headers, &[b'x'; 2_049]).await;
+    assert_eq!(large.status, 413);
+    let refused = world.device(&post("?hono-cmd-status=302"), &headers, b"x").await;
+    refused.expect_problem(400, "302", "200 to 299 or 400 to 599");
+    let text = world.metrics.text();
+    let line = "direction=\"response\",status=\"forwarded\",tenant=\"T\"} ";
+    assert!(
+        text.lines().any(|known| known.starts_with("hono_command_payload_bytes_count") && known.contains(line)),
+        "{text}"
+    );
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_preflights_of_command_responses_and_of_what_pages_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for (path, method) in [("/command/res/1", "POST"), ("/command/res/T/d/1", "PUT"), ("/command/res//d/1", "PUT")] {
+        let asked = [("origin", "http://page"), ("access-control-request-method", method)];
+        let answer = world.device(&format!("OPTIONS {path}"), &asked, b"").await;
+        assert_eq!(answer.status, 204, "{path}: {answer:?}");
+        let allowed = answer.header("access-control-allow-headers");
+        assert_eq!(allowed, Some("authorization, content-type, hono-cmd-status"), "{path}");
+        assert!(answer.header("access-control-allow-methods").unwrap().contains(method));
+    }
+    let login = sent("d");
+    let headers = [("authorization", login.as_str()), ("origin", "http://page")];
+    let answer = world.device("POST /telemetry", &headers, b"x").await;
+    let exposed = answer.header("access-control-expose-headers");
+    assert_eq!(exposed, Some("hono-command, hono-cmd-req-id, hono-cmd-target-device"));
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn responses_count_as_volume_and_as_messages_a_second_and_go_on_doing_so_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    let limits = r#"{"resource-limits":{"data-volume":{"max-bytes":10,"period":{"mode":"days","no-of-days":1}}}}"#;
+    world.do_registry("PUT /v1/tenants/T", limits, 204).await;
+    let login = sent("d");
+    let headers = [("authorization", login.as_str()), ("hono-cmd-status", "200")];
+    // The id of correlation id `c`, as a command would have brought it.
+    let line = "POST /command/res/1Yw";
+    assert_eq!(world.device(line, &headers, b"sixteen bytes ..").await.status, 429);
+    assert_eq!(world.device(line, &headers, b"8 bytes.").await.status, 202);
+    assert_eq!(world.device(line, &headers, b"3 b").await.status, 429);
+    world.stop().await;
+    let world = World::open(dir.path()).await;
+    assert_eq!(world.device(line, &headers, b"3 b").await.status, 429);
+    assert_eq!(world.device(line, &headers, b"2b").await.status, 202);
+    world.stop().await;
+}

@@ -1,0 +1,309 @@
+//! Commands over MQTT: the rows of the reference's tables that speak of them.
+
+use std::time::Duration;
+
+use millstream_connect::{ConnectConfig, MqttConfig};
+use millstream_types::{Kind, header};
+
+use crate::command_world::until;
+use crate::mqtt_client::{Hello, Mqtt, publish, subscribe, text};
+use crate::world::{World, quick};
+
+const BOTH: [u8; 2] = [4, 5];
+
+async fn world(dir: &std::path::Path) -> World {
+    let world = World::open(dir).await;
+    for device in ["d", "g", "behind", "stranger"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("PUT /v1/devices/T/behind", r#"{"via":["g"]}"#, 204).await;
+    world
+}
+
+/// PUBACK.
+fn ack(id: u16) -> Vec<u8> {
+    let [high, low] = id.to_be_bytes();
+    vec![0x40, 2, high, low]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_subscribe_arrive_and_respond_the_topic_mirrors_the_filter_and_the_answer_reaches_the_application() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut count = 0;
+    for level in BOTH {
+        for (who, filter, target, begin, response, qos) in [
+            ("d", "c///q/#", "d", "c///q/", "c///s/{}/200", 1),
+            ("d", "command///req/#", "d", "command///req/", "command///res/{}/200", 0),
+            ("d", "c/T/d/q/#", "d", "c/T/d/q/", "c/T/d/s/{}/200", 1),
+            ("g", "c//+/q/#", "behind", "c//behind/q/", "c//behind/s/{}/200", 1),
+            ("g", "command/T/+/req/#", "behind", "command/T/behind/req/", "command/T/behind/res/{}/200", 0),
+            ("g", "c//behind/q/#", "behind", "c//behind/q/", "c//behind/s/{}/200", 1),
+            ("g", "c//+/q/#", "g", "c//g/q/", "c///s/{}/200", 1),
+        ] {
+            count += 1;
+            let mut client = Mqtt::log_in(world.mqtt(), level, &format!("{who}@T")).await;
+            assert_eq!(client.subscribe(filter, qos).await, qos, "{filter}");
+            let name = format!("on-{count}");
+            let headers = [
+                ("subject", name.as_str()),
+                ("correlation-id", &name),
+                ("response-required", "true"),
+                ("content-type", "text/c"),
+            ];
+            world.command("T", target, &headers, b"input").await;
+            let message = client.message().await;
+            assert_eq!((message.qos, message.dup, message.retain), (qos, false, false), "{filter}");
+            assert_eq!(message.payload, b"input");
+            let rest = message.topic.strip_prefix(begin).unwrap_or_else(|| panic!("{filter}: {}", message.topic));
+            let (id, told) = rest.split_once('/').unwrap();
+            assert_eq!(told, name);
+            let typed = if level == 5 { [&[0x03][..], &text("text/c")].concat() } else { Vec::new() };
+            assert_eq!(message.properties, typed, "{filter}");
+            if qos == 1 {
+                client.send(&ack(message.id)).await;
+            }
+            let topic = response.replace("{}", id) + "/?content-type=text%2Fr";
+            client.publish(qos, 7, &topic, b"output").await;
+            if qos == 1 {
+                assert_eq!(client.next().await, (0x40, vec![0, 7]), "{topic}");
+            }
+            let records = world.answers("T", count).await;
+            let record = records.iter().find(|record| record.header("correlation-id") == Some(&name)).unwrap();
+            assert_eq!((record.key.as_str(), &*record.value), (target, &b"output"[..]));
+            for (header, value) in [
+                (header::DEVICE_ID, target),
+                ("tenant_id", "T"),
+                ("status", "200"),
+                (header::CONTENT_TYPE, "text/r"),
+                (header::ORIG_ADAPTER, "hono-mqtt"),
+                (header::QOS, ["0", "1"][usize::from(qos)]),
+            ] {
+                assert_eq!(record.header(header), Some(value), "{header}");
+            }
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_bad_filters_qos_2_and_devices_of_others_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for level in BOTH {
+        let mut client = Mqtt::log_in(world.mqtt(), level, "g@T").await;
+        for (filter, qos, code) in [
+            ("c/#", 0, 0x8F),
+            ("command///q", 0, 0x8F),
+            ("c/other//q/#", 0, 0x8F),
+            ("c///s/#", 0, 0x8F),
+            ("c//b+/q/#", 0, 0x8F),
+            ("c///q/#", 2, 0x83),
+            ("c//stranger/q/#", 1, 0x87),
+            ("c//nobody/q/#", 1, 0x87),
+            ("c///q/#", 1, 1),
+        ] {
+            let code = if level == 4 && code >= 0x80 { 0x80 } else { code };
+            assert_eq!(client.subscribe(filter, qos).await, code, "{filter}, level {level}");
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_one_way_has_an_empty_request_id_and_whoever_has_unsubscribed_or_gone_gets_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for level in BOTH {
+        let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+        client.subscribe("c///q/#", 0).await;
+        world.command("T", "d", &[("subject", "beep")], b"1").await;
+        assert_eq!(client.message().await.text(), ("c///q//beep", "1"));
+        client.unsubscribe("c///q/#").await;
+        let gone = format!("unsubscribed-{level}");
+        world.ask_device("T", "d", &gone, b"").await;
+        assert_eq!(world.notice("T", &gone).await, ("503".to_owned(), "released".to_owned()));
+        client.subscribe("c///q/#", 0).await;
+        client.send(&[0xE0, 0]).await;
+        client.expect_end().await;
+        let gone = format!("disconnected-{level}");
+        world.ask_device("T", "d", &gone, b"").await;
+        assert_eq!(world.notice("T", &gone).await.0, "503");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_without_puback_in_time_a_command_is_released_and_not_delivered_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mqtt = MqttConfig { command_ack_timeout_ms: 50, ..MqttConfig::default() };
+    let world = World::open_with(dir.path(), ConnectConfig { mqtt, ..quick() }).await;
+    world.register("T", "d").await;
+    for level in BOTH {
+        // A session that is kept.
+        let login = Some(("d@T", "pw"));
+        let expiry = if level == 5 { &[0x11, 0, 0, 1, 0][..] } else { &[] };
+        let client = format!("kept-{level}");
+        let hello =
+            Hello { level, keep_alive_s: 60, client: &client, clean: false, login, properties: expiry, will: None };
+        let (mut device, _) = Mqtt::connect(world.mqtt(), &hello).await;
+        device.subscribe("c///q/#", 1).await;
+        let name = format!("on-{level}");
+        world.ask_device("T", "d", &name, b"").await;
+        let message = device.message().await;
+        assert_eq!(world.notice("T", &name).await, ("503".to_owned(), "released".to_owned()));
+        // The id is in use until the client has acknowledged it, however late.
+        device.subscribe("own/#", 1).await;
+        device.publish(1, 9, "own/x", b"1").await;
+        let (mut own, mut acknowledged) = (None, false);
+        while own.is_none() || !acknowledged {
+            let (first_byte, body) = device.next().await;
+            match first_byte >> 4 {
+                3 => own = Some(crate::mqtt_client::Message::read(first_byte, &body, level)),
+                _ => acknowledged = true,
+            }
+        }
+        let own = own.unwrap().id;
+        assert_ne!(own, message.id);
+        for id in [own, message.id] {
+            device.send(&ack(id)).await;
+        }
+        device.send(&[0xC0, 0]).await;
+        assert_eq!(device.next().await.0, 0xD0);
+        drop(device);
+        let (mut device, body) = Mqtt::connect(world.mqtt(), &hello).await;
+        assert_eq!(body[0], 1, "the session is there");
+        device.subscribe("c///q/#", 1).await;
+        let name = format!("next-{level}");
+        world.ask_device("T", "d", &name, b"").await;
+        let message = device.message().await;
+        assert!(message.topic.ends_with(&name), "{}", message.topic);
+        device.send(&ack(message.id)).await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_with_a_time_to_live_waits_for_a_sleeping_device_and_comes_when_it_subscribes() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for name in ["one", "two"] {
+        world.command("T", "d", &[("subject", name), ("ttl", "600000")], name.as_bytes()).await;
+    }
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    client.send(&subscribe(5, 77, "c///q/#", 1)).await;
+    let mut got = Vec::new();
+    while got.len() < 2 {
+        let (first_byte, body) = client.next().await;
+        if first_byte >> 4 == 3 {
+            let message = crate::mqtt_client::Message::read(first_byte, &body, 5);
+            client.send(&ack(message.id)).await;
+            got.push(message.text().1.to_owned());
+        }
+    }
+    assert_eq!(got, ["one", "two"]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_taken_over_takes_no_command_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let login = Some(("d@T", "pw"));
+    let hello = Hello { level: 5, keep_alive_s: 60, client: "c", clean: true, login, properties: &[], will: None };
+    let (mut first, _) = Mqtt::connect(world.mqtt(), &hello).await;
+    first.subscribe("c///q/#", 1).await;
+    let (mut second, _) = Mqtt::connect(world.mqtt(), &hello).await;
+    assert_eq!(first.expect_end().await, Some(0x8E));
+    world.ask_device("T", "d", "gone", b"").await;
+    assert_eq!(world.notice("T", "gone").await.0, "503");
+    second.subscribe("c///q/#", 0).await;
+    world.ask_device("T", "d", "here", b"").await;
+    assert!(second.message().await.topic.ends_with("/here"));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_that_is_wrong_is_told_on_the_error_topic_or_ends_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for level in BOTH {
+        for (topic, word) in [
+            ("c///s/1Yw/302", "200 to 299 or 400 to 599"),
+            ("c///s/nonsense/200", "the id with which it was delivered"),
+        ] {
+            let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+            assert_eq!(client.subscribe("error///#", 0).await, 0);
+            client.send(&publish(level, 1, 3, topic, &[], b"x")).await;
+            let message = client.message().await;
+            assert_eq!(message.topic, "error///command-response/3/400");
+            assert!(message.text().1.contains(word), "{}", message.text().1);
+            assert_eq!(client.next().await, (0x40, vec![0, 3]));
+            let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+            client.send(&publish(level, 1, 3, topic, &[], b"x")).await;
+            assert_eq!(client.expect_end().await, (level == 5).then_some(0x83));
+        }
+        let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+        client.send(&publish(level, 2, 3, "c///s/1Yw/200", &[], b"x")).await;
+        assert_eq!(client.expect_end().await, (level == 5).then_some(0x9B), "QoS 2");
+    }
+    assert!(world.records(Kind::CommandResponse, "T").is_empty());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newest_connection_of_a_device_gets_its_commands_and_a_disabled_device_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut older = Mqtt::log_in(world.mqtt(), 4, "d@T").await;
+    older.subscribe("c///q/#", 0).await;
+    let mut newer = Mqtt::log_in(world.mqtt(), 4, "d@T").await;
+    newer.subscribe("command///req/#", 0).await;
+    world.command("T", "d", &[("subject", "a")], b"").await;
+    assert_eq!(newer.message().await.topic, "command///req//a");
+    drop(newer);
+    until("the older one's turn", || {
+        let text = world.metrics.text();
+        text.lines()
+            .any(|line| line.starts_with("hono_connections_authenticated{") && line.ends_with(" 1"))
+            .then_some(())
+    })
+    .await;
+    world.command("T", "d", &[("subject", "b")], b"").await;
+    assert_eq!(older.message().await.topic, "c///q//b");
+    world.do_registry("PUT /v1/devices/T/d", r#"{"enabled":false}"#, 204).await;
+    older.expect_end().await;
+    world.ask_device("T", "d", "c", b"").await;
+    let (status, outcome) = world.notice("T", "c").await;
+    assert_eq!((status.as_str(), outcome.as_str()), ("404", "rejected"));
+    tokio::time::timeout(Duration::from_secs(60), world.stop()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_private_space_commands_come_one_after_the_other_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    world.do_registry("PUT /v1/tenants/T", r#"{"ext":{"mqtt-broker":"off"}}"#, 204).await;
+    for level in BOTH {
+        let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+        assert_eq!(client.subscribe("c///q/#", 1).await, 1);
+        for name in ["one", "two", "three"] {
+            world.command("T", "d", &[("subject", name)], name.as_bytes()).await;
+            let message = client.message().await;
+            assert_eq!((message.text(), message.qos), ((format!("c///q//{name}").as_str(), name), 1));
+            assert_ne!(message.id, 0);
+            client.send(&ack(message.id)).await;
+        }
+    }
+    until("six of them counted", || {
+        let text = world.metrics.text();
+        let is_it = |line: &str| {
+            line.starts_with("hono_command_payload_bytes_count")
+                && line.contains("direction=\"one-way\",status=\"forwarded\"")
+                && line.ends_with(" 6")
+        };
+        text.lines().any(is_it).then_some(())
+    })
+    .await;
+    world.stop().await;
+}

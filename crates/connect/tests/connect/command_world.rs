@@ -1,0 +1,69 @@
+//! Applications that send commands and read what becomes of them.
+
+use std::time::Duration;
+
+use millstream_log::{AckLevel, Log, reply};
+use millstream_types::{Header, Kind, Record, TenantId, TopicName, TopicPartition, partition_of_key};
+
+use crate::world::{Kept, World};
+
+/// Beyond what any check waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks again and again until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{what}: not in time"))
+}
+
+impl World {
+    /// Writes the record of a command, as an application does.
+    pub(crate) async fn command(&self, tenant: &str, device: &str, headers: &[(&str, &str)], payload: &[u8]) {
+        let name = TopicName::reserved(Kind::Command, &TenantId::new(tenant).unwrap());
+        let topic = until("the topic of commands", || self.log.topic(&name)).await;
+        let number = partition_of_key(device.as_bytes(), topic.config.partitions).0;
+        let partition = self.log.partition(&TopicPartition::new(name, number)).unwrap();
+        let own = [("device_id", device)];
+        let headers: Vec<Header<'_>> =
+            own.iter().chain(headers).map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect();
+        let (key, value) = (Some(device.as_bytes()), Some(payload));
+        let (done, answer) = reply();
+        let record = Record { timestamp_ms: 1_700_000_000_000, key, value, headers: &headers };
+        partition.append(&[record], AckLevel::Synced, done).unwrap();
+        answer.await.unwrap();
+    }
+
+    /// A command that wants an answer; its correlation id is its name.
+    pub(crate) async fn ask_device(&self, tenant: &str, device: &str, name: &str, payload: &[u8]) {
+        let headers = [("subject", name), ("correlation-id", name), ("response-required", "true")];
+        self.command(tenant, device, &headers, payload).await;
+    }
+
+    /// What applications read of answers and notices, once there are `count`.
+    pub(crate) async fn answers(&self, tenant: &str, count: usize) -> Vec<Kept> {
+        let what = format!("{count} answers and notices");
+        let found = until(&what, || Some(self.records(Kind::CommandResponse, tenant)).filter(|all| all.len() >= count));
+        let found = found.await;
+        assert_eq!(found.len(), count, "{found:?}");
+        found
+    }
+
+    /// The notice of the command with this correlation id: status and outcome.
+    pub(crate) async fn notice(&self, tenant: &str, correlation_id: &str) -> (String, String) {
+        let is_it = |record: &Kept| {
+            record.header("content-type") == Some("application/vnd.eclipse-hono-delivery-failure-notification+json")
+                && record.header("correlation-id") == Some(correlation_id)
+        };
+        let look = || self.records(Kind::CommandResponse, tenant).into_iter().find(is_it);
+        let found = until(&format!("the notice of {correlation_id}"), look).await;
+        let body: serde_json::Value = serde_json::from_slice(&found.value).unwrap();
+        (found.header("status").unwrap().to_owned(), body["outcome"].as_str().unwrap().to_owned())
+    }
+}
