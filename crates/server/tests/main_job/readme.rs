@@ -34,7 +34,7 @@ fn the_commands_of_the_log_guide_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let outputs = pasted("docs/log.md", &process, dir.path());
-    let [created, over_http, appended, values, page, events, terminal, kcat] = outputs.as_slice() else {
+    let [created, over_http, appended, values, page, filtered, events, terminal, kcat] = outputs.as_slice() else {
         panic!("docs/log.md has {} blocks", outputs.len())
     };
     assert!(created.contains("retention_bytes   1 GiB") && created.contains("TOPIC"), "{created}");
@@ -42,6 +42,7 @@ fn the_commands_of_the_log_guide_run() {
     assert!(appended.starts_with("{\"count\":3,\"ack\":\"synced\""), "{appended}");
     assert!(values.starts_with("{\"count\":1,\"ack\":\"written\""), "{values}");
     assert!(page.contains("{\"item\": \"bolt\", \"count\": 7}") && page.contains("\"next\":"), "{page}");
+    assert!(filtered.contains("\"key\":\"o-1\"") && filtered.contains("\"next\":"), "{filtered}");
     assert!(events.contains("event: record\n") && events.contains("event: end\n"), "{events}");
     assert!(terminal.lines().take(2).all(|line| line.starts_with("{\"partition\":")), "{terminal}");
     assert!(terminal.contains("{\"count\":"), "{terminal}");
