@@ -5,6 +5,8 @@ use std::sync::Arc;
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_types::{Kind, header};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::answer::Answer;
 use crate::command_world::until;
@@ -185,18 +187,34 @@ async fn row_gateways_who_names_the_device_comes_first_and_then_who_asks_for_any
     end(world).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_goes_away_while_it_waits_swallows_no_command() {
-    use tokio::io::AsyncWriteExt as _;
-    let dir = tempfile::tempdir().unwrap();
-    let world = world(dir.path()).await;
-    let mut socket = tokio::net::TcpStream::connect(world.devices()).await.unwrap();
+/// A connection whose request waits for a command to `d`.
+async fn listening_socket(world: &World) -> TcpStream {
+    let mut socket = TcpStream::connect(world.devices()).await.unwrap();
     let login = sent("d");
     let request = format!(
         "POST /telemetry HTTP/1.1\r\nhost: test\r\nauthorization: {login}\r\nhono-ttd: 55\r\ncontent-length: 1\r\n\r\nx"
     );
     socket.write_all(request.as_bytes()).await.unwrap();
     until("the message", || (!world.records(Kind::Telemetry, "T").is_empty()).then_some(())).await;
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_when_the_server_stops_is_answered_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut socket = listening_socket(&world).await;
+    end(world).await;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_away_while_it_waits_swallows_no_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let socket = listening_socket(&world).await;
     drop(socket);
     // It waits for the next request, as the one that was there has gone.
     let left = "ttd=\"expired\",type=\"telemetry\"} 1";
