@@ -13,6 +13,9 @@ use std::sync::Arc;
 
 /// Most parts that Linux takes in one write (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
+/// What nobody waits for is written in pieces of this size. Fresh pages of the page cache may cost microseconds each, and a
+/// kernel that is not preempted within a call keeps whoever answers clients waiting for the core until it is through.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A directory tree.
 pub trait Files: Send + Sync + 'static {
@@ -111,6 +114,27 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system says.
     fn set_size(&self, bytes: u64) -> io::Result<()>;
+}
+
+/// Writes all of `parts`, and gives way to others after each piece.
+pub(crate) fn write_in_pieces(file: &dyn File, parts: &[IoSlice<'_>], mut at: u64) -> io::Result<()> {
+    let (mut piece, mut piece_bytes) = (Vec::with_capacity(parts.len()), 0);
+    for part in parts {
+        let mut rest = &part[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(PIECE_BYTES - piece_bytes));
+            piece.push(IoSlice::new(now));
+            (piece_bytes, rest) = (piece_bytes + now.len(), later);
+            if piece_bytes == PIECE_BYTES {
+                file.write_at(&piece, at)?;
+                std::thread::yield_now();
+                at += PIECE_BYTES as u64;
+                piece.clear();
+                piece_bytes = 0;
+            }
+        }
+    }
+    if piece.is_empty() { Ok(()) } else { file.write_at(&piece, at) }
 }
 
 /// The operating system's files.
@@ -215,5 +239,33 @@ impl File for fs::File {
 
     fn set_size(&self, bytes: u64) -> io::Result<()> {
         self.set_len(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_in_pieces_is_what_was_given() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..5 * PIECE_BYTES).map(|at| (at % 251) as u8).collect();
+        for lengths in
+            [&[][..], &[0, 1], &[PIECE_BYTES], &[PIECE_BYTES - 1, 2, 0, PIECE_BYTES], &[10, 3 * PIECE_BYTES, 7]]
+        {
+            let mut rest = &bytes[..];
+            let mut part = |length: &usize| {
+                let (now, later) = rest.split_at(*length);
+                rest = later;
+                IoSlice::new(now)
+            };
+            let parts: Vec<_> = lengths.iter().map(&mut part).collect();
+            file.set_len(0).unwrap();
+            write_in_pieces(&file, &parts, 5).unwrap();
+            let length = lengths.iter().sum::<usize>();
+            let mut written = vec![0; length + 1];
+            assert_eq!(File::read_at(&file, &mut written, 5).unwrap(), length);
+            assert_eq!(written[..length], bytes[..length], "{lengths:?}");
+        }
     }
 }

@@ -28,6 +28,7 @@ use millstream_types::{BatchLimits, Offset, RecordBatch, TopicId, TopicPartition
 use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
+use crate::files;
 use crate::index::{self, BlockEntry};
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, index_name, segment_name};
 use crate::recent::Stored;
@@ -254,7 +255,7 @@ impl Segment {
         let mut parts = Vec::with_capacity(batches.len() + 1);
         parts.push(IoSlice::new(&header));
         parts.extend(batches.iter().map(|stored| IoSlice::new(stored.batch.bytes())));
-        file.write_at(&parts, entry.at).map_err(|e| Error::io("write", &self.path, e))?;
+        files::write_in_pieces(file, &parts, entry.at).map_err(|e| Error::io("write", &self.path, e))?;
         // The ends move under the same lock: whoever puts an index in place meanwhile has this block in it, or sees it here.
         let mut blocks = self.blocks.lock();
         if let Some(blocks) = blocks.as_mut() {

@@ -26,7 +26,7 @@ use crate::{Error, Topic, compaction, retention};
 
 /// How much a sync of a segment is to carry: the segments catch up as soon as there is so much for each that the last turn
 /// has synced. The smaller a turn, the shorter it stands in the way of the journal, and the less is in memory.
-const SYNC_WORTH_BYTES: u64 = 256 << 10;
+const SYNC_WORTH_BYTES: u64 = 512 << 10;
 
 /// Requests to the writeback thread.
 #[derive(Default)]
