@@ -47,7 +47,7 @@ pub(super) fn measure(
 fn plan(ground: &Ground<'_>, record_bytes: usize, acks: &str, is_consumed: bool) -> Option<Plan> {
     let selection = ground.selection;
     let is_asked_for = is_consumed || selection.has(&selection::produce(record_bytes, acks));
-    let shortly = || selection.builds_on_producing(record_bytes, acks).then(|| Plan::of(Length::Quick));
+    let shortly = || selection.builds_on_producing(record_bytes, acks).then(|| Plan::of(Length::Default));
     if is_asked_for { Some(ground.plan) } else { shortly() }
 }
 
