@@ -18,8 +18,10 @@ use millstream_types::{Offset, Record, SystemClock, TenantId, TopicName, TopicPa
 
 const APPEND_RECORDS: u64 = 1_000;
 const VALUE: [u8; 100] = [b'x'; 100];
-/// Nothing has changed for so long: all passes are over.
+/// Nothing has changed for so long after a pass: all are over.
 const REST: Duration = Duration::from_secs(4);
+/// The first pass, which reads all there is at its pace, is over by then.
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
 struct Bench {
@@ -75,7 +77,8 @@ impl Bench {
         drop(self.hold.take());
         let start = Instant::now();
         self.log.flush().unwrap();
-        while start.elapsed() - passes.took < REST {
+        while passes.count == 0 || start.elapsed() - passes.took < REST {
+            assert!(start.elapsed() < PATIENCE || passes.count > 0, "nothing was compacted for {PATIENCE:?}");
             thread::sleep(POLL);
             passes.memory_bytes = passes.memory_bytes.max(resident_bytes().saturating_sub(resident_before));
             let now = self.segment_bytes();
