@@ -30,6 +30,29 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Tells the quality of service of telemetry.
 pub(crate) const QOS_LEVEL: HeaderName = HeaderName::from_static("qos-level");
 
+/// What a server speaks, as URLs say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Mqtt,
+}
+
+impl Scheme {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Mqtt => "mqtt",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Mqtt => 1883,
+        }
+    }
+}
+
 /// Where requests go, and how long they may take.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
@@ -41,19 +64,26 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The server behind an `http://host:port` URL that was given with `option`.
-    pub(crate) fn parse(option: &'static str, url: &str, request_timeout: Duration) -> Result<Self, Error> {
-        let refuse = |rule: &str| Error::Option { option, value: url.to_owned(), rule: rule.to_owned() };
-        let uri: Uri = url.parse().map_err(|_| refuse("expected a URL such as http://127.0.0.1:8080"))?;
-        let host = uri.host().ok_or_else(|| refuse("the URL names no host; expected http://HOST:PORT"))?;
-        if uri.scheme_str() != Some("http") {
-            return Err(refuse("only http:// is spoken here"));
+    /// The server behind a `SCHEME://host:port` URL that was given with `option`.
+    pub(crate) fn parse(
+        option: &'static str,
+        scheme: Scheme,
+        url: &str,
+        request_timeout: Duration,
+    ) -> Result<Self, Error> {
+        let name = scheme.name();
+        let refuse = |rule: String| Error::Option { option, value: url.to_owned(), rule };
+        let uri: Uri = url.parse().map_err(|_| refuse(format!("expected a URL such as {name}://127.0.0.1:8080")))?;
+        let host = uri.host().ok_or_else(|| refuse(format!("the URL names no host; expected {name}://HOST:PORT")))?;
+        if uri.scheme_str() != Some(name) {
+            return Err(refuse(format!("only {name}:// is spoken here")));
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(refuse("a path has no place here; give http://HOST:PORT only"));
+            return Err(refuse(format!("a path has no place here; give {name}://HOST:PORT only")));
         }
-        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
-        let host = HeaderValue::from_str(&address).map_err(|_| refuse("the host is not legal in a header"))?;
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(scheme.default_port()));
+        let host =
+            HeaderValue::from_str(&address).map_err(|_| refuse("the host is not legal in a header".to_owned()))?;
         Ok(Self { address, host, request_timeout })
     }
 

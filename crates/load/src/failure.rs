@@ -18,12 +18,15 @@ pub enum Failure {
     /// The answer did not come in time.
     #[error("no answer within {} ms", .0.as_millis())]
     Timeout(Duration),
+    /// The MQTT server did not let the client in, with this return code of CONNACK; nothing was sent.
+    #[error("the server refused the connection with return code {0}")]
+    Refused(u8),
 }
 
 impl Failure {
     /// Whether the server may have taken the request all the same.
     pub fn may_have_applied(&self) -> bool {
-        !matches!(self, Self::Connect(_))
+        !matches!(self, Self::Connect(_) | Self::Refused(_))
     }
 }
 
@@ -39,6 +42,8 @@ pub enum FailureKind {
     Lost,
     /// No answer in time; the message may have been taken.
     Timeout,
+    /// CONNECT of MQTT was answered with this return code, which is not 0.
+    Refused(u8),
 }
 
 impl From<&Failure> for FailureKind {
@@ -47,6 +52,7 @@ impl From<&Failure> for FailureKind {
             Failure::Connect(_) => Self::Connect,
             Failure::Lost(_) => Self::Lost,
             Failure::Timeout(_) => Self::Timeout,
+            Failure::Refused(code) => Self::Refused(*code),
         }
     }
 }
@@ -58,6 +64,7 @@ impl fmt::Display for FailureKind {
             Self::Connect => f.write_str("connect"),
             Self::Lost => f.write_str("lost"),
             Self::Timeout => f.write_str("timeout"),
+            Self::Refused(code) => write!(f, "refused {code}"),
         }
     }
 }

@@ -30,6 +30,7 @@ mod error;
 mod failure;
 pub mod kafka;
 mod latency;
+mod mqtt;
 mod payload;
 mod registry;
 pub mod replay;

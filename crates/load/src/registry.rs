@@ -9,18 +9,26 @@ use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 
 use crate::Error;
 use crate::client::{Answer, Connection, Target};
+
+/// The highest that the registry takes unless it is told otherwise.
+const BCRYPT_COST: u32 = 10;
 
 /// How a device's password is handed to the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum SecretForm {
+    /// As `hash-function: sha-256` with four random bytes of salt.
+    #[value(name = "sha-256")]
+    Sha256,
     /// As `hash-function: sha-512` with four random bytes of salt: cheap for both sides, fit for load tests.
     #[value(name = "sha-512")]
     Sha512,
+    /// As `hash-function: bcrypt` at cost 10.
+    Bcrypt,
     /// As `pwd-plain`: the registry hashes it in its own, slower way.
     Plain,
 }
@@ -55,7 +63,9 @@ impl Registry {
         form: SecretForm,
     ) -> Result<(), Error> {
         let secret = match form {
-            SecretForm::Sha512 => sha512_secret(fastrand::u32(..).to_le_bytes(), password),
+            SecretForm::Sha256 => salted::<Sha256>("sha-256", fastrand::u32(..).to_le_bytes(), password),
+            SecretForm::Sha512 => salted::<Sha512>("sha-512", fastrand::u32(..).to_le_bytes(), password),
+            SecretForm::Bcrypt => bcrypt_secret(password)?,
             SecretForm::Plain => json!({ "pwd-plain": password }),
         };
         let body = json!([{ "type": "hashed-password", "auth-id": device, "secrets": [secret] }]);
@@ -103,11 +113,20 @@ fn refused(method: &'static str, path: String, answer: &Answer) -> Error {
 }
 
 /// The hash covers the salt's bytes, then the password's.
-fn sha512_secret(salt: [u8; 4], password: &str) -> Value {
-    let mut hash = Sha512::new();
+fn salted<D: Digest>(function: &str, salt: [u8; 4], password: &str) -> Value {
+    let mut hash = D::new();
     hash.update(salt);
     hash.update(password.as_bytes());
-    json!({ "hash-function": "sha-512", "salt": BASE64.encode(salt), "pwd-hash": BASE64.encode(hash.finalize()) })
+    json!({ "hash-function": function, "salt": BASE64.encode(salt), "pwd-hash": BASE64.encode(hash.finalize()) })
+}
+
+fn bcrypt_secret(password: &str) -> Result<Value, Error> {
+    let hash = bcrypt::hash(password, BCRYPT_COST).map_err(|error| Error::Option {
+        option: "password",
+        value: format!("{} bytes", password.len()),
+        rule: error.to_string(),
+    })?;
+    Ok(json!({ "hash-function": "bcrypt", "pwd-hash": hash }))
 }
 
 /// The `Authorization` header of `auth-id@tenant` with a password.
@@ -125,7 +144,7 @@ mod tests {
         // printf '\x01\x02\x03\x04secret' | openssl dgst -sha512 -binary | base64 -w0
         let hash = "+FMfYvkcZgHUtY6uf5im+5CZU5coaqCy6IlEhlMgtGgS9uVImj9YCzKbchlN+5ohorkpHajkrAV9O/oqzF8wgQ==";
         let expected = json!({ "hash-function": "sha-512", "salt": "AQIDBA==", "pwd-hash": hash });
-        assert_eq!(sha512_secret([1, 2, 3, 4], "secret"), expected);
+        assert_eq!(salted::<Sha512>("sha-512", [1, 2, 3, 4], "secret"), expected);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Error;
-use crate::client::{Answer, Connection, QOS_LEVEL, Target};
+use crate::client::{Answer, Connection, QOS_LEVEL, Scheme, Target};
 use crate::failure::{Failure, FailureKind};
 use crate::registry::{Registry, SecretForm, authorization};
 use crate::weather::{Observation, Station, Weather};
@@ -98,7 +98,7 @@ impl Replay {
     /// # Errors
     /// [`Error::Registry`] or [`Error::NoAnswer`] at the first refusal.
     pub async fn register(&self) -> Result<(), Error> {
-        let target = Target::parse("registry-url", &self.registry_url, ANSWER_TIMEOUT)?;
+        let target = Target::parse("registry-url", Scheme::Http, &self.registry_url, ANSWER_TIMEOUT)?;
         let mut registry = Registry::new(target, self.registry_token.clone());
         registry.tenant(&self.tenant).await?;
         for station in self.weather.stations() {
@@ -114,7 +114,7 @@ impl Replay {
     /// # Errors
     /// [`Error::Refused`] when an observation can never be accepted.
     pub async fn run(&self, progress: &watch::Sender<Progress>) -> Result<Progress, Error> {
-        let target = Target::parse("devices-url", &self.devices_url, ANSWER_TIMEOUT)?;
+        let target = Target::parse("devices-url", Scheme::Http, &self.devices_url, ANSWER_TIMEOUT)?;
         let clock = Clock::starting_now(self.speed, self.weather.observations());
         progress.send_replace(self.beginning());
         let stations = self.weather.stations().iter().enumerate();

@@ -1,19 +1,23 @@
 //! Simulated devices that send as the real ones would, and how their server took it.
 //!
 //! ```text
-//!  thread sim-0                                          thread sim-1 …
+//!  thread sim-0, HTTP                                    thread sim-1 …
 //!   agenda: devices by due time ──► a worker per connection takes the earliest, waits until it is due,
 //!        ▲                          sends, waits for the answer, counts it
 //!        └──────── next due time ◄──────────┘
 //! ```
 //!
+//! Over MQTT each device has a connection and a task of its own, which keeps its timetable.
+//!
 //! Always true
-//! - A device has at most one request under way, so its messages keep their order.
+//! - A device has at most one HTTP request under way, and its MQTT messages leave over one connection: they keep their order.
 //! - Workers that wait hold the earliest devices; no device is late while a connection is idle.
 //! - What was due and could not be sent is never forgotten: it is late in the open loop, and counted as backlog.
 
 mod args;
 mod fleet;
+mod http;
+mod mqtt;
 mod pacing;
 mod register;
 mod result;
@@ -28,7 +32,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-pub use args::{Auth, MessageKind, Method, SimArgs};
+pub use args::{Auth, MessageKind, Method, Protocol, SimArgs};
 pub use pacing::Pacing;
 pub use result::{Backlog, Conditions, Generator, SimReport};
 
@@ -46,7 +50,7 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Messages whose sending ended, in whatever way.
     pub sent: u64,
-    /// Those answered with a 2xx status.
+    /// Those answered with a 2xx status, or confirmed.
     pub accepted: u64,
     /// Messages that are due and not sent yet; always 0 in the closed loop.
     pub backlog: u64,
@@ -110,7 +114,8 @@ pub async fn measure(
     let _stop_threads = stop.clone().drop_guard();
     let run = Arc::new(Run::new(args, stop)?);
     let fleets = Fleet::all(args, run.start)?;
-    let threads = fleets.iter().enumerate().map(|(index, fleet)| worker::spawn(index, run.clone(), fleet.clone()));
+    let threads =
+        fleets.iter().enumerate().map(|(index, fleet)| worker::spawn(index, run.clone(), fleet.clone(), args));
     let threads = threads.collect::<Result<Vec<_>, _>>()?;
 
     let mut backlog = Backlog::default();

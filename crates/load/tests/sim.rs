@@ -24,7 +24,7 @@ fn args(server: &Server, line: &str) -> SimArgs {
         args: SimArgs,
     }
     let parsed = Command::parse_from(["sim"].into_iter().chain(line.split_whitespace())).args;
-    SimArgs { devices_url: server.url.clone(), registry_url: server.url.clone(), ..parsed }
+    SimArgs { devices_url: Some(server.url.clone()), registry_url: server.url.clone(), ..parsed }
 }
 
 async fn measure(server: &Server, line: &str) -> SimReport {

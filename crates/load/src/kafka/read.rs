@@ -1,6 +1,7 @@
-//! Reading a topic from its start at a pace: the consumer that has fallen behind.
+//! Reading a topic from its start: at a pace, as the consumer that has fallen behind does, or following what is appended.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,10 +60,7 @@ impl ReadLoad {
         let mut read = Read::default();
         while self.duration.is_none_or(|duration| begin.elapsed() < duration) {
             let before = read.bytes;
-            let response = client.call(&self.request(&offsets), VERSION)?;
-            for data in response.responses.into_iter().flat_map(|topic| topic.partitions) {
-                take(data, &mut offsets, &mut read)?;
-            }
+            self.fetch(&mut client, &mut offsets, &mut read)?;
             if read.bytes == before {
                 read.rounds += 1;
                 if self.duration.is_none() {
@@ -75,6 +73,27 @@ impl ReadLoad {
         }
         read.took = begin.elapsed();
         Ok(read)
+    }
+
+    /// Follows the topic until `stop` is set, at no pace of its own, and tells meanwhile how many records it has read.
+    ///
+    /// # Errors
+    /// As [`ReadLoad::run`].
+    pub fn follow(&self, records: &AtomicU64, stop: &AtomicBool) -> Result<(), KafkaError> {
+        let mut client = Client::connect(self.address)?;
+        let mut offsets = vec![0; self.partitions as usize];
+        let mut read = Read::default();
+        while !stop.load(Ordering::Relaxed) {
+            self.fetch(&mut client, &mut offsets, &mut read)?;
+            records.store(read.records, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, client: &mut Client, offsets: &mut [i64], read: &mut Read) -> Result<(), KafkaError> {
+        let response = client.call(&self.request(offsets), VERSION)?;
+        let all = response.responses.into_iter().flat_map(|topic| topic.partitions);
+        all.into_iter().try_for_each(|data| take(data, offsets, read))
     }
 
     fn request(&self, offsets: &[i64]) -> FetchRequest {

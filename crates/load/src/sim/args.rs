@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Pacing;
-use crate::client::Target;
+use crate::client::{Scheme, Target};
 use crate::payload::{Payload, Template};
 use crate::registry::SecretForm;
 use crate::{Error, duration};
@@ -21,40 +21,67 @@ const CONNECTIONS_DEFAULT: usize = 500;
 /// Most devices of one simulation.
 const DEVICES_MAX: u64 = 1_000_000;
 
-/// Lets simulated devices send messages over HTTP, and reports how they were taken.
+/// Longest topic of MQTT, as the standard has it.
+const TOPIC_MAX_BYTES: usize = 65_535;
+
+/// Longest user name or password of MQTT, less what is put together with it.
+const LOGIN_MAX_BYTES: usize = 65_000;
+
+/// Largest packet id of MQTT.
+const IN_FLIGHT_MAX: i64 = 65_535;
+
+/// Lets simulated devices send messages over HTTP or MQTT, and reports how they were taken.
 #[derive(Debug, Clone, Args)]
 pub struct SimArgs {
-    /// Where devices send to.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    pub devices_url: String,
+    /// What devices speak. Over MQTT (3.1.1) each device has a connection of its own, which it opens with its first message.
+    #[arg(long, value_enum, default_value_t = Protocol::Http)]
+    pub protocol: Protocol,
+    /// Where devices send to [default: http://127.0.0.1:8080 or mqtt://127.0.0.1:1883].
+    #[arg(long, value_name = "URL")]
+    pub devices_url: Option<String>,
     /// The devices' tenant.
     #[arg(long, default_value = "default")]
     pub tenant: String,
     /// How many devices send.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=DEVICES_MAX))]
     pub devices: u64,
-    /// What device ids begin with; a number from 0 follows.
+    /// What device ids begin with; a number follows.
     #[arg(long, value_name = "TEXT", default_value = "sim-")]
     pub device_prefix: String,
+    /// The first device's number.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    pub first_device: u64,
     /// Time from one message of a device to its next; each device begins at a random moment of its first period.
     /// 0 sends the next message as soon as the last one is answered (closed loop only).
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pub period: Duration,
+    /// Time within which devices begin, each at a random moment of it, if not within the first period; 0 lets all begin
+    /// at once.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub ramp: Option<Duration>,
     /// What devices do when the server is slow.
     #[arg(long = "loop", value_enum, default_value_t = Pacing::Closed)]
     pub pacing: Pacing,
-    /// Keep-alive connections that the devices share [default: as many as devices, at most 500].
+    /// HTTP: keep-alive connections that the devices share [default: as many as devices, at most 500].
     #[arg(long, short = 'c', value_name = "C", value_parser = clap::value_parser!(u64).range(1..=65_000))]
     pub connections: Option<u64>,
-    /// `put` names tenant and device in the path, `post` leaves them to the credentials.
+    /// HTTP: `put` names tenant and device in the path, `post` leaves them to the credentials.
     #[arg(long, value_enum, default_value_t = Method::Put)]
     pub method: Method,
     /// What is sent.
     #[arg(long, value_enum, default_value_t = MessageKind::Telemetry)]
     pub kind: MessageKind,
-    /// Quality of service of telemetry: 0 at most once, 1 at least once. Events are always sent at least once.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    /// Quality of service of telemetry: 0 at most once, 1 at least once; 2, exactly once, with --topic only. Events are
+    /// always sent at least once.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub qos: u8,
+    /// MQTT: the topic, if not `telemetry` or `event`; ${device} stands for the device's id.
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Option<String>,
+    /// MQTT: messages of a device that may be unconfirmed at once. Nothing confirms one of QoS 0, so a PINGREQ follows
+    /// every Nth: its answer says that the server has read them, and is the latency of the last of them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=IN_FLIGHT_MAX))]
+    pub in_flight: u16,
     /// How devices prove who they are: `basic` as DEVICE@TENANT with the password, or `none`.
     #[arg(long, value_enum, default_value_t = Auth::Basic)]
     pub auth: Auth,
@@ -104,6 +131,17 @@ pub struct SimArgs {
     pub json: Option<PathBuf>,
 }
 
+/// What devices speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// MQTT 3.1.1.
+    Mqtt,
+}
+
 /// Which of the two ways of sending a device uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -130,7 +168,7 @@ pub enum MessageKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum Auth {
-    /// HTTP Basic with `DEVICE@TENANT` and the password.
+    /// `DEVICE@TENANT` and the password: HTTP Basic, or user and password of MQTT.
     Basic,
     /// Not at all, for tenants that allow it.
     None,
@@ -146,9 +184,37 @@ impl SimArgs {
         }
     }
 
-    /// Connections in all: never more than devices.
+    /// Connections in all: never more than devices; over MQTT as many.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.map_or(CONNECTIONS_DEFAULT, |connections| connections as usize).min(self.devices as usize)
+        let devices = self.devices as usize;
+        match self.protocol {
+            Protocol::Http => self.connections.map_or(CONNECTIONS_DEFAULT, |some| some as usize).min(devices),
+            Protocol::Mqtt => devices,
+        }
+    }
+
+    /// Time within which devices begin.
+    pub(crate) fn ramp(&self) -> Duration {
+        self.ramp.unwrap_or(self.period)
+    }
+
+    /// The quality of service that messages have in the end.
+    pub(crate) fn qos(&self) -> u8 {
+        if self.kind == MessageKind::Event { 1 } else { self.qos }
+    }
+
+    /// Messages of a device that may be under way at once.
+    pub(crate) fn in_flight(&self) -> usize {
+        if self.protocol == Protocol::Http { 1 } else { self.in_flight.into() }
+    }
+
+    /// The topic that a device publishes to over MQTT.
+    pub(crate) fn topic(&self, device: &str) -> String {
+        let own = match self.kind {
+            MessageKind::Telemetry => "telemetry",
+            MessageKind::Event => "event",
+        };
+        self.topic.as_deref().unwrap_or(own).replace("${device}", device)
     }
 
     /// Threads in all: never more than connections.
@@ -156,13 +222,26 @@ impl SimArgs {
         (self.threads as usize).min(self.connections())
     }
 
-    /// The id of the device with this number.
+    /// The id of the device with this number, counted from the first.
     pub(crate) fn device_id(&self, number: u64) -> String {
-        format!("{}{number}", self.device_prefix)
+        format!("{}{}", self.device_prefix, self.first_device + number)
+    }
+
+    /// Where devices send to.
+    pub(crate) fn devices_url(&self) -> &str {
+        let own = match self.protocol {
+            Protocol::Http => "http://127.0.0.1:8080",
+            Protocol::Mqtt => "mqtt://127.0.0.1:1883",
+        };
+        self.devices_url.as_deref().unwrap_or(own)
     }
 
     pub(crate) fn target(&self) -> Result<Target, Error> {
-        Target::parse("devices-url", &self.devices_url, self.timeout)
+        let scheme = match self.protocol {
+            Protocol::Http => Scheme::Http,
+            Protocol::Mqtt => Scheme::Mqtt,
+        };
+        Target::parse("devices-url", scheme, self.devices_url(), self.timeout)
     }
 
     pub(crate) fn payload(&self) -> Result<Payload, Error> {
@@ -174,9 +253,6 @@ impl SimArgs {
 
     /// Refuses what no run can do.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let refuse = |option, value: &str, rule: &str| {
-            Err(Error::Option { option, value: value.to_owned(), rule: rule.to_owned() })
-        };
         let id_char = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         if !self.device_prefix.chars().all(id_char) {
             return refuse(
@@ -191,11 +267,58 @@ impl SimArgs {
         if self.pacing == Pacing::Open && self.period.is_zero() {
             return refuse("period", "0", "devices of the open loop keep to a timetable; give a period above 0");
         }
+        if self.pacing == Pacing::Open && self.ramp() > self.period {
+            let given = format!("{:?}", self.ramp());
+            return refuse("ramp", &given, "devices of the open loop begin within a period; give at most the period");
+        }
+        match self.protocol {
+            Protocol::Http => self.check_http(),
+            Protocol::Mqtt => self.check_mqtt(),
+        }
+    }
+
+    fn check_http(&self) -> Result<(), Error> {
         if self.auth == Auth::None && self.method == Method::Post {
             return refuse("auth", "none", "a POST is told apart by its credentials only; use --method put");
         }
+        if self.qos > 1 {
+            return refuse("qos", "2", "HTTP knows 0 and 1; for 2 use --protocol mqtt with --topic");
+        }
+        if let Some(topic) = &self.topic {
+            return refuse("topic", topic, "only MQTT has topics; use --protocol mqtt");
+        }
+        if self.in_flight > 1 {
+            return refuse("in-flight", &self.in_flight.to_string(), "over HTTP a device waits for each answer; use 1");
+        }
         Ok(())
     }
+
+    fn check_mqtt(&self) -> Result<(), Error> {
+        if let Some(connections) = self.connections {
+            let rule = "over MQTT each device has a connection of its own; set --devices alone";
+            return refuse("connections", &connections.to_string(), rule);
+        }
+        if self.qos > 1 && self.topic.is_none() {
+            return refuse("qos", "2", "telemetry is taken at 0 and 1; for 2 name another topic with --topic");
+        }
+        let topic = self.topic(&self.device_id(self.devices));
+        if topic.is_empty() || topic.len() > TOPIC_MAX_BYTES || topic.contains(['+', '#', '\0']) {
+            return refuse("topic", &topic, "a topic has 1 to 65535 bytes and neither '+', '#' nor NUL");
+        }
+        let given = self.password.len().max(self.tenant.len() + self.device_prefix.len());
+        if given > LOGIN_MAX_BYTES {
+            return refuse(
+                "password",
+                &format!("{given} bytes"),
+                "names and passwords of MQTT have at most 65535 bytes",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn refuse(option: &'static str, value: &str, rule: &str) -> Result<(), Error> {
+    Err(Error::Option { option, value: value.to_owned(), rule: rule.to_owned() })
 }
 
 #[cfg(test)]
@@ -227,6 +350,7 @@ mod tests {
             ("-n 2000", (500, 1)),
             ("-n 2000 -c 1000 --threads 4", (1000, 4)),
             ("-n 3 -c 1000 --threads 4", (3, 3)),
+            ("-n 2000 --protocol mqtt", (2000, 1)),
         ] {
             let args = parse(line);
             assert_eq!((args.connections(), args.threads()), expected, "{line}");
@@ -247,14 +371,26 @@ mod tests {
             ("--auth none --method post", "--auth"),
             ("--device-prefix a/b", "--device-prefix"),
             ("--tenant a:b", "--tenant"),
+            ("--loop open --period 1s --ramp 2s", "--ramp"),
+            ("--qos 2", "--qos"),
+            ("--topic t", "--topic"),
+            ("--in-flight 2", "--in-flight"),
+            ("--protocol mqtt --qos 2", "--qos"),
+            ("--protocol mqtt -c 5", "--connections"),
+            ("--protocol mqtt --topic a/+", "--topic"),
+            ("--protocol mqtt --topic ${device}/#", "--topic"),
         ] {
             let error = parse(line).check().unwrap_err().to_string();
             assert!(error.starts_with(expected), "{line}: {error}");
         }
-        for url in ["https://127.0.0.1", "http://127.0.0.1/telemetry", "127.0.0.1:8080", "no url"] {
-            let args = SimArgs { devices_url: url.to_owned(), ..parse("") };
+        for url in ["https://127.0.0.1", "http://127.0.0.1/telemetry", "127.0.0.1:8080", "no url", "mqtt://127.0.0.1"] {
+            let args = SimArgs { devices_url: Some(url.to_owned()), ..parse("") };
             assert!(args.target().unwrap_err().to_string().starts_with("--devices-url"), "{url}");
         }
+        assert!(parse("--protocol mqtt --qos 2 --topic d/${device}").check().is_ok());
+        assert_eq!(parse("--protocol mqtt --devices-url mqtt://a").target().unwrap().address, "a:1883");
+        let http = parse("--protocol mqtt --devices-url http://127.0.0.1").target().unwrap_err();
+        assert!(http.to_string().contains("only mqtt:// is spoken"), "{http}");
         let both = ["sim", "--template", "1", "--payload-bytes", "3"];
         let matches = Command::command().try_get_matches_from(both);
         assert!(matches.and_then(|matches| Command::from_arg_matches(&matches)).is_err());

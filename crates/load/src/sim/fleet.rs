@@ -8,17 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Request, Uri};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::SimArgs;
 use super::pacing::messages_due;
-use super::{Auth, MessageKind, Method, SimArgs};
-use crate::client::QOS_LEVEL;
 use crate::payload::Payload;
-use crate::registry::authorization;
 use crate::{Error, FailureKind, Latencies};
 
 /// The devices of one thread.
@@ -29,7 +24,7 @@ pub(crate) struct Fleet {
     devices: Vec<Device>,
     /// When devices begin, ascending; for the backlog.
     offsets: Vec<Duration>,
-    common: Common,
+    payload: Payload,
     random: fastrand::Rng,
     /// Messages whose sending has begun, warm-up included.
     pub(crate) started: u64,
@@ -37,21 +32,9 @@ pub(crate) struct Fleet {
     pub(crate) tally: Tally,
 }
 
-/// What all requests have in common.
-#[derive(Debug, Clone)]
-struct Common {
-    method: hyper::Method,
-    host: HeaderValue,
-    content_type: HeaderValue,
-    qos: Option<HeaderValue>,
-    payload: Payload,
-}
-
 #[derive(Debug)]
 struct Device {
     id: String,
-    uri: Uri,
-    authorization: Option<HeaderValue>,
     walks: Box<[f64]>,
     count: u64,
 }
@@ -60,12 +43,12 @@ impl Fleet {
     /// All devices, dealt out to the threads, each at a random moment of its first period after `start`.
     pub(crate) fn all(args: &SimArgs, start: Instant) -> Result<Vec<Arc<Mutex<Self>>>, Error> {
         let mut random = args.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let common = Common::of(args)?;
+        let payload = args.payload()?;
         let threads = args.threads();
-        let mut fleets: Vec<_> = (0..threads).map(|_| Self::empty(common.clone(), random.fork())).collect();
+        let mut fleets: Vec<_> = (0..threads).map(|_| Self::empty(payload.clone(), random.fork())).collect();
         for number in 0..args.devices {
-            let device = Device::new(args, number, &common.payload)?;
-            let offset = args.period.mul_f64(random.f64());
+            let device = Device { id: args.device_id(number), walks: payload.start(), count: 0 };
+            let offset = args.ramp().mul_f64(random.f64());
             fleets[number as usize % threads].add(device, start, offset);
         }
         for fleet in &mut fleets {
@@ -74,9 +57,9 @@ impl Fleet {
         Ok(fleets.into_iter().map(|fleet| Arc::new(Mutex::new(fleet))).collect())
     }
 
-    fn empty(common: Common, random: fastrand::Rng) -> Self {
+    fn empty(payload: Payload, random: fastrand::Rng) -> Self {
         let (agenda, devices, offsets) = Default::default();
-        Self { agenda, devices, offsets, common, random, started: 0, tally: Tally::default() }
+        Self { agenda, devices, offsets, payload, random, started: 0, tally: Tally::default() }
     }
 
     fn add(&mut self, device: Device, start: Instant, offset: Duration) {
@@ -95,70 +78,23 @@ impl Fleet {
         self.agenda.push(Reverse((due, device)));
     }
 
-    /// The next message of a device.
-    pub(crate) fn request(&mut self, device: usize) -> Request<Full<Bytes>> {
+    /// The devices' ids, by number.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().map(|device| device.id.as_str())
+    }
+
+    /// What a device sends next; from now on it counts as begun.
+    pub(crate) fn payload(&mut self, device: usize) -> Bytes {
         self.started += 1;
         let device = &mut self.devices[device];
-        let body = self.common.payload.next(&device.id, device.count, &mut device.walks, &mut self.random);
+        let count = device.count;
         device.count += 1;
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = self.common.method.clone();
-        *request.uri_mut() = device.uri.clone();
-        let headers = request.headers_mut();
-        headers.insert(HOST, self.common.host.clone());
-        headers.insert(CONTENT_TYPE, self.common.content_type.clone());
-        if let Some(authorization) = &device.authorization {
-            headers.insert(AUTHORIZATION, authorization.clone());
-        }
-        if let Some(qos) = &self.common.qos {
-            headers.insert(QOS_LEVEL, qos.clone());
-        }
-        request
+        self.payload.next(&device.id, count, &mut device.walks, &mut self.random)
     }
 
     /// How many messages are due by `elapsed` after the start.
     pub(crate) fn messages_due(&self, period: Duration, elapsed: Duration) -> u64 {
         messages_due(&self.offsets, period, elapsed)
-    }
-}
-
-impl Common {
-    fn of(args: &SimArgs) -> Result<Self, Error> {
-        let payload = args.payload()?;
-        Ok(Self {
-            method: match args.method {
-                Method::Put => hyper::Method::PUT,
-                Method::Post => hyper::Method::POST,
-            },
-            host: args.target()?.host(),
-            content_type: payload.content_type(),
-            qos: (args.kind == MessageKind::Telemetry && args.qos == 1).then(|| HeaderValue::from_static("1")),
-            payload,
-        })
-    }
-}
-
-impl Device {
-    fn new(args: &SimArgs, number: u64, payload: &Payload) -> Result<Self, Error> {
-        let id = args.device_id(number);
-        let kind = match args.kind {
-            MessageKind::Telemetry => "telemetry",
-            MessageKind::Event => "event",
-        };
-        let path = match args.method {
-            Method::Put => format!("/{kind}/{}/{id}", args.tenant),
-            Method::Post => format!("/{kind}"),
-        };
-        let uri = path.parse().map_err(|error: hyper::http::uri::InvalidUri| Error::Option {
-            option: "device-prefix",
-            value: path,
-            rule: error.to_string(),
-        })?;
-        let authorization = match args.auth {
-            Auth::Basic => Some(authorization(&id, &args.tenant, &args.password)),
-            Auth::None => None,
-        };
-        Ok(Self { id, uri, authorization, walks: payload.start(), count: 0 })
     }
 }
 
@@ -179,11 +115,16 @@ impl Tally {
     pub(crate) fn count(&mut self, outcome: Result<Duration, FailureKind>) {
         match outcome {
             Ok(latency) => {
-                self.accepted += 1;
+                self.accept(1);
                 self.latencies.record(latency);
             }
             Err(kind) => *self.failures.entry(kind).or_default() += 1,
         }
+    }
+
+    /// Counts accepted messages whose latency is not known.
+    pub(crate) fn accept(&mut self, messages: u64) {
+        self.accepted += messages;
     }
 
     pub(crate) fn plus(mut self, other: &Self) -> Self {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::SimArgs;
 use crate::Error;
-use crate::client::Target;
+use crate::client::{Scheme, Target};
 use crate::registry::Registry;
 
 /// Connections to the registry.
@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn all(args: &SimArgs, stop: &CancellationToken, mut done: impl FnMut(u64)) -> Result<(), Error> {
     args.check()?;
-    let target = Target::parse("registry-url", &args.registry_url, TIMEOUT)?;
+    let target = Target::parse("registry-url", Scheme::Http, &args.registry_url, TIMEOUT)?;
     Registry::new(target.clone(), args.registry_token.clone()).tenant(&args.tenant).await?;
 
     let args = Arc::new(args.clone());

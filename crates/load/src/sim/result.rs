@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::fleet::Tally;
 use super::worker::{Finished, Run};
-use super::{MessageKind, Method, Pacing, SimArgs, between};
+use super::{MessageKind, Method, Pacing, Protocol, SimArgs, between};
 use crate::table::{grouped, measured};
 use crate::{FailureKind, LatencyMs, Table};
 
@@ -23,7 +23,7 @@ pub struct SimReport {
     pub elapsed_s: f64,
     /// Messages that were sent, or that could not be for want of a connection.
     pub sent: u64,
-    /// Those answered with a 2xx status.
+    /// Those answered with a 2xx status, or confirmed.
     pub accepted: u64,
     /// All others, by what was answered or happened.
     pub failures: BTreeMap<FailureKind, u64>,
@@ -31,7 +31,8 @@ pub struct SimReport {
     pub backlog: Backlog,
     /// Accepted messages per second.
     pub rate_per_s: f64,
-    /// Latency of the accepted messages: from sending in the closed loop, from being due in the open loop.
+    /// Latency of the accepted messages: from sending in the closed loop, from being due in the open loop. At QoS 0 over
+    /// MQTT of every Nth of a device, where N may be in flight.
     pub latency_ms: LatencyMs,
     /// What the simulator itself needed.
     pub generator: Generator,
@@ -40,6 +41,8 @@ pub struct SimReport {
 /// What was simulated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Conditions {
+    /// What devices spoke.
+    pub protocol: Protocol,
     /// Where messages went.
     pub devices_url: String,
     /// Number of devices.
@@ -51,8 +54,10 @@ pub struct Conditions {
     /// Which loop.
     #[serde(rename = "loop")]
     pub pacing: Pacing,
-    /// Which method.
-    pub method: Method,
+    /// Which method; HTTP only.
+    pub method: Option<Method>,
+    /// Messages of a device that may be unconfirmed at once.
+    pub in_flight: usize,
     /// What kind of message.
     pub kind: MessageKind,
     /// Telemetry's quality of service; events always have 1.
@@ -98,14 +103,16 @@ impl SimReport {
         let busiest_thread = threads.iter().map(|thread| share(thread.cpu.as_secs_f64())).fold(0.0, f64::max);
         Self {
             conditions: Conditions {
-                devices_url: args.devices_url.clone(),
+                protocol: args.protocol,
+                devices_url: args.devices_url().to_owned(),
                 devices: args.devices,
                 connections: args.connections(),
                 period_ms: args.period.as_secs_f64() * 1000.0,
                 pacing: args.pacing,
-                method: args.method,
+                method: (args.protocol == Protocol::Http).then_some(args.method),
+                in_flight: args.in_flight(),
                 kind: args.kind,
-                qos: if args.kind == MessageKind::Event { 1 } else { args.qos },
+                qos: args.qos(),
                 payload_bytes: args.template.is_none().then_some(args.payload_bytes),
                 warm_up_s: args.warm_up.as_secs_f64(),
             },
@@ -163,12 +170,14 @@ mod tests {
     fn report() -> SimReport {
         SimReport {
             conditions: Conditions {
+                protocol: Protocol::Http,
                 devices_url: "http://127.0.0.1:8080".to_owned(),
                 devices: 2000,
                 connections: 500,
                 period_ms: 1000.0,
                 pacing: Pacing::Open,
-                method: Method::Put,
+                method: Some(Method::Put),
+                in_flight: 1,
                 kind: MessageKind::Telemetry,
                 qos: 0,
                 payload_bytes: Some(64),

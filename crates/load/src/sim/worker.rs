@@ -1,4 +1,4 @@
-//! Generator threads, each with a task per connection that sends for whatever device is due next.
+//! Generator threads, each with a task per connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,10 +13,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::fleet::Fleet;
-use super::{Pacing, Progress, SimArgs, between};
+use super::http::{self, Calls};
+use super::mqtt::{self, Letters};
+use super::{Pacing, Progress, Protocol, SimArgs, between};
 use crate::Error;
-use crate::client::{Answer, Connection, Target};
-use crate::{Failure, FailureKind};
+use crate::client::Target;
 
 /// How long a connection rests after it could not be opened, so that an absent server is not called in a tight loop.
 const CONNECT_REST: Duration = Duration::from_millis(100);
@@ -24,9 +25,9 @@ const CONNECT_REST: Duration = Duration::from_millis(100);
 /// What all threads of a run know.
 #[derive(Debug)]
 pub(crate) struct Run {
-    target: Target,
-    pacing: Pacing,
-    period: Duration,
+    pub(super) target: Target,
+    pub(super) pacing: Pacing,
+    pub(super) period: Duration,
     connections: usize,
     threads: usize,
     /// Messages that may still be begun.
@@ -36,8 +37,8 @@ pub(crate) struct Run {
     /// End of the warm-up.
     pub(crate) measured_from: Instant,
     /// `None`: only the count ends the run.
-    end: Option<Instant>,
-    stop: CancellationToken,
+    pub(super) end: Option<Instant>,
+    pub(super) stop: CancellationToken,
     /// When a worker first found that the run is over.
     over: OnceLock<Instant>,
 }
@@ -52,7 +53,7 @@ pub(crate) struct Finished {
 }
 
 /// Whether, and how, a message's time has come.
-enum Turn {
+pub(super) enum Turn {
     /// It had to wait for its time.
     Waited,
     /// Its time had come before a connection was free.
@@ -101,15 +102,24 @@ impl Run {
         progress
     }
 
-    fn is_over(&self) -> bool {
-        let over = self.stop.is_cancelled() || self.end.is_some_and(|end| Instant::now() >= end);
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over_at(Instant::now())
+    }
+
+    pub(super) fn is_over_at(&self, now: Instant) -> bool {
+        let over = self.end.is_some_and(|end| now >= end) || self.stop.is_cancelled();
         if over {
-            self.over.get_or_init(Instant::now);
+            self.over.get_or_init(|| now);
         }
         over
     }
 
-    async fn wait_until(&self, due: Instant) -> Turn {
+    /// Rests after a connection could not be opened.
+    pub(super) async fn rest(&self) {
+        tokio::select! { () = self.stop.cancelled() => {}, () = sleep(CONNECT_REST) => {} }
+    }
+
+    pub(super) async fn wait_until(&self, due: Instant) -> Turn {
         let waited = due > Instant::now();
         if waited {
             let wake = self.end.map_or(due, |end| due.min(end));
@@ -125,16 +135,26 @@ impl Run {
         }
     }
 
-    fn take_ticket(&self) -> bool {
+    /// Whether one more message may be begun. The last one ends the run.
+    pub(super) fn take_ticket(&self) -> bool {
         if self.count.is_none() {
             return true;
         }
         let taken = self.tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if taken.is_err() {
+        if taken.is_err() || taken == Ok(1) {
             self.stop.cancel();
         }
         taken.is_ok()
     }
+}
+
+/// How the devices of a thread send.
+#[derive(Debug)]
+enum Sending {
+    /// Over so many connections that they share.
+    Http(Arc<Calls>, usize),
+    /// Each over its own.
+    Mqtt(Arc<Letters>),
 }
 
 /// Starts the thread with this index; what is received is its end.
@@ -142,23 +162,38 @@ pub(crate) fn spawn(
     index: usize,
     run: Arc<Run>,
     fleet: Arc<Mutex<Fleet>>,
+    args: &SimArgs,
 ) -> Result<oneshot::Receiver<Finished>, Error> {
+    let connections = run.connections / run.threads + usize::from(index < run.connections % run.threads);
+    let sending = match args.protocol {
+        Protocol::Http => Sending::Http(Arc::new(Calls::of(args, fleet.lock().ids())?), connections),
+        Protocol::Mqtt => Sending::Mqtt(Arc::new(Letters::of(args, fleet.lock().ids()))),
+    };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|source| Error::Thread { source })?;
     let (done, finished) = oneshot::channel();
     let thread = std::thread::Builder::new().name(format!("sim-{index}"));
-    let connections = run.connections / run.threads + usize::from(index < run.connections % run.threads);
     let body = move || {
         // Nobody listens any more when the whole simulation was dropped.
-        let _ = done.send(runtime.block_on(send_all(&run, &fleet, connections)));
+        let _ = done.send(runtime.block_on(send_all(&run, &fleet, &sending)));
     };
     thread.spawn(body).map_err(|source| Error::Thread { source })?;
     Ok(finished)
 }
 
-async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, connections: usize) -> Finished {
+async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, sending: &Sending) -> Finished {
     let mut workers = JoinSet::new();
-    for _ in 0..connections {
-        workers.spawn(work(run.clone(), fleet.clone()));
+    match sending {
+        Sending::Http(calls, connections) => {
+            for _ in 0..*connections {
+                workers.spawn(http::work(run.clone(), fleet.clone(), calls.clone()));
+            }
+        }
+        Sending::Mqtt(letters) => {
+            let next = || fleet.lock().take();
+            while let Some((due, device)) = next() {
+                workers.spawn(mqtt::work(run.clone(), fleet.clone(), letters.clone(), device, due));
+            }
+        }
     }
     let warm_up = run.clone();
     let cpu_before = tokio::spawn(async move {
@@ -171,47 +206,6 @@ async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, connections: usize)
         false => Duration::ZERO,
     };
     Finished { at: Instant::now(), cpu }
-}
-
-async fn work(run: Arc<Run>, fleet: Arc<Mutex<Fleet>>) {
-    let mut connection = Connection::to(run.target.clone());
-    loop {
-        let taken = fleet.lock().take();
-        let Some((due, device)) = taken else { return };
-        let waited = match run.wait_until(due).await {
-            Turn::Over => return,
-            Turn::Waited => true,
-            Turn::Late => false,
-        };
-        if !run.take_ticket() {
-            return;
-        }
-        let request = fleet.lock().request(device);
-        let started = Instant::now();
-        let answer = connection.send(request).await;
-        let completed = Instant::now();
-        let connect_failed = matches!(answer, Err(Failure::Connect(_)));
-        let from = run.pacing.counts_from(due, started, waited);
-        let next_due = run.pacing.next_due(run.period, due, started, completed);
-        {
-            let mut fleet = fleet.lock();
-            if from >= run.measured_from {
-                fleet.tally.count(judge(answer).map(|()| between(from, completed)));
-            }
-            fleet.give_back(next_due, device);
-        }
-        if connect_failed {
-            tokio::select! { () = run.stop.cancelled() => {}, () = sleep(CONNECT_REST) => {} }
-        }
-    }
-}
-
-fn judge(answer: Result<Answer, Failure>) -> Result<(), FailureKind> {
-    match answer {
-        Ok(answer) if answer.status.is_success() => Ok(()),
-        Ok(answer) => Err(FailureKind::Status(answer.status.as_u16())),
-        Err(failure) => Err(FailureKind::from(&failure)),
-    }
 }
 
 /// CPU time of the calling thread.

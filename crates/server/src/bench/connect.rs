@@ -65,7 +65,7 @@ fn simulated(server: &Served, case_time: Duration, options: &[&str]) -> anyhow::
     let fixed = ["sim", "--method", "put", "--loop", "closed", "--period", "0", "--secret", "sha-512"];
     let Simulated { args } = Simulated::try_parse_from(fixed.iter().chain(options))?;
     Ok(SimArgs {
-        devices_url: server.devices_url.clone(),
+        devices_url: Some(server.devices_url.clone()),
         registry_url: server.applications_url.clone(),
         devices: DEVICES,
         connections: Some(CONNECTIONS),

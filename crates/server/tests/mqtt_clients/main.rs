@@ -12,6 +12,7 @@ mod mqtt_client;
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;
 mod sessions;
+mod simulated;
 
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};

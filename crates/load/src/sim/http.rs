@@ -1,0 +1,134 @@
+//! Devices over HTTP: a worker per connection sends for whatever device is due next.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Request, Uri};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::fleet::Fleet;
+use super::worker::{Run, Turn};
+use super::{Auth, MessageKind, Method, SimArgs, between};
+use crate::client::{Answer, Connection, QOS_LEVEL};
+use crate::registry::authorization;
+use crate::{Error, Failure, FailureKind};
+
+/// The requests of one thread's devices.
+#[derive(Debug)]
+pub(super) struct Calls {
+    method: hyper::Method,
+    host: HeaderValue,
+    content_type: HeaderValue,
+    qos: Option<HeaderValue>,
+    /// By the devices' numbers.
+    callers: Vec<Caller>,
+}
+
+#[derive(Debug)]
+struct Caller {
+    uri: Uri,
+    authorization: Option<HeaderValue>,
+}
+
+impl Calls {
+    /// Of the devices with these ids.
+    pub(super) fn of<'a>(args: &SimArgs, ids: impl Iterator<Item = &'a str>) -> Result<Self, Error> {
+        Ok(Self {
+            method: match args.method {
+                Method::Put => hyper::Method::PUT,
+                Method::Post => hyper::Method::POST,
+            },
+            host: args.target()?.host(),
+            content_type: args.payload()?.content_type(),
+            qos: (args.kind == MessageKind::Telemetry && args.qos == 1).then(|| HeaderValue::from_static("1")),
+            callers: ids.map(|id| Caller::new(args, id)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// A device's request with this body.
+    fn request(&self, device: usize, body: Bytes) -> Request<Full<Bytes>> {
+        let caller = &self.callers[device];
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = caller.uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.host.clone());
+        headers.insert(CONTENT_TYPE, self.content_type.clone());
+        if let Some(authorization) = &caller.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(qos) = &self.qos {
+            headers.insert(QOS_LEVEL, qos.clone());
+        }
+        request
+    }
+}
+
+impl Caller {
+    fn new(args: &SimArgs, id: &str) -> Result<Self, Error> {
+        let kind = match args.kind {
+            MessageKind::Telemetry => "telemetry",
+            MessageKind::Event => "event",
+        };
+        let path = match args.method {
+            Method::Put => format!("/{kind}/{}/{id}", args.tenant),
+            Method::Post => format!("/{kind}"),
+        };
+        let uri = path.parse().map_err(|error: hyper::http::uri::InvalidUri| Error::Option {
+            option: "device-prefix",
+            value: path,
+            rule: error.to_string(),
+        })?;
+        let authorization = match args.auth {
+            Auth::Basic => Some(authorization(id, &args.tenant, &args.password)),
+            Auth::None => None,
+        };
+        Ok(Self { uri, authorization })
+    }
+}
+
+/// One connection's task: sends for whatever device is due next.
+pub(super) async fn work(run: Arc<Run>, fleet: Arc<Mutex<Fleet>>, calls: Arc<Calls>) {
+    let mut connection = Connection::to(run.target.clone());
+    loop {
+        let taken = fleet.lock().take();
+        let Some((due, device)) = taken else { return };
+        let waited = match run.wait_until(due).await {
+            Turn::Over => return,
+            Turn::Waited => true,
+            Turn::Late => false,
+        };
+        if !run.take_ticket() {
+            return;
+        }
+        let payload = fleet.lock().payload(device);
+        let request = calls.request(device, payload);
+        let started = Instant::now();
+        let answer = connection.send(request).await;
+        let completed = Instant::now();
+        let connect_failed = matches!(answer, Err(Failure::Connect(_)));
+        let from = run.pacing.counts_from(due, started, waited);
+        let next_due = run.pacing.next_due(run.period, due, started, completed);
+        {
+            let mut fleet = fleet.lock();
+            if from >= run.measured_from {
+                fleet.tally.count(judge(answer).map(|()| between(from, completed)));
+            }
+            fleet.give_back(next_due, device);
+        }
+        if connect_failed {
+            run.rest().await;
+        }
+    }
+}
+
+fn judge(answer: Result<Answer, Failure>) -> Result<(), FailureKind> {
+    match answer {
+        Ok(answer) if answer.status.is_success() => Ok(()),
+        Ok(answer) => Err(FailureKind::Status(answer.status.as_u16())),
+        Err(failure) => Err(FailureKind::from(&failure)),
+    }
+}

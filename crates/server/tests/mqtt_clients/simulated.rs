@@ -1,0 +1,82 @@
+//! The simulator's devices over MQTT, against this server and against a Mosquitto.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::World;
+use crate::process::{free_ports, millstream, until};
+
+/// A Mosquitto without logins; ended when dropped.
+struct Mosquitto {
+    child: Child,
+    url: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Mosquitto {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let [port, _] = free_ports();
+        let file = dir.path().join("mosquitto.conf");
+        std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\n")).unwrap();
+        let program =
+            ["/usr/sbin/mosquitto", "/usr/bin/mosquitto"].into_iter().find(|path| std::fs::exists(path).unwrap());
+        let program = program.expect("mosquitto is missing: run scripts/setup-clients");
+        let child = Command::new(program).arg("-c").arg(file).stderr(Stdio::null()).spawn().unwrap();
+        until("Mosquitto to listen", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { child, url: format!("mqtt://127.0.0.1:{port}"), _dir: dir }
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Runs `millstream sim` with 20 devices and 400 messages; what it reports.
+fn simulate(url: &str, options: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("result.json");
+    let mut command = millstream();
+    command.args(["sim", "--protocol", "mqtt", "--devices-url", url, "-n", "20", "--period", "0", "--count", "400"]);
+    let out = command.args(options).arg("--json").arg(&json).output().unwrap();
+    assert!(out.status.success(), "{options:?}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap()
+}
+
+#[test]
+fn simulated_devices_log_in_and_what_they_count_as_accepted_is_in_the_topic() {
+    let world = World::start();
+    let (mqtt, registry) = (format!("mqtt://{}", world.process.mqtt), world.process.applications_url());
+    let register = ["--register", "--registry-url", &registry];
+    for (options, topic, begin) in [
+        (&["--qos", "0", "--in-flight", "8"][..], "telemetry.default", "q0"),
+        (&["--qos", "1", "--in-flight", "8"], "telemetry.default", "q1"),
+        (&["--kind", "event"], "event.default", "e1"),
+    ] {
+        let template = format!("\"{begin}-${{device}}-${{count}}\"");
+        let options = [options, &register, &["--template", &template]].concat();
+        let report = simulate(&mqtt, &options);
+        assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})), "{begin}");
+        assert_eq!(world.values(topic, begin).len(), 400, "{begin}");
+    }
+    // Other topics are the private space's, where the third quality is at home.
+    let report = simulate(&mqtt, &["--qos", "2", "--in-flight", "8", "--topic", "own/${device}"]);
+    assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})));
+    let report = simulate(&mqtt, &["--password", "wrong"]);
+    assert_eq!((&report["accepted"], &report["failures"]["refused 4"]), (&0.into(), &400.into()), "{report}");
+    world.kill();
+}
+
+#[test]
+fn mosquitto_takes_all_three_qualities_of_the_same_devices() {
+    let mosquitto = Mosquitto::start();
+    for qos in ["0", "1", "2"] {
+        for in_flight in ["1", "8"] {
+            let options = ["--qos", qos, "--in-flight", in_flight, "--topic", "t/${device}"];
+            let report = simulate(&mosquitto.url, &options);
+            assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})), "{qos}");
+        }
+    }
+}
