@@ -137,10 +137,20 @@ impl Answer {
     }
 }
 
-/// Opens a connection, sends a request, reads to the end of the answer's head; the rest is the caller's.
+/// Opens a connection and sends a request; the answer is the caller's to read.
 fn request(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> BufReader<TcpStream> {
-    let mut socket = TcpStream::connect(to).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    try_request(to, method, path, headers, body).unwrap()
+}
+
+fn try_request(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> std::io::Result<BufReader<TcpStream>> {
+    let mut socket = TcpStream::connect(to)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {to}\r\n");
     if !headers.iter().any(|(name, _)| *name == "Connection") {
         head.push_str("Connection: close\r\n");
@@ -152,9 +162,16 @@ fn request(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], b
         head.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     head.push_str("\r\n");
-    socket.write_all(head.as_bytes()).unwrap();
-    socket.write_all(body).unwrap();
-    BufReader::new(socket)
+    socket.write_all(head.as_bytes())?;
+    socket.write_all(body)?;
+    Ok(BufReader::new(socket))
+}
+
+/// The status of the answer; `None` if the server goes before it is complete.
+pub(crate) fn status(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<u16> {
+    let mut answer = String::new();
+    try_request(to, method, path, headers, body).ok()?.read_to_string(&mut answer).ok()?;
+    answer.split_once("\r\n\r\n")?.0.split(' ').nth(1)?.parse().ok()
 }
 
 fn read_head(reader: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) {

@@ -1,13 +1,12 @@
 //! A tenant's volume across `kill -9`: what the log has is what was counted, to the byte.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::process::{Process, ask, millstream};
+use crate::process::{Process, ask, millstream, status};
 
 const MESSAGE: &[u8] = b"0123456789";
 /// Messages that fit into the volume.
@@ -30,23 +29,10 @@ fn register(process: &Process) {
     }
 }
 
-/// The status of one message on its own connection; `None` if the server is gone.
-fn send(devices: SocketAddr) -> Option<u16> {
-    let mut socket = TcpStream::connect(devices).ok()?;
-    let length = MESSAGE.len();
-    let head = format!(
-        "PUT /telemetry/default/d HTTP/1.1\r\nHost: t\r\nConnection: close\r\nqos-level: 1\r\nContent-Length: {length}\r\n\r\n"
-    );
-    socket.write_all(&[head.as_bytes(), MESSAGE].concat()).ok()?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).ok()?;
-    answer.split(' ').nth(1)?.parse().ok()
-}
-
 /// Sends from several threads until the server is gone or refuses; whether it refused.
 fn send_until(devices: SocketAddr, accepted: &AtomicU64, is_refused: &AtomicBool) {
     while !is_refused.load(Ordering::Relaxed) {
-        match send(devices) {
+        match status(devices, "PUT", "/telemetry/default/d", &[("qos-level", "1")], MESSAGE) {
             Some(202) => drop(accepted.fetch_add(1, Ordering::Relaxed)),
             Some(429) => is_refused.store(true, Ordering::Relaxed),
             Some(other) => panic!("{other}"),

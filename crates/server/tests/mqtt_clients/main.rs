@@ -2,6 +2,7 @@
 //! `scripts/setup-clients` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod acknowledged;
 mod commands;
 #[path = "../main_job/guide.rs"]
 mod guide;

@@ -1,0 +1,90 @@
+//! What a device was told is there after `kill -9`: events over HTTP, events and telemetry at QoS 1 over MQTT.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::World;
+use crate::mqtt_client::{connect, publish};
+use crate::process::status;
+
+/// How often the server is killed in the middle of uploads; `MILLSTREAM_KILLS` sets another number.
+const KILLS: usize = 4;
+/// Messages of an MQTT device that nothing has confirmed yet.
+const IN_FLIGHT: u64 = 8;
+/// `gateway@default:pw`
+const BASIC: &str = "Basic Z2F0ZXdheUBkZWZhdWx0OnB3";
+
+/// Uploads until the server is gone; what it has acknowledged goes into `told`.
+fn upload_events(devices: SocketAddr, begin: &str, told: &Mutex<Vec<String>>) {
+    let headers = [("Authorization", BASIC), ("Content-Type", "text/plain")];
+    for n in 0.. {
+        let text = format!("{begin}-{n}");
+        match status(devices, "POST", "/event", &headers, text.as_bytes()) {
+            Some(202) => told.lock().unwrap().push(text),
+            Some(other) => panic!("{other}"),
+            None => return,
+        }
+    }
+}
+
+/// The same over MQTT at QoS 1.
+fn publish_until_gone(mqtt: SocketAddr, topic: &str, begin: &str, told: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut socket = TcpStream::connect(mqtt)?;
+    socket.write_all(&connect(4, 60, Some(("gateway@default", "pw"))))?;
+    let mut answer = [0; 4];
+    socket.read_exact(&mut answer)?;
+    assert_eq!(answer, [0x20, 2, 0, 0]);
+    let id = |n: u64| (n % u64::from(u16::MAX)) as u16 + 1;
+    for n in 0.. {
+        socket.write_all(&publish(4, 1, id(n), topic, &[], format!("{begin}-{n}").as_bytes()))?;
+        if let Some(oldest) = n.checked_sub(IN_FLIGHT) {
+            socket.read_exact(&mut answer)?;
+            let [high, low] = id(oldest).to_be_bytes();
+            assert_eq!(answer, [0x40, 2, high, low]);
+            told.lock().unwrap().push(format!("{begin}-{oldest}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_acknowledged_of_events_and_telemetry_is_lost_by_kills_in_the_middle_of_uploads() {
+    let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());
+    let mut world = World::start();
+    let [http_events, mqtt_events, telemetry] = [const { Mutex::new(Vec::new()) }; 3];
+    for life in 0..kills {
+        let (devices, mqtt) = (world.process.devices, world.process.mqtt);
+        let told = || [&http_events, &mqtt_events, &telemetry].map(|told| told.lock().unwrap().len());
+        let before = told();
+        world = std::thread::scope(|threads| {
+            threads.spawn(|| upload_events(devices, &format!("http-{life}"), &http_events));
+            for (topic, name, told) in [("event", "mqtt", &mqtt_events), ("telemetry", "telemetry", &telemetry)] {
+                // It ends when the server is gone.
+                threads.spawn(move || drop(publish_until_gone(mqtt, topic, &format!("{name}-{life}"), told)));
+            }
+            // At some moment after each of them has been told something.
+            while told().iter().zip(before).any(|(now, before)| *now == before) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_micros(RandomState::new().hash_one(life) % 30_000));
+            world.kill_and_start()
+        });
+    }
+    for (topic, begin, told) in [
+        ("event.default", "http-", http_events),
+        ("event.default", "mqtt-", mqtt_events),
+        ("telemetry.default", "telemetry-", telemetry),
+    ] {
+        let told = told.into_inner().unwrap();
+        let stored: HashSet<String> = world.values(topic, begin).into_iter().collect();
+        let lost: Vec<_> = told.iter().filter(|text| !stored.contains(*text)).collect();
+        assert!(lost.is_empty(), "{topic}, of {} acknowledged: {lost:?}", told.len());
+        assert!(told.len() >= kills);
+        println!("{topic} {begin}: {} acknowledged over {kills} kills, all there", told.len());
+    }
+    world.kill();
+}
