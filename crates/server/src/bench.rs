@@ -4,7 +4,7 @@
 //! - `log`: the log's engine, called in this process ([`log`]), beside a bare loop over the same bytes ([`bare`]).
 //! - `log --peer kafka`: Kafka's own clients against `millstream serve` and against a real broker in turn ([`kafka`]).
 //! - `reader`: producers of `millstream serve` beside a consumer that has fallen far behind ([`reader`]).
-//! - `connect`: `millstream serve` as a process of its own with its default configuration, over sockets ([`connect`]).
+//! - `connect`: devices over HTTP and MQTT, against `millstream serve` and, if asked for, others in turn ([`connect`]).
 //!
 //! Every suite ends in the same report: a table on standard output, and the same figures as JSON if asked for.
 
@@ -12,6 +12,7 @@ mod append;
 mod bare;
 mod child;
 mod connect;
+mod cores;
 mod kafka;
 mod log;
 mod machine;
@@ -37,8 +38,9 @@ enum Suite {
     Log(LogArgs),
     /// Producers whose records must be synced, alone and beside a consumer that reads an old topic from its start
     Reader(RunArgs),
-    /// Devices that send over HTTP to a server of their own, as fast as it answers
-    Connect(RunArgs),
+    /// Devices that send over HTTP and MQTT to a server of their own, as fast as it answers and at 70 % of that; or many
+    /// that are idle, come back at once and log in; or more and more until it is too much
+    Connect(ConnectArgs),
 }
 
 #[derive(Debug, Args)]
@@ -58,6 +60,34 @@ struct LogArgs {
 enum LogPeer {
     /// A broker of Apache Kafka, and its own performance classes
     Kafka,
+}
+
+#[derive(Debug, Args)]
+struct ConnectArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Runs this beside Millstream, with the same generator; may be given twice
+    #[arg(long, value_enum, conflicts_with_all = ["many", "scale"])]
+    peer: Vec<connect::ConnectPeer>,
+    /// Connections that are mostly idle, devices that come back all at once, first logins by the kind of hash
+    #[arg(long, conflicts_with = "scale")]
+    many: bool,
+    /// The step test that Eclipse Hono was published with: 2,000 devices more in each step, until one fails
+    #[arg(long)]
+    scale: bool,
+    /// Draws the steps as a page with charts
+    #[arg(long, value_name = "FILE", requires = "scale")]
+    html: Option<PathBuf>,
+}
+
+impl ConnectArgs {
+    fn measure(&self) -> anyhow::Result<Report> {
+        match (self.many, self.scale) {
+            (true, _) => connect::many::measure(self.run.length()),
+            (_, true) => connect::scale::measure(self.run.length(), self.html.as_deref()),
+            _ => connect::measure(self.run.length(), &self.peer),
+        }
+    }
 }
 
 /// How long a suite takes.
@@ -120,7 +150,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
         }
         Suite::Log(LogArgs { run, peer: None, .. }) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
         Suite::Reader(run) => (reader::measure(run.length())?, run),
-        Suite::Connect(run) => (connect::measure(run.case_time(connect::QUICK, connect::FULL))?, run),
+        Suite::Connect(arguments) => (arguments.measure()?, &arguments.run),
     };
     print!("{report}");
     if let Some(path) = &run.json {

@@ -2,13 +2,14 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use hyper::Method;
 use serde_json::json;
 
+use super::cores::Cores;
 use super::process;
 use crate::client::Server;
 use crate::config::ENVIRONMENT_PREFIX;
@@ -21,13 +22,19 @@ pub(crate) struct Served {
     pub(crate) devices_url: String,
     /// HOST:PORT for Kafka clients.
     pub(crate) kafka: String,
+    pub(crate) mqtt_url: String,
 }
 
 impl Served {
     /// Starts a server on free ports; it listens when this returns.
     pub(crate) fn start(dir: &Path) -> anyhow::Result<Self> {
+        Self::start_on(dir, &Cores::shared())
+    }
+
+    /// The same on the server's core of `cores`.
+    pub(crate) fn start_on(dir: &Path, cores: &Cores) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
-        let mut command = Command::new(&program);
+        let mut command = cores.server_command(&program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(ENVIRONMENT_PREFIX) {
                 command.env_remove(name);
@@ -41,16 +48,18 @@ impl Served {
         let mut child = child.with_context(|| format!("cannot start {}", program.display()))?;
         let output = child.stdout.take().context("the server has no standard output")?;
         // Dropped, and thereby ended, if it does not come up.
-        let mut served =
-            Self { child, applications_url: String::new(), devices_url: String::new(), kafka: String::new() };
+        let [applications_url, devices_url, kafka, mqtt_url] = Default::default();
+        let mut served = Self { child, applications_url, devices_url, kafka, mqtt_url };
         for line in BufReader::new(output).lines() {
             match line?.strip_prefix("listening ").and_then(|rest| rest.split_once(' ')) {
                 Some(("applications", url)) => url.clone_into(&mut served.applications_url),
                 Some(("devices-http", url)) => url.clone_into(&mut served.devices_url),
                 Some(("kafka", address)) => address.clone_into(&mut served.kafka),
+                Some(("devices-mqtt", url)) => url.clone_into(&mut served.mqtt_url),
                 _ => {}
             }
-            if [&served.applications_url, &served.devices_url, &served.kafka].iter().all(|known| !known.is_empty()) {
+            let known = [&served.applications_url, &served.devices_url, &served.kafka, &served.mqtt_url];
+            if known.iter().all(|known| !known.is_empty()) {
                 return Ok(served);
             }
         }

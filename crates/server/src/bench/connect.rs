@@ -1,139 +1,232 @@
-//! Suite `connect`: devices with passwords send over HTTP to `millstream serve`, as fast as it answers.
+//! Suite `connect`: devices with passwords send over HTTP and MQTT to `millstream serve`, as fast as it answers, and then at
+//! 70 % of that; beside it, if asked for, to servers that store nothing.
+//!
+//! The server has a core to itself and the generator another, where there are two. A server's CPU time counts until it is at
+//! rest again, so that what it puts off counts.
 
-use std::path::Path;
+mod aims;
+mod case;
+pub(super) mod many;
+mod peer;
+pub(super) mod scale;
+
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use millstream_load::report::BenchCase;
-use millstream_load::sim::{self, SimArgs, SimReport};
+use millstream_load::report::{BenchCase, Peer};
+use millstream_load::sim::{self, Protocol, SimArgs};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Report;
 use super::child::Served;
+use super::cores::Cores;
 use super::machine::Machine;
+use super::{Length, Report};
+use case::{CASES, Case};
+pub(super) use peer::ConnectPeer;
+use peer::Running;
 
-/// How long each case is measured with `--quick` and with `--full`.
-pub(super) const QUICK: Duration = Duration::from_secs(5);
-pub(super) const FULL: Duration = Duration::from_secs(30);
-
-const DEVICES: u64 = 2_000;
-const CONNECTIONS: u64 = 500;
+/// HTTP: so many devices share so many keep-alive connections.
+const HTTP_DEVICES: u64 = 2_000;
+const HTTP_CONNECTIONS: u64 = 500;
+/// MQTT: each has a connection of its own.
+const MQTT_DEVICES: u64 = 500;
 const PAYLOAD_BYTES: u64 = 64;
-/// Sent and answered before a case is measured: connections are open then, and every device has logged in before.
-const WARM_UP: Duration = Duration::from_secs(1);
+/// Of the measured rate, for the latency in the open loop.
+const PART_OF_RATE: f64 = 0.7;
 
-/// What is sent: the case's name and the simulator's options for it.
-const CASES: [(&str, &[&str]); 3] = [
-    ("PUT telemetry, QoS 0", &["--kind", "telemetry", "--qos", "0"]),
-    ("PUT telemetry, QoS 1", &["--kind", "telemetry", "--qos", "1"]),
-    ("PUT event", &["--kind", "event"]),
-];
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    rounds: usize,
+    /// Of a case in a round.
+    time: Duration,
+    /// Sent and answered before a case is measured: connections are open then, and every device has logged in before.
+    warm_up: Duration,
+}
+
+impl Plan {
+    fn of(length: Length) -> Self {
+        let ms = Duration::from_millis;
+        match length {
+            Length::Quick => Self { rounds: 1, time: ms(1_300), warm_up: ms(500) },
+            Length::Default => Self { rounds: 3, time: ms(4_000), warm_up: ms(1_000) },
+            Length::Full => Self { rounds: 3, time: ms(30_000), warm_up: ms(2_000) },
+        }
+    }
+}
+
+/// Everything that a case needs.
+struct Ground {
+    plan: Plan,
+    machine: Machine,
+    cores: Cores,
+    server: Served,
+    nginx: Option<Running>,
+    mosquitto: Option<Running>,
+}
+
+/// Runs the suite.
+pub(super) fn measure(length: Length, peers: &[ConnectPeer]) -> anyhow::Result<Report> {
+    let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let machine = Machine::with_files_in(dir.path());
+    let cores = Cores::apart()?;
+    let peer = |peer: ConnectPeer| peers.contains(&peer).then(|| peer.start(dir.path(), &cores)).transpose();
+    let ground = Ground {
+        plan: Plan::of(length),
+        machine,
+        server: Served::start_on(dir.path(), &cores)?,
+        nginx: peer(ConnectPeer::Nginx)?,
+        mosquitto: peer(ConnectPeer::Mosquitto)?,
+        cores,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let cases = runtime.block_on(ground.measure_all())?;
+    let notes = ground.machine.warning().into_iter().chain(aims::judge(&cases)).collect();
+    Ok(Report { heading: ground.heading(), cases, notes })
+}
+
+impl Ground {
+    async fn measure_all(&self) -> anyhow::Result<Vec<BenchCase>> {
+        self.log_everybody_in().await?;
+        let mut cases = Vec::new();
+        for case in &CASES {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for round in 0..self.plan.rounds {
+                eprintln!("{}, round {} of {}", case.name, round + 1, self.plan.rounds);
+                ours.push(self.run_ours(&self.args(case, &[])?).await?);
+                if let Some(peer) = self.peer(case) {
+                    let url = Some(peer.url.clone());
+                    let args = SimArgs { devices_url: url, ..self.args(case, &[])? };
+                    theirs.push(case::run(peer.pid(), &args).await?);
+                }
+            }
+            let ours = case::median(ours).context("there is at least one round")?;
+            let peer = self.peer(case).zip(case::median(theirs));
+            let rate_per_s = ours.report.rate_per_s;
+            cases.push(self.report(case.name.to_owned(), &ours, peer));
+            if case.is_paced {
+                let paced = self.run_paced(case, rate_per_s * PART_OF_RATE).await?;
+                cases.push(self.report(format!("{}{}", case.name, case::AT_PART), &paced, None));
+            }
+        }
+        Ok(cases)
+    }
+
+    /// The same in the open loop at this rate.
+    async fn run_paced(&self, case: &Case, rate_per_s: f64) -> anyhow::Result<case::Measured> {
+        eprintln!("{}, at {:.0} % of its rate", case.name, PART_OF_RATE * 100.0);
+        let args = self.args(case, &["--loop", "open"])?;
+        let period = Duration::from_secs_f64(args.devices as f64 / rate_per_s.max(1.0));
+        // All connections open within the first period; what that holds up is to be over before the figures begin.
+        let warm_up = self.plan.warm_up * 2;
+        self.run_ours(&SimArgs { period, warm_up, ..args }).await
+    }
+
+    /// Registers all devices and lets each log in once, which is no part of a figure.
+    async fn log_everybody_in(&self) -> anyhow::Result<()> {
+        let stop = CancellationToken::new();
+        let args = self.args(&CASES[0], &[])?;
+        sim::register(&args, &stop, |_| {}).await.context("cannot register the devices")?;
+        let (period, ramp) = (Duration::from_secs(3600), Some(Duration::ZERO));
+        let once = SimArgs { period, ramp, count: Some(HTTP_DEVICES), duration: None, warm_up: Duration::ZERO, ..args };
+        sim::measure(&once, &stop, |_| {}).await?;
+        Ok(())
+    }
+
+    async fn run_ours(&self, args: &SimArgs) -> anyhow::Result<case::Measured> {
+        case::run(self.server.pid(), args).await
+    }
+
+    fn peer(&self, case: &Case) -> Option<&Running> {
+        match case.peer? {
+            ConnectPeer::Nginx => self.nginx.as_ref(),
+            ConnectPeer::Mosquitto => self.mosquitto.as_ref(),
+        }
+    }
+
+    fn args(&self, case: &Case, more: &[&str]) -> anyhow::Result<SimArgs> {
+        let fixed = ["sim", "--method", "put", "--period", "0", "--secret", "sha-512"];
+        let Simulated { args } = Simulated::try_parse_from(fixed.iter().chain(case.options).chain(more))?;
+        let (url, devices, connections) = match args.protocol {
+            Protocol::Mqtt => (&self.server.mqtt_url, MQTT_DEVICES, None),
+            _ => (&self.server.devices_url, HTTP_DEVICES, Some(HTTP_CONNECTIONS)),
+        };
+        Ok(SimArgs {
+            devices_url: Some(url.clone()),
+            registry_url: self.server.applications_url.clone(),
+            devices,
+            connections,
+            payload_bytes: PAYLOAD_BYTES,
+            warm_up: self.plan.warm_up,
+            duration: Some(self.plan.time),
+            ..args
+        })
+    }
+
+    fn report(&self, name: String, ours: &case::Measured, peer: Option<(&Running, case::Measured)>) -> BenchCase {
+        let mut conditions = self.machine.conditions();
+        let own = json!({
+            "server": "millstream serve, a process of its own, default configuration",
+            "cores_of": self.cores.to_string(),
+            "rounds": self.plan.rounds,
+            "simulated": ours.report.conditions,
+            "credentials": "sha-512 with salt, logged in before",
+            "took_s": ours.report.elapsed_s,
+            "failures": ours.report.failures,
+            "backlog": ours.report.backlog,
+            "generator": ours.report.generator,
+            "peer_generator": peer.as_ref().map(|(_, theirs)| theirs.report.generator),
+        });
+        if let serde_json::Value::Object(own) = own {
+            conditions.extend(own);
+        }
+        let rate_per_s = ours.report.rate_per_s;
+        BenchCase {
+            suite: "connect".to_owned(),
+            case: name,
+            conditions,
+            rate_per_s,
+            per_core_per_s: ours.per_core_per_s(),
+            latency_ms: Some(ours.report.latency_ms),
+            errors: ours.report.failed(),
+            rss_mib: Some(ours.rss_mib),
+            cpu_s_per_million: ours.cpu_s_per_million(),
+            ratio: peer.as_ref().map(|(_, theirs)| rate_per_s / theirs.report.rate_per_s),
+            peer: peer.map(|(running, theirs)| Peer {
+                name: running.name.clone(),
+                rate_per_s: theirs.report.rate_per_s,
+                latency_ms: Some(theirs.report.latency_ms),
+                rss_mib: Some(theirs.rss_mib),
+                cpu_s_per_million: theirs.cpu_s_per_million(),
+            }),
+            generator_bottleneck: ours.report.generator.bottleneck,
+        }
+    }
+
+    fn heading(&self) -> String {
+        let Plan { rounds, time, warm_up } = self.plan;
+        format!(
+            "Over sockets, to a server process of its own with its default configuration: {PAYLOAD_BYTES} bytes a message; \
+             passwords (sha-512 with salt), logged in before. HTTP: {HTTP_DEVICES} devices share {HTTP_CONNECTIONS} keep-alive \
+             connections, PUT. MQTT 3.1.1: {MQTT_DEVICES} devices, a connection each. As fast as answers come (closed loop), \
+             then, those that send one message at a time, in the open loop at {:.0} % of that. One generator thread; {}.\n\
+             {}.\n\
+             {rounds} rounds of {:.1} s a case after {:.1} s of warm-up, the one with the median rate is shown. CPU time and \
+             memory are the server's; CPU time until it is at rest again. Peers store nothing.",
+            PART_OF_RATE * 100.0,
+            self.cores,
+            self.machine,
+            time.as_secs_f64(),
+            warm_up.as_secs_f64(),
+        )
+    }
+}
 
 /// The simulator's options as its own command takes them.
 #[derive(Debug, clap::Parser)]
 struct Simulated {
     #[command(flatten)]
     args: SimArgs,
-}
-
-/// Runs the suite, each case for `case_time`.
-pub(super) fn measure(case_time: Duration) -> anyhow::Result<Report> {
-    let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let machine = Machine::with_files_in(dir.path());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let cases = runtime.block_on(measure_all(&machine, dir.path(), case_time))?;
-    Ok(Report { heading: heading(&machine, case_time), cases, notes: machine.warning().into_iter().collect() })
-}
-
-async fn measure_all(machine: &Machine, dir: &Path, case_time: Duration) -> anyhow::Result<Vec<BenchCase>> {
-    let server = Served::start(dir)?;
-    let stop = CancellationToken::new();
-    sim::register(&simulated(&server, case_time, &[])?, &stop, |_| {}).await.context("cannot register the devices")?;
-    // Twice as many messages as devices: each logs in once, at least.
-    let logins = SimArgs { count: Some(2 * DEVICES), duration: None, ..simulated(&server, case_time, &[])? };
-    sim::measure(&SimArgs { warm_up: Duration::ZERO, ..logins }, &stop, |_| {}).await?;
-    let mut cases = Vec::new();
-    for (name, options) in CASES {
-        cases.push(measure_one(machine, &server, name, &simulated(&server, case_time, options)?).await?);
-    }
-    Ok(cases)
-}
-
-fn simulated(server: &Served, case_time: Duration, options: &[&str]) -> anyhow::Result<SimArgs> {
-    let fixed = ["sim", "--method", "put", "--loop", "closed", "--period", "0", "--secret", "sha-512"];
-    let Simulated { args } = Simulated::try_parse_from(fixed.iter().chain(options))?;
-    Ok(SimArgs {
-        devices_url: Some(server.devices_url.clone()),
-        registry_url: server.applications_url.clone(),
-        devices: DEVICES,
-        connections: Some(CONNECTIONS),
-        payload_bytes: PAYLOAD_BYTES,
-        warm_up: WARM_UP,
-        duration: Some(case_time),
-        ..args
-    })
-}
-
-/// Where the figures begin: the server's CPU time at the first look after the warm-up, and what was accepted by then.
-#[derive(Debug, Clone, Copy)]
-struct Begin {
-    cpu_s: f64,
-    accepted: u64,
-}
-
-async fn measure_one(machine: &Machine, server: &Served, name: &str, args: &SimArgs) -> anyhow::Result<BenchCase> {
-    let mut begin = None;
-    let look = |progress: sim::Progress| {
-        if begin.is_none() && progress.elapsed >= args.warm_up {
-            begin = Some(server.cpu_s().map(|cpu_s| Begin { cpu_s, accepted: progress.accepted }));
-        }
-    };
-    let report = sim::measure(args, &CancellationToken::new(), look).await?;
-    let end_cpu_s = server.cpu_s()?;
-    let begin = begin.context("the run was over before its warm-up")??;
-    let accepted = report.accepted.saturating_sub(begin.accepted) as f64;
-    let cpu_s = end_cpu_s - begin.cpu_s;
-    let known = cpu_s > 0.0 && accepted > 0.0;
-    Ok(BenchCase {
-        suite: "connect".to_owned(),
-        case: name.to_owned(),
-        conditions: conditions(machine, &report),
-        rate_per_s: report.rate_per_s,
-        per_core_per_s: known.then(|| accepted / cpu_s),
-        latency_ms: Some(report.latency_ms),
-        errors: report.failed(),
-        rss_mib: Some(server.rss_mib()?),
-        cpu_s_per_million: known.then(|| cpu_s / accepted * 1e6),
-        peer: None,
-        ratio: None,
-        generator_bottleneck: report.generator.bottleneck,
-    })
-}
-
-fn conditions(machine: &Machine, report: &SimReport) -> serde_json::Map<String, serde_json::Value> {
-    let mut conditions = machine.conditions();
-    let own = [
-        ("server", json!("millstream serve, a process of its own, default configuration")),
-        ("simulated", json!(report.conditions)),
-        ("credentials", json!("sha-512 with salt, logged in before")),
-        ("took_s", json!(report.elapsed_s)),
-        ("failures", json!(report.failures)),
-        ("generator", json!(report.generator)),
-    ];
-    conditions.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    conditions
-}
-
-fn heading(machine: &Machine, case_time: Duration) -> String {
-    format!(
-        "Over sockets: {DEVICES} devices with passwords (sha-512 with salt, logged in before) share {CONNECTIONS} \
-         keep-alive connections to a server process of its own with its default configuration; PUT of {PAYLOAD_BYTES} \
-         bytes, closed loop without a pause, one generator thread on the same machine.\n\
-         {machine}.\n\
-         {:.0} s a case after {:.0} s of warm-up. CPU time and memory are the server's.",
-        case_time.as_secs_f64(),
-        WARM_UP.as_secs_f64()
-    )
 }

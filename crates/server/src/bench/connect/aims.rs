@@ -1,0 +1,96 @@
+//! What the figures are to come to, and whether they do.
+
+use millstream_load::report::BenchCase;
+
+use super::case::{AT_PART, HTTP_0, HTTP_1, MQTT_0, MQTT_1, MQTT_1_16};
+
+const HTTP_0_PER_CORE_AIM: f64 = 60_000.0;
+const OF_NGINX_AIM: f64 = 0.5;
+const QOS_1_OF_QOS_0_AIM: f64 = 0.8;
+const OF_MOSQUITTO_AIM: f64 = 1.0;
+const P99_AIM_MS: f64 = 5.0;
+
+/// A line for each aim that the cases have a figure for.
+pub(super) fn judge(cases: &[BenchCase]) -> Vec<String> {
+    let of = |name: &str| cases.iter().find(|case| case.case == name);
+    let mut lines = Vec::new();
+    let mut at_least = |what: String, value: Option<f64>, aim: f64| {
+        lines.extend(value.map(|value| {
+            let verdict = if value >= aim { "met" } else { "missed" };
+            format!("Aim, {what} at least {aim}: {verdict}: {value:.2}.")
+        }));
+    };
+    let http_0 = of(HTTP_0);
+    let per_core = |case: Option<&BenchCase>| case.and_then(|case| case.per_core_per_s);
+    at_least(format!("{HTTP_0}, messages/s and core,"), per_core(http_0), HTTP_0_PER_CORE_AIM);
+    at_least(format!("{HTTP_0}, of nginx"), http_0.and_then(least_ratio), OF_NGINX_AIM);
+    let of_qos_0 = per_core(of(HTTP_1)).zip(per_core(http_0)).map(|(one, zero)| one / zero);
+    at_least(format!("{HTTP_1}, per core, of QoS 0"), of_qos_0, QOS_1_OF_QOS_0_AIM);
+    for name in [MQTT_0, MQTT_1, MQTT_1_16] {
+        at_least(format!("{name}, of Mosquitto"), of(name).and_then(least_ratio), OF_MOSQUITTO_AIM);
+    }
+    for case in cases.iter().filter(|case| case.case.ends_with(AT_PART)) {
+        let p99 = case.latency_ms.map_or(f64::INFINITY, |latency| latency.p99);
+        let verdict = if p99 < P99_AIM_MS { "met" } else { "missed" };
+        lines.push(format!("Aim, {}, p99 below {P99_AIM_MS} ms: {verdict}: {p99:.2} ms.", case.case));
+    }
+    lines
+}
+
+/// Our rate as part of the peer's, or our rate per core as part of its, whichever is less: a generator that has no more to
+/// give makes rates alike.
+fn least_ratio(case: &BenchCase) -> Option<f64> {
+    let theirs = case.peer.as_ref()?.cpu_s_per_million?;
+    let ours = case.cpu_s_per_million?;
+    Some(case.ratio?.min(theirs / ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_load::LatencyMs;
+    use millstream_load::report::Peer;
+
+    use super::*;
+
+    fn case(name: &str, rate_per_s: f64, cpu_s_per_million: f64, p99: f64) -> BenchCase {
+        let peer = Peer { rate_per_s: 100.0, cpu_s_per_million: Some(10.0), ..Peer::default() };
+        BenchCase {
+            suite: "connect".to_owned(),
+            case: name.to_owned(),
+            conditions: serde_json::Map::new(),
+            rate_per_s,
+            per_core_per_s: Some(1e6 / cpu_s_per_million),
+            latency_ms: Some(LatencyMs { p99, ..LatencyMs::default() }),
+            errors: 0,
+            rss_mib: None,
+            cpu_s_per_million: Some(cpu_s_per_million),
+            ratio: Some(rate_per_s / peer.rate_per_s),
+            peer: Some(peer),
+            generator_bottleneck: false,
+        }
+    }
+
+    #[test]
+    fn an_aim_is_met_only_by_rate_and_cpu_time_together() {
+        let met = judge(&[case(MQTT_1, 100.0, 10.0, 1.0)]);
+        assert_eq!(met, ["Aim, MQTT telemetry, QoS 1, of Mosquitto at least 1: met: 1.00."]);
+        for missed in [case(MQTT_1, 99.0, 5.0, 1.0), case(MQTT_1, 200.0, 11.0, 1.0)] {
+            assert!(judge(&[missed])[0].contains("missed"));
+        }
+    }
+
+    #[test]
+    fn qos_1_is_compared_with_qos_0_and_paced_cases_by_their_p99() {
+        let paced = format!("{HTTP_0}{AT_PART}");
+        let lines = judge(&[case(HTTP_0, 60.0, 10.0, 9.0), case(HTTP_1, 50.0, 12.0, 9.0), case(&paced, 1.0, 1.0, 5.0)]);
+        assert_eq!(
+            lines,
+            [
+                "Aim, HTTP telemetry, QoS 0, messages/s and core, at least 60000: met: 100000.00.",
+                "Aim, HTTP telemetry, QoS 0, of nginx at least 0.5: met: 0.60.",
+                "Aim, HTTP telemetry, QoS 1, per core, of QoS 0 at least 0.8: met: 0.83.",
+                "Aim, HTTP telemetry, QoS 0, at 70 %, p99 below 5 ms: missed: 5.00 ms.",
+            ]
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! What is sent in each case, and how one run of it is measured.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use millstream_load::sim::{self, SimArgs, SimReport};
+use tokio_util::sync::CancellationToken;
+
+use super::ConnectPeer;
+use crate::bench::process;
+
+/// A server is at rest when it uses less than this part of a core.
+const AT_REST: f64 = 0.03;
+/// Over which time that is looked at.
+const LOOK: Duration = Duration::from_millis(300);
+/// After which it is not waited for any longer.
+const REST_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// What a case's name ends in when it is paced.
+pub(super) const AT_PART: &str = ", at 70 %";
+
+/// One case.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// The simulator's options.
+    pub(super) options: &'static [&'static str],
+    /// Who does the same.
+    pub(super) peer: Option<ConnectPeer>,
+    /// Whether its latency is measured at a part of its rate. Messages that are sent many at once have a rate that those
+    /// sent one by one do not reach.
+    pub(super) is_paced: bool,
+}
+
+pub(super) const HTTP_0: &str = "HTTP telemetry, QoS 0";
+pub(super) const HTTP_1: &str = "HTTP telemetry, QoS 1";
+pub(super) const MQTT_0: &str = "MQTT telemetry, QoS 0, 16 in flight";
+pub(super) const MQTT_1: &str = "MQTT telemetry, QoS 1";
+pub(super) const MQTT_1_16: &str = "MQTT telemetry, QoS 1, 16 in flight";
+
+/// All cases, in the order in which they are measured.
+pub(super) const CASES: [Case; 7] = [
+    Case { name: HTTP_0, options: &["--qos", "0"], peer: Some(ConnectPeer::Nginx), is_paced: true },
+    Case { name: HTTP_1, options: &["--qos", "1"], peer: None, is_paced: true },
+    Case { name: "HTTP event", options: &["--kind", "event"], peer: None, is_paced: true },
+    Case {
+        name: MQTT_0,
+        options: &["--protocol", "mqtt", "--qos", "0", "--in-flight", "16"],
+        peer: Some(ConnectPeer::Mosquitto),
+        is_paced: false,
+    },
+    Case {
+        name: MQTT_1,
+        options: &["--protocol", "mqtt", "--qos", "1"],
+        peer: Some(ConnectPeer::Mosquitto),
+        is_paced: true,
+    },
+    Case {
+        name: MQTT_1_16,
+        options: &["--protocol", "mqtt", "--qos", "1", "--in-flight", "16"],
+        peer: Some(ConnectPeer::Mosquitto),
+        is_paced: false,
+    },
+    Case { name: "MQTT event", options: &["--protocol", "mqtt", "--kind", "event"], peer: None, is_paced: true },
+];
+
+/// One run: what the generator and what the kernel say.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    pub(super) report: SimReport,
+    /// Accepted while CPU time was counted.
+    accepted: f64,
+    cpu_s: f64,
+    pub(super) rss_mib: f64,
+}
+
+/// Where the figures begin: the server's CPU time at the first look after the warm-up, and what was accepted by then.
+#[derive(Debug, Clone, Copy)]
+struct Begin {
+    cpu_s: f64,
+    accepted: u64,
+}
+
+impl Measured {
+    pub(super) fn per_core_per_s(&self) -> Option<f64> {
+        self.is_known().then(|| self.accepted / self.cpu_s)
+    }
+
+    pub(super) fn cpu_s_per_million(&self) -> Option<f64> {
+        self.is_known().then(|| self.cpu_s / self.accepted * 1e6)
+    }
+
+    fn is_known(&self) -> bool {
+        self.cpu_s > 0.0 && self.accepted > 0.0
+    }
+}
+
+/// Lets devices send to the server with this process id.
+pub(super) async fn run(pid: u32, args: &SimArgs) -> anyhow::Result<Measured> {
+    rest(pid)?;
+    let mut begin = None;
+    let look = |progress: sim::Progress| {
+        if begin.is_none() && progress.elapsed >= args.warm_up {
+            begin = Some(process::cpu_s(pid).map(|cpu_s| Begin { cpu_s, accepted: progress.accepted }));
+        }
+    };
+    let report = sim::measure(args, &CancellationToken::new(), look).await?;
+    let rss_mib = process::rss_mib(pid)?;
+    rest(pid)?;
+    let begin = begin.context("the run was over before its warm-up")??;
+    let accepted = report.accepted.saturating_sub(begin.accepted) as f64;
+    Ok(Measured { report, accepted, cpu_s: process::cpu_s(pid)? - begin.cpu_s, rss_mib })
+}
+
+/// Waits until the server has nothing left to do.
+fn rest(pid: u32) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let mut before = process::cpu_s(pid)?;
+    while begin.elapsed() < REST_TIMEOUT {
+        std::thread::sleep(LOOK);
+        let now = process::cpu_s(pid)?;
+        if (now - before) / LOOK.as_secs_f64() <= AT_REST {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// The run with the median rate.
+pub(super) fn median(mut runs: Vec<Measured>) -> Option<Measured> {
+    runs.sort_by(|a, b| a.report.rate_per_s.total_cmp(&b.report.rate_per_s));
+    let middle = runs.len() / 2;
+    (middle < runs.len()).then(|| runs.swap_remove(middle))
+}
