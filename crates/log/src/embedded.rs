@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
 use crate::compaction;
 use crate::frame::Part;
+use crate::give_way::give_way;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
@@ -281,14 +282,24 @@ fn start(
     next_sequence: u64,
 ) -> Result<Threads, Error> {
     let refuse = |e| Error::io("start a thread for", shared.layout.dir(), e);
-    let thread = |name: &str| thread::Builder::new().name(name.to_owned());
     let (for_appender, for_syncer, topics) = (shared.clone(), shared.clone(), catalog.clone());
     let for_compaction = shared.clone();
-    let appender = thread("log-appender").spawn(move || appender::run(&for_appender, next_sequence)).map_err(refuse)?;
-    let syncer = thread("log-sync").spawn(move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
-    let writeback = thread("log-writeback").spawn(move || writeback::run(writeback)).map_err(refuse)?;
-    let compaction = thread("log-compaction").spawn(move || compaction::run(&for_compaction)).map_err(refuse)?;
+    let appender = spawn("log-appender", move || appender::run(&for_appender, next_sequence)).map_err(refuse)?;
+    let syncer = spawn("log-sync", move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
+    let writeback = spawn("log-writeback", move || writeback::run(writeback)).map_err(refuse)?;
+    let compaction = spawn("log-compaction", move || compaction::run(&for_compaction)).map_err(refuse)?;
     Ok(Threads { appender, syncer, compaction, writeback })
+}
+
+/// Starts a thread of the log: one that gives way.
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<thread::JoinHandle<T>> {
+    thread::Builder::new().name(name.to_owned()).spawn(|| {
+        give_way();
+        body()
+    })
 }
 
 impl Drop for Embedded {

@@ -23,6 +23,7 @@ mod epochs;
 mod error;
 mod files;
 mod frame;
+mod give_way;
 mod holds;
 mod index;
 mod journal;
