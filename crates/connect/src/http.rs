@@ -34,7 +34,6 @@ pub(crate) const ADAPTER: &str = "hono-http";
 pub(crate) struct HttpAdapter {
     pub(crate) registry: Registry,
     pub(crate) streams: Arc<Streams>,
-    #[allow(dead_code, reason = "the adapter begins to listen")]
     pub(crate) commands: Arc<Commands>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) totals: Arc<Totals>,

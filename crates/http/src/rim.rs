@@ -318,7 +318,7 @@ fn finish(mut response: Response, group: &Group, method: &Method, route: &str, o
     if status >= 500 {
         let detail = problem.as_ref().map(Problem::text).unwrap_or_default();
         let cause = problem.as_ref().and_then(Problem::cause).unwrap_or_default();
-        if status == 503 {
+        if matches!(status, 503 | 504) {
             tracing::warn!(%method, route, status, trace = %origin.trace, detail, cause, "request not served");
         } else {
             tracing::error!(%method, route, status, trace = %origin.trace, detail, cause, "request failed");

@@ -280,3 +280,77 @@ fn bad(name: &'static str, value: &str) -> Problem {
         .value(value)
         .remedy("see this route in /openapi.json")
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn wanted(is_one_way: bool) -> Wanted {
+        Wanted {
+            tenant: TenantId::default(),
+            device: "d".parse().unwrap(),
+            name: "on".to_owned(),
+            is_one_way,
+            timeout: Duration::from_millis(7),
+            ttl_ms: None,
+            correlation_id: "c".to_owned(),
+        }
+    }
+
+    fn progress(waits: bool, outcome: Option<Outcome>) -> Progress {
+        Progress { waits, outcome, response: None }
+    }
+
+    #[test]
+    fn each_end_has_its_status_and_its_remedy() {
+        for (outcome, status) in [
+            (Outcome::released("away"), 503),
+            (Outcome::EXPIRED, 504),
+            (Outcome::unknown_device(), 404),
+            (Outcome::rejected(400, "wrong"), 400),
+            (Outcome::rejected(413, "large"), 413),
+            (Outcome::rejected(429, "much"), 429),
+        ] {
+            for is_one_way in [false, true] {
+                let (end, why) = (outcome.end.name(), outcome.why.clone());
+                let answer = wanted(is_one_way).answer(&progress(true, Some(outcome.clone())));
+                let problem = answer.unwrap().unwrap_err();
+                assert_eq!(problem.status(), status, "{why}");
+                let text = problem.text();
+                assert!(text.starts_with(&*why) && text.contains("timeout-ms = 7"), "{end}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_when_the_time_is_over_is_told() {
+        let accepted = || Some(Outcome::ACCEPTED);
+        for (is_one_way, known, answer) in [
+            (true, progress(false, None), Err("not known yet")),
+            (true, progress(true, None), Ok(StatusCode::ACCEPTED)),
+            (true, progress(true, accepted()), Ok(StatusCode::ACCEPTED)),
+            (false, progress(false, None), Err("not known yet")),
+            (false, progress(true, None), Err("waits for it")),
+            (false, progress(true, accepted()), Err("has not answered in time")),
+        ] {
+            let wanted = wanted(is_one_way);
+            match (wanted.answer(&known), answer) {
+                (Some(Ok(response)), Ok(status)) => assert_eq!(response.status(), status),
+                (None, Err(told)) => {
+                    let problem = wanted.no_answer(&known);
+                    assert_eq!(problem.status(), 504);
+                    assert!(problem.detail().contains(told), "{}", problem.detail());
+                }
+                (answer, expected) => panic!("{answer:?}, {expected:?}"),
+            }
+        }
+        let response = Response { device: "d".into(), status: 404, content_type: None, payload: Bytes::new() };
+        let known = Progress { response: Some(response), ..Progress::default() };
+        let answer = wanted(false).answer(&known).unwrap().unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["hono-cmd-status"], "404");
+    }
+}

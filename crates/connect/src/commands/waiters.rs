@@ -115,3 +115,32 @@ impl Waiters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn response(device: &str) -> Response {
+        Response { device: device.into(), status: 200, content_type: None, payload: Bytes::new() }
+    }
+
+    #[test]
+    fn one_waits_for_an_id_hears_of_its_device_only_and_gives_its_place_up() {
+        let (waiters, tenant) = (Arc::new(Waiters::new(2)), TenantId::default());
+        let wait = |id| waiters.wait(&tenant, id, "d");
+        let first = wait("a").unwrap();
+        assert_eq!(wait("a").err(), Some(CannotWait::Taken));
+        let second = wait("b").unwrap();
+        assert_eq!(wait("c").err(), Some(CannotWait::Full));
+        waiters.responded(&tenant, "a", response("another"));
+        waiters.responded(&TenantId::new("other").unwrap(), "a", response("d"));
+        assert_eq!(first.progress.borrow().response, None);
+        waiters.responded(&tenant, "a", response("d"));
+        assert_eq!(first.progress.borrow().response, Some(response("d")));
+        assert_eq!(second.progress.borrow().response, None);
+        drop(first);
+        assert!(wait("a").is_ok());
+    }
+}

@@ -38,7 +38,6 @@ pub(crate) struct MqttAdapter {
     pub(crate) registry: Registry,
     pub(crate) logins: Logins,
     pub(crate) streams: Arc<Streams>,
-    #[allow(dead_code, reason = "the adapter begins to listen")]
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) meters: Arc<Meters>,

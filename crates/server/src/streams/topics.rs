@@ -59,7 +59,7 @@ pub(super) async fn alter(
     Json(settings): Json<Settings>,
 ) -> Result<Response, Problem> {
     let topic = streams.topic(&stream, &caller.tenant)?;
-    own(&topic.name, &[Kind::User, Kind::Telemetry, Kind::Event])?;
+    own(&topic.name, &[Kind::User, Kind::Telemetry, Kind::Event, Kind::Command, Kind::CommandResponse])?;
     let config = settings.apply(topic.config.clone())?;
     let (log, name) = (streams.log.clone(), topic.name.clone());
     let topic = blocking(move || log.alter_topic(&name, &config)).await?;
