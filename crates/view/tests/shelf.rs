@@ -28,6 +28,20 @@ fn a_read_after_the_answer_sees_the_write() {
 }
 
 #[test]
+fn a_plane_hears_of_an_answer_before_it_is_given_and_not_of_what_was_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    for pieces in 1..=3 {
+        let answer = add(&views, "bolt", 1);
+        assert_eq!(world.heard.lock().last(), Some(&format!("{answer:?}")), "{pieces}");
+    }
+    assert!(ask(&views, Command::Break { name: "bolt".into() }).is_err());
+    assert_eq!(*world.heard.lock(), ["Now(1)", "Now(2)", "Now(3)"]);
+    world.close(views);
+}
+
+#[test]
 fn of_many_swaps_in_flight_exactly_one_wins() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());

@@ -10,10 +10,13 @@ use millstream_types::{Kind, Offset, PartitionId, RecordView, SystemClock, Tenan
 use millstream_view::{
     Checkpoints, DecodeError, Draft, Encoded, Error, Follow, Ground, Publish, Shards, Source, View, Views, ViewsConfig,
 };
+use parking_lot::Mutex;
 
 /// Counts pieces per name; every change is told to the topic `moves`.
 pub(crate) struct Shelf {
     pub(crate) moves: Option<TopicName>,
+    /// What has become durable.
+    heard: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Debug)]
@@ -118,6 +121,10 @@ impl View for Shelf {
         }
     }
 
+    fn landed(&self, answer: &Answer) {
+        self.heard.lock().push(format!("{answer:?}"));
+    }
+
     fn apply(state: &mut Self::State, change: &Change) {
         match change.pieces {
             Some(pieces) => drop(state.insert(change.name.clone(), pieces)),
@@ -191,6 +198,8 @@ impl Follow<Shelf> for Deliveries {
 pub(crate) struct World {
     pub(crate) log: Arc<Embedded>,
     pub(crate) ground: Ground,
+    /// What its shelves have heard of.
+    pub(crate) heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl World {
@@ -213,7 +222,7 @@ impl World {
             shards: Shards::start(2).unwrap(),
             wall: clock,
         };
-        Ok(Self { log, ground })
+        Ok(Self { log, ground, heard: Arc::default() })
     }
 
     pub(crate) fn shelf(&self) -> Arc<Views<Shelf>> {
@@ -225,7 +234,7 @@ impl World {
         moves: Option<TopicName>,
         config: &ViewsConfig,
     ) -> Result<Arc<Views<Shelf>>, Error> {
-        Views::open(Shelf { moves }, &shelf_topic(), config, &self.ground)
+        Views::open(Shelf { moves, heard: self.heard.clone() }, &shelf_topic(), config, &self.ground)
     }
 
     /// Ends everything in good order.
