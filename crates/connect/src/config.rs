@@ -108,7 +108,8 @@ pub struct HttpAdapterConfig {
     pub send_timeout_ms: u64,
     /// How long a request may take in all, its body's arrival and its login included, ms. Default 10,000.
     pub request_timeout_ms: u64,
-    /// Longest time that a device may say it waits for a command (`hono-ttd`), s. Default 60.
+    /// Longest time that a device may say it waits for a command (`hono-ttd`), s; at most four fifths of
+    /// `http.idle_timeout_ms`. Default 60.
     pub ttd_max_s: u32,
     /// Whether devices must log in where their tenant says nothing about it. Default true.
     pub authentication_required: bool,

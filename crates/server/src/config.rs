@@ -257,7 +257,8 @@ pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
     }
     let sources =
         sources.merge(Env::prefixed(ENVIRONMENT_PREFIX).split("__")).merge(CommandLine(flags_as_dict(flags)?));
-    let config: Config = sources.extract().map_err(|e| anyhow::anyhow!(explain(&e)))?;
+    let mut config: Config = sources.extract().map_err(|e| anyhow::anyhow!(explain(&e)))?;
+    config.limit_waits();
     let loaded = Loaded { config, sources };
     loaded.config.memory_budget()?;
     loaded.config.quota.validate().map_err(anyhow::Error::msg)?;
@@ -376,6 +377,13 @@ impl Config {
         ]
     }
 
+    /// Whoever waits for a command is answered well before a connection would count as idle.
+    fn limit_waits(&mut self) {
+        let share_s = u32::try_from(self.http.idle_timeout_ms.saturating_mul(4) / 5_000).unwrap_or(u32::MAX).max(1);
+        let ttd_max_s = &mut self.connect.http.ttd_max_s;
+        *ttd_max_s = share_s.min(*ttd_max_s);
+    }
+
     fn kafka_requests_max_bytes(&self) -> u64 {
         if self.listen.kafka == Door::Off { 0 } else { self.kafka.requests_max_bytes as u64 }
     }
@@ -439,6 +447,21 @@ fn render(value: &Value) -> String {
                 format!("{name} = {shown}")
             });
             format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_a_command_ends_before_four_fifths_of_the_idle_timeout() {
+        for (idle_timeout_ms, ttd_max_s) in [(75_000, 60), (10_000, 8), (600_000, 60), (500, 1)] {
+            let mut config = Config::default();
+            config.http.idle_timeout_ms = idle_timeout_ms;
+            config.limit_waits();
+            assert_eq!(config.connect.http.ttd_max_s, ttd_max_s, "{idle_timeout_ms}");
         }
     }
 }
