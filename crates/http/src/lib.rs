@@ -75,7 +75,7 @@ pub use context::{Caller, Deadline, MoreTime, Peer, REQUEST_TIMEOUT_HEADER, Shut
 pub use cors::{Cors, Origins};
 pub use error::Error;
 pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, parse_json};
-pub use listener::{Listener, ListenerLimits, Serving};
+pub use listener::{Listener, ListenerLimits, Serving, listen};
 pub use memory::{AnswerMemory, CONNECTION_BYTES};
 pub use metrics::{Counter, Gauge, Histogram, Labels, Metrics};
 pub use openapi::Content;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millstream_types::{ErrorCode, Grant, MemoryBudget};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -25,6 +25,9 @@ const FAREWELLS_MAX: usize = 64;
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// After a failed accept (no file descriptor left, for example) the listener rests this long.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// Connections that may wait for being accepted.
+const WAITING_MAX: u32 = 8_192;
 
 /// What a listener's connections may cost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +73,22 @@ impl ListenerLimits {
     }
 }
 
+/// Listens on `address`; port 0 takes any free port. Thousands that come at once find room to wait for being accepted (as
+/// many as the system allows, `net.core.somaxconn`); whoever finds none is not refused but tries again after a second.
+///
+/// # Errors
+/// Those of the system.
+///
+/// # Panics
+/// Outside of an async runtime.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A port is free as soon as its listener has gone, whatever its connections are still about.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING_MAX)
+}
+
 /// A bound address that does not serve yet.
 pub struct Listener {
     name: &'static str,
@@ -102,7 +121,7 @@ impl Listener {
             return Err(Error::OpenToTheNetwork { listener: name, address, remedy });
         }
         let bind = |source| Error::Bind { listener: name, address, source };
-        let socket = TcpListener::bind(address).await.map_err(bind)?;
+        let socket = listen(address).map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
         Ok(Self { name, socket, address, authenticator, limits, memory: None })
     }

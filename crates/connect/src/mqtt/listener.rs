@@ -33,7 +33,7 @@ impl MqttServing {
     /// listened on.
     pub(crate) async fn start(address: SocketAddr, adapter: Arc<MqttAdapter>) -> Result<Self, Error> {
         let bind = |source| Error::Bind { address, source: Arc::new(source) };
-        let socket = TcpListener::bind(address).await.map_err(bind)?;
+        let socket = millstream_http::listen(address).map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
         let (stop, stopping) = watch::channel(false);
         let (drain, drained_for) = oneshot::channel();
