@@ -193,7 +193,7 @@ fn the_devices_of_the_guide_in_python_and_javascript_take_commands() {
     let python = target().join("mqtt/venv/bin/python");
     for (language, file, program) in [("python", "device.py", python.to_str().unwrap()), ("js", "device.mjs", "node")] {
         let about_commands = |block: &String| block.contains("c///q/#");
-        let block = crate::guide::blocks("docs/connect.md", language).into_iter().find(about_commands).unwrap();
+        let block = crate::guide::blocks("docs/connect-mqtt.md", language).into_iter().find(about_commands).unwrap();
         let script = block
             .replace("\"127.0.0.1\", 1883", &format!("\"{host}\", {port}"))
             .replace("127.0.0.1:1883", &world.process.mqtt.to_string())

@@ -14,6 +14,7 @@ mod mqtt_client;
 mod process;
 mod sessions;
 mod simulated;
+mod tour;
 
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
