@@ -100,6 +100,7 @@ mod subscription;
 mod suggest;
 mod tailed;
 mod value;
+mod wheel;
 
 pub use compiled::Compiled;
 pub use config::Config;

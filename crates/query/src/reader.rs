@@ -3,7 +3,7 @@
 //! Records, not queries, are split over threads: each knows all queries of its streams. Nothing is shared but the
 //! queries' outboxes and counters.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::error::Error as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::live::{Clocks, Live};
 use crate::outbox::Put;
 use crate::registry::{Command, Inbox, Registry};
 use crate::tailed::{Broken, Finished, Tailed};
+use crate::wheel::{Ticket, Wheel, due_ms};
 use crate::{Cause, Error, QueryId, Trouble};
 
 /// Longest sleep while some query has a deadline: a clock that is set by hand rings no bell.
@@ -29,12 +30,15 @@ pub(crate) struct Reader {
     clocks: Clocks,
     streams: HashMap<TopicId, Tailed>,
     /// When queries end. Kept by the first thread only.
-    deadlines: BTreeMap<(Duration, QueryId), Weak<Live>>,
+    deadlines: Wheel<Weak<Live>>,
+    /// Where each of them waits.
+    tickets: HashMap<QueryId, Ticket>,
 }
 
 impl Reader {
     pub(crate) fn new(number: usize, registry: Arc<Registry>, read_max_bytes: usize, clocks: Clocks) -> Self {
-        Self { number, registry, read_max_bytes, clocks, streams: HashMap::new(), deadlines: BTreeMap::new() }
+        let deadlines = Wheel::new(due_ms(clocks.monotonic.now()));
+        Self { number, registry, read_max_bytes, clocks, streams: HashMap::new(), deadlines, tickets: HashMap::new() }
     }
 
     /// Runs until it is told to stop.
@@ -70,7 +74,8 @@ impl Reader {
             return Ok(());
         }
         if let Some(deadline) = query.deadline.filter(|_| self.number == 0) {
-            self.deadlines.insert((deadline, query.id), Arc::downgrade(query));
+            let ticket = self.deadlines.schedule(due_ms(deadline), Arc::downgrade(query));
+            self.tickets.insert(query.id, ticket);
         }
         let id = query.stream.topic.id;
         let (number, threads) = (self.number, self.registry.inboxes.len());
@@ -105,8 +110,8 @@ impl Reader {
     }
 
     fn remove(&mut self, query: &Live) {
-        if let Some(deadline) = query.deadline {
-            self.deadlines.remove(&(deadline, query.id));
+        if let Some(ticket) = self.tickets.remove(&query.id) {
+            self.deadlines.cancel(ticket);
         }
         let id = query.stream.topic.id;
         let Some(tailed) = self.streams.get_mut(&id) else {
@@ -179,18 +184,22 @@ impl Reader {
         if self.deadlines.is_empty() {
             return;
         }
-        let now = self.clocks.monotonic.now();
-        while let Some(entry) = self.deadlines.first_entry().filter(|entry| entry.key().0 <= now) {
-            if let Some(query) = entry.remove().upgrade() {
-                self.registry.end(&query, Cause::Duration, None);
-            }
+        let mut due = Vec::new();
+        // Whole milliseconds that are over: nothing ends before its time.
+        self.deadlines.advance(self.clocks.monotonic.now().as_millis() as u64, &mut due);
+        for query in due.iter().filter_map(Weak::upgrade) {
+            self.tickets.remove(&query.id);
+            self.registry.end(&query, Cause::Duration, None);
         }
     }
 
     /// How long there is nothing to do unless the bell rings.
     fn patience(&self) -> Duration {
-        match self.deadlines.first_key_value() {
-            Some(((deadline, _), _)) => deadline.saturating_sub(self.clocks.monotonic.now()).min(WAIT_FOR_DEADLINE),
+        match self.deadlines.next_ms() {
+            Some(next_ms) => {
+                let now = self.clocks.monotonic.now();
+                Duration::from_millis(next_ms).saturating_sub(now).min(WAIT_FOR_DEADLINE)
+            }
             None => WAIT,
         }
     }
