@@ -15,7 +15,7 @@ use crate::measurement::{self, Measurement};
 use crate::refusal::{Name, Refusal};
 use crate::state::State;
 use crate::stats::Counters;
-use crate::update::{self, Manner, Outcome};
+use crate::update::{self, Difference, Manner, Outcome};
 use crate::{show, state_record};
 
 /// The view of entities, with its limits.
@@ -259,8 +259,8 @@ impl Write<'_> {
         before: Option<&Entity>,
         mut after: Entity,
     ) -> Result<Answer, Refusal> {
-        after.modified_ms = draft.now_ms();
-        let told = tell(before, &after, draft.now_ms());
+        let differences = update::settle(before, &mut after, draft.now_ms());
+        let told = tell(before, &after, &differences, draft.now_ms());
         let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);
         if size > limit {
             return Err(Refusal::new(
@@ -285,8 +285,8 @@ impl Write<'_> {
 }
 
 /// The change record for a new version of an entity.
-pub(crate) fn tell(before: Option<&Entity>, after: &Entity, timestamp_ms: i64) -> Publish {
-    let changed = update::changed(before, after);
+pub(crate) fn tell(before: Option<&Entity>, after: &Entity, differences: &[Difference], timestamp_ms: i64) -> Publish {
+    let changed: Vec<Arc<str>> = differences.iter().map(|difference| difference.name.clone()).collect();
     let alteration = match before {
         None => "entityCreate",
         Some(_) if changed.is_empty() => "entityUpdate",

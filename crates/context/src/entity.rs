@@ -5,8 +5,14 @@
 
 use std::sync::Arc;
 
+use millstream_types::iso_time;
+
 /// The service path of entities that name none.
 pub(crate) const ROOT_PATH: &str = "/";
+/// The type of points in time.
+pub(crate) const DATE_TIME: &str = "DateTime";
+const DATE_CREATED: &str = "dateCreated";
+const DATE_MODIFIED: &str = "dateModified";
 
 /// What identifies an entity within its tenant. One id with two types, or in two paths, is two entities.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,9 +40,39 @@ pub(crate) struct Attribute {
     /// Canonical JSON text.
     pub(crate) value: Arc<str>,
     pub(crate) metadata: Arc<[Metadata]>,
+    /// When the entity got it.
+    pub(crate) created_ms: i64,
+    /// When it last became another: value, type or metadata.
+    pub(crate) modified_ms: i64,
 }
 
 impl Attribute {
+    /// An attribute that no entity has yet; the entity's owner says when it got it.
+    pub(crate) fn new(name: Arc<str>, kind: Arc<str>, value: Arc<str>, metadata: Arc<[Metadata]>) -> Self {
+        Self { name, kind, value, metadata, created_ms: 0, modified_ms: 0 }
+    }
+
+    /// Whether value and type are the same.
+    pub(crate) fn has_value_of(&self, other: &Self) -> bool {
+        let same = |a: &Arc<str>, b: &Arc<str>| Arc::ptr_eq(a, b) || a == b;
+        same(&self.value, &other.value) && same(&self.kind, &other.kind)
+    }
+
+    /// Whether the metadata are the same.
+    pub(crate) fn has_metadata_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.metadata, &other.metadata) || self.metadata == other.metadata
+    }
+
+    /// The metadata item that every attribute has under this name.
+    pub(crate) fn built_in(&self, name: &str) -> Option<Metadata> {
+        let at_ms = match name {
+            DATE_CREATED => self.created_ms,
+            DATE_MODIFIED => self.modified_ms,
+            _ => return None,
+        };
+        Some(Metadata { name: name.into(), kind: DATE_TIME.into(), value: quoted(&iso_time(at_ms)) })
+    }
+
     /// Bytes that it takes, about.
     pub(crate) fn size_bytes(&self) -> usize {
         let texts = self.name.len() + self.kind.len() + self.value.len();
@@ -79,4 +115,20 @@ impl Entity {
     pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|attribute| &*attribute.name == name)
     }
+
+    /// The attribute that every entity has under this name.
+    pub(crate) fn built_in(&self, name: &str) -> Option<Attribute> {
+        let (kind, value) = match name {
+            DATE_CREATED => (DATE_TIME, iso_time(self.created_ms)),
+            DATE_MODIFIED => (DATE_TIME, iso_time(self.modified_ms)),
+            "servicePath" => ("Text", self.key.path.to_string()),
+            _ => return None,
+        };
+        Some(Attribute::new(name.into(), kind.into(), quoted(&value), Default::default()))
+    }
+}
+
+/// `text`, which has nothing to escape, as a JSON string.
+fn quoted(text: &str) -> Arc<str> {
+    format!("\"{text}\"").into()
 }

@@ -110,7 +110,7 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     check_nesting(body)?;
     let parsed = serde_json::from_slice(body)
         .map_err(|error| Refusal::new(Name::ParseError, format!("the body is not JSON: {error}; correct it there")))?;

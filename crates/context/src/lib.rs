@@ -11,7 +11,7 @@
 //! `context.<tenant>`. An update is answered once it is durable, and a read after the answer sees it.
 //!
 //! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`].
-//! Not yet: subscriptions, queries by attribute, types, batches, geometry, history; they are answered by 501.
+//! Not yet: subscriptions, types, batches, geometry, history; they are answered by 501.
 
 mod change_topics;
 mod config;
@@ -25,8 +25,10 @@ mod json;
 mod list;
 mod mapping;
 mod measurement;
+mod op_query;
 mod places;
 mod plane;
+mod query;
 mod refusal;
 mod request;
 mod routes;

@@ -16,6 +16,7 @@ use crate::entities::EntityView;
 use crate::entity::{Entity, Place};
 use crate::given::Form;
 use crate::places::{Places, Run, skip_blocks};
+use crate::query::{Criteria, Names, Selector};
 use crate::refusal::{Failure, Name, Refusal};
 use crate::request::Paths;
 use crate::show::{self, Head, Selection};
@@ -24,12 +25,13 @@ use crate::state::Entities;
 /// Entities on a page that is rendered where it was asked for; a larger one goes to the background.
 const SMALL_PAGE: usize = 64;
 
-/// What a list asks for. Empty filters let everything pass.
+/// What a list asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    pub(crate) ids: Vec<String>,
-    pub(crate) kinds: Vec<String>,
+    /// One of these must fit; none lets everything pass.
+    pub(crate) selectors: Vec<Selector>,
     pub(crate) paths: Paths,
+    pub(crate) criteria: Criteria,
 }
 
 /// Which part of the list.
@@ -82,8 +84,9 @@ pub(crate) type Snapshots = Vec<Arc<Snapshot<EntityView>>>;
 impl Asked {
     /// Whether rendering it takes no longer than any other request.
     pub(crate) fn is_small(&self) -> bool {
-        let looks_at_few = self.filter.paths.are_all() || !self.filter.ids.is_empty();
-        self.page.limit <= SMALL_PAGE && self.filter.ids.len() <= SMALL_PAGE && looks_at_few
+        let named = self.filter.named_ids();
+        let looks_at_few = named.as_ref().map_or(self.filter.is_served(), |ids| ids.len() <= SMALL_PAGE);
+        self.page.limit <= SMALL_PAGE && looks_at_few
     }
 }
 
@@ -93,7 +96,7 @@ pub(crate) fn list(asked: Asked) -> Result<Listed, Failure> {
     let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(&tenant)).collect();
     let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, &filter)).collect();
     let mut runs = runs(&partitions, &named, &filter);
-    let mut matched = if filter.paths.are_all() { skip_blocks(&mut runs, page.offset) } else { 0 };
+    let mut matched = if filter.is_served() { skip_blocks(&mut runs, page.offset) } else { 0 };
     let mut merge = Merge::new(runs);
     let mut json = String::from("[");
     let end = page.offset.saturating_add(page.limit);
@@ -102,14 +105,9 @@ pub(crate) fn list(asked: Asked) -> Result<Listed, Failure> {
     while wants_more(matched)
         && let Some((place, entities)) = merge.next()
     {
-        if !filter.paths.have(&place.key.path) {
-            continue;
-        }
+        let Some(entity) = filter.find(place, entities) else { continue };
         matched += 1;
-        if matched > page.offset
-            && matched <= end
-            && let Some(entity) = entities.get(&place.key)
-        {
+        if matched > page.offset && matched <= end {
             push(entity, &shape, &mut json)?;
             memory.cover(json.capacity())?;
         }
@@ -138,33 +136,73 @@ fn push(entity: &Entity, shape: &Shape, json: &mut String) -> Result<(), Refusal
 }
 
 impl Filter {
+    /// The entity at `place`, if it is asked for.
+    fn find<'a>(&self, place: &Place, entities: &'a Entities) -> Option<&'a Entity> {
+        let fits = self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.has(&place.key));
+        if !fits || !self.paths.have(&place.key.path) {
+            return None;
+        }
+        entities.get(&place.key).map(|entity| &**entity).filter(|entity| self.criteria.matches(entity))
+    }
+
+    /// The ids that are asked for, if nothing else is.
+    fn named_ids(&self) -> Option<Vec<&str>> {
+        named(&self.selectors, |selector| &selector.ids)
+    }
+
+    /// The types that are asked for, if nothing else is.
+    fn named_kinds(&self) -> Option<Vec<&str>> {
+        named(&self.selectors, |selector| &selector.kinds)
+    }
+
+    /// Whether what an index of types or of all entities lists is what is asked for.
+    fn is_served(&self) -> bool {
+        let has_any_id = self.selectors.iter().all(|selector| selector.ids == Names::Any);
+        let by_kind =
+            self.named_kinds().is_some() || self.selectors.iter().all(|selector| selector.kinds == Names::Any);
+        self.paths.are_all() && self.criteria.is_empty() && has_any_id && by_kind
+    }
+
     /// How many match, where an index knows without looking at them.
     fn total(&self, partitions: &[&Entities]) -> Option<usize> {
-        if !self.ids.is_empty() || !self.paths.are_all() {
+        if !self.is_served() {
             return None;
         }
         let kind_count = |entities: &Entities, kind| entities.places_of(kind).map_or(0, Places::len);
-        Some(match self.kinds.is_empty() {
-            true => partitions.iter().map(|entities| entities.places().len()).sum(),
-            false => partitions
+        Some(match self.named_kinds() {
+            None => partitions.iter().map(|entities| entities.places().len()).sum(),
+            Some(kinds) => partitions
                 .iter()
-                .map(|entities| self.kinds.iter().map(|kind| kind_count(entities, kind)).sum::<usize>())
+                .map(|entities| kinds.iter().map(|kind| kind_count(entities, kind)).sum::<usize>())
                 .sum(),
         })
     }
 }
 
+/// The names that `of` has in all selectors, each once; none if a selector names none.
+fn named<'a>(selectors: &'a [Selector], of: impl Fn(&'a Selector) -> &'a Names) -> Option<Vec<&'a str>> {
+    let mut all: Vec<&str> = Vec::new();
+    for selector in selectors {
+        let Names::Of(names) = of(selector) else { return None };
+        all.extend(names.iter().map(String::as_str));
+    }
+    all.sort_unstable();
+    all.dedup();
+    (!selectors.is_empty()).then_some(all)
+}
+
 /// The runs of places, each sorted, that the filter's indexes name.
 fn runs<'a>(partitions: &[&'a Entities], named: &'a [Vec<Place>], filter: &Filter) -> Vec<Run<'a, &'a Entities>> {
     let mut runs = Vec::new();
+    let kinds = filter.named_kinds();
     for (entities, named) in partitions.iter().zip(named) {
-        if !filter.ids.is_empty() {
+        if filter.named_ids().is_some() {
             runs.push(Run::new(std::iter::once(named.as_slice()), *entities));
-        } else if filter.kinds.is_empty() {
-            runs.push(Run::new(entities.places().blocks(), *entities));
-        } else {
-            let of_kinds = filter.kinds.iter().filter_map(|kind| entities.places_of(kind));
+        } else if let Some(kinds) = &kinds {
+            let of_kinds = kinds.iter().filter_map(|kind| entities.places_of(kind));
             runs.extend(of_kinds.map(|places| Run::new(places.blocks(), *entities)));
+        } else {
+            runs.push(Run::new(entities.places().blocks(), *entities));
         }
     }
     runs
@@ -197,14 +235,8 @@ impl<'a> Merge<'a> {
 
 /// The places of the entities with the ids that are asked for.
 fn by_id(entities: &Entities, filter: &Filter) -> Vec<Place> {
-    let mut places: Vec<Place> = filter
-        .ids
-        .iter()
-        .flat_map(|id| entities.with_id(id))
-        .filter(|entity| filter.kinds.is_empty() || filter.kinds.iter().any(|kind| **kind == *entity.key.kind))
-        .map(|entity| entity.place())
-        .collect();
+    let ids = filter.named_ids().unwrap_or_default();
+    let mut places: Vec<Place> = ids.iter().flat_map(|id| entities.with_id(id)).map(|entity| entity.place()).collect();
     places.sort_unstable();
-    places.dedup();
     places
 }

@@ -18,7 +18,7 @@ use crate::given::kind_of;
 use crate::mapping::{Mapping, Mappings};
 use crate::stats::Counters;
 use crate::syntax::{self, NESTING_MAX};
-use crate::{json, partition_key};
+use crate::{json, partition_key, update};
 
 /// The metadata that tells when a value was measured.
 const TIME_INSTANT: &str = "TimeInstant";
@@ -107,8 +107,7 @@ impl Telemetry {
                 self.counters.skipped.inc();
                 continue;
             }
-            let attribute =
-                Attribute { name, kind: kind_of(&value).into(), value: json::text(&value), metadata: metadata.clone() };
+            let attribute = Attribute::new(name, kind_of(&value).into(), json::text(&value), metadata.clone());
             put(&mut attributes, attribute);
         }
         attributes
@@ -153,9 +152,9 @@ pub(crate) fn apply(
             None => draft.state().of(&place.0).and_then(|entities| entities.get(&place.1)).cloned(),
         };
         let mut after = before.as_deref().cloned().unwrap_or_else(|| Entity::new(place.1.clone(), draft.now_ms()));
-        after.modified_ms = draft.now_ms();
         attributes.into_iter().for_each(|attribute| put(&mut after.attributes, attribute));
-        let told = tell(before.as_deref(), &after, measured_ms);
+        let differences = update::settle(before.as_deref(), &mut after, draft.now_ms());
+        let told = tell(before.as_deref(), &after, &differences, measured_ms);
         if told.value.as_ref().is_some_and(|value| value.len() > view.measured_entity_max_bytes) {
             view.counters.too_large.inc();
             continue;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use crate::entity::ROOT_PATH;
 use crate::given::Form;
 use crate::list::{Count, Page};
+use crate::query::{Criteria, Names, Pattern, Selector};
 use crate::refusal::{Name, Refusal};
-use crate::syntax::check_identifier;
+use crate::syntax::{check_characters, check_identifier};
 
 /// The tenant.
 pub(crate) const SERVICE: &str = "fiware-service";
@@ -116,6 +117,30 @@ impl Parameters {
         let kind = self.value("type");
         kind.map_or(Ok(()), |kind| check_identifier("parameter type:", kind))?;
         Ok(kind.map(str::to_owned))
+    }
+
+    /// Which entities a list is about.
+    pub(crate) fn selector(&self) -> Result<Selector, Refusal> {
+        Ok(Selector { ids: self.names("id", "idPattern")?, kinds: self.names("type", "typePattern")? })
+    }
+
+    fn names(&self, list: &str, pattern: &str) -> Result<Names, Refusal> {
+        match (self.value(list), self.value(pattern)) {
+            (Some(_), Some(_)) => Err(Refusal::bad(format!(
+                "parameters {list} and {pattern} are given together: one excludes the other; send one of them"
+            ))),
+            (Some(_), None) => Ok(Names::Of(self.identifiers(list)?)),
+            (None, Some(text)) => {
+                check_characters(&format!("parameter {pattern}"), text)?;
+                Ok(Names::Like(Pattern::new(&format!("parameter {pattern}"), text)?))
+            }
+            (None, None) => Ok(Names::Any),
+        }
+    }
+
+    /// What a list demands of entities.
+    pub(crate) fn criteria(&self) -> Result<Criteria, Refusal> {
+        Criteria::read(|name| self.value(name))
     }
 
     pub(crate) fn page(&self) -> Result<Page, Refusal> {

@@ -17,6 +17,7 @@ use crate::desk::{Ask, Desk, JsonText};
 use crate::entities::{Action, Answer, Target};
 use crate::given::{self, MetadataGiven};
 use crate::list::{self, Filter, Shape};
+use crate::op_query::OpQuery;
 use crate::refusal::{Failure, Refusal, style};
 use crate::request::Parameters;
 use crate::show::{self, Head, Selection};
@@ -56,6 +57,10 @@ fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: L
     let list = scoped(Route::get(ENTITIES, READER, without_body, "List entities, oldest first"))
         .query("id", "Ids, separated by commas.")
         .query("type", "Types, separated by commas.")
+        .query("idPattern", "What ids contain, a regular expression; not together with id.")
+        .query("typePattern", "What types contain, a regular expression; not together with type.")
+        .query("q", "Statements about attributes, all of which hold: t>20;name~=^a;!retired.")
+        .query("mq", "Statements about metadata: t.accuracy<1.")
         .query("attrs", "Attributes to show, in this order; also dateCreated, dateModified, servicePath and *.")
         .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
         .query("offset", "Entities to pass over; 0 if left out.")
@@ -71,8 +76,15 @@ fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: L
         .query("options", "keyValues: bare values.")
         .answers_with(200, "The entity.", Content::json(entity_schema()));
     let delete = of_one(Route::delete(ENTITY, WRITER, without_body, "Delete an entity")).answers(204, "It is gone.");
+    let query = scoped(Route::post("/v2/op/query", READER, limits, "Query entities by a body"))
+        .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
+        .query("offset", "Entities to pass over; 0 if left out.")
+        .query("options", "keyValues: bare values; count: the total in Fiware-Total-Count.")
+        .takes(Content::json(json!({"type": "object"})))
+        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})));
     routes
         .route(list.to(list_entities, desk.clone()))
+        .route(query.to(query_entities, desk.clone()))
         .route(create.to(create_entity, desk.clone()))
         .route(read.to(read_entity, desk.clone()))
         .route(delete.to(delete_entity, desk.clone()))
@@ -117,12 +129,11 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
 
 /// Operations of NGSI-v2 that this version does not have.
 fn later(routes: Routes, limits: Limits) -> Routes {
-    let table: [(&str, &[Method]); 10] = [
+    let table: [(&str, &[Method]); 9] = [
         ("/v2/entities/{id}/attrs/{name}/value", &[Method::GET, Method::PUT]),
         ("/v2/types", &[Method::GET]),
         ("/v2/types/{type}", &[Method::GET]),
         ("/v2/op/update", &[Method::POST]),
-        ("/v2/op/query", &[Method::POST]),
         ("/v2/op/notify", &[Method::POST]),
         ("/v2/subscriptions", &[Method::GET, Method::POST]),
         ("/v2/subscriptions/{id}", &[Method::GET, Method::PATCH, Method::DELETE]),
@@ -165,15 +176,49 @@ async fn not_yet(method: Method, uri: Uri) -> Response {
 }
 
 async fn list_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory) -> Answered {
-    let given = ask.parameters(&["id", "type", "attrs", "limit", "offset"], &["keyValues", "count"])?;
-    let filter = Filter { ids: given.identifiers("id")?, kinds: given.identifiers("type")?, paths: ask.paths()? };
+    let given = ask.parameters(
+        &[
+            "id",
+            "type",
+            "idPattern",
+            "typePattern",
+            "q",
+            "mq",
+            "georel",
+            "geometry",
+            "coords",
+            "attrs",
+            "limit",
+            "offset",
+        ],
+        &["keyValues", "count"],
+    )?;
+    let filter = Filter { selectors: vec![given.selector()?], paths: ask.paths()?, criteria: given.criteria()? };
+    answer_list(&desk, &ask, &given, (filter, selection(&given)?), memory).await
+}
+
+async fn query_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory, JsonText(body): JsonText) -> Answered {
+    let given = ask.parameters(&["limit", "offset"], &["keyValues", "count"])?;
+    let query = OpQuery::read(&body)?;
+    let filter = Filter { selectors: query.selectors, paths: ask.paths()?, criteria: query.criteria };
+    let selection = Selection::of(query.attrs.iter().map(String::as_str));
+    answer_list(&desk, &ask, &given, (filter, selection), memory).await
+}
+
+async fn answer_list(
+    desk: &Arc<Desk>,
+    ask: &Ask,
+    given: &Parameters,
+    (filter, selection): (Filter, Selection),
+    memory: AnswerMemory,
+) -> Answered {
     let asked = list::Asked {
         snapshots: desk.views.snapshots(),
         tenant: ask.tenant.clone(),
         filter,
         page: given.page()?,
         count: given.count(),
-        shape: Shape { form: given.form(), selection: selection(&given)?, max_bytes: desk.page_max_bytes },
+        shape: Shape { form: given.form(), selection, max_bytes: desk.page_max_bytes },
         memory,
     };
     let listed =

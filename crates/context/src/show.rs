@@ -1,7 +1,5 @@
 //! Entities and attributes as answers and change records show them.
 
-use millstream_types::iso_time;
-
 use crate::entity::{Attribute, Entity};
 use crate::given::Form;
 use crate::json::push_string;
@@ -68,7 +66,7 @@ pub(crate) fn push_entity(entity: &Entity, head: Head, form: Form, selection: &S
             entity.attributes.iter().filter(|given| !selection.names(&given.name)).for_each(&mut member);
         } else if let Some(given) = entity.attribute(name) {
             member(given);
-        } else if let Some(built_in) = built_in(entity, name) {
+        } else if let Some(built_in) = entity.built_in(name) {
             member(&built_in);
         }
     }
@@ -103,17 +101,6 @@ pub(crate) fn normalized(entity: &Entity) -> String {
     out
 }
 
-fn built_in(entity: &Entity, name: &str) -> Option<Attribute> {
-    let (kind, value) = match name {
-        "dateCreated" => ("DateTime", iso_time(entity.created_ms)),
-        "dateModified" => ("DateTime", iso_time(entity.modified_ms)),
-        "servicePath" => ("Text", entity.key.path.to_string()),
-        _ => return None,
-    };
-    let value = format!("\"{value}\"").into();
-    Some(Attribute { name: name.into(), kind: kind.into(), value, metadata: Default::default() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,11 +110,8 @@ mod tests {
         let key = Key { id: "room1".into(), kind: "Room".into(), path: "/a".into() };
         let mut room = Entity::new(key.into(), 0);
         let metadata = vec![Metadata { name: "m".into(), kind: "Text".into(), value: "\"x\"".into() }];
-        let attribute = |name: &str, kind: &str, value: &str| Attribute {
-            name: name.into(),
-            kind: kind.into(),
-            value: value.into(),
-            metadata: Default::default(),
+        let attribute = |name: &str, kind: &str, value: &str| {
+            Attribute::new(name.into(), kind.into(), value.into(), Default::default())
         };
         room.attributes.push(Attribute { metadata: metadata.into(), ..attribute("t", "Number", "21.5") });
         room.attributes.push(attribute("back\\slash", "None", "null"));

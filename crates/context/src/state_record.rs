@@ -3,9 +3,9 @@
 //! | | bytes |
 //! | --- | --- |
 //! | key | tenant, id, type, service path, separated by zero bytes (none of them can contain one) |
-//! | value | version 1; created, modified (8 each, ms); count (4) of attributes: name, type, value, count (4) of metadata: name, type, value |
+//! | value | version 2; created, modified (8 each, ms); count (4) of attributes: created, modified (8 each, ms), name, type, value, count (4) of metadata: name, type, value |
 //!
-//! Integers are big endian; a text is its length in bytes (4) and UTF-8.
+//! Version 1 has no times of attributes; they are taken to be the entity's. Integers are big endian; a text is its length in bytes (4) and UTF-8.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use millstream_view::DecodeError;
 
 use crate::entity::{Attribute, Entity, Key, Metadata};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const WITHOUT_ATTRIBUTE_TIMES: u8 = 1;
 const SEPARATOR: u8 = 0;
 
 /// Appends the key of a state record.
@@ -33,6 +34,8 @@ pub(crate) fn encode_value(entity: &Entity, out: &mut Vec<u8>) {
     out.extend_from_slice(&entity.modified_ms.to_be_bytes());
     push_count(entity.attributes.len(), out);
     for attribute in &entity.attributes {
+        out.extend_from_slice(&attribute.created_ms.to_be_bytes());
+        out.extend_from_slice(&attribute.modified_ms.to_be_bytes());
         push_item(&attribute.name, &attribute.kind, &attribute.value, out);
         push_count(attribute.metadata.len(), out);
         for item in attribute.metadata.iter() {
@@ -55,16 +58,19 @@ pub(crate) fn decode_key(bytes: &[u8]) -> Result<(TenantId, Arc<Key>), DecodeErr
 /// Reads the value of a state record.
 pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, DecodeError> {
     let mut rest = Rest(bytes);
-    match rest.take::<1>()? {
-        [VERSION] => {}
+    let has_times = match rest.take::<1>()? {
+        [VERSION] => true,
+        [WITHOUT_ATTRIBUTE_TIMES] => false,
         [other] => return Err(DecodeError::new(format!("entity record of version {other}"))),
-    }
-    let (created_ms, modified_ms) = (i64::from_be_bytes(rest.take()?), i64::from_be_bytes(rest.take()?));
+    };
+    let (created_ms, modified_ms) = (rest.time()?, rest.time()?);
     let attributes = rest.many(|rest| {
+        let times = if has_times { (rest.time()?, rest.time()?) } else { (created_ms, modified_ms) };
         let (name, kind, value) = (rest.text()?, rest.text()?, rest.text()?);
         let metadata =
             rest.many(|rest| Ok(Metadata { name: rest.text()?, kind: rest.text()?, value: rest.text()? }))?;
-        Ok(Attribute { name, kind, value, metadata: metadata.into() })
+        let attribute = Attribute::new(name, kind, value, metadata.into());
+        Ok(Attribute { created_ms: times.0, modified_ms: times.1, ..attribute })
     })?;
     if !rest.0.is_empty() {
         return Err(DecodeError::new(format!("{} bytes behind an entity", rest.0.len())));
@@ -91,6 +97,10 @@ impl Rest<'_> {
         let (taken, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
         self.0 = rest;
         Ok(*taken)
+    }
+
+    fn time(&mut self) -> Result<i64, DecodeError> {
+        Ok(i64::from_be_bytes(self.take()?))
     }
 
     fn text(&mut self) -> Result<Arc<str>, DecodeError> {
@@ -122,25 +132,30 @@ mod tests {
     fn sample() -> Entity {
         let key = Key { id: "r1".into(), kind: "Room".into(), path: "/".into() };
         let metadata = vec![Metadata { name: "m".into(), kind: "N".into(), value: "1".into() }];
-        let attribute =
-            Attribute { name: "t".into(), kind: "Text".into(), value: "\"ä\"".into(), metadata: metadata.into() };
+        let attribute = Attribute::new("t".into(), "Text".into(), "\"ä\"".into(), metadata.into());
+        let attribute = Attribute { created_ms: 1, modified_ms: -2, ..attribute };
         Entity { key: key.into(), created_ms: 1, modified_ms: -2, attributes: vec![attribute] }
     }
 
-    /// The first released format; must be read for ever.
+    const VERSION_2: &[u8] = b"\x02\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\0\0\0\x01\
+        \0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
+        \0\0\0\x01t\0\0\0\x04Text\0\0\0\x04\"\xc3\xa4\"\0\0\0\x01\0\0\0\x01m\0\0\0\x01N\0\0\0\x011";
+    /// The first format; must be read for ever.
     const VERSION_1: &[u8] = b"\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\0\0\0\x01\
         \0\0\0\x01t\0\0\0\x04Text\0\0\0\x04\"\xc3\xa4\"\0\0\0\x01\0\0\0\x01m\0\0\0\x01N\0\0\0\x011";
 
     #[test]
-    fn version_1_reads_and_writes_as_ever() {
+    fn all_versions_read_and_the_last_writes_as_ever() {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         encode_key(&TenantId::default(), &sample().key, &mut key);
         encode_value(&sample(), &mut value);
         assert_eq!(key, b"default\0r1\0Room\0/");
-        assert_eq!(value, VERSION_1);
+        assert_eq!(value, VERSION_2);
         let (tenant, key) = decode_key(&key).unwrap();
         assert_eq!(tenant, TenantId::default());
-        assert_eq!(decode_value(key, VERSION_1).unwrap(), sample());
+        for version in [VERSION_1, VERSION_2] {
+            assert_eq!(decode_value(key.clone(), version).unwrap(), sample());
+        }
     }
 
     #[test]
@@ -151,8 +166,8 @@ mod tests {
         let mut longer = VERSION_1.to_vec();
         longer.push(0);
         assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("behind"));
-        longer[0] = 2;
-        assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("version 2"));
+        longer[0] = 3;
+        assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("version 3"));
         let hostile = [&[1][..], &[0; 16], &[0xff; 4]].concat();
         assert!(decode_value(sample().key, &hostile).is_err());
         for key in [&b""[..], b"t\0i\0k", b"t\0i\0k\0/\0x", b"\xff\0i\0k\0/", b"no tenant\0i\0k\0/"] {

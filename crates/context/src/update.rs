@@ -74,7 +74,7 @@ pub(crate) fn create(given: AttributeGiven) -> Attribute {
         MetadataGiven::Keep => Default::default(),
         MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => items,
     };
-    Attribute { name: given.name, kind: given.kind, value: given.value, metadata }
+    Attribute::new(given.name, given.kind, given.value, metadata)
 }
 
 /// Gives an attribute its new value and type; metadata is merged unless it is to be replaced.
@@ -101,14 +101,50 @@ fn merged(known: &[Metadata], given: Arc<[Metadata]>) -> Arc<[Metadata]> {
     known.iter().map(current).chain(added).collect()
 }
 
-/// Names of the attributes in which two versions of an entity differ.
-pub(crate) fn changed(before: Option<&Entity>, after: &Entity) -> Vec<Arc<str>> {
+/// How an attribute differs between two versions of an entity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) name: Arc<str>,
+    pub(crate) what: Differs,
+}
+
+/// In what two versions of an attribute differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Differs {
+    /// The entity did not have it.
+    Added,
+    /// Its value or type, and perhaps its metadata.
+    Value,
+    /// Its metadata alone.
+    Metadata,
+    /// The entity no longer has it.
+    Removed,
+}
+
+/// Finds in what `after` differs from the version before it, and notes when: the one place that sets times.
+pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -> Vec<Difference> {
+    after.modified_ms = now_ms;
     let of_before = before.map_or(&[][..], |entity| &entity.attributes);
-    let differs = |attribute: &&Attribute| {
-        of_before.iter().find(|known| known.name == attribute.name).is_none_or(|known| known != *attribute)
-    };
+    let mut differences = Vec::new();
+    for (at, attribute) in after.attributes.iter_mut().enumerate() {
+        let in_place = of_before.get(at).filter(|known| known.name == attribute.name);
+        let known = in_place.or_else(|| of_before.iter().find(|known| known.name == attribute.name));
+        let what = match known {
+            None => Differs::Added,
+            Some(known) if !known.has_value_of(attribute) => Differs::Value,
+            Some(known) if !known.has_metadata_of(attribute) => Differs::Metadata,
+            Some(known) => {
+                (attribute.created_ms, attribute.modified_ms) = (known.created_ms, known.modified_ms);
+                continue;
+            }
+        };
+        attribute.created_ms = known.map_or(now_ms, |known| known.created_ms);
+        attribute.modified_ms = now_ms;
+        differences.push(Difference { name: attribute.name.clone(), what });
+    }
     let gone = of_before.iter().filter(|known| after.attribute(&known.name).is_none());
-    after.attributes.iter().filter(differs).chain(gone).map(|attribute| attribute.name.clone()).collect()
+    differences.extend(gone.map(|known| Difference { name: known.name.clone(), what: Differs::Removed }));
+    differences
 }
 
 #[cfg(test)]
@@ -136,8 +172,13 @@ mod tests {
         let shown = normalized(&after);
         let members = shown.strip_prefix(r#"{"id":"r","type":"Room""#).unwrap();
         assert_eq!(members, expected, "{manner:?} {body}");
-        let names = changed(Some(&room()), &after);
-        assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), differing, "{manner:?} {body}");
+        let differences = settle(Some(&room()), &mut after, 9);
+        let names: Vec<&str> = differences.iter().map(|difference| &*difference.name).collect();
+        assert_eq!(names, differing, "{manner:?} {body}");
+        for attribute in &after.attributes {
+            let expected = if differing.contains(&&*attribute.name) { 9 } else { 0 };
+            assert_eq!(attribute.modified_ms, expected, "{} {manner:?} {body}", attribute.name);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
+mod filters;
 mod operations;
 mod paging;
 mod refusals;

@@ -1,0 +1,239 @@
+//! Reads `q` and `mq`.
+//!
+//! ```text
+//! expression = statement *( ";" statement )
+//! statement  = [ "!" ] path | path operator right
+//! path       = token *( "." token )           token = name | "'" any "'"
+//! operator   = "==" | ":" | "!=" | ">" | ">=" | "<" | "<=" | "~="
+//! right      = value *( "," value ) | value ".." value | regular expression
+//! ```
+
+use std::borrow::Cow;
+
+use crate::datetime;
+use crate::query::expression::{Choice, Edge, Expression, Path, Statement, Test};
+use crate::query::{Pattern, Scalar};
+use crate::refusal::Refusal;
+
+/// Most statements of one expression.
+const STATEMENTS_MAX: usize = 100;
+/// Most values of one list.
+const LIST_MAX: usize = 1_000;
+
+/// The longer ones first: one may begin another.
+const OPERATORS: [&str; 9] = ["==", "!=", "~=", ">=", "<=", ">", "<", ":", "="];
+
+/// Whether attributes are spoken of, or their metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    Attributes,
+    Metadata,
+}
+
+impl About {
+    const fn parameter(self) -> &'static str {
+        match self {
+            Self::Attributes => "q",
+            Self::Metadata => "mq",
+        }
+    }
+}
+
+impl Expression {
+    /// Reads a `q`.
+    pub(crate) fn of_q(text: &str) -> Result<Self, Refusal> {
+        Self::read(text, About::Attributes)
+    }
+
+    /// Reads an `mq`.
+    pub(crate) fn of_mq(text: &str) -> Result<Self, Refusal> {
+        Self::read(text, About::Metadata)
+    }
+
+    fn read(text: &str, about: About) -> Result<Self, Refusal> {
+        let parts = split(text, ";").ok_or_else(|| open_quote(text, about))?;
+        if parts.len() > STATEMENTS_MAX {
+            let count = parts.len();
+            return Err(refused(text, about, &format!("{count} statements: at most {STATEMENTS_MAX} are allowed")));
+        }
+        let statements = parts.into_iter().map(|part| statement(part, about)).collect::<Result<_, _>>()?;
+        Ok(Self { statements })
+    }
+}
+
+fn statement(text: &str, about: About) -> Result<Statement, Refusal> {
+    if text.is_empty() {
+        return Err(refused(text, about, "an empty statement: remove the ';' beside it"));
+    }
+    if let Some(name) = text.strip_prefix('!') {
+        if operator(name).is_some() {
+            return Err(refused(text, about, "'!' stands before a name alone: use != to compare"));
+        }
+        return Ok(Statement { path: path(name, text, about)?, test: Test::Absent });
+    }
+    let Some((at, operator)) = operator(text) else {
+        return Ok(Statement { path: path(text, text, about)?, test: Test::Exists });
+    };
+    let (name, right) = (&text[..at], &text[at + operator.len()..]);
+    let path = path(name, text, about)?;
+    if right.is_empty() {
+        return Err(refused(text, about, &format!("nothing stands right of '{operator}': add a value")));
+    }
+    let test = test(operator, right, text, about)?;
+    Ok(Statement { path, test })
+}
+
+fn test(operator: &str, right: &str, text: &str, about: About) -> Result<Test, Refusal> {
+    let one = || one_value(operator, right, text, about);
+    Ok(match operator {
+        "==" | ":" => Test::Equal(choice(right, text, about)?),
+        "!=" => Test::NotEqual(choice(right, text, about)?),
+        ">" => Test::Above(one()?, Edge::Excluded),
+        ">=" => Test::Above(one()?, Edge::Included),
+        "<" => Test::Below(one()?, Edge::Excluded),
+        "<=" => Test::Below(one()?, Edge::Included),
+        "~=" => {
+            let pattern = quoted(right).unwrap_or(right);
+            Test::Like(Pattern::new(&format!("the pattern of {}", about.parameter()), pattern)?)
+        }
+        unknown => {
+            return Err(refused(text, about, &format!("'{unknown}' is no operator: use == : != > >= < <= or ~=")));
+        }
+    })
+}
+
+fn choice(right: &str, text: &str, about: About) -> Result<Choice, Refusal> {
+    let items = split(right, ",").ok_or_else(|| open_quote(text, about))?;
+    let [item] = items[..] else {
+        if items.len() > LIST_MAX {
+            return Err(refused(text, about, &format!("a list of {}: at most {LIST_MAX} are allowed", items.len())));
+        }
+        let each = |item: &str| match range(item, text, about)? {
+            None => value(item, text, about),
+            Some(_) => Err(refused(text, about, "a range within a list: use one or the other, or quote the text")),
+        };
+        return items.into_iter().map(each).collect::<Result<_, _>>().map(Choice::Any);
+    };
+    match range(item, text, about)? {
+        Some((from, to)) => Ok(Choice::Range(from, to)),
+        None => Ok(Choice::Any(vec![value(item, text, about)?])),
+    }
+}
+
+type Ends = (Scalar<'static>, Scalar<'static>);
+
+/// Both ends, if `item` is a range.
+fn range(item: &str, text: &str, about: About) -> Result<Option<Ends>, Refusal> {
+    let ends = split(item, "..").ok_or_else(|| open_quote(text, about))?;
+    if ends.len() == 1 {
+        return Ok(None);
+    }
+    let at = ends[0].len();
+    let (from, to) = (value(ends[0], text, about)?, value(&item[at + 2..], text, about)?);
+    if !from.has_order() || from.order(&to).is_none() {
+        return Err(refused(text, about, "the ends of a range must be two numbers, two dates or two texts"));
+    }
+    Ok(Some((from, to)))
+}
+
+fn one_value(operator: &str, right: &str, text: &str, about: About) -> Result<Scalar<'static>, Refusal> {
+    match choice(right, text, about)? {
+        Choice::Any(values) => match <[Scalar<'static>; 1]>::try_from(values) {
+            Ok([value]) if value.has_order() => Ok(value),
+            _ => Err(refused(text, about, &format!("'{operator}' takes one number, date or text: quote other text"))),
+        },
+        Choice::Range(..) => Err(refused(text, about, &format!("'{operator}' takes one value, no range"))),
+    }
+}
+
+/// One value: what is quoted is text, else what it looks like.
+fn value(item: &str, text: &str, about: About) -> Result<Scalar<'static>, Refusal> {
+    if let Some(inner) = quoted(item) {
+        return Ok(Scalar::Text(Cow::Owned(inner.to_owned())));
+    }
+    if item.is_empty() {
+        return Err(refused(text, about, "an empty value: write '' for the empty text"));
+    }
+    if item.contains('\'') {
+        return Err(refused(text, about, "a quote within a value: put the whole value in quotes"));
+    }
+    Ok(match item {
+        "true" => Scalar::Bool(true),
+        "false" => Scalar::Bool(false),
+        "null" => Scalar::Null,
+        _ => match (number(item), datetime::parse(item)) {
+            (Some(number), _) => Scalar::Number(number),
+            (None, Some(at_ms)) => Scalar::Date(at_ms),
+            (None, None) => Scalar::Text(Cow::Owned(item.to_owned())),
+        },
+    })
+}
+
+fn number(item: &str) -> Option<f64> {
+    let plain = item.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c));
+    plain.then(|| item.parse().ok()).flatten().filter(|number: &f64| number.is_finite())
+}
+
+fn path(name: &str, text: &str, about: About) -> Result<Path, Refusal> {
+    let tokens = split(name, ".").ok_or_else(|| open_quote(text, about))?;
+    let mut names = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        let name = quoted(token).unwrap_or(token);
+        if name.is_empty() {
+            return Err(refused(text, about, "an empty name: write attribute, or attribute.key"));
+        }
+        if quoted(token).is_none() && token.contains(['\'', '!']) {
+            return Err(refused(text, about, "a quote or '!' within a name: put the whole name in quotes"));
+        }
+        names.push(name.to_owned());
+    }
+    let mut names = names.into_iter();
+    let attribute = names.next().unwrap_or_default();
+    let metadata = match about {
+        About::Attributes => None,
+        About::Metadata => {
+            Some(names.next().ok_or_else(|| refused(text, about, "no metadata is named: write attribute.metadata"))?)
+        }
+    };
+    Ok(Path { attribute, metadata, keys: names.collect() })
+}
+
+/// The first operator outside quotes, and where it stands.
+fn operator(text: &str) -> Option<(usize, &'static str)> {
+    let mut in_quotes = false;
+    for (at, c) in text.char_indices() {
+        in_quotes ^= c == '\'';
+        if !in_quotes && let Some(operator) = OPERATORS.iter().find(|operator| text[at..].starts_with(**operator)) {
+            return Some((at, operator));
+        }
+    }
+    None
+}
+
+/// The parts of `text` between separators outside quotes; none if a quote is not closed.
+fn split<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
+    let (mut parts, mut begin, mut in_quotes) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        in_quotes ^= c == '\'';
+        if !in_quotes && at >= begin && text[at..].starts_with(separator) {
+            parts.push(&text[begin..at]);
+            begin = at + separator.len();
+        }
+    }
+    parts.push(&text[begin..]);
+    (!in_quotes).then_some(parts)
+}
+
+/// What stands between the quotes, if all of `text` is quoted.
+fn quoted(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('\'')?.strip_suffix('\'')?;
+    (!inner.contains('\'')).then_some(inner)
+}
+
+fn open_quote(text: &str, about: About) -> Refusal {
+    refused(text, about, "a quote is not closed: quotes come in pairs")
+}
+
+fn refused(statement: &str, about: About, why: &str) -> Refusal {
+    Refusal::bad(format!("{} '{statement}': {why}; correct it", about.parameter()))
+}

@@ -1,0 +1,114 @@
+//! `q` and `mq` against an evaluator that is obviously right, and against anything at all.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::entity::{Entity, Key};
+use crate::given::{Form, attributes};
+use crate::query::Expression;
+use crate::update::{self, Manner};
+
+fn entity(attributes_of: &Value) -> Entity {
+    let mut entity = Entity::new(Key { id: "e".into(), kind: "T".into(), path: "/".into() }.into(), 0);
+    let given = attributes(attributes_of.to_string().as_bytes(), Form::KeyValues).unwrap();
+    update::set(&mut entity, given, Manner::Append);
+    entity
+}
+
+/// What `name operator right` says of a value, straight from the reference's table. Right sides are JSON values.
+fn says(operator: &str, value: Option<&Value>, right: &[Value]) -> bool {
+    let Some(value) = value else { return false };
+    let candidates = match value {
+        Value::Array(items) => items.clone(),
+        one => vec![one.clone()],
+    };
+    let equal = |a: &Value, b: &Value| a == b || (a.as_f64().is_some() && a.as_f64() == b.as_f64());
+    let order = |a: &Value, b: &Value| match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64().partial_cmp(&b.as_f64()),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        _ => None,
+    };
+    let among = candidates.iter().any(|item| right.iter().any(|known| equal(item, known)));
+    let within = candidates.iter().any(|item| {
+        order(item, &right[0]).is_some_and(|o| o.is_ge())
+            && right.get(1).and_then(|to| order(item, to)).is_some_and(|o| o.is_le())
+    });
+    match operator {
+        "==" => among,
+        "!=" => !among,
+        ".." => within,
+        "!.." => !within,
+        ">" => order(value, &right[0]).is_some_and(|o| o.is_gt()),
+        ">=" => order(value, &right[0]).is_some_and(|o| o.is_ge()),
+        "<" => order(value, &right[0]).is_some_and(|o| o.is_lt()),
+        _ => order(value, &right[0]).is_some_and(|o| o.is_le()),
+    }
+}
+
+/// As it stands on the right of an operator.
+fn written(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("'{text}'"),
+        other => other.to_string(),
+    }
+}
+
+fn scalar() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (-3..4_i64).prop_map(|n| json!(n)),
+        (-3..4_i64).prop_map(|n| json!(n as f64 + 0.5)),
+        "[a-c,.: ]{1,2}".prop_map(Value::from),
+        Just(json!("2")),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![3 => scalar(), 1 => prop::collection::vec(scalar(), 0..3).prop_map(Value::from), 1 => Just(json!({"k": 1}))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn statements_say_what_the_table_says(
+        value in prop::option::of(value()),
+        right in prop::collection::vec(scalar(), 1..4),
+        operator in prop::sample::select(&["==", "!=", "..", "!..", ">", ">=", "<", "<="][..]),
+    ) {
+        let has_order = |value: &Value| value.is_number() || value.is_string();
+        let one = right.len() == 1 && has_order(&right[0]);
+        let range = right.len() == 2 && has_order(&right[0]) && right[0].is_number() == right[1].is_number()
+            && right[0].is_string() == right[1].is_string();
+        let q = match operator {
+            "==" | "!=" => format!("a{operator}{}", right.iter().map(written).collect::<Vec<_>>().join(",")),
+            ".." | "!.." => {
+                prop_assume!(range);
+                let operator = if operator == ".." { "==" } else { "!=" };
+                format!("a{operator}{}..{}", written(&right[0]), written(&right[1]))
+            }
+            _ => {
+                prop_assume!(one);
+                format!("a{operator}{}", written(&right[0]))
+            }
+        };
+        let given = value.as_ref().map_or(json!({}), |value| json!({"a": value}));
+        let expression = Expression::of_q(&q).unwrap();
+        prop_assert_eq!(expression.matches(&entity(&given)), says(operator, value.as_ref(), &right), "{} {}", q, given);
+        // The same one level down.
+        let inner = Expression::of_q(&q.replacen('a', "o.a", 1)).unwrap();
+        let nested = json!({"o": given});
+        prop_assert_eq!(inner.matches(&entity(&nested)), says(operator, value.as_ref(), &right), "{} {}", q, nested);
+    }
+
+    #[test]
+    fn anything_is_read_or_refused_by_name(text in "[a-c0-9'.,;:=!<>~ \\[\\]\\-äT*+]{0,24}") {
+        for (parameter, read) in [("q", Expression::of_q(&text)), ("mq", Expression::of_mq(&text))] {
+            match read {
+                Ok(expression) => drop(expression.matches(&entity(&json!({"a": [1, {"b": "c"}], "b": {"c": 1}})))),
+                Err(refusal) => prop_assert!(refusal.description.contains(parameter), "{:?}", refusal),
+            }
+        }
+    }
+}
