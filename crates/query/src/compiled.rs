@@ -1,9 +1,11 @@
 //! A plan made ready to meet records: fields by number, constants read, columns named.
 
+use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hasher as _};
+
 use crate::expr::{Comparison, Expr, Literal};
-use crate::index::Key;
 use crate::rows::write_text;
-use crate::value::{CanonicalNumber, Value};
+use crate::value::Value;
 use crate::{Field, Pattern, Plan, Select};
 
 /// A query ready to be matched. It is the same for all threads.
@@ -20,7 +22,7 @@ pub struct Compiled {
 }
 
 /// A member of a row.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) field: usize,
     /// The member's name as it is written: `"name":`, with a comma before it unless it is the first.
@@ -28,7 +30,7 @@ pub(crate) struct Column {
 }
 
 /// What is compared.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Operand {
     Field(usize),
     Constant(Value<'static>),
@@ -37,7 +39,7 @@ pub(crate) enum Operand {
 }
 
 /// A condition.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Test {
     /// The value itself, if it is TRUE or FALSE.
     Truth(Operand),
@@ -69,9 +71,38 @@ impl Compiled {
     }
 
     /// The fields that the filter reads.
-    pub(crate) fn filter_fields(&self) -> usize {
+    pub(crate) fn filter_fields(&self) -> &[Field] {
         // The filter is compiled before the columns, so that its fields come first.
-        self.conjuncts.iter().map(Test::fields_end).max().unwrap_or(0)
+        let end = self.conjuncts.iter().map(Test::fields_end).max().unwrap_or(0);
+        &self.fields[..end]
+    }
+
+    /// Whether both take the same records.
+    pub(crate) fn has_filter_of(&self, other: &Self) -> bool {
+        self.conjuncts == other.conjuncts && self.filter_fields() == other.filter_fields()
+    }
+
+    /// Whether both make the same rows of a record.
+    pub(crate) fn has_rows_of(&self, other: &Self) -> bool {
+        self.columns == other.columns && self.fields == other.fields
+    }
+
+    /// Equal for queries that take the same records.
+    pub(crate) fn filter_hash(&self) -> u64 {
+        let mut writer = HashWriter(DefaultHasher::new());
+        // Writing to a hasher cannot fail.
+        let _ = write!(writer, "{:?}{:?}", self.filter_fields(), self.conjuncts);
+        writer.0.finish()
+    }
+}
+
+/// Hashes what is written to it.
+struct HashWriter(DefaultHasher);
+
+impl fmt::Write for HashWriter {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -139,28 +170,6 @@ fn constant(literal: &Literal) -> Value<'static> {
 }
 
 impl Test {
-    /// If only records with one of some values in one field can satisfy it: the field and the values.
-    pub(crate) fn required_values(&self) -> Option<(usize, Vec<Key>)> {
-        match self {
-            Self::Compare(Comparison::Equal, Operand::Field(field), Operand::Constant(value))
-            | Self::Compare(Comparison::Equal, Operand::Constant(value), Operand::Field(field)) => {
-                Some((*field, Key::of(value).into_iter().collect()))
-            }
-            Self::In(Operand::Field(field), list) => {
-                let mut keys = Vec::new();
-                for item in list {
-                    let Operand::Constant(value) = item else {
-                        return None;
-                    };
-                    keys.extend(Key::of(value).filter(|key| !keys.contains(key)));
-                }
-                Some((*field, keys))
-            }
-            Self::Truth(Operand::Field(field)) => Some((*field, vec![Key::Boolean(true)])),
-            _ => None,
-        }
-    }
-
     /// One more than the highest field it reads.
     fn fields_end(&self) -> usize {
         let of_operand = |operand: &Operand| match operand {
@@ -174,19 +183,6 @@ impl Test {
             Self::In(value, list) => list.iter().map(of_operand).max().unwrap_or(0).max(of_operand(value)),
             Self::Not(part) => part.fields_end(),
             Self::And(parts) | Self::Or(parts) => parts.iter().map(Self::fields_end).max().unwrap_or(0),
-        }
-    }
-}
-
-impl Key {
-    /// The key of a value that something can be equal to.
-    pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
-        match value {
-            Value::Boolean(value) => Some(Self::Boolean(*value)),
-            Value::Integer(value) => Some(Self::Number(CanonicalNumber::Integer(*value))),
-            Value::Double(value) => Some(Self::Number(CanonicalNumber::of_double(*value))),
-            Value::Text(value) => Some(Self::Text(value.as_ref().into())),
-            Value::Null | Value::Nested => None,
         }
     }
 }

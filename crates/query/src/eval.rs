@@ -19,32 +19,28 @@ pub(crate) enum Verdict {
 /// A record as one query sees it: with its own numbers for fields.
 struct Fields<'q, 'r, 'a, 's> {
     record: &'r mut LazyRecord<'a, 's>,
-    slots: &'q [usize],
+    slots: &'q [u32],
 }
 
 impl Compiled {
-    /// Whether all conjuncts but `skip` (known to hold) are TRUE. After a match the payload is known to be JSON or not.
-    pub(crate) fn verdict(&self, slots: &[usize], skip: Option<usize>, record: &mut LazyRecord<'_, '_>) -> Verdict {
+    /// Whether all conjuncts are TRUE. After a match the payload is known to be JSON or not.
+    pub(crate) fn verdict(&self, slots: &[u32], record: &mut LazyRecord<'_, '_>) -> Verdict {
         if self.tests_null {
             record.check_whole();
         }
         let damaged_before = record.is_damaged();
-        // A conjunct that was found to hold may rest on a field that has turned out to be none.
-        let verdict = self.verdict_as_read(slots, skip.filter(|_| !damaged_before), record);
+        let verdict = self.verdict_as_read(slots, record);
         if verdict == Verdict::NoMatch {
             // What a damaged payload seemed to hold could only have helped, as nothing asks for NULL.
             return verdict;
         }
         record.check_whole();
-        if record.is_damaged() && !damaged_before { self.verdict_as_read(slots, None, record) } else { verdict }
+        if record.is_damaged() && !damaged_before { self.verdict_as_read(slots, record) } else { verdict }
     }
 
-    fn verdict_as_read(&self, slots: &[usize], skip: Option<usize>, record: &mut LazyRecord<'_, '_>) -> Verdict {
+    fn verdict_as_read(&self, slots: &[u32], record: &mut LazyRecord<'_, '_>) -> Verdict {
         let fields = &mut Fields { record, slots };
-        for (i, test) in self.conjuncts.iter().enumerate() {
-            if skip == Some(i) {
-                continue;
-            }
+        for test in &self.conjuncts {
             match test.truth(fields) {
                 Ok(Some(true)) => {}
                 Ok(_) => return Verdict::NoMatch,
@@ -57,7 +53,7 @@ impl Compiled {
     /// Writes the result row of a record that matches.
     pub(crate) fn write_row(
         &self,
-        slots: &[usize],
+        slots: &[u32],
         record: &mut LazyRecord<'_, '_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Unreadable> {

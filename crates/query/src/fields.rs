@@ -1,140 +1,79 @@
-//! The fields that the queries of one stream read, numbered, and the order in which they are looked for.
-//!
-//! A field is *hot* if it must be known to decide which queries a record concerns, and *cold* if it is only read for
-//! the few records that concern one. Hot fields are found in one pass over every payload; cold ones in a second pass
-//! over those payloads only.
+//! The fields that the queries of one stream read, numbered, and how they are found in a payload.
 
 use std::collections::HashMap;
 
 use crate::Field;
 use crate::scan::PathTree;
-
-/// How a query uses a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    Hot,
-    Cold,
-}
+use crate::slab::Slab;
 
 /// The fields of all queries of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct FieldTable {
-    slots: Vec<Slot>,
-    by_field: HashMap<Field, usize>,
-    free: Vec<usize>,
-    trees: Trees,
+    slots: Slab<Slot>,
+    by_field: HashMap<Field, u32>,
+    /// One more than the highest number so far.
+    end: usize,
+    tree: PathTree,
     outdated: bool,
 }
 
 #[derive(Debug)]
 struct Slot {
     field: Field,
-    hot_uses: usize,
-    cold_uses: usize,
-}
-
-/// The paths to be found in a payload.
-#[derive(Debug, Default)]
-pub(crate) struct Trees {
-    pub(crate) hot: PathTree,
-    pub(crate) cold: PathTree,
+    uses: usize,
 }
 
 impl FieldTable {
     /// The number of `field`, for one more use.
-    pub(crate) fn acquire(&mut self, field: &Field, usage: Use) -> usize {
-        let slot = match self.by_field.get(field) {
-            Some(slot) => *slot,
-            None => self.add(field),
-        };
-        self.change(slot, usage, |uses| uses + 1);
-        slot
-    }
-
-    /// The number of `field`, if somebody uses it.
-    pub(crate) fn slot(&self, field: &Field) -> Option<usize> {
-        self.by_field.get(field).copied()
+    pub(crate) fn acquire(&mut self, field: &Field) -> u32 {
+        if let Some(number) = self.by_field.get(field)
+            && let Some(slot) = self.slots.get_mut(*number)
+        {
+            slot.uses += 1;
+            return *number;
+        }
+        let number = self.slots.insert(Slot { field: field.clone(), uses: 1 });
+        self.by_field.insert(field.clone(), number);
+        self.end = self.end.max(number as usize + 1);
+        self.outdated = true;
+        number
     }
 
     /// Ends one use.
-    pub(crate) fn release(&mut self, slot: usize, usage: Use) {
-        self.change(slot, usage, |uses| uses - 1);
-        let Slot { field, hot_uses: 0, cold_uses: 0 } = &self.slots[slot] else {
-            return;
-        };
-        self.by_field.remove(field);
-        self.free.push(slot);
+    pub(crate) fn release(&mut self, number: u32) {
+        let Some(slot) = self.slots.get_mut(number) else { return };
+        slot.uses -= 1;
+        if slot.uses == 0 {
+            self.by_field.remove(&slot.field);
+            self.slots.remove(number);
+            self.outdated = true;
+        }
     }
 
-    fn add(&mut self, field: &Field) -> usize {
-        let fresh = Slot { field: field.clone(), hot_uses: 0, cold_uses: 0 };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot] = fresh;
-                slot
-            }
-            None => {
-                self.slots.push(fresh);
-                self.slots.len() - 1
-            }
-        };
-        self.by_field.insert(field.clone(), slot);
-        slot
-    }
-
-    /// Changes a count; the trees are outdated if a path has moved.
-    fn change(&mut self, slot: usize, usage: Use, change: impl FnOnce(usize) -> usize) {
-        let slot = &mut self.slots[slot];
-        let before = slot.place();
-        let uses = match usage {
-            Use::Hot => &mut slot.hot_uses,
-            Use::Cold => &mut slot.cold_uses,
-        };
-        *uses = change(*uses);
-        self.outdated |= before != slot.place();
-    }
-
-    /// Brings the trees up to date. Called before a batch, so that many changes cost one rebuild.
+    /// Brings the tree up to date. Called before a batch, so that many changes cost one rebuild.
     pub(crate) fn refresh(&mut self) {
         if !std::mem::take(&mut self.outdated) {
             return;
         }
-        self.trees = Trees::default();
-        for (number, slot) in self.slots.iter().enumerate() {
-            if let Field::Payload(steps) = &slot.field {
-                match slot.place() {
-                    Some(Use::Hot) => self.trees.hot.add(steps, number),
-                    Some(Use::Cold) => self.trees.cold.add(steps, number),
-                    None => {}
-                }
+        self.tree = PathTree::default();
+        for (field, number) in &self.by_field {
+            if let Field::Payload(steps) = field {
+                self.tree.add(steps, *number as usize);
             }
         }
     }
 
-    pub(crate) fn trees(&self) -> &Trees {
-        &self.trees
+    /// The paths of all fields in the payload.
+    pub(crate) fn tree(&self) -> &PathTree {
+        &self.tree
     }
 
-    pub(crate) fn field(&self, slot: usize) -> &Field {
-        &self.slots[slot].field
+    pub(crate) fn field(&self, number: u32) -> Option<&Field> {
+        self.slots.get(number).map(|slot| &slot.field)
     }
 
-    /// Whether the field is only looked for when it is asked for.
-    pub(crate) fn is_cold(&self, slot: usize) -> bool {
-        self.slots[slot].hot_uses == 0
-    }
-
-    pub(crate) fn slot_count(&self) -> usize {
-        self.slots.len()
-    }
-}
-
-impl Slot {
-    fn place(&self) -> Option<Use> {
-        match (self.hot_uses, self.cold_uses) {
-            (0, 0) => None,
-            (0, _) => Some(Use::Cold),
-            _ => Some(Use::Hot),
-        }
+    /// One more than the highest number.
+    pub(crate) fn end(&self) -> usize {
+        self.end
     }
 }

@@ -1,116 +1,239 @@
-//! From a value in a field to the queries that need it there.
+//! From a value in a field to the filters that it may satisfy.
+//!
+//! Every filter hangs under values, intervals or pieces of text such that a record satisfying it has at least one of
+//! them (`cover.rs`). What is found here is a candidate and is evaluated; what is not found here cannot match.
 
-use std::collections::HashMap;
+mod frequencies;
+mod intervals;
+mod postings;
 
-use crate::value::{CanonicalNumber, Value};
+pub(crate) use self::frequencies::Frequencies;
+pub(crate) use self::intervals::Interval;
+use self::intervals::Intervals;
+use self::postings::Postings;
+use crate::hash::{hash_gram, hash_text, hash_value};
+use crate::value::Value;
 
-/// The number of a query within its stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryId(pub(crate) usize);
+/// The number of a filter within its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FilterId(pub(crate) u32);
 
-/// A value in canonical form: values that compare as equal have equal keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key {
-    Text(Box<str>),
-    Number(CanonicalNumber),
-    Boolean(bool),
+/// Length of the pieces under which literals hang.
+pub(crate) const GRAM_BYTES: usize = 4;
+
+/// What a field must hold for a filter to be TRUE.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Hold {
+    /// A value with one of these hashes.
+    Keys(Box<[Key]>),
+    /// A number in the interval.
+    Numbers(Interval<i64>),
+    /// A text in the interval.
+    Texts(Interval<Box<[u8]>>),
+    /// A text with one of these pieces in it.
+    Grams(Box<[[u8; GRAM_BYTES]]>),
+    /// Anything but NULL.
+    Present,
+    /// NULL: it is missing, or null.
+    Null,
 }
 
-/// For each field the queries that can only match records with certain values in it.
+/// A value by its kind and hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    pub(crate) hash: u64,
+}
+
+/// Kinds of values that something can be equal to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Boolean,
+    Number,
+    Text,
+}
+
+impl Key {
+    /// The key of a value that something can be equal to.
+    pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
+        let kind = match value {
+            Value::Boolean(_) => Kind::Boolean,
+            Value::Integer(_) | Value::Double(_) => Kind::Number,
+            Value::Text(_) => Kind::Text,
+            _ => return None,
+        };
+        hash_value(value).map(|hash| Self { kind, hash })
+    }
+}
+
+/// A number as a key of intervals: never out of order, though neighbouring integers beyond 2^53 may become one.
+pub(crate) fn sortable(value: f64) -> i64 {
+    // Adding zero makes of both zeros one.
+    let bits = (value + 0.0).to_bits() as i64;
+    bits ^ (((bits >> 63) as u64) >> 1) as i64
+}
+
+/// The filters that hang in one field.
 #[derive(Debug, Default)]
-pub(crate) struct EqualityIndex {
-    fields: HashMap<usize, Postings>,
+pub(crate) struct FieldIndex {
+    equal: Postings,
+    /// How many keys of each kind hang in `equal`.
+    kinds: [usize; 3],
+    numbers: Intervals<i64>,
+    texts: Intervals<Box<[u8]>>,
+    grams: Postings,
+    present: Vec<FilterId>,
+    null: Vec<FilterId>,
+    frequencies: Frequencies,
 }
 
-#[derive(Debug, Default)]
-struct Postings {
-    texts: HashMap<Box<str>, Vec<EntryId>>,
-    numbers: HashMap<CanonicalNumber, Vec<EntryId>>,
-    booleans: [Vec<EntryId>; 2],
-}
-
-impl EqualityIndex {
-    /// How many queries share these values already.
-    pub(crate) fn crowd(&self, slot: usize, keys: &[Key]) -> usize {
-        let Some(postings) = self.fields.get(&slot) else {
-            return 0;
-        };
-        keys.iter().map(|key| postings.of(key).len()).sum()
+impl FieldIndex {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds == [0; 3]
+            && self.numbers.is_empty()
+            && self.texts.is_empty()
+            && self.grams.is_empty()
+            && self.present.is_empty()
+            && self.null.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, slot: usize, keys: &[Key], entry: EntryId) {
-        let postings = self.fields.entry(slot).or_default();
-        for key in keys {
-            postings.of_mut(key).push(entry);
-        }
+    /// The filters that hold where the field is NULL.
+    pub(crate) fn null(&self) -> &[FilterId] {
+        &self.null
     }
 
-    pub(crate) fn remove(&mut self, slot: usize, keys: &[Key], entry: EntryId) {
-        let Some(postings) = self.fields.get_mut(&slot) else {
-            return;
-        };
-        for key in keys {
-            let entries = postings.of_mut(key);
-            if let Some(position) = entries.iter().position(|known| *known == entry) {
-                entries.swap_remove(position);
+    pub(crate) fn insert(&mut self, hold: &Hold, filter: FilterId) {
+        match hold {
+            Hold::Keys(keys) => {
+                for key in keys {
+                    self.kinds[key.kind as usize] += 1;
+                    self.equal.insert(key.hash, filter);
+                }
             }
-            if entries.is_empty() {
-                postings.forget(key);
+            Hold::Numbers(interval) => self.numbers.insert(interval.clone(), filter),
+            Hold::Texts(interval) => self.texts.insert(interval.clone(), filter),
+            Hold::Grams(grams) => grams.iter().for_each(|gram| self.grams.insert(hash_gram(*gram), filter)),
+            Hold::Present => self.present.push(filter),
+            Hold::Null => self.null.push(filter),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, hold: &Hold, filter: FilterId) {
+        match hold {
+            Hold::Keys(keys) => {
+                for key in keys {
+                    self.kinds[key.kind as usize] -= 1;
+                    self.equal.remove(key.hash, filter);
+                }
+            }
+            Hold::Numbers(interval) => self.numbers.remove(interval, filter),
+            Hold::Texts(interval) => self.texts.remove(interval, filter),
+            Hold::Grams(grams) => grams.iter().for_each(|gram| self.grams.remove(hash_gram(*gram), filter)),
+            Hold::Present => remove(&mut self.present, filter),
+            Hold::Null => remove(&mut self.null, filter),
+        }
+    }
+
+    /// How many candidates `hold` would add for a record, about; in millionths of a record. What hangs there already
+    /// breaks ties, as what many ask for is hardly rare.
+    pub(crate) fn cost(&self, hold: &Hold) -> u64 {
+        match hold {
+            Hold::Keys(keys) => keys.iter().map(|key| self.key_cost(*key)).sum(),
+            Hold::Texts(Interval { low, high: Some(_) }) => 20_000 / (low.len() as u64 + 1),
+            Hold::Grams(grams) => grams.iter().map(|gram| 2_000 + self.grams.len_of(hash_gram(*gram)) as u64).sum(),
+            Hold::Numbers(Interval { low, high: Some(high) }) if *low > i64::MIN => {
+                if low == high {
+                    1_000
+                } else {
+                    30_000
+                }
+            }
+            Hold::Numbers(_) | Hold::Texts(_) => 300_000,
+            Hold::Null => 500_000,
+            Hold::Present => 1_000_000,
+        }
+    }
+
+    fn key_cost(&self, key: Key) -> u64 {
+        let assumed = if key.kind == Kind::Boolean { 500_000 } else { 100 };
+        self.frequencies.millionths(key.hash).unwrap_or(assumed) + self.equal.len_of(key.hash) as u64
+    }
+
+    /// Counts a value of a record that was picked to learn which values are rare.
+    pub(crate) fn learn(&mut self, value: &Value<'_>) {
+        if let Some(hash) = hash_value(value) {
+            self.frequencies.count(hash);
+        }
+    }
+
+    /// Calls `hit` for each filter that a text (UTF-8, no escapes) may satisfy.
+    pub(crate) fn meet_text(&self, text: &[u8], hit: &mut impl FnMut(FilterId)) {
+        if self.kinds[Kind::Text as usize] > 0 {
+            self.equal.of(hash_text(text)).iter().for_each(|filter| hit(*filter));
+        }
+        if !self.texts.is_empty() {
+            self.texts.stab(text, hit);
+        }
+        if !self.grams.is_empty() {
+            for gram in text.array_windows::<GRAM_BYTES>() {
+                self.grams.of(hash_gram(*gram)).iter().for_each(|filter| hit(*filter));
             }
         }
-        if postings.is_empty() {
-            self.fields.remove(&slot);
+        self.present.iter().for_each(|filter| hit(*filter));
+    }
+
+    /// As [`Self::meet_text`], for any value; NULL satisfies only what [`Self::null`] gives.
+    pub(crate) fn meet(&self, value: &Value<'_>, hit: &mut impl FnMut(FilterId)) {
+        let number = match value {
+            Value::Null => return,
+            Value::Text(text) => return self.meet_text(text.as_bytes(), hit),
+            Value::Integer(value) => Some(*value as f64),
+            Value::Double(value) => Some(*value),
+            _ => None,
+        };
+        if let Some(key) = Key::of(value).filter(|key| self.kinds[key.kind as usize] > 0) {
+            self.equal.of(key.hash).iter().for_each(|filter| hit(*filter));
         }
+        if let Some(number) = number {
+            self.numbers.stab(&sortable(number), hit);
+        }
+        self.meet_unreadable(hit);
     }
 
-    /// The fields that have to be looked at.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
-        self.fields.keys().copied()
-    }
-
-    /// The queries that need `value` in the field.
-    pub(crate) fn candidates(&self, slot: usize, value: &Value<'_>) -> &[EntryId] {
-        let Some(postings) = self.fields.get(&slot) else {
-            return &[];
-        };
-        let entries = match value {
-            Value::Text(text) => postings.texts.get(text.as_ref()),
-            Value::Integer(number) => postings.numbers.get(&CanonicalNumber::Integer(*number)),
-            Value::Double(number) => postings.numbers.get(&CanonicalNumber::of_double(*number)),
-            Value::Boolean(value) => Some(&postings.booleans[usize::from(*value)]),
-            Value::Null | Value::Nested => None,
-        };
-        entries.map_or(&[], Vec::as_slice)
+    /// As [`Self::meet`], for a value that is there and cannot be read.
+    pub(crate) fn meet_unreadable(&self, hit: &mut impl FnMut(FilterId)) {
+        self.present.iter().for_each(|filter| hit(*filter));
     }
 }
 
-impl Postings {
-    fn of(&self, key: &Key) -> &[EntryId] {
-        let entries = match key {
-            Key::Text(text) => self.texts.get(text),
-            Key::Number(number) => self.numbers.get(number),
-            Key::Boolean(value) => Some(&self.booleans[usize::from(*value)]),
-        };
-        entries.map_or(&[], Vec::as_slice)
+fn remove(filters: &mut Vec<FilterId>, filter: FilterId) {
+    if let Some(position) = filters.iter().position(|known| *known == filter) {
+        filters.swap_remove(position);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sortable_numbers_have_the_order_of_the_numbers() {
+        let numbers = [f64::MIN, -1e300, -1.5, -1.0, -f64::MIN_POSITIVE, 0.0, f64::MIN_POSITIVE, 1.0, 1.5, f64::MAX];
+        assert!(numbers.is_sorted_by_key(|number| sortable(*number)));
+        assert!(numbers.windows(2).all(|pair| sortable(pair[0]) < sortable(pair[1])));
+        assert_eq!(sortable(-0.0), sortable(0.0));
     }
 
-    fn of_mut(&mut self, key: &Key) -> &mut Vec<EntryId> {
-        match key {
-            Key::Text(text) => self.texts.entry(text.clone()).or_default(),
-            Key::Number(number) => self.numbers.entry(*number).or_default(),
-            Key::Boolean(value) => &mut self.booleans[usize::from(*value)],
+    #[test]
+    fn the_rarer_value_costs_less() {
+        let mut index = FieldIndex::default();
+        let key = |text: &str| Hold::Keys(Key::of(&Value::Text(text.to_owned().into())).into_iter().collect());
+        for i in 0..10_000 {
+            index.learn(&Value::Text(if i % 2 == 0 { "often".into() } else { format!("rare-{i}").into() }));
         }
-    }
-
-    fn forget(&mut self, key: &Key) {
-        match key {
-            Key::Text(text) => drop(self.texts.remove(text)),
-            Key::Number(number) => drop(self.numbers.remove(number)),
-            Key::Boolean(_) => {}
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.texts.is_empty() && self.numbers.is_empty() && self.booleans.iter().all(Vec::is_empty)
+        assert!(index.cost(&key("often")) > 100 * index.cost(&key("rare-7")));
+        index.insert(&key("a"), FilterId(0));
+        assert!(index.cost(&key("a")) > index.cost(&key("b")));
+        assert!(index.cost(&Hold::Present) > index.cost(&key("often")));
     }
 }

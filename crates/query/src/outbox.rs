@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use millstream_types::{Grant, MemoryBudget};
+use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 
 use crate::rows::RowBatch;
@@ -85,37 +85,34 @@ impl Outbox {
         let row_count = rows.row_count() as u64;
         let size_bytes = rows.size_bytes();
         state.counts.matched += row_count;
-        match self.make_room(&mut state, size_bytes) {
-            Some(grant) => {
-                state.waiting_bytes += size_bytes;
-                rows.hold(grant);
-                state.waiting.push_back(rows);
-                if let Some(reader) = state.reader.take() {
-                    reader.wake();
-                }
+        if self.make_room(&mut state, &rows) {
+            state.waiting_bytes += size_bytes;
+            state.waiting.push_back(rows);
+            if let Some(reader) = state.reader.take() {
+                reader.wake();
             }
-            None => {
-                state.counts.dropped += row_count;
-                if self.bounds.on_slow == OnSlow::Kill {
-                    return Put::TooSlow;
-                }
+        } else {
+            state.counts.dropped += row_count;
+            if self.bounds.on_slow == OnSlow::Kill {
+                return Put::TooSlow;
             }
         }
         if left == Some(row_count) { Put::Full } else { Put::Taken }
     }
 
-    /// The memory for so much, after old rows have been dropped if that is the policy; `None` if it is not to be had. An
-    /// empty queue takes more than its own bound: a row that exceeds it by itself could never be delivered otherwise.
-    fn make_room(&self, state: &mut State, size_bytes: usize) -> Option<Grant> {
+    /// Whether there is room for `rows` and memory that they hold, after old rows have been dropped if that is the policy.
+    /// An empty queue takes more than its own bound: a row that exceeds it by itself could never be delivered otherwise.
+    fn make_room(&self, state: &mut State, rows: &RowBatch) -> bool {
         loop {
-            let fits = state.waiting.is_empty() || state.waiting_bytes + size_bytes <= self.bounds.queue_max_bytes;
-            if let Some(grant) = fits.then(|| self.memory.take(size_bytes as u64)).flatten() {
-                return Some(grant);
+            let fits =
+                state.waiting.is_empty() || state.waiting_bytes + rows.size_bytes() <= self.bounds.queue_max_bytes;
+            if fits && rows.hold(&self.memory) {
+                return true;
             }
             if self.bounds.on_slow == OnSlow::Kill {
-                return None;
+                return false;
             }
-            let oldest = state.waiting.pop_front()?;
+            let Some(oldest) = state.waiting.pop_front() else { return false };
             state.counts.dropped += oldest.row_count() as u64;
             state.waiting_bytes -= oldest.size_bytes();
         }

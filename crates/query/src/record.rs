@@ -1,4 +1,4 @@
-//! One record while it is matched: fields are read when they are asked for, each payload at most twice.
+//! One record while it is matched: fields are read when the first is asked for, all in one pass.
 //!
 //! A payload is JSON or it has no fields. Finding fields does not prove that it is JSON, so whoever would act on a
 //! record asks [`LazyRecord::check_whole`] first: that is once for each record that matches, not for each that is read.
@@ -37,11 +37,11 @@ pub(crate) struct LazyRecord<'a, 's> {
     table: &'s FieldTable,
     scratch: &'s mut Scratch<'a>,
     payload: Payload,
-    cold_read: bool,
+    read: bool,
 }
 
 impl<'a, 's> LazyRecord<'a, 's> {
-    /// Takes a record and finds its hot fields.
+    /// Takes a record.
     pub(crate) fn new(
         view: RecordView<'a>,
         partition: PartitionId,
@@ -49,20 +49,21 @@ impl<'a, 's> LazyRecord<'a, 's> {
         table: &'s FieldTable,
         scratch: &'s mut Scratch<'a>,
     ) -> Self {
-        scratch.found.clear();
-        scratch.found.resize(table.slot_count(), None);
-        let mut record =
-            Self { view, partition, now_ms, table, scratch, payload: Payload::Plausible, cold_read: false };
-        record.find(&table.trees().hot);
-        record
+        Self { view, partition, now_ms, table, scratch, payload: Payload::Plausible, read: false }
     }
 
-    fn find(&mut self, tree: &scan::PathTree) {
-        let Some(payload) = self.view.value.filter(|_| !tree.is_empty()) else {
+    /// Finds all fields in the payload.
+    fn read(&mut self) {
+        if std::mem::replace(&mut self.read, true) {
+            return;
+        }
+        let Scratch { found, visited } = &mut *self.scratch;
+        found.clear();
+        found.resize(self.table.end(), None);
+        let Some(payload) = self.view.value.filter(|_| !self.table.tree().is_empty()) else {
             return;
         };
-        let Scratch { found, visited } = &mut *self.scratch;
-        if tree.find(payload, visited, found).is_err() {
+        if self.table.tree().find(payload, visited, found).is_err() {
             self.payload = Payload::Damaged;
         } else if !payload.trim_ascii_start().starts_with(b"{") {
             self.check_whole();
@@ -89,29 +90,25 @@ impl<'a, 's> LazyRecord<'a, 's> {
     }
 
     /// The bytes of a payload field.
-    fn raw(&mut self, slot: usize) -> Option<&'a [u8]> {
-        if self.table.is_cold(slot) && !self.cold_read && self.payload != Payload::Damaged {
-            self.cold_read = true;
-            self.find(&self.table.trees().cold);
+    fn raw(&mut self, slot: u32) -> Option<&'a [u8]> {
+        if self.payload != Payload::Damaged {
+            self.read();
         }
-        if self.payload == Payload::Damaged { None } else { self.scratch.found[slot] }
+        if self.payload == Payload::Damaged { None } else { self.scratch.found[slot as usize] }
     }
 
     /// The value of a field.
-    pub(crate) fn value(&mut self, slot: usize) -> Result<Value<'a>, Unreadable> {
+    pub(crate) fn value(&mut self, slot: u32) -> Result<Value<'a>, Unreadable> {
         match self.table.field(slot) {
-            Field::Payload(_) => self.raw(slot).map_or(Ok(Value::Null), scan::value),
-            Field::Key => text(self.view.key),
-            Field::Header(name) => text(self.view.header(name)),
-            Field::Timestamp => Ok(Value::Integer(self.view.timestamp_ms)),
-            Field::Offset => Ok(Value::Integer(i64::try_from(self.view.offset.0).unwrap_or(i64::MAX))),
-            Field::Partition => Ok(Value::Integer(i64::from(self.partition.0))),
+            None => Ok(Value::Null),
+            Some(Field::Payload(_)) => self.raw(slot).map_or(Ok(Value::Null), scan::value),
+            Some(field) => metadata(field, &self.view, self.partition),
         }
     }
 
     /// Writes a field as JSON; what stands in the payload byte for byte.
-    pub(crate) fn write_value(&mut self, slot: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
-        if let Field::Payload(_) = self.table.field(slot) {
+    pub(crate) fn write_value(&mut self, slot: u32, out: &mut Vec<u8>) -> Result<(), Unreadable> {
+        if let Some(Field::Payload(_)) = self.table.field(slot) {
             out.extend_from_slice(self.raw(slot).unwrap_or(b"null"));
             return Ok(());
         }
@@ -130,6 +127,22 @@ impl<'a, 's> LazyRecord<'a, 's> {
             Some(payload) if self.is_damaged() => write_opaque(out, payload),
             Some(payload) => out.extend_from_slice(payload.trim_ascii()),
         }
+    }
+}
+
+/// The value of a field that is not in the payload.
+pub(crate) fn metadata<'a>(
+    field: &Field,
+    view: &RecordView<'a>,
+    partition: PartitionId,
+) -> Result<Value<'a>, Unreadable> {
+    match field {
+        Field::Payload(_) => Ok(Value::Null),
+        Field::Key => text(view.key),
+        Field::Header(name) => text(view.header(name)),
+        Field::Timestamp => Ok(Value::Integer(view.timestamp_ms)),
+        Field::Offset => Ok(Value::Integer(i64::try_from(view.offset.0).unwrap_or(i64::MAX))),
+        Field::Partition => Ok(Value::Integer(i64::from(partition.0))),
     }
 }
 

@@ -1,42 +1,79 @@
 //! Result rows as JSON, many in one buffer.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_types::Grant;
+use millstream_types::{Grant, MemoryBudget};
 
-/// Some result rows of one query, in the order of their records. Each row is one JSON value.
+/// Some result rows, in the order of their records. Each row is one JSON value. Queries that ask the same share one
+/// encoding; a clone shares it too.
 #[derive(Clone, Default)]
 pub struct RowBatch {
+    shared: Arc<Shared>,
+    /// How many of the rows are meant.
+    row_count: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    rows: Rows,
+    /// The memory that it takes from where it first waits for a client until nobody has it any more.
+    held: OnceLock<Arc<Grant>>,
+}
+
+/// Rows that are being written.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
     json: Vec<u8>,
     /// Where each row ends in `json`.
     ends: Vec<usize>,
-    /// The memory that it takes from where it waits for its client until it is gone.
-    held: Option<Arc<Grant>>,
+}
+
+impl Rows {
+    /// Adds what `write` writes as a row; if it fails, nothing.
+    pub(crate) fn try_push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        let written = write(&mut self.json);
+        match written {
+            Ok(()) => self.ends.push(self.json.len()),
+            Err(_) => self.json.truncate(self.ends.last().copied().unwrap_or(0)),
+        }
+        written
+    }
+}
+
+impl From<Rows> for RowBatch {
+    fn from(rows: Rows) -> Self {
+        let row_count = rows.ends.len();
+        Self { shared: Arc::new(Shared { rows, held: OnceLock::new() }), row_count }
+    }
 }
 
 impl RowBatch {
     /// How many rows.
     pub fn row_count(&self) -> usize {
-        self.ends.len()
+        self.row_count
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.row_count == 0
     }
 
     /// What the rows take.
     pub fn size_bytes(&self) -> usize {
-        self.json.len() + self.ends.len() * size_of::<usize>()
+        self.ends().last().copied().unwrap_or(0) + self.row_count * size_of::<usize>()
+    }
+
+    fn ends(&self) -> &[usize] {
+        &self.shared.rows.ends[..self.row_count]
     }
 
     /// The JSON of each row.
     pub fn rows(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.json[start..*end])
+        let starts = std::iter::once(0).chain(self.ends().iter().copied());
+        starts.zip(self.ends()).map(|(start, end)| &self.shared.rows.json[start..*end])
     }
 
     /// Appends the rows to `out`, with commas between them.
@@ -59,28 +96,23 @@ impl RowBatch {
 
     /// The memory that it takes, to be kept as long as its rows are in another form.
     pub fn held(&self) -> Option<Arc<Grant>> {
-        self.held.clone()
+        self.shared.held.get().cloned()
     }
 
-    /// Keeps `memory` as long as it lives.
-    pub(crate) fn hold(&mut self, memory: Grant) {
-        self.held = Some(Arc::new(memory));
+    /// Takes from `memory` what all its rows need, unless that has been done for another client already. Whether it was
+    /// to be had.
+    pub(crate) fn hold(&self, memory: &MemoryBudget) -> bool {
+        if self.shared.held.get().is_some() {
+            return true;
+        }
+        let Rows { json, ends } = &self.shared.rows;
+        let grant = memory.take((json.len() + ends.len() * size_of::<usize>()) as u64);
+        grant.is_some_and(|grant| self.shared.held.set(Arc::new(grant)).is_ok())
     }
 
     /// Keeps the first `row_count` rows.
     pub(crate) fn truncate(&mut self, row_count: usize) {
-        self.ends.truncate(row_count);
-        self.json.truncate(self.ends.last().copied().unwrap_or(0));
-    }
-
-    /// Adds what `write` writes as a row; if it fails, nothing.
-    pub(crate) fn try_push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        let written = write(&mut self.json);
-        match written {
-            Ok(()) => self.ends.push(self.json.len()),
-            Err(_) => self.json.truncate(self.ends.last().copied().unwrap_or(0)),
-        }
-        written
+        self.row_count = self.row_count.min(row_count);
     }
 }
 

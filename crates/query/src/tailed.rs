@@ -7,11 +7,10 @@ use std::sync::atomic::Ordering;
 use millstream_log::{Bell, Error as LogError, Partition, UpTo};
 use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch, TopicName};
 
-use crate::index::EntryId;
 use crate::live::{Live, Stream};
 use crate::outbox::Put;
 use crate::progress::{Progress, Share, Totals};
-use crate::{Matcher, QueryId};
+use crate::{EntryId, Matcher, QueryId};
 
 /// Why a stream cannot be read on.
 #[derive(Debug, thiserror::Error)]

@@ -187,7 +187,7 @@ async fn queries_that_come_while_records_flow_see_one_unbroken_run() {
 #[tokio::test]
 async fn a_query_ends_when_its_time_is_over_and_tells_what_it_saw() {
     let fixture = fixture(&memory(), two_threads());
-    let request = QueryRequest::new("SELECT * FROM STREAM(5000, TIME) WHERE n > 1");
+    let request = QueryRequest::new("SELECT * FROM STREAM(5000, TIME) WHERE n != 1");
     let subscription = fixture.submit(request).await;
     let id = subscription.id();
     fixture.send("a", &[payload(0, 1), payload(0, 2), "oops".to_owned(), "{\"n\":1e999}".to_owned()]);
@@ -282,7 +282,8 @@ async fn rows_draw_on_the_memory_that_all_share_until_they_are_gone() {
     }
     // What is left to others is too little for a row: even an empty queue takes none, and the query ends or loses it.
     let rest = budget.take(BUDGET_BYTES - budget.used_bytes()).unwrap();
-    let killed = fixture.submit(slow(OnSlow::Kill)).await;
+    let larger = QueryRequest { query: "SELECT id, n, id AS again FROM STREAM()".to_owned(), ..slow(OnSlow::Kill) };
+    let killed = fixture.submit(larger).await;
     fixture.send("a", &[payload(0, 100)]);
     let killed = killed.answer().await;
     assert_eq!((killed.meta.cause, rows(&killed).len()), (Some(Cause::Limit), 0));

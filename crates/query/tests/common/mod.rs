@@ -101,7 +101,10 @@ pub(crate) fn condition(random: &mut Random, depth: usize) -> String {
         6 => format!("{left} NOT BETWEEN ({}, {})", random.of(&["0", "'a'"]), random.of(&["1.5", "'x'"])),
         7 => format!("{} IS NULL", field(random)),
         8 => format!("{} IS NOT NULL", field(random)),
-        9 => format!("{left} RLIKE '{}'", random.of(&["x|y", ".*", "[0-9]+", "é."])),
+        9 => format!(
+            "{left} RLIKE '{}'",
+            random.of(&["x|y", ".*", "[0-9]+", "é.", "it.*", ".*it''s.*", ".*(need|long).*", "(?i)X"])
+        ),
         10 => left.to_owned(),
         _ => format!("{left} {comparison} {right}"),
     }
@@ -138,6 +141,7 @@ fn value(random: &mut Random) -> &'static str {
         "\"\\u0078\"",
         "\"y\"",
         "\"it's\"",
+        "\"a long needle\"",
         "\"\"",
         "\"é😀\"",
         "\"\\u00e9\\ud83d\\uDE00\"",
@@ -181,6 +185,23 @@ pub(crate) fn record(random: &mut Random) -> String {
     let l = if random.one_in(6) { value(random).to_owned() } else { list };
     members.extend(member(random, "\"l\"", &l));
     shuffled(random, members)
+}
+
+/// As [`record`], but names may be repeated, at other places too, and it may be broken.
+pub(crate) fn wild_record(random: &mut Random) -> String {
+    let (first, second) = (record(random), record(random));
+    let name = random.of(&["a", "x", "n", "l", "\\u0061", "odd"]);
+    match random.below(6) {
+        0 => format!("{},{}", &first[..first.len() - 1], &second[1..]),
+        1 => format!("{{\"{name}\":{second},\"a\":{}}}", value(random)),
+        2 => format!("{{\"{name}\":[{first}],{}", &second[1..]),
+        3 => format!("{{\"{name}\" \n: \"a\",\"other\":\"\\\"a\\\":1\",{}", &second[1..]),
+        4 => {
+            let cut = random.below(first.len());
+            first.chars().take(cut).collect()
+        }
+        _ => second,
+    }
 }
 
 fn shuffled(random: &mut Random, mut members: Vec<String>) -> String {

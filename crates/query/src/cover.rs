@@ -1,0 +1,302 @@
+//! Where a filter hangs in the index: a few places such that every record that satisfies the filter is found at one.
+//!
+//! A conjunction needs only its best part to be found, a disjunction all of its parts. NOT is pushed down to the
+//! comparisons on the way, so the same holds below it; that is exact in three-valued logic, where NOT (a AND b) is TRUE
+//! if one of them is FALSE. What has no place makes the filter be evaluated for every record.
+
+use crate::compiled::{Operand, Test};
+use crate::index::{GRAM_BYTES, Hold, Interval, Key, sortable};
+use crate::literals::{Required, required};
+use crate::value::Value;
+use crate::{Comparison, Pattern};
+
+/// Most places of one filter.
+const PLACES_MAX: usize = 32;
+
+/// A field, and what it must hold.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) field: usize,
+    pub(crate) hold: Hold,
+}
+
+/// What is known of the records that satisfy a condition.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cover {
+    /// Each is found at one of these places; none satisfies it if there are none.
+    Places(Vec<Place>),
+    /// Nothing.
+    Anything,
+}
+
+/// The cover of a conjunction. `cost` tells how many records a place finds.
+pub(crate) fn cover(conjuncts: &[Test], cost: &impl Fn(&Place) -> u64) -> Cover {
+    Coverer { cost }.all(conjuncts, true)
+}
+
+struct Coverer<'c, C> {
+    cost: &'c C,
+}
+
+impl<C: Fn(&Place) -> u64> Coverer<'_, C> {
+    /// Of a test that is to be TRUE, or FALSE.
+    fn test(&self, test: &Test, truth: bool) -> Cover {
+        match test {
+            Test::Not(part) => self.test(part, !truth),
+            Test::And(parts) if truth => self.all(parts, true),
+            Test::And(parts) => self.any(parts, false),
+            Test::Or(parts) if truth => self.any(parts, true),
+            Test::Or(parts) => self.all(parts, false),
+            Test::Truth(Operand::Constant(Value::Boolean(value))) if *value == truth => Cover::Anything,
+            Test::Truth(Operand::Constant(_)) => NEVER,
+            Test::Truth(Operand::Test(test)) => self.test(test, truth),
+            Test::Truth(Operand::Field(field)) => at(*field, keys([&Value::Boolean(truth)])),
+            Test::IsNull(Operand::Field(field)) => at(*field, if truth { Hold::Null } else { Hold::Present }),
+            Test::Compare(comparison, left, right) => compare(*comparison, left, right, truth),
+            Test::In(Operand::Field(field), list) => within(*field, list, truth),
+            Test::Rlike(Operand::Field(field), pattern) if truth => self.best(rlike(*field, pattern)),
+            Test::Rlike(Operand::Field(field), _) => at(*field, Hold::Present),
+            _ => Cover::Anything,
+        }
+    }
+
+    /// All of `parts`: the cheapest of their covers. Bounds of one field are one interval.
+    fn all(&self, parts: &[Test], truth: bool) -> Cover {
+        let mut covers: Vec<Cover> = Vec::new();
+        for part in parts {
+            let cover = self.test(part, truth);
+            if cover == NEVER {
+                return NEVER;
+            }
+            if !covers.iter_mut().any(|known| narrow(known, &cover)) {
+                covers.push(cover);
+            }
+        }
+        self.best(covers)
+    }
+
+    /// One of `parts`: all of their covers.
+    fn any(&self, parts: &[Test], truth: bool) -> Cover {
+        let mut all = Vec::new();
+        for part in parts {
+            let Cover::Places(places) = self.test(part, truth) else {
+                return Cover::Anything;
+            };
+            all.extend(places);
+        }
+        if all.len() > PLACES_MAX { Cover::Anything } else { Cover::Places(all) }
+    }
+
+    fn best(&self, covers: Vec<Cover>) -> Cover {
+        let price = |cover: &Cover| match cover {
+            Cover::Places(places) => places.iter().map(self.cost).sum(),
+            Cover::Anything => u64::MAX,
+        };
+        covers.into_iter().min_by_key(price).unwrap_or(Cover::Anything)
+    }
+}
+
+/// What no record satisfies.
+const NEVER: Cover = Cover::Places(Vec::new());
+
+fn at(field: usize, hold: Hold) -> Cover {
+    Cover::Places(vec![Place { field, hold }])
+}
+
+fn keys<'v>(values: impl IntoIterator<Item = &'v Value<'v>>) -> Hold {
+    let mut keys: Vec<Key> = Vec::new();
+    for key in values.into_iter().filter_map(Key::of) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    Hold::Keys(keys.into())
+}
+
+/// Makes of `known` what satisfies `more` too, if both are intervals of one field.
+fn narrow(known: &mut Cover, more: &Cover) -> bool {
+    let (Cover::Places(known), Cover::Places(more)) = (known, more) else {
+        return false;
+    };
+    let ([known], [more]) = (&mut known[..], &more[..]) else {
+        return false;
+    };
+    if known.field != more.field {
+        return false;
+    }
+    match (&mut known.hold, &more.hold) {
+        (Hold::Numbers(known), Hold::Numbers(more)) => known.narrow(more),
+        (Hold::Texts(known), Hold::Texts(more)) => known.narrow(more),
+        _ => return false,
+    }
+    true
+}
+
+impl<K: Ord + Clone> Interval<K> {
+    fn narrow(&mut self, more: &Self) {
+        if more.low > self.low {
+            self.low = more.low.clone();
+        }
+        if let Some(high) = &more.high
+            && self.high.as_ref().is_none_or(|known| known > high)
+        {
+            self.high = Some(high.clone());
+        }
+    }
+}
+
+fn compare(comparison: Comparison, left: &Operand, right: &Operand, truth: bool) -> Cover {
+    let comparison = if truth { comparison } else { comparison.negated() };
+    match (left, right) {
+        (Operand::Field(field), Operand::Constant(value)) => bounded(*field, comparison, value),
+        (Operand::Constant(value), Operand::Field(field)) => bounded(*field, comparison.mirrored(), value),
+        // Two truths compared: TRUE = condition.
+        (Operand::Field(field), _) | (_, Operand::Field(field)) => at(*field, Hold::Present),
+        _ => Cover::Anything,
+    }
+}
+
+/// `field comparison value`.
+fn bounded(field: usize, comparison: Comparison, value: &Value<'_>) -> Cover {
+    let hold = match (comparison, value) {
+        (_, Value::Null) => return NEVER,
+        (Comparison::Equal, _) => keys([value]),
+        (Comparison::NotEqual, _) => Hold::Present,
+        (_, Value::Integer(bound)) => Hold::Numbers(interval(comparison, sortable(*bound as f64), i64::MIN)),
+        (_, Value::Double(bound)) => Hold::Numbers(interval(comparison, sortable(*bound), i64::MIN)),
+        (_, Value::Text(bound)) => Hold::Texts(interval(comparison, bound.as_bytes().into(), Box::default())),
+        _ => Hold::Present,
+    };
+    at(field, hold)
+}
+
+fn interval<K>(comparison: Comparison, bound: K, least: K) -> Interval<K> {
+    match comparison {
+        Comparison::Less | Comparison::LessOrEqual => Interval { low: least, high: Some(bound) },
+        _ => Interval { low: bound, high: None },
+    }
+}
+
+/// `field IN (list)`, or NOT IN.
+fn within(field: usize, list: &[Operand], truth: bool) -> Cover {
+    if !truth {
+        return at(field, Hold::Present);
+    }
+    let constants: Option<Vec<&Value<'_>>> = list.iter().map(Operand::constant).collect();
+    at(field, constants.map_or(Hold::Present, keys))
+}
+
+/// What may serve for a field that matches `pattern`.
+fn rlike(field: usize, pattern: &Pattern) -> Vec<Cover> {
+    let holds = required(pattern).into_iter().filter_map(|required| match required {
+        Required::Whole(texts) => {
+            let texts: Option<Vec<Value<'_>>> = texts
+                .into_iter()
+                .map(|text| String::from_utf8(text).ok().map(|text| Value::Text(text.into())))
+                .collect();
+            texts.map(|texts| keys(&texts))
+        }
+        Required::Prefix(prefix) => {
+            let high = after(&prefix).map(Into::into);
+            Some(Hold::Texts(Interval { low: prefix.into(), high }))
+        }
+        Required::Anywhere(literals) => {
+            let grams: Option<Vec<[u8; GRAM_BYTES]>> = literals.iter().map(|literal| gram(literal)).collect();
+            grams.map(|grams| Hold::Grams(grams.into()))
+        }
+    });
+    holds.chain([Hold::Present]).map(|hold| at(field, hold)).collect()
+}
+
+/// The first text that does not begin with `prefix` and comes after those that do.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let (last, before) = prefix.split_last()?;
+    match last.checked_add(1) {
+        Some(next) => Some([before, &[next]].concat()),
+        None => after(before),
+    }
+}
+
+/// The piece of a literal under which it hangs: one that is likely to be rare. Letters and digits at its end differ most
+/// among literals of one shape.
+fn gram(literal: &[u8]) -> Option<[u8; GRAM_BYTES]> {
+    literal.last_chunk().copied()
+}
+
+impl Operand {
+    fn constant(&self) -> Option<&Value<'static>> {
+        match self {
+            Self::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::{Compiled, Limits, parse};
+
+    /// Where the filter hangs, as text.
+    fn places(filter: &str) -> String {
+        let plan = parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &Limits::default()).unwrap();
+        let compiled = Compiled::new(&plan);
+        let index = crate::index::FieldIndex::default();
+        match cover(&compiled.conjuncts, &|place| index.cost(&place.hold)) {
+            Cover::Anything => "anything".to_owned(),
+            Cover::Places(places) => {
+                let described = places.iter().map(|place| {
+                    let what = match &place.hold {
+                        Hold::Keys(keys) => format!("{} keys", keys.len()),
+                        Hold::Numbers(Interval { low, high }) => match (*low > i64::MIN, high) {
+                            (true, Some(_)) => "numbers between".to_owned(),
+                            (true, None) => "numbers from".to_owned(),
+                            (false, _) => "numbers to".to_owned(),
+                        },
+                        Hold::Texts(Interval { low, high }) => format!(
+                            "texts {}..{}",
+                            String::from_utf8_lossy(low),
+                            high.as_deref().map_or_else(Default::default, String::from_utf8_lossy)
+                        ),
+                        Hold::Grams(grams) => format!("{} grams", grams.len()),
+                        Hold::Present => "present".to_owned(),
+                        Hold::Null => "null".to_owned(),
+                    };
+                    format!("{} {what}", compiled.fields[place.field])
+                });
+                described.collect::<Vec<_>>().join(" or ")
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_hangs_where_few_records_find_it() {
+        for (filter, expected) in [
+            ("a = 1", "a 1 keys"),
+            ("a = 1 AND b IS NOT NULL", "a 1 keys"),
+            ("a > 1 AND b = 2", "b 1 keys"),
+            ("a > 1 AND a < 5", "a numbers between"),
+            ("b IS NOT NULL AND 3 >= a", "a numbers to"),
+            ("a BETWEEN 1 AND 5 OR b IN (1, 2, 1.0)", "a numbers between or b 2 keys"),
+            ("NOT (a != 1 OR b = 2)", "a 1 keys"),
+            ("NOT (a = 1 AND b != 2)", "a present or b 1 keys"),
+            ("NOT a", "a 1 keys"),
+            ("NOT a > 5", "a numbers to"),
+            ("a IS NULL", "a null"),
+            ("NOT a IS NULL", "a present"),
+            ("a = 1 AND b = NULL", ""),
+            ("a = 1 OR FALSE", "a 1 keys"),
+            ("a = 1 OR $offset > NOW", "a 1 keys or $offset present"),
+            ("TRUE", "anything"),
+            ("(a = 1) IS NULL", "anything"),
+            ("a RLIKE 'x|y'", "a 2 keys"),
+            ("a RLIKE 'abc.*'", "a texts abc..abd"),
+            ("a RLIKE '.*error 17.*'", "a 1 grams"),
+            ("a RLIKE '.*err.*'", "a present"),
+            ("a >= 'abc' AND a < 'b'", "a texts abc..b"),
+        ] {
+            assert_eq!(places(filter), expected, "{filter}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Hashes under which the index knows values: values that compare as equal have equal hashes, however they are written.
+//!
+//! Two values may share a hash; whoever finds a query by one evaluates it. The seed is another one in every process, so
+//! that nobody can send values that are made to collide.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use crate::value::{CanonicalNumber, Value};
+
+/// Odd, with as many ones as zeros.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+static SEED: LazyLock<[u64; 4]> = LazyLock::new(|| {
+    let random = RandomState::new();
+    std::array::from_fn(|i| random.hash_one(i))
+});
+
+/// The hash of a value that something can be equal to.
+pub(crate) fn hash_value(value: &Value<'_>) -> Option<u64> {
+    match value {
+        Value::Boolean(value) => Some(hash_boolean(*value)),
+        Value::Integer(value) => Some(hash_number(CanonicalNumber::Integer(*value))),
+        Value::Double(value) => Some(hash_number(CanonicalNumber::of_double(*value))),
+        Value::Text(text) => Some(hash_text(text.as_bytes())),
+        _ => None,
+    }
+}
+
+/// The hash of a text by its UTF-8 bytes.
+pub(crate) fn hash_text(bytes: &[u8]) -> u64 {
+    let seed = &*SEED;
+    let mut hash = seed[0] ^ bytes.len() as u64;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        hash = folded(hash ^ u64::from_le_bytes(*word), MULTIPLIER);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    folded(hash ^ u64::from_le_bytes(last), seed[1] | 1)
+}
+
+fn hash_number(number: CanonicalNumber) -> u64 {
+    let seed = &*SEED;
+    match number {
+        CanonicalNumber::Integer(value) => folded(seed[2] ^ value as u64, MULTIPLIER),
+        CanonicalNumber::Double(bits) => folded(seed[3] ^ bits, MULTIPLIER),
+    }
+}
+
+fn hash_boolean(value: bool) -> u64 {
+    folded(SEED[3].wrapping_add(u64::from(value)), seed_multiplier())
+}
+
+/// The hash of four neighbouring bytes of a text.
+pub(crate) fn hash_gram(gram: [u8; 4]) -> u64 {
+    folded(SEED[1] ^ u64::from(u32::from_le_bytes(gram)), MULTIPLIER)
+}
+
+fn seed_multiplier() -> u64 {
+    SEED[0] | 1
+}
+
+/// Both halves of the product, so that every bit of `a` has its say in all of them.
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// For tables whose keys are hashes already.
+#[derive(Debug, Default)]
+pub(crate) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash_text(bytes);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_have_one_hash_and_others_hardly_ever() {
+        let same = [
+            (Value::Integer(1), Value::Double(1.0)),
+            (Value::Integer(0), Value::Double(-0.0)),
+            (Value::Text("x".into()), Value::Text("x".to_owned().into())),
+        ];
+        for (a, b) in same {
+            assert_eq!(hash_value(&a), hash_value(&b), "{a:?}");
+        }
+        let mut hashes: Vec<u64> = (0..10_000).filter_map(|i| hash_value(&Value::Integer(i))).collect();
+        hashes.extend((0..10_000).map(|i| hash_text(format!("device-{i}").as_bytes())));
+        hashes.extend((0..10_000).filter_map(|i| hash_value(&Value::Double(f64::from(i) + 0.5))));
+        hashes.extend([true, false].map(hash_boolean));
+        hashes.extend(["", "\0", "\0\0"].map(|text| hash_text(text.as_bytes())));
+        let count = hashes.len();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count);
+        assert_eq!(hash_value(&Value::Null), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! What must stand in every text that a pattern matches.
+
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::Pattern;
+
+/// Most literals of which one must occur; a pattern with more alternatives tells nothing.
+const ALTERNATIVES_MAX: usize = 32;
+
+/// Something that holds for every text that matches.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Required {
+    /// It is one of these.
+    Whole(Vec<Vec<u8>>),
+    /// It begins with this.
+    Prefix(Vec<u8>),
+    /// At least one of these occurs in it.
+    Anywhere(Vec<Vec<u8>>),
+}
+
+/// What the whole-text pattern requires, the most telling first.
+pub(crate) fn required(pattern: &Pattern) -> Vec<Required> {
+    let Ok(hir) = regex_syntax::parse(pattern.as_str()) else {
+        return Vec::new();
+    };
+    if let Some(texts) = whole(&hir) {
+        return vec![Required::Whole(texts)];
+    }
+    let prefix = prefix(&hir).map(|prefix| Required::Prefix(prefix.to_vec()));
+    prefix.into_iter().chain(anywhere(&hir).map(Required::Anywhere)).collect()
+}
+
+/// All texts that match, if they are few.
+fn whole(hir: &Hir) -> Option<Vec<Vec<u8>>> {
+    match hir.kind() {
+        HirKind::Literal(literal) => Some(vec![literal.0.to_vec()]),
+        HirKind::Capture(capture) => whole(&capture.sub),
+        HirKind::Alternation(parts) => all(parts, whole),
+        HirKind::Class(Class::Unicode(class)) => {
+            let characters = class.iter().flat_map(|range| range.start()..=range.end());
+            let few: Vec<char> = characters.take(ALTERNATIVES_MAX + 1).collect();
+            (few.len() <= ALTERNATIVES_MAX).then(|| few.iter().map(|one| one.to_string().into_bytes()).collect())
+        }
+        _ => None,
+    }
+}
+
+fn prefix(hir: &Hir) -> Option<&[u8]> {
+    match hir.kind() {
+        HirKind::Literal(literal) => Some(&literal.0),
+        HirKind::Capture(capture) => prefix(&capture.sub),
+        HirKind::Repetition(repetition) if repetition.min > 0 => prefix(&repetition.sub),
+        HirKind::Concat(parts) => {
+            // An anchor takes no text.
+            parts.iter().find(|part| !matches!(part.kind(), HirKind::Look(_))).and_then(prefix)
+        }
+        _ => None,
+    }
+}
+
+/// The literals of which one must occur: of several such sets the one whose shortest literal is longest.
+fn anywhere(hir: &Hir) -> Option<Vec<Vec<u8>>> {
+    match hir.kind() {
+        HirKind::Literal(literal) => Some(vec![literal.0.to_vec()]),
+        HirKind::Capture(capture) => anywhere(&capture.sub),
+        HirKind::Repetition(repetition) if repetition.min > 0 => anywhere(&repetition.sub),
+        HirKind::Concat(parts) => parts.iter().filter_map(anywhere).max_by_key(|literals| shortest(literals)),
+        HirKind::Alternation(parts) => all(parts, anywhere),
+        _ => None,
+    }
+}
+
+/// What all alternatives give together.
+fn all(parts: &[Hir], each: impl Fn(&Hir) -> Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
+    let mut literals = Vec::new();
+    for part in parts {
+        literals.extend(each(part)?);
+        if literals.len() > ALTERNATIVES_MAX {
+            return None;
+        }
+    }
+    Some(literals)
+}
+
+fn shortest(literals: &[Vec<u8>]) -> usize {
+    literals.iter().map(Vec::len).min().unwrap_or(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    fn of(pattern: &str) -> Vec<Required> {
+        required(&Pattern::new(pattern).unwrap())
+    }
+
+    fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn a_pattern_tells_what_its_texts_hold() {
+        let prefix = |text: &str| Required::Prefix(text.as_bytes().to_vec());
+        let anywhere = |all: &[&str]| Required::Anywhere(texts(all));
+        assert_eq!(of("on|off"), [Required::Whole(texts(&["on", "off"]))]);
+        assert_eq!(of("y|x"), [Required::Whole(texts(&["x", "y"]))]);
+        assert_eq!(of("(?:error)"), [Required::Whole(texts(&["error"]))]);
+        assert_eq!(of("error.*"), [prefix("error"), anywhere(&["error"])]);
+        assert_eq!(of("^err[0-9]+warning"), [prefix("err"), anywhere(&["warning"])]);
+        assert_eq!(of(".*(timeout|refused).*"), [anywhere(&["timeout", "refused"])]);
+        assert_eq!(of(".*(timeout|.)x"), [anywhere(&["x"])]);
+        assert_eq!(of("(ab)?.*"), []);
+        assert_eq!(of("(?i)error"), []);
+        assert_eq!(of(".*a{0,3}"), []);
+        assert_eq!(of("."), []);
+        assert_eq!(of("(abc)+d?"), [prefix("abc"), anywhere(&["abc"])]);
+    }
+}
