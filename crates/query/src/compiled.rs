@@ -24,7 +24,7 @@ pub struct Compiled {
 /// A member of a row.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Column {
-    pub(crate) field: usize,
+    pub(crate) value: Operand,
     /// The member's name as it is written: `"name":`, with a comma before it unless it is the first.
     pub(crate) prefix: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl Compiled {
         let columns = match &plan.select {
             Select::All => None,
             Select::Items(items) => {
-                Some(items.iter().enumerate().map(|(i, item)| compiler.column(i, &item.field, &item.name())).collect())
+                Some(items.iter().enumerate().map(|(i, item)| compiler.column(i, &item.value, &item.name())).collect())
             }
         };
         Self { fields: compiler.fields, conjuncts, columns, tests_null: compiler.tests_null }
@@ -120,11 +120,11 @@ impl Compiler {
         })
     }
 
-    fn column(&mut self, position: usize, field: &Field, name: &str) -> Column {
+    fn column(&mut self, position: usize, value: &Expr, name: &str) -> Column {
         let mut prefix = if position == 0 { Vec::new() } else { b",".to_vec() };
         write_text(&mut prefix, name);
         prefix.push(b':');
-        Column { field: self.field(field), prefix }
+        Column { value: self.operand(value), prefix }
     }
 
     fn operand(&mut self, expr: &Expr) -> Operand {
@@ -132,6 +132,8 @@ impl Compiler {
             Expr::Literal(Literal::Now) => Operand::Now,
             Expr::Literal(literal) => Operand::Constant(constant(literal)),
             Expr::Field(field) => Operand::Field(self.field(field)),
+            // Of many records, not of one.
+            Expr::Aggregate(_) => Operand::Constant(Value::Null),
             // A comparison gives NULL for a value of another type, which is what the coercion asks for.
             Expr::Coerce { value, .. } => self.operand(value),
             condition => Operand::Test(Box::new(self.test(condition))),
@@ -140,7 +142,9 @@ impl Compiler {
 
     fn test(&mut self, expr: &Expr) -> Test {
         match expr {
-            Expr::Literal(_) | Expr::Field(_) | Expr::Coerce { .. } => Test::Truth(self.operand(expr)),
+            Expr::Literal(_) | Expr::Field(_) | Expr::Coerce { .. } | Expr::Aggregate(_) => {
+                Test::Truth(self.operand(expr))
+            }
             Expr::Compare { comparison, left, right } => {
                 Test::Compare(*comparison, self.operand(left), self.operand(right))
             }

@@ -131,14 +131,25 @@ impl<'a> Cursor<'a> {
 
     /// What the language has, or will have, and this version does not.
     pub(crate) fn unavailable(&self, what: &str) -> Refusal {
-        self.refuse(format!(
-            "{what} is not available in this version; a query is SELECT fields FROM stream [WHERE condition] [LIMIT n]"
-        ))
+        self.unavailable_at(self.at, what)
+    }
+
+    /// As [`Self::unavailable`], for an earlier token by its [`Self::mark`].
+    pub(crate) fn unavailable_at(&self, mark: usize, what: &str) -> Refusal {
+        self.refuse_at(mark, format!("{what} is not there yet"))
     }
 
     /// The current place, for [`Self::refuse_at`].
     pub(crate) fn mark(&self) -> usize {
         self.at
+    }
+
+    /// The name that is all that was read since `mark`, if it is one.
+    pub(crate) fn name_since(&self, mark: usize) -> Option<&str> {
+        match &self.lexemes[mark].token {
+            Token::Word(name) | Token::Name(name) if self.at == mark + 1 => Some(name),
+            _ => None,
+        }
     }
 
     fn found(&self) -> String {

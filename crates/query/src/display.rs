@@ -23,7 +23,7 @@ impl Expr {
             Self::Not(_) => Strength::Not,
             Self::Compare { .. } | Self::In { .. } | Self::Rlike { .. } | Self::IsNull(_) => Strength::Test,
             Self::Coerce { value, .. } => value.strength(),
-            Self::Literal(_) | Self::Field(_) => Strength::Operand,
+            Self::Literal(_) | Self::Field(_) | Self::Aggregate(_) => Strength::Operand,
         }
     }
 }
@@ -68,6 +68,7 @@ impl fmt::Display for Expr {
             Self::Not(value) => write!(f, "NOT {}", At(value, Strength::Not)),
             Self::And(parts) => joined(f, parts, " AND ", Strength::Not),
             Self::Or(parts) => joined(f, parts, " OR ", Strength::And),
+            Self::Aggregate(aggregate) => write!(f, "{aggregate}"),
         }
     }
 }

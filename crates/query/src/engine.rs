@@ -15,7 +15,7 @@ use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::subscription::Subscription;
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Error, Meta, Plan, QueryId, QueryRequest, Select, Source,
+    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Meta, Place, Plan, QueryId, QueryRequest, Source,
     StreamDuration, parse,
 };
 
@@ -71,7 +71,9 @@ impl Engine {
     /// # Errors
     /// [`Error::Refused`] with everything that is wrong with it.
     pub fn validate(&self, text: &str) -> Result<Plan, Error> {
-        parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })
+        let plan = parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })?;
+        runnable(text, &plan)?;
+        Ok(plan)
     }
 
     /// Takes a query of `tenant`. It sees every record that is appended after this has returned, once, and those of one
@@ -96,10 +98,7 @@ impl Engine {
         let live = Arc::new(Live {
             id: QueryId::unique(),
             tenant: tenant.clone(),
-            columns: match &plan.select {
-                Select::All => Vec::new(),
-                Select::Items(items) => items.iter().map(|item| item.name()).collect(),
-            },
+            columns: plan.columns(),
             compiled: Arc::new(Compiled::new(&plan)),
             text: request.query,
             stream,
@@ -226,6 +225,24 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Refuses what can be said and is not done yet.
+fn runnable(text: &str, plan: &Plan) -> Result<(), Error> {
+    let missing = [
+        (!plan.is_raw(), "aggregates, GROUP BY and DISTINCT"),
+        (!plan.order_by.is_empty(), "ORDER BY"),
+        (plan.window.is_some(), "WINDOWING"),
+    ];
+    let Some((_, what)) = missing.iter().find(|(asked, _)| *asked) else { return Ok(()) };
+    let diagnostic = Diagnostic {
+        place: Place { byte: 0, line: 1, column: 1 },
+        message: format!("{what}: not there yet"),
+        found: crate::lexer::excerpt(text),
+        expected: Vec::new(),
+        suggestion: None,
+    };
+    Err(Error::Refused { diagnostics: vec![diagnostic] })
 }
 
 /// `asked`, or `most` if that is less; then it is told.

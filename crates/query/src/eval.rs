@@ -62,9 +62,12 @@ impl Compiled {
             return Ok(());
         };
         out.push(b'{');
-        for Column { field, prefix } in columns {
+        for Column { value, prefix } in columns {
             out.extend_from_slice(prefix);
-            record.write_value(slots[*field], out)?;
+            match value {
+                Operand::Field(field) => record.write_value(slots[*field], out)?,
+                computed => computed.value(&mut Fields { record: &mut *record, slots })?.write_json(out),
+            }
         }
         out.push(b'}');
         Ok(())

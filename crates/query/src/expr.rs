@@ -6,7 +6,7 @@
 //!
 //! Invariant: `AND` and `OR` hold at least two parts, none of which is of their own kind.
 
-use crate::Field;
+use crate::{Aggregate, Field};
 
 /// The type of an expression, as far as it is known before a record is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,10 +15,18 @@ pub enum Type {
     Null,
     /// TRUE or FALSE.
     Boolean,
-    /// A 64-bit integer or a double; the two compare by their exact value.
+    /// A 64-bit integer.
+    Integer,
+    /// A double.
+    Double,
+    /// One of these two; they compare by their exact value.
     Number,
     /// Text; compares by code point.
     Text,
+    /// An array.
+    List,
+    /// An object.
+    Map,
     /// Whatever the record holds.
     Any,
 }
@@ -102,6 +110,8 @@ pub enum Expr {
     And(Vec<Expr>),
     /// TRUE if one part is; else NULL if one part is; else FALSE.
     Or(Vec<Expr>),
+    /// A value of many records. It has none in one record: it stands in items, HAVING and ORDER BY only.
+    Aggregate(Aggregate),
 }
 
 impl Expr {
@@ -111,8 +121,35 @@ impl Expr {
             Self::Literal(literal) => literal.kind(),
             Self::Field(field) => field.kind(),
             Self::Coerce { to, .. } => *to,
+            Self::Aggregate(aggregate) => aggregate.kind(),
             _ => Type::Boolean,
         }
+    }
+
+    /// The expressions that it is made of directly. Those within an aggregate are the aggregate's.
+    pub fn parts(&self) -> Vec<&Self> {
+        match self {
+            Self::Literal(_) | Self::Field(_) | Self::Aggregate(_) => Vec::new(),
+            Self::Coerce { value, .. } | Self::Rlike { value, .. } | Self::IsNull(value) | Self::Not(value) => {
+                vec![value]
+            }
+            Self::Compare { left, right, .. } => vec![left, right],
+            Self::In { value, list } => std::iter::once(&**value).chain(list).collect(),
+            Self::And(parts) | Self::Or(parts) => parts.iter().collect(),
+        }
+    }
+
+    /// Shows it and all expressions that it is made of to `look`.
+    pub fn each<'a>(&'a self, look: &mut impl FnMut(&'a Self)) {
+        look(self);
+        self.parts().into_iter().for_each(|part| part.each(look));
+    }
+
+    /// Whether an aggregate is part of it.
+    pub fn holds_aggregate(&self) -> bool {
+        let mut found = false;
+        self.each(&mut |part| found |= matches!(part, Self::Aggregate(_)));
+        found
     }
 
     /// This expression where a value of type `to` is needed.
@@ -125,7 +162,7 @@ impl Expr {
 
     /// Both compared, each coerced to what the other is known to be.
     pub(crate) fn compare(self, comparison: Comparison, right: Self) -> Self {
-        let (left_kind, right_kind) = (self.kind(), right.kind());
+        let (left_kind, right_kind) = (self.kind().widest(), right.kind().widest());
         Self::Compare {
             comparison,
             left: Box::new(self.coerced(right_kind)),
@@ -187,13 +224,31 @@ impl Expr {
 }
 
 impl Type {
+    /// Whether a value of it can also be one of `other`. Numbers of all types can be each other.
+    pub fn may_be(self, other: Self) -> bool {
+        let any = |kind| matches!(kind, Self::Any | Self::Null);
+        self == other || any(self) || any(other) || self.is_number() && other.is_number()
+    }
+
+    /// The type whose values are comparable with its own: of all numbers one.
+    fn widest(self) -> Self {
+        if self.is_number() { Self::Number } else { self }
+    }
+
+    /// Whether it is a type of numbers.
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Double | Self::Number)
+    }
+
     /// As people call a value of it.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Null => "NULL",
             Self::Boolean => "a condition",
-            Self::Number => "a number",
+            Self::Integer | Self::Double | Self::Number => "a number",
             Self::Text => "a text",
+            Self::List => "a list",
+            Self::Map => "a map",
             Self::Any => "a field",
         }
     }
@@ -205,7 +260,8 @@ impl Literal {
         match self {
             Self::Null => Type::Null,
             Self::Boolean(_) => Type::Boolean,
-            Self::Integer(_) | Self::Double(_) | Self::Now => Type::Number,
+            Self::Integer(_) | Self::Now => Type::Integer,
+            Self::Double(_) => Type::Double,
             Self::Text(_) => Type::Text,
         }
     }

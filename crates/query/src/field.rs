@@ -41,19 +41,24 @@ impl Field {
         match self {
             Self::Payload(_) => Type::Any,
             Self::Key | Self::Header(_) => Type::Text,
-            Self::Timestamp | Self::Offset | Self::Partition => Type::Number,
+            Self::Timestamp | Self::Offset | Self::Partition => Type::Integer,
+        }
+    }
+
+    /// The name, if it is a member of the payload itself.
+    pub(crate) fn bare_name(&self) -> Option<&str> {
+        match self {
+            Self::Payload(steps) => match steps.as_slice() {
+                [Step::Key(name)] => Some(name),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
     /// The member under which a result has it if the query gives no other: the bare name, or the path as written.
     pub fn default_name(&self) -> String {
-        match self {
-            Self::Payload(steps) => match steps.as_slice() {
-                [Step::Key(name)] => name.clone(),
-                _ => self.to_string(),
-            },
-            _ => self.to_string(),
-        }
+        self.bare_name().map_or_else(|| self.to_string(), str::to_owned)
     }
 }
 

@@ -43,9 +43,11 @@
 //! # What a query can say
 //!
 //! ```text
-//! SELECT * | field [AS name], …
+//! SELECT [DISTINCT] * | value [AS name], …
 //! FROM STREAM() | STREAM(milliseconds | MAX, TIME) | "topic"
-//! [WHERE condition] [LIMIT rows]
+//! [WHERE condition] [GROUP BY value, …] [HAVING condition] [ORDER BY value [ASC | DESC], …]
+//! [WINDOWING TUMBLING(n, TIME | RECORD) | EVERY(n, TIME | RECORD, ALL | FIRST, n, TIME | RECORD)]
+//! [LIMIT rows]
 //! ```
 //!
 //! Words are read in any case. A condition compares (`= == != <> < <= > >=`), tests `[NOT] BETWEEN a AND b` or
@@ -67,7 +69,6 @@
 //! Not here: who wrote the records (`connect`, jobs, Kafka clients), HTTP (`server`), state that is kept (`context`).
 
 mod compiled;
-mod condition;
 mod config;
 mod cover;
 mod cursor;
@@ -121,7 +122,9 @@ pub use meta::{Cause, Clamped, Covered, Meta, QueryId, Trouble};
 pub use outbox::Delivery;
 pub use parser::parse;
 pub use pattern::Pattern;
-pub use plan::{Item, Plan, Select, Source, StreamDuration};
+pub use plan::{
+    Aggregate, Extent, Item, Order, Plan, Points, Select, Source, Statistic, StreamDuration, Summary, Window,
+};
 pub use request::{Deliver, OnSlow, QueryRequest, Start};
 pub use rows::RowBatch;
 pub use subscription::{Answer, Opening, Subscription};

@@ -14,12 +14,21 @@ pub struct Limits {
     pub path_max_steps: usize,
     /// Most values in a list of IN. Default 1,000.
     pub list_max: usize,
-    /// Most selected fields. Default 500.
+    /// Most values in SELECT, GROUP BY, ORDER BY or an aggregate. Default 500.
     pub items_max: usize,
+    /// Most points of a QUANTILE, FREQ or CUMFREQ. Default 200.
+    pub points_max: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { text_max_bytes: 64 << 10, depth_max: 64, path_max_steps: 32, list_max: 1000, items_max: 500 }
+        Self {
+            text_max_bytes: 64 << 10,
+            depth_max: 64,
+            path_max_steps: 32,
+            list_max: 1000,
+            items_max: 500,
+            points_max: 200,
+        }
     }
 }

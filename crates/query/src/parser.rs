@@ -1,14 +1,23 @@
-//! The statement: `SELECT … FROM … [WHERE …] [LIMIT n]`.
+//! The statement: `SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [WINDOWING …] [LIMIT n]`.
 
-use std::collections::HashSet;
+mod aggregate;
+mod check;
+mod expression;
+mod path;
+mod scope;
+mod select;
+mod source;
 
-use crate::condition::condition;
 use crate::cursor::{Cursor, Refusal};
 use crate::diagnostic::{Diagnostic, Place};
-use crate::field::METADATA;
 use crate::lexer::Token;
-use crate::suggest::nearest;
-use crate::{Field, Item, Limits, Plan, Select, Source, Step, StreamDuration};
+use crate::{Limits, Order, Plan, Select};
+
+use check::check;
+use expression::{condition, value};
+use scope::Scope;
+use select::select;
+use source::{limit, source, window};
 
 /// Reads a query.
 ///
@@ -32,193 +41,139 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     statement(&mut cursor, limits).map_err(|refusal| vec![*refusal])
 }
 
+/// The clauses after FROM in their order.
+const CLAUSES: [&str; 6] = ["WHERE", "GROUP", "HAVING", "ORDER", "WINDOWING", "LIMIT"];
+
+/// Where the parts of a statement begin, for refusals once all of it is known.
+#[derive(Debug, Default)]
+struct Marks {
+    select: usize,
+    items: Vec<usize>,
+    group: usize,
+    having: usize,
+    order: Vec<usize>,
+    window: usize,
+    limit: usize,
+}
+
 fn statement(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Plan, Refusal> {
+    let mut marks = Marks::default();
     cursor.need_word("SELECT")?;
-    let select = select(cursor, limits)?;
+    marks.select = cursor.mark();
+    let distinct = cursor.take_word("DISTINCT");
+    let select = select(cursor, limits, &mut marks)?;
     if !cursor.is_word("FROM") {
         let expected: &[&str] = if select == Select::All { &["FROM"] } else { &[",", "AS", "FROM"] };
         return Err(cursor.unexpected_rest(expected));
     }
     cursor.need_word("FROM")?;
     let source = source(cursor)?;
-    let filter = if cursor.take_word("WHERE") { Some(condition(cursor, limits)?) } else { None };
-    let limit = if cursor.take_word("LIMIT") { Some(limit(cursor)?) } else { None };
-    cursor.take_symbol(";");
-    if *cursor.peek() != Token::End {
-        let expected: &[&str] = match (&filter, limit) {
-            (_, Some(_)) => &["the end of the query"],
-            (Some(_), None) => &["AND", "OR", "LIMIT", "the end of the query"],
-            (None, None) => &["WHERE", "LIMIT", "the end of the query"],
-        };
-        return Err(cursor.unexpected_rest(expected));
-    }
-    Ok(Plan { select, source, filter, limit })
+    let mut plan = Plan {
+        select,
+        distinct,
+        source,
+        filter: None,
+        group_by: Vec::new(),
+        having: None,
+        order_by: Vec::new(),
+        window: None,
+        limit: None,
+    };
+    clauses(cursor, limits, &mut plan, &mut marks)?;
+    check(cursor, &mut plan, &marks)?;
+    Ok(plan)
 }
 
-fn select(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Select, Refusal> {
-    if cursor.is_word("DISTINCT") {
-        return Err(cursor.unavailable("SELECT DISTINCT"));
+/// What follows FROM, to the end.
+fn clauses(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan, marks: &mut Marks) -> Result<(), Refusal> {
+    if cursor.take_word("WHERE") {
+        plan.filter = Some(condition(cursor, limits, Scope::FILTER)?);
     }
-    if cursor.take_symbol("*") {
-        return Ok(Select::All);
+    marks.group = cursor.mark();
+    if cursor.take_word("GROUP") {
+        cursor.need_word("BY")?;
+        group_by(cursor, limits, plan)?;
     }
-    let mut items = Vec::new();
-    let mut names = HashSet::new();
+    marks.having = cursor.mark();
+    if cursor.take_word("HAVING") {
+        plan.having = Some(condition(cursor, limits, Scope::of_results(plan))?);
+    }
+    if cursor.take_word("ORDER") {
+        cursor.need_word("BY")?;
+        order_by(cursor, limits, plan, marks)?;
+    }
+    marks.window = cursor.mark();
+    if cursor.take_word("WINDOWING") {
+        plan.window = Some(window(cursor)?);
+    }
+    marks.limit = cursor.mark();
+    if cursor.take_word("LIMIT") {
+        plan.limit = Some(limit(cursor)?);
+    }
+    cursor.take_symbol(";");
+    if *cursor.peek() == Token::End { Ok(()) } else { Err(unexpected_end(cursor, plan)) }
+}
+
+fn group_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan) -> Result<(), Refusal> {
     loop {
         let mark = cursor.mark();
-        let item = item(cursor, limits)?;
-        if !names.insert(item.name()) {
-            let message = format!("two selected fields are called '{}'; rename one with AS", item.name());
-            return Err(cursor.refuse_at(mark, message));
+        let key = value(cursor, limits, Scope::KEY)?;
+        let key = scope::named(plan, cursor.name_since(mark)).unwrap_or(key);
+        if key.holds_aggregate() {
+            let message = "a group is made by values of records; this name stands for an aggregate";
+            return Err(cursor.refuse_at(mark, message.to_owned()));
         }
-        items.push(item);
-        if items.len() > limits.items_max {
-            let message = format!(
-                "more than query.limits.items_max = {} fields are selected; select fewer or use *",
-                limits.items_max
-            );
-            return Err(cursor.refuse_at(mark, message));
+        if !plan.group_by.contains(&key) {
+            plan.group_by.push(key);
         }
+        within_items_max(cursor, mark, plan.group_by.len(), limits)?;
         if !cursor.take_symbol(",") {
-            return Ok(Select::Items(items));
+            return Ok(());
         }
     }
 }
 
-fn item(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Item, Refusal> {
-    match cursor.peek() {
-        Token::Word(_) | Token::Name(_) => {}
-        Token::Number(_) | Token::Text(_) | Token::Symbol("-") => {
-            return Err(cursor.unavailable("selecting anything but fields"));
+fn order_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan, marks: &mut Marks) -> Result<(), Refusal> {
+    loop {
+        let mark = cursor.mark();
+        let by = value(cursor, limits, Scope::of_results(plan))?;
+        let by = scope::named(plan, cursor.name_since(mark)).unwrap_or(by);
+        let descending = cursor.take_word("DESC");
+        if !descending {
+            cursor.take_word("ASC");
         }
-        _ => return Err(cursor.expected(&["*", "a field"])),
-    }
-    let field = field(cursor, limits)?;
-    let alias = if cursor.take_word("AS") { Some(cursor.need_name("a name")?) } else { None };
-    Ok(Item { field, alias })
-}
-
-/// A field: a name in the payload with steps below it, or one of the `$` fields.
-pub(crate) fn field(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Field, Refusal> {
-    if let (Token::Word(word), Token::Symbol("(")) = (cursor.peek(), cursor.peek_next()) {
-        let function = format!("the function {}", word.to_uppercase());
-        return Err(cursor.unavailable(&function));
-    }
-    if let Token::Word(word) = cursor.peek()
-        && word.starts_with('$')
-    {
-        return metadata(cursor);
-    }
-    let mark = cursor.mark();
-    let mut steps = vec![Step::Key(cursor.need_name("a field")?)];
-    while let Some(step) = step(cursor)? {
-        steps.push(step);
-        if steps.len() > limits.path_max_steps {
-            let message = format!("a path has more than query.limits.path_max_steps = {} steps", limits.path_max_steps);
-            return Err(cursor.refuse_at(mark, message));
-        }
-    }
-    Ok(Field::Payload(steps))
-}
-
-fn step(cursor: &mut Cursor<'_>) -> Result<Option<Step>, Refusal> {
-    if cursor.take_symbol(".") {
-        return match cursor.peek().clone() {
-            Token::Word(name) | Token::Name(name) => {
-                cursor.advance();
-                Ok(Some(Step::Key(name)))
-            }
-            _ => Err(cursor.expected(&["the name of a member"])),
-        };
-    }
-    if !cursor.take_symbol("[") {
-        return Ok(None);
-    }
-    let step = match cursor.peek().clone() {
-        Token::Text(name) => Step::Key(name),
-        Token::Number(digits) => match digits.parse() {
-            Ok(index) => Step::Index(index),
-            Err(_) => return Err(cursor.expected(&["a whole number from 0"])),
-        },
-        _ => return Err(cursor.expected(&["the number of an element", "the name of a member in single quotes"])),
-    };
-    cursor.advance();
-    cursor.need_symbol("]")?;
-    Ok(Some(step))
-}
-
-fn metadata(cursor: &mut Cursor<'_>) -> Result<Field, Refusal> {
-    let Token::Word(word) = cursor.advance() else {
-        return Err(cursor.expected(&METADATA));
-    };
-    match word.to_ascii_lowercase().as_str() {
-        "$key" => Ok(Field::Key),
-        "$timestamp" => Ok(Field::Timestamp),
-        "$offset" => Ok(Field::Offset),
-        "$partition" => Ok(Field::Partition),
-        "$header" => match step(cursor)? {
-            Some(Step::Key(name)) => Ok(Field::Header(name)),
-            Some(Step::Index(_)) => {
-                Err(cursor.refuse_last("a header is named by its name, as in $header['device_id']".to_owned()))
-            }
-            None => Err(cursor.expected(&["['the header's name']"])),
-        },
-        _ => {
-            let message = format!("there is no {word}; a member of the payload of that name stands in double quotes");
-            let mut refusal = cursor.refuse_last(message);
-            refusal.expected = METADATA.iter().map(|&name| name.to_owned()).collect();
-            refusal.suggestion = nearest(&word, METADATA).map(str::to_owned);
-            Err(refusal)
+        plan.order_by.push(Order { by, descending });
+        marks.order.push(mark);
+        within_items_max(cursor, mark, marks.order.len(), limits)?;
+        if !cursor.take_symbol(",") {
+            return Ok(());
         }
     }
 }
 
-fn source(cursor: &mut Cursor<'_>) -> Result<Source, Refusal> {
-    match cursor.peek() {
-        Token::Name(name) => {
-            let name = name.clone();
-            cursor.advance();
-            Ok(Source::Topic(name))
-        }
-        Token::Word(word) if word.eq_ignore_ascii_case("STREAM") => {
-            cursor.advance();
-            stream_duration(cursor).map(Source::Stream)
-        }
-        Token::Symbol("(") => Err(cursor.unavailable("a query within a query")),
-        _ => Err(cursor.expected(&["STREAM", "the name of a topic in double quotes"])),
+fn within_items_max(cursor: &Cursor<'_>, mark: usize, count: usize, limits: &Limits) -> Result<(), Refusal> {
+    if count <= limits.items_max {
+        return Ok(());
     }
+    let message = format!("more than query.limits.items_max = {} values stand here; name fewer", limits.items_max);
+    Err(cursor.refuse_at(mark, message))
 }
 
-fn stream_duration(cursor: &mut Cursor<'_>) -> Result<StreamDuration, Refusal> {
-    cursor.need_symbol("(")?;
-    if cursor.take_symbol(")") {
-        return Ok(StreamDuration::Default);
+/// What follows a statement and is no part of it.
+fn unexpected_end(cursor: &Cursor<'_>, plan: &Plan) -> Refusal {
+    let passed = [
+        plan.filter.is_some(),
+        !plan.group_by.is_empty(),
+        plan.having.is_some(),
+        !plan.order_by.is_empty(),
+        plan.window.is_some(),
+        plan.limit.is_some(),
+    ];
+    let next = passed.iter().rposition(|there| *there).map_or(0, |last| last + 1);
+    let mut expected: Vec<&str> = CLAUSES[next..].to_vec();
+    if next == 1 {
+        expected.splice(0..0, ["AND", "OR"]);
     }
-    let duration = match cursor.peek() {
-        Token::Word(word) if word.eq_ignore_ascii_case("MAX") => StreamDuration::Max,
-        Token::Number(digits) => match digits.parse() {
-            Ok(0) | Err(_) => return Err(cursor.expected(&["a duration of whole milliseconds from 1"])),
-            Ok(duration_ms) => StreamDuration::Ms(duration_ms),
-        },
-        _ => return Err(cursor.expected(&["a duration in milliseconds", "MAX", ")"])),
-    };
-    cursor.advance();
-    cursor.need_symbol(",")?;
-    if cursor.is_word("RECORD") {
-        return Err(cursor.refuse("a stream is limited by TIME; use LIMIT to end after a number of records".to_owned()));
-    }
-    cursor.need_word("TIME")?;
-    cursor.need_symbol(")")?;
-    Ok(duration)
-}
-
-fn limit(cursor: &mut Cursor<'_>) -> Result<u64, Refusal> {
-    if let Token::Number(digits) = cursor.peek()
-        && let Ok(limit) = digits.parse()
-        && limit > 0
-    {
-        cursor.advance();
-        return Ok(limit);
-    }
-    Err(cursor.expected(&["a whole number of rows from 1"]))
+    expected.push("the end of the query");
+    cursor.unexpected_rest(&expected)
 }

@@ -1,8 +1,23 @@
-//! A parsed query: what to select, from which stream, for how long, where, and how much.
+//! A parsed query: what to select, from which stream, for how long, where, how it is summed up, and how much.
+//!
+//! There is one plan, whichever language it was written in. A query is one of three kinds:
+//!
+//! | kind | is | rows |
+//! | --- | --- | --- |
+//! | raw | neither aggregates, nor GROUP BY, nor DISTINCT | one for each record that matches |
+//! | grouped | aggregates, GROUP BY or DISTINCT; see [`Plan::keys`] and [`Plan::aggregates`] | one for each group |
+//! | summary | TOP, QUANTILE, FREQ or CUMFREQ as an item: [`Plan::summary`] | those of the summary |
+//!
+//! A raw query evaluates its items on records. Of a grouped one the keys and the arguments of the aggregates are
+//! evaluated on records; items, HAVING and ORDER BY are expressions over these keys and aggregates.
 
-use std::fmt;
+mod aggregate;
+mod display;
+mod window;
 
-use crate::field::Name;
+pub use aggregate::{Aggregate, Points, Statistic, Summary};
+pub use window::{Extent, Window};
+
 use crate::{Expr, Field};
 
 /// A query that has been parsed and typed. Displays as a text that parses to the same plan.
@@ -10,28 +25,93 @@ use crate::{Expr, Field};
 pub struct Plan {
     /// What a result row holds.
     pub select: Select,
+    /// Whether equal rows are one: the items are the keys of the groups. Then nothing is aggregated or grouped by.
+    pub distinct: bool,
     /// Where records come from.
     pub source: Source,
-    /// Which records are results: those for which it is TRUE. `None` takes all.
+    /// Which records are results: those for which it is TRUE. `None` takes all. Holds no aggregate.
     pub filter: Option<Expr>,
-    /// After how many rows the query ends.
+    /// What the groups are made by; empty without GROUP BY. Holds no aggregate.
+    pub group_by: Vec<Expr>,
+    /// Which groups are results. There is a GROUP BY if there is one.
+    pub having: Option<Expr>,
+    /// How the rows of a result are sorted: by the first of these, then the second, …
+    pub order_by: Vec<Order>,
+    /// When results are given, and of which records. `None` gives one of all of them at the end; raw rows at once.
+    pub window: Option<Window>,
+    /// Of a raw query without window: after how many rows it ends. Otherwise how many rows a result has at most.
     pub limit: Option<u64>,
 }
 
+impl Plan {
+    /// The selected values; none of `*`.
+    pub fn items(&self) -> &[Item] {
+        match &self.select {
+            Select::All => &[],
+            Select::Items(items) => items,
+        }
+    }
+
+    /// The names of a row's members; none if rows are whole payloads.
+    pub fn columns(&self) -> Vec<String> {
+        match self.summary() {
+            Some((summary, item)) => summary.columns(item.alias.as_deref()),
+            None => self.items().iter().map(Item::name).collect(),
+        }
+    }
+
+    /// Whether each record that matches is a row.
+    pub fn is_raw(&self) -> bool {
+        !self.distinct && self.group_by.is_empty() && self.aggregates().is_empty()
+    }
+
+    /// What the groups are made by; none if all records are one group.
+    pub fn keys(&self) -> Vec<&Expr> {
+        if self.distinct {
+            return self.items().iter().map(|item| &item.value).collect();
+        }
+        self.group_by.iter().collect()
+    }
+
+    /// The different aggregates of items, HAVING and ORDER BY, in the order in which they stand there.
+    pub fn aggregates(&self) -> Vec<&Aggregate> {
+        let exprs = self.items().iter().map(|item| &item.value).chain(&self.having);
+        let mut found = Vec::new();
+        for expr in exprs.chain(self.order_by.iter().map(|order| &order.by)) {
+            expr.each(&mut |part| {
+                if let Expr::Aggregate(aggregate) = part
+                    && !found.contains(&aggregate)
+                {
+                    found.push(aggregate);
+                }
+            });
+        }
+        found
+    }
+
+    /// The summary that the query asks for, which makes its rows, and the item that it is.
+    pub fn summary(&self) -> Option<(&Summary, &Item)> {
+        self.items().iter().find_map(|item| match &item.value {
+            Expr::Aggregate(Aggregate::Summary(summary)) => Some((&**summary, item)),
+            _ => None,
+        })
+    }
+}
+
 /// What a result row holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Select {
-    /// The payload, byte for byte.
+    /// The payload, byte for byte. The query is raw.
     All,
-    /// Some fields, each with the bytes of its value; not empty, all names different.
+    /// Some values; not empty, all names different. A field has the bytes that it has in the payload.
     Items(Vec<Item>),
 }
 
-/// A selected field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A selected value.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// Which.
-    pub field: Field,
+    pub value: Expr,
     /// The name given by AS.
     pub alias: Option<String>,
 }
@@ -39,8 +119,29 @@ pub struct Item {
 impl Item {
     /// The name of the result row's member.
     pub fn name(&self) -> String {
-        self.alias.clone().unwrap_or_else(|| self.field.default_name())
+        match (&self.alias, &self.value) {
+            (Some(alias), _) => alias.clone(),
+            (None, Expr::Field(field)) => field.default_name(),
+            (None, value) => value.to_string(),
+        }
     }
+
+    /// The field, if it is one as it is.
+    pub fn field(&self) -> Option<&Field> {
+        match &self.value {
+            Expr::Field(field) => Some(field),
+            _ => None,
+        }
+    }
+}
+
+/// A value by which rows are sorted. NULL comes before everything else, then booleans, numbers, texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Order {
+    /// Which.
+    pub by: Expr,
+    /// Whether the greatest comes first.
+    pub descending: bool,
 }
 
 /// Where records come from.
@@ -61,44 +162,4 @@ pub enum StreamDuration {
     Max,
     /// `STREAM(30000, TIME)`.
     Ms(u64),
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SELECT {} FROM {}", self.select, self.source)?;
-        if let Some(filter) = &self.filter {
-            write!(f, " WHERE {filter}")?;
-        }
-        if let Some(limit) = self.limit {
-            write!(f, " LIMIT {limit}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Select {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Items(items) = self else {
-            return f.write_str("*");
-        };
-        for (i, item) in items.iter().enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{}", item.field)?;
-            if let Some(alias) = &item.alias {
-                write!(f, " AS {}", Name(alias))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stream(StreamDuration::Default) => f.write_str("STREAM()"),
-            Self::Stream(StreamDuration::Max) => f.write_str("STREAM(MAX, TIME)"),
-            Self::Stream(StreamDuration::Ms(duration_ms)) => write!(f, "STREAM({duration_ms}, TIME)"),
-            Self::Topic(name) => write!(f, "\"{}\"", name.replace('"', "\"\"")),
-        }
-    }
 }

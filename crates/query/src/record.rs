@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use crate::Field;
 use crate::fields::FieldTable;
-use crate::rows::{write_opaque, write_text};
+use crate::rows::write_opaque;
 use crate::scan;
 use crate::value::{Unreadable, Value};
 
@@ -112,11 +112,7 @@ impl<'a, 's> LazyRecord<'a, 's> {
             out.extend_from_slice(self.raw(slot).unwrap_or(b"null"));
             return Ok(());
         }
-        match self.value(slot)? {
-            Value::Text(text) => write_text(out, &text),
-            Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
-            _ => out.extend_from_slice(b"null"),
-        }
+        self.value(slot)?.write_json(out);
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use crate::rows::write_text;
+
 /// A value of a record or of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
@@ -28,6 +30,17 @@ pub(crate) enum Unreadable {
 }
 
 impl Value<'_> {
+    /// Writes it as JSON; what is nested has no text of its own and is null.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Null | Self::Nested => out.extend_from_slice(b"null"),
+            Self::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+            Self::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            Self::Double(value) => serde_json::to_writer(out, value).expect("writing to memory cannot fail"),
+            Self::Text(text) => write_text(out, text),
+        }
+    }
+
     /// How two values stand to each other; `None` (NULL) if one is NULL or nested or their types differ.
     pub(crate) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {

@@ -29,9 +29,9 @@ fn a_refusal_carries_its_place_and_the_nearest_word() {
             "byte": 23,
             "line": 2,
             "column": 1,
-            "message": "expected WHERE, LIMIT or the end of the query, found 'WEHRE'",
+            "message": "expected WHERE, GROUP, HAVING, ORDER, WINDOWING, LIMIT or the end of the query, found 'WEHRE'",
             "found": "WEHRE",
-            "expected": ["WHERE", "LIMIT", "the end of the query"],
+            "expected": ["WHERE", "GROUP", "HAVING", "ORDER", "WINDOWING", "LIMIT", "the end of the query"],
             "suggestion": "WHERE"
         }])
     );

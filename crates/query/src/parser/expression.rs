@@ -1,8 +1,11 @@
-//! Conditions, by binding power: OR, then AND, then NOT, then comparisons (which do not chain).
+//! Expressions, by binding power: OR, then AND, then NOT, then comparisons (which do not chain).
 
+use super::aggregate::{self, aggregate};
+use super::path::field;
+use super::scope::Scope;
 use crate::cursor::{Cursor, Refusal};
 use crate::lexer::Token;
-use crate::parser::field;
+use crate::suggest::nearest;
 use crate::{Comparison, Expr, Limits, Literal, Pattern, Type};
 
 /// How tightly the operators to the left of an expression bind.
@@ -14,10 +17,15 @@ enum Power {
     Not,
 }
 
+/// Reads an expression of any type.
+pub(super) fn value(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
+    Reader { cursor, limits, scope, depth: 0 }.boolean(Power::Nothing)
+}
+
 /// Reads a condition.
-pub(crate) fn condition(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Expr, Refusal> {
+pub(super) fn condition(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
     let mark = cursor.mark();
-    let reader = &mut Reader { cursor, limits, depth: 0 };
+    let reader = &mut Reader { cursor, limits, scope, depth: 0 };
     let expr = reader.boolean(Power::Nothing)?;
     reader.need_condition(mark, &expr)?;
     Ok(expr.coerced(Type::Boolean))
@@ -26,6 +34,7 @@ pub(crate) fn condition(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Expr
 struct Reader<'a, 'text> {
     cursor: &'a mut Cursor<'text>,
     limits: &'a Limits,
+    scope: Scope<'a>,
     depth: usize,
 }
 
@@ -205,16 +214,36 @@ impl Reader<'_, '_> {
             }
             Token::Number(_) | Token::Symbol("-") => self.number(),
             Token::Symbol("(") => self.parenthesised(),
+            Token::Word(word) if *self.cursor.peek_next() == Token::Symbol("(") => self.call(&word),
             Token::Word(word) => match constant(&word) {
                 Some(literal) => {
                     self.cursor.advance();
                     Ok(Expr::Literal(literal))
                 }
-                None => field(self.cursor, self.limits).map(Expr::Field),
+                None => self.field(),
             },
-            Token::Name(_) => field(self.cursor, self.limits).map(Expr::Field),
+            Token::Name(_) => self.field(),
             _ => Err(self.cursor.expected(&["a field", "a value", "NOT", "("])),
         }
+    }
+
+    fn field(&mut self) -> Result<Expr, Refusal> {
+        field(self.cursor, self.limits).map(|field| self.scope.resolve(field))
+    }
+
+    fn call(&mut self, word: &str) -> Result<Expr, Refusal> {
+        let name = word.to_ascii_uppercase();
+        if let Some(why) = self.scope.no_aggregates.filter(|_| aggregate::NAMES.contains(&name.as_str())) {
+            return Err(self.cursor.refuse(why.to_owned()));
+        }
+        if aggregate::NAMES.contains(&name.as_str()) {
+            self.cursor.advance();
+            self.cursor.need_symbol("(")?;
+            return aggregate(self.cursor, self.limits, &name).map(Expr::Aggregate);
+        }
+        let mut refusal = self.cursor.refuse(format!("there is no function {name}"));
+        refusal.suggestion = nearest(&name, aggregate::NAMES).map(str::to_owned);
+        Err(refusal)
     }
 
     fn parenthesised(&mut self) -> Result<Expr, Refusal> {
@@ -252,7 +281,7 @@ impl Reader<'_, '_> {
     /// Refuses a comparison of two known types that differ: it would be NULL for every record.
     fn need_comparable(&self, mark: usize, left: &Expr, right: &Expr) -> Result<(), Refusal> {
         let (left, right) = (left.kind(), right.kind());
-        if left == right || [left, right].iter().any(|kind| matches!(kind, Type::Any | Type::Null)) {
+        if left.may_be(right) {
             return Ok(());
         }
         let message =
@@ -262,7 +291,7 @@ impl Reader<'_, '_> {
 
     /// Refuses what can never be TRUE or FALSE where a condition is needed.
     fn need_condition(&self, mark: usize, expr: &Expr) -> Result<(), Refusal> {
-        if !matches!(expr.kind(), Type::Number | Type::Text) {
+        if expr.kind().may_be(Type::Boolean) {
             return Ok(());
         }
         // What follows is the better clue: `a + 1 = 2` fails at the plus and not for want of a condition.

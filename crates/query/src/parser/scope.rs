@@ -1,0 +1,57 @@
+//! What an expression may speak of, by where it stands.
+
+use crate::{Expr, Field, Item, Plan};
+
+/// Where an expression stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// Why an aggregate is refused, if it is.
+    pub(super) no_aggregates: Option<&'static str>,
+    items: &'a [Item],
+    keys: &'a [Expr],
+}
+
+impl<'a> Scope<'a> {
+    /// After SELECT.
+    pub(super) const ITEM: Self = Self { no_aggregates: None, items: &[], keys: &[] };
+    /// After WHERE.
+    pub(super) const FILTER: Self =
+        Self::without_aggregates("WHERE chooses records; conditions on aggregates are HAVING");
+    /// After GROUP BY.
+    pub(super) const KEY: Self = Self::without_aggregates("groups are made by values of records, not by aggregates");
+    /// Within an aggregate.
+    pub(super) const ARGUMENT: Self =
+        Self::without_aggregates("an aggregate is of values of records, not of aggregates");
+
+    const fn without_aggregates(why: &'static str) -> Self {
+        Self { no_aggregates: Some(why), items: &[], keys: &[] }
+    }
+
+    /// After HAVING and ORDER BY.
+    pub(super) fn of_results(plan: &'a Plan) -> Self {
+        Self { no_aggregates: None, items: plan.items(), keys: &plan.group_by }
+    }
+
+    /// `field`, or what a name given by AS stands for. A field by which groups are made means itself, and queries
+    /// without groups know no names here.
+    pub(super) fn resolve(&self, field: Field) -> Expr {
+        let is_key = || {
+            let mut found = false;
+            self.keys.iter().for_each(|key| key.each(&mut |part| found |= *part == Expr::Field(field.clone())));
+            found
+        };
+        match field.bare_name().and_then(|name| by_alias(self.items, name)) {
+            Some(value) if !self.keys.is_empty() && !is_key() => value.clone(),
+            _ => Expr::Field(field),
+        }
+    }
+}
+
+/// What a clause of `plan` means that is nothing but a `name`.
+pub(super) fn named(plan: &Plan, name: Option<&str>) -> Option<Expr> {
+    by_alias(plan.items(), name?).cloned()
+}
+
+fn by_alias<'a>(items: &'a [Item], name: &str) -> Option<&'a Expr> {
+    items.iter().find(|item| item.alias.as_deref() == Some(name)).map(|item| &item.value)
+}

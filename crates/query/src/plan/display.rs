@@ -1,0 +1,150 @@
+//! Plans as text: what the parser reads back as the same plan.
+
+use std::fmt;
+
+use super::{Aggregate, Extent, Item, Plan, Points, Select, Source, StreamDuration, Summary, Window};
+use crate::Expr;
+use crate::field::Name;
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let distinct = if self.distinct { "DISTINCT " } else { "" };
+        write!(f, "SELECT {distinct}{} FROM {}", self.select, self.source)?;
+        if let Some(filter) = &self.filter {
+            write!(f, " WHERE {filter}")?;
+        }
+        for (i, key) in self.group_by.iter().enumerate() {
+            write!(f, "{}", if i == 0 { " GROUP BY " } else { ", " })?;
+            self.write_named(f, key)?;
+        }
+        if let Some(having) = &self.having {
+            write!(f, " HAVING {having}")?;
+        }
+        for (i, order) in self.order_by.iter().enumerate() {
+            write!(f, "{}", if i == 0 { " ORDER BY " } else { ", " })?;
+            self.write_named(f, &order.by)?;
+            f.write_str(if order.descending { " DESC" } else { "" })?;
+        }
+        if let Some(window) = &self.window {
+            write!(f, " WINDOWING {window}")?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, " LIMIT {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// By the name of an item that has one: a field of that name could be meant otherwise.
+    fn write_named(&self, f: &mut fmt::Formatter<'_>, value: &Expr) -> fmt::Result {
+        let named = self.items().iter().find(|item| item.value == *value);
+        match named.and_then(|item| item.alias.as_deref()) {
+            Some(name) => write!(f, "{}", Name(name)),
+            None => write!(f, "{value}"),
+        }
+    }
+}
+
+impl fmt::Display for Select {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::Items(items) => listed(f, items),
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.value)?;
+        match &self.alias {
+            Some(alias) => write!(f, " AS {}", Name(alias)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stream(StreamDuration::Default) => f.write_str("STREAM()"),
+            Self::Stream(StreamDuration::Max) => f.write_str("STREAM(MAX, TIME)"),
+            Self::Stream(StreamDuration::Ms(duration_ms)) => write!(f, "STREAM({duration_ms}, TIME)"),
+            Self::Topic(name) => write!(f, "\"{}\"", name.replace('"', "\"\"")),
+        }
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tumbling(emit) => write!(f, "TUMBLING({emit})"),
+            Self::Additive(emit) => write!(f, "EVERY({emit}, ALL)"),
+        }
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimeMs(duration_ms) => write!(f, "{duration_ms}, TIME"),
+            Self::Records(records) => write!(f, "{records}, RECORD"),
+        }
+    }
+}
+
+impl fmt::Display for Aggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count => f.write_str("COUNT(*)"),
+            Self::Of { statistic, value } => write!(f, "{}({value})", statistic.as_str()),
+            Self::CountDistinct(values) => {
+                f.write_str("COUNT(DISTINCT ")?;
+                listed(f, values)?;
+                f.write_str(")")
+            }
+            Self::Summary(summary) => write!(f, "{summary}"),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantile { value, points } => write!(f, "QUANTILE({value}, {points})"),
+            Self::Frequency { value, points } => write!(f, "FREQ({value}, {points})"),
+            Self::CumulativeFrequency { value, points } => write!(f, "CUMFREQ({value}, {points})"),
+            Self::Top { k, threshold, values } => {
+                write!(f, "TOP({k}, ")?;
+                if let Some(threshold) = threshold {
+                    write!(f, "{threshold}, ")?;
+                }
+                listed(f, values)?;
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Points {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linear(count) => write!(f, "LINEAR, {count}"),
+            Self::Region { start, end, step } => write!(f, "REGION, {start:?}, {end:?}, {step:?}"),
+            Self::Manual(points) => {
+                f.write_str("MANUAL")?;
+                points.iter().try_for_each(|point| write!(f, ", {point:?}"))
+            }
+        }
+    }
+}
+
+/// With commas between them.
+pub(crate) fn listed<T: fmt::Display>(f: &mut fmt::Formatter<'_>, parts: &[T]) -> fmt::Result {
+    for (i, part) in parts.iter().enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        write!(f, "{comma}{part}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! When a query gives results, and of which records.
+
+/// When a result is given, and whether it is of the records since the last one or of all.
+///
+/// Results are numbered from 1; those by time are never skipped, even if they are empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// `TUMBLING(n, …)`: after every so much, of what came since the last result.
+    Tumbling(Extent),
+    /// `EVERY(n, …, ALL)`: after every so much, of everything since the start.
+    Additive(Extent),
+}
+
+/// A stretch of a stream; at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Milliseconds, by the server's clock.
+    TimeMs(u64),
+    /// Records that match.
+    Records(u64),
+}
+
+impl Window {
+    /// After how much a result is given.
+    pub fn emit(self) -> Extent {
+        match self {
+            Self::Tumbling(emit) | Self::Additive(emit) => emit,
+        }
+    }
+}
