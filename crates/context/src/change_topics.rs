@@ -8,6 +8,7 @@
 //! | header `alteration-type` | `entityCreate`, `entityChange`, `entityUpdate` (nothing differs), `entityDelete` |
 //! | header `changed-attributes` | names of the attributes that differ, separated by commas |
 //! | header `fiware-servicepath` | the entity's service path |
+//! | header `change-details` | JSON: type and times of the entity, what differs in each attribute, whose request it was |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub const ALTERATION_TYPE: &str = "alteration-type";
 pub const CHANGED_ATTRIBUTES: &str = "changed-attributes";
 /// Header with the entity's service path.
 pub const SERVICE_PATH: &str = "fiware-servicepath";
+/// Header that says more of the change, as a JSON object.
+pub const CHANGE_DETAILS: &str = "change-details";
 
 const PARTITIONS: u32 = 4;
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -7,10 +7,11 @@ use axum::extract::{FromRequest, FromRequestParts, Request as HttpRequest};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
-use millstream_http::{Caller, Payload, Problem, Workers};
+use millstream_http::{Caller, Payload, Problem, TraceContext, Workers};
 use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition};
 use millstream_view::Views;
 
+use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
 use crate::entities::{self, Action, Answer, Command, EntityView, Request};
 use crate::entity::Entity;
@@ -57,6 +58,7 @@ pub(crate) struct Ask {
     pub(crate) tenant: TenantId,
     headers: HeaderMap,
     uri: Uri,
+    trace: TraceContext,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ask {
@@ -66,7 +68,8 @@ impl<S: Sync> FromRequestParts<S> for Ask {
         request::check_service(&parts.headers)?;
         request::check_accept(&parts.headers)?;
         let caller = Caller::from_request_parts(parts, state).await?;
-        Ok(Self { tenant: caller.tenant.clone(), headers: parts.headers.clone(), uri: parts.uri.clone() })
+        let trace = TraceContext::from_request_parts(parts, state).await?;
+        Ok(Self { tenant: caller.tenant.clone(), headers: parts.headers.clone(), uri: parts.uri.clone(), trace })
     }
 }
 
@@ -74,6 +77,13 @@ impl Ask {
     /// The query's parameters, given those that the route has.
     pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<Parameters, Refusal> {
         Parameters::read(self.uri.query(), parameters, options)
+    }
+
+    /// Whose request it is, for whoever is told of what it changes.
+    pub(crate) fn origin(&self) -> Origin {
+        let given = self.headers.get(request::CORRELATOR).filter(|value| !value.is_empty()).cloned();
+        let correlator = given.unwrap_or_else(|| self.trace.id_as_uuid());
+        Origin { correlator: correlator.to_str().unwrap_or_default().into(), ..Origin::default() }
     }
 
     /// The service paths that a read looks at.
@@ -103,7 +113,7 @@ impl Desk {
         let path = request::write_path(&ask.headers)?;
         let tell = self.tell(&ask.tenant, id).await?;
         let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
-        let request = Request { tenant: ask.tenant.clone(), path, tell, action };
+        let request = Request { tenant: ask.tenant.clone(), path, tell, origin: ask.origin(), action };
         match self.views.ask(owner, Command::Request(request)).await? {
             Answer::Refused(refusal) => Err(refusal.into()),
             answer => {

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use millstream_types::{Offset, TenantId, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Publish, Source, View};
 
-use crate::change_topics::{ALTERATION_TYPE, CHANGED_ATTRIBUTES, SERVICE_PATH};
+use crate::change_details::{self, Origin};
+use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 use crate::entity::{Entity, Key};
 use crate::given::{AttributeGiven, EntityGiven};
 use crate::measurement::{self, Measurement};
 use crate::refusal::{Name, Refusal};
 use crate::state::State;
 use crate::stats::Counters;
-use crate::update::{self, Difference, Manner, Outcome};
+use crate::update::{self, Difference, Differs, Manner, Outcome};
 use crate::{show, state_record};
 
 /// The view of entities, with its limits.
@@ -40,6 +41,7 @@ pub(crate) struct Request {
     pub(crate) path: Arc<str>,
     /// Where the change is told.
     pub(crate) tell: TopicPartition,
+    pub(crate) origin: Origin,
     pub(crate) action: Action,
 }
 
@@ -159,8 +161,8 @@ impl View for EntityView {
 
 impl EntityView {
     fn request(&self, draft: &mut Draft<'_, Self>, request: Request) -> Result<Answer, Refusal> {
-        let Request { tenant, path, tell, action } = request;
-        let write = Write { view: self, tenant, path, tell };
+        let Request { tenant, path, tell, origin, action } = request;
+        let write = Write { view: self, tenant, path, tell, origin };
         match action {
             Action::Create(given) => match write.existing(draft, &given) {
                 Some(_) => Err(exists(&given)),
@@ -182,7 +184,7 @@ impl EntityView {
                 let before = write.target_attribute(draft, &target, &name)?;
                 let mut after = (*before).clone();
                 after.attributes.retain(|attribute| *attribute.name != *name);
-                write.put(draft, Some(&before), after)
+                write.put(draft, Some(&before), after, &[])
             }
             Action::Delete(target) => {
                 let before = write.target(draft, &target)?;
@@ -199,6 +201,7 @@ struct Write<'a> {
     tenant: TenantId,
     path: Arc<str>,
     tell: TopicPartition,
+    origin: Origin,
 }
 
 impl Write<'_> {
@@ -232,7 +235,7 @@ impl Write<'_> {
     fn create(&self, draft: &mut Draft<'_, EntityView>, given: EntityGiven) -> Result<Answer, Refusal> {
         let mut entity = Entity::new(self.key(&given), draft.now_ms());
         entity.attributes = given.attributes.into_iter().map(update::create).collect();
-        self.put(draft, None, entity).map(|_| Answer::Created)
+        self.put(draft, None, entity, &[]).map(|_| Answer::Created)
     }
 
     fn set(
@@ -243,9 +246,10 @@ impl Write<'_> {
         manner: Manner,
     ) -> Result<Answer, Refusal> {
         let mut after = (*before).clone();
+        let asked: Vec<Arc<str>> = given.iter().map(|attribute| attribute.name.clone()).collect();
         let outcome = update::set(&mut after, given, manner);
         if outcome.has_effect() {
-            self.put(draft, Some(&before), after)?;
+            self.put(draft, Some(&before), after, &asked)?;
         }
         match outcome {
             Outcome::Done => Ok(Answer::Updated),
@@ -258,9 +262,10 @@ impl Write<'_> {
         draft: &mut Draft<'_, EntityView>,
         before: Option<&Entity>,
         mut after: Entity,
+        asked: &[Arc<str>],
     ) -> Result<Answer, Refusal> {
         let differences = update::settle(before, &mut after, draft.now_ms());
-        let told = tell(before, &after, &differences, draft.now_ms());
+        let told = tell(before, &after, (&differences, asked), &self.origin, draft.now_ms());
         let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);
         if size > limit {
             return Err(Refusal::new(
@@ -278,24 +283,34 @@ impl Write<'_> {
     }
 
     fn delete(&self, draft: &mut Draft<'_, EntityView>, before: &Entity) {
-        let changed = before.attributes.iter().map(|attribute| attribute.name.clone()).collect();
-        draft.publish(self.tell.clone(), record(before, "entityDelete", changed, draft.now_ms()));
+        let changed: Vec<Arc<str>> = before.attributes.iter().map(|attribute| attribute.name.clone()).collect();
+        let gone = |name: &Arc<str>| Difference { name: name.clone(), what: Differs::Removed };
+        let differences: Vec<Difference> = changed.iter().map(gone).collect();
+        let details = change_details::text(Some(before), before, &differences, &[], &self.origin);
+        draft.publish(self.tell.clone(), record(before, "entityDelete", changed, details, draft.now_ms()));
         draft.change(Change::Remove { tenant: self.tenant.clone(), key: before.key.clone() });
     }
 }
 
-/// The change record for a new version of an entity.
-pub(crate) fn tell(before: Option<&Entity>, after: &Entity, differences: &[Difference], timestamp_ms: i64) -> Publish {
+/// The change record for a new version of an entity: in what it differs, and which attributes were part of the request.
+pub(crate) fn tell(
+    before: Option<&Entity>,
+    after: &Entity,
+    (differences, asked): (&[Difference], &[Arc<str>]),
+    origin: &Origin,
+    timestamp_ms: i64,
+) -> Publish {
     let changed: Vec<Arc<str>> = differences.iter().map(|difference| difference.name.clone()).collect();
     let alteration = match before {
         None => "entityCreate",
-        Some(_) if changed.is_empty() => "entityUpdate",
+        Some(_) if changed.is_empty() && !origin.is_forced => "entityUpdate",
         Some(_) => "entityChange",
     };
-    record(after, alteration, changed, timestamp_ms)
+    let details = change_details::text(before, after, differences, asked, origin);
+    record(after, alteration, changed, details, timestamp_ms)
 }
 
-fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, timestamp_ms: i64) -> Publish {
+fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, details: Vec<u8>, timestamp_ms: i64) -> Publish {
     Publish {
         timestamp_ms,
         key: Some(entity.key.id.as_bytes().to_vec()),
@@ -304,6 +319,7 @@ fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, timestamp_m
             (ALTERATION_TYPE.into(), alteration.as_bytes().to_vec()),
             (CHANGED_ATTRIBUTES.into(), changed.join(",").into_bytes()),
             (SERVICE_PATH.into(), entity.key.path.as_bytes().to_vec()),
+            (CHANGE_DETAILS.into(), details),
         ],
     }
 }

@@ -13,6 +13,7 @@
 //! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`].
 //! Not yet: subscriptions, types, batches, geometry, history; they are answered by 501.
 
+mod change_details;
 mod change_topics;
 mod config;
 mod datetime;
@@ -39,7 +40,7 @@ mod stats;
 mod syntax;
 mod update;
 
-pub use change_topics::{ALTERATION_TYPE, CHANGED_ATTRIBUTES, SERVICE_PATH};
+pub use change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 pub use config::ContextConfig;
 pub use error::Error;
 pub use mapping::{DEFAULT_ID_PREFIX, DEFAULT_TYPE, MAPPING_MEMBER, Mapping, Mappings};

@@ -11,6 +11,7 @@ use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, TopicPar
 use millstream_view::{Draft, Follow, Source, Views};
 use serde_json::{Map, Value};
 
+use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
 use crate::entities::{Answer, Change, Command, EntityView, tell};
 use crate::entity::{Attribute, Entity, Key, Metadata, ROOT_PATH};
@@ -152,9 +153,10 @@ pub(crate) fn apply(
             None => draft.state().of(&place.0).and_then(|entities| entities.get(&place.1)).cloned(),
         };
         let mut after = before.as_deref().cloned().unwrap_or_else(|| Entity::new(place.1.clone(), draft.now_ms()));
+        let asked: Vec<Arc<str>> = attributes.iter().map(|attribute| attribute.name.clone()).collect();
         attributes.into_iter().for_each(|attribute| put(&mut after.attributes, attribute));
         let differences = update::settle(before.as_deref(), &mut after, draft.now_ms());
-        let told = tell(before.as_deref(), &after, &differences, measured_ms);
+        let told = tell(before.as_deref(), &after, (&differences, &asked), &Origin::default(), measured_ms);
         if told.value.as_ref().is_some_and(|value| value.len() > view.measured_entity_max_bytes) {
             view.counters.too_large.inc();
             continue;

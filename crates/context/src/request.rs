@@ -17,6 +17,9 @@ pub(crate) const SERVICE: &str = "fiware-service";
 /// Where within the tenant.
 pub(crate) const SERVICE_PATH: &str = "fiware-servicepath";
 
+/// Names a request in logs of all systems that it passes; a client's own, or a new one.
+pub(crate) const CORRELATOR: &str = "fiware-correlator";
+
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
 const PATH_LEVELS_MAX: usize = 10;

@@ -19,7 +19,7 @@ use crate::given::{self, MetadataGiven};
 use crate::list::{self, Filter, Shape};
 use crate::op_query::OpQuery;
 use crate::refusal::{Failure, Refusal, style};
-use crate::request::Parameters;
+use crate::request::{CORRELATOR, Parameters};
 use crate::show::{self, Head, Selection};
 use crate::syntax::{check_attribute_name, check_identifier};
 use crate::update::Manner;
@@ -45,13 +45,10 @@ pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
         timeout: Duration::from_millis(config.timeout_ms),
     };
     let without_body = Limits { body_max_bytes: 0, ..limits };
-    let entities = Routes::new("entities").errors("/v2", style).echo(CORRELATOR);
+    let entities = Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR));
     let entities = of_entities(entities, desk, limits, without_body);
     later(of_attributes(entities, desk, limits, without_body), limits)
 }
-
-/// Names a request in logs of all systems that it passes; a client's own, or a new one.
-const CORRELATOR: HeaderName = HeaderName::from_static("fiware-correlator");
 
 fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
     let list = scoped(Route::get(ENTITIES, READER, without_body, "List entities, oldest first"))

@@ -35,7 +35,7 @@ impl TraceContext {
     }
 
     /// The trace's id in the form of a UUID.
-    pub(crate) fn id_as_uuid(&self) -> HeaderValue {
+    pub fn id_as_uuid(&self) -> HeaderValue {
         let id = format!("{:032x}", self.trace_id);
         let text = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
         HeaderValue::try_from(text).expect("hexadecimal digits are ASCII")

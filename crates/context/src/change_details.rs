@@ -1,0 +1,133 @@
+//! What a change record says of its change beside the entity: whoever tells subscribers needs no second look.
+//!
+//! The header `change-details` is a JSON object: `type` of the entity, `created` and `modified` (ms); `times`, of each
+//! attribute how long after the entity it was created and how long before the entity's last change it was changed (ms);
+//! and `attrs`, one array for each attribute that differs or was asked for: name, action (`update`, `append`, `delete`),
+//! what differs (`value`, `metadata`, or nothing: the empty text), and type and value before, where they were others.
+//! A client's change also has `correlator`; `forced` if the client wants it told although nothing differs; `token` if a
+//! secret of his, which is never stored, is to go on to receivers.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::entity::{Attribute, Entity};
+use crate::json::push_string;
+use crate::update::{Difference, Differs};
+
+/// Whose request a change is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origin {
+    /// The request's name in logs of all systems that it passes; empty for a measurement.
+    pub(crate) correlator: Arc<str>,
+    /// Under which the client's `X-Auth-Token` is kept.
+    pub(crate) token: Option<u64>,
+    /// Subscriptions fire although nothing differs.
+    pub(crate) is_forced: bool,
+}
+
+/// The header's value for `entity`, which is the one before if it is deleted. `asked` are the attributes that were part
+/// of the request.
+pub(crate) fn text(
+    before: Option<&Entity>,
+    entity: &Entity,
+    differences: &[Difference],
+    asked: &[Arc<str>],
+    origin: &Origin,
+) -> Vec<u8> {
+    let mut out = String::with_capacity(256);
+    push_head(entity, origin, &mut out);
+    out.push_str(",\"attrs\":[");
+    for Difference { name, what } in differences {
+        let known = before.and_then(|entity| entity.attribute(name));
+        let (action, differs, previous) = match what {
+            Differs::Added => ("append", "value", None),
+            Differs::Value => ("update", "value", known),
+            Differs::Metadata => ("update", "metadata", None),
+            Differs::Removed => ("delete", "value", None),
+        };
+        push_detail(name, action, differs, previous, &mut out);
+    }
+    for name in asked {
+        if !differences.iter().any(|difference| difference.name == *name) {
+            push_detail(name, "update", "", None, &mut out);
+        }
+    }
+    out.push_str("]}");
+    out.into_bytes()
+}
+
+fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
+    out.push_str("{\"type\":");
+    push_string(&entity.key.kind, out);
+    let _ = write!(out, ",\"created\":{},\"modified\":{},\"times\":[", entity.created_ms, entity.modified_ms);
+    for (i, attribute) in entity.attributes.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        let (after, before) = (attribute.created_ms - entity.created_ms, entity.modified_ms - attribute.modified_ms);
+        let _ = write!(out, "{comma}{after},{before}");
+    }
+    out.push(']');
+    if !origin.correlator.is_empty() {
+        out.push_str(",\"correlator\":");
+        push_string(&origin.correlator, out);
+    }
+    if let Some(token) = origin.token {
+        let _ = write!(out, ",\"token\":{token}");
+    }
+    if origin.is_forced {
+        out.push_str(",\"forced\":true");
+    }
+}
+
+fn push_detail(name: &str, action: &str, differs: &str, previous: Option<&Attribute>, out: &mut String) {
+    out.push_str(if out.ends_with('[') { "[" } else { ",[" });
+    push_string(name, out);
+    let _ = write!(out, ",\"{action}\",\"{differs}\",");
+    match previous {
+        None => out.push_str("null]"),
+        Some(known) => {
+            out.push('[');
+            push_string(&known.kind, out);
+            out.push(',');
+            out.push_str(&known.value);
+            out.push_str("]]");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::Key;
+    use crate::given::{Form, attributes};
+    use crate::update::{Manner, set, settle};
+
+    fn room(body: &str) -> Entity {
+        let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 5);
+        set(&mut room, attributes(body.as_bytes(), Form::Normalized).unwrap(), Manner::Append);
+        settle(None, &mut room, 5);
+        room
+    }
+
+    #[test]
+    fn what_differs_and_what_was_asked_for_is_told() {
+        let before = room(r#"{"a":{"value":1},"b":{"value":"x"},"c":{"value":1},"gone":{"value":[1]}}"#);
+        let mut after = room(
+            r#"{"a":{"value":2},"b":{"value":"x"},"c":{"value":1,"metadata":{"m":{"value":1}}},"d":{"value":null}}"#,
+        );
+        let differences = settle(Some(&before), &mut after, 9);
+        let origin = Origin { correlator: "c\"1".into(), token: Some(u64::MAX), is_forced: true };
+        let text = text(Some(&before), &after, &differences, &["b".into(), "a".into()], &origin);
+        assert_eq!(
+            std::str::from_utf8(&text).unwrap(),
+            r#"{"type":"Room","created":5,"modified":9,"times":[0,0,0,4,0,0,4,0],"correlator":"c\"1","token":18446744073709551615,"forced":true,"attrs":[["a","update","value",["Number",1]],["c","update","metadata",null],["d","append","value",null],["gone","delete","value",null],["b","update","",null]]}"#
+        );
+    }
+
+    #[test]
+    fn a_measurement_names_nobody() {
+        let before = room(r#"{"a":{"value":1}}"#);
+        let text = text(Some(&before), &before, &[], &[], &Origin::default());
+        let expected = r#"{"type":"Room","created":5,"modified":5,"times":[0,0],"attrs":[]}"#;
+        assert_eq!(std::str::from_utf8(&text).unwrap(), expected);
+    }
+}
