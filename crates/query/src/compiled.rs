@@ -17,6 +17,8 @@ pub struct Compiled {
     pub(crate) conjuncts: Vec<Test>,
     /// What a row holds; `None` is the payload.
     pub(crate) columns: Option<Vec<Column>>,
+    /// Of a query that is not raw: what is computed of a record for its groups; then the row holds that.
+    pub(crate) inputs: Option<Vec<Operand>>,
     /// Whether a missing field can make the filter TRUE, so that it matters whether the payload is damaged.
     pub(crate) tests_null: bool,
 }
@@ -61,13 +63,14 @@ impl Compiled {
             Some(Expr::And(parts)) => parts.iter().map(|part| compiler.test(part)).collect(),
             Some(other) => vec![compiler.test(other)],
         };
+        let inputs = (!plan.is_raw()).then(|| plan.inputs().into_iter().map(|input| compiler.operand(input)).collect());
         let columns = match &plan.select {
-            Select::All => None,
-            Select::Items(items) => {
+            Select::Items(items) if inputs.is_none() => {
                 Some(items.iter().enumerate().map(|(i, item)| compiler.column(i, &item.value, &item.name())).collect())
             }
+            _ => None,
         };
-        Self { fields: compiler.fields, conjuncts, columns, tests_null: compiler.tests_null }
+        Self { fields: compiler.fields, conjuncts, columns, inputs, tests_null: compiler.tests_null }
     }
 
     /// The fields that the filter reads.
@@ -84,7 +87,7 @@ impl Compiled {
 
     /// Whether both make the same rows of a record.
     pub(crate) fn has_rows_of(&self, other: &Self) -> bool {
-        self.columns == other.columns && self.fields == other.fields
+        self.columns == other.columns && self.inputs == other.inputs && self.fields == other.fields
     }
 
     /// Equal for queries that take the same records.
@@ -107,12 +110,19 @@ impl fmt::Write for HashWriter {
 }
 
 #[derive(Default)]
-struct Compiler {
+pub(crate) struct Compiler {
+    /// Expressions whose values are given, instead of a record: a field is the place of one of these.
+    given: Vec<Expr>,
     fields: Vec<Field>,
     tests_null: bool,
 }
 
 impl Compiler {
+    /// One for which these expressions have their values already.
+    pub(crate) fn of_given(given: Vec<Expr>) -> Self {
+        Self { given, ..Self::default() }
+    }
+
     fn field(&mut self, field: &Field) -> usize {
         self.fields.iter().position(|known| known == field).unwrap_or_else(|| {
             self.fields.push(field.clone());
@@ -120,14 +130,17 @@ impl Compiler {
         })
     }
 
-    fn column(&mut self, position: usize, value: &Expr, name: &str) -> Column {
+    pub(crate) fn column(&mut self, position: usize, value: &Expr, name: &str) -> Column {
         let mut prefix = if position == 0 { Vec::new() } else { b",".to_vec() };
         write_text(&mut prefix, name);
         prefix.push(b':');
         Column { value: self.operand(value), prefix }
     }
 
-    fn operand(&mut self, expr: &Expr) -> Operand {
+    pub(crate) fn operand(&mut self, expr: &Expr) -> Operand {
+        if let Some(place) = self.given.iter().position(|given| given == expr) {
+            return Operand::Field(place);
+        }
         match expr {
             Expr::Literal(Literal::Now) => Operand::Now,
             Expr::Literal(literal) => Operand::Constant(constant(literal)),
@@ -140,7 +153,10 @@ impl Compiler {
         }
     }
 
-    fn test(&mut self, expr: &Expr) -> Test {
+    pub(crate) fn test(&mut self, expr: &Expr) -> Test {
+        if self.given.contains(expr) {
+            return Test::Truth(self.operand(expr));
+        }
         match expr {
             Expr::Literal(_) | Expr::Field(_) | Expr::Coerce { .. } | Expr::Aggregate(_) => {
                 Test::Truth(self.operand(expr))

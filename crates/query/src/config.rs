@@ -26,6 +26,14 @@ pub struct Config {
     pub queue_max_bytes: usize,
     /// Most bytes of rows that wait for all clients. Default 256 MiB.
     pub queues_max_bytes: usize,
+    /// Most bytes of what the records of all queries have come to: counts, groups, sketches. Default 256 MiB.
+    pub states_max_bytes: usize,
+    /// Shortest window by time, milliseconds; shorter ones are made so long, which is told. Default 100.
+    pub window_min_ms: u64,
+    /// Most groups of a result, rounded up to a power of two; of more it has a sample. Default 512.
+    pub groups_max: usize,
+    /// Up to how many different things COUNT(DISTINCT …) is exact, rounded up to a power of two. Default 16,384.
+    pub distinct_exact_max: usize,
     /// How much of a partition is read and matched at once, bytes. Default 256 KiB.
     pub read_max_bytes: usize,
     /// Bounds of a query's text.
@@ -44,6 +52,10 @@ impl Default for Config {
             live_per_tenant_max: 100_000,
             queue_max_bytes: 16 << 20,
             queues_max_bytes: 256 << 20,
+            states_max_bytes: 256 << 20,
+            window_min_ms: 100,
+            groups_max: 512,
+            distinct_exact_max: 16_384,
             read_max_bytes: 256 << 10,
             limits: Limits::default(),
         }

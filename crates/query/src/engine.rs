@@ -9,14 +9,16 @@ use millstream_log::Log;
 use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
+use crate::aggregate::SketchSizes;
 use crate::live::{Clocks, Live, Stream};
 use crate::outbox::{Bounds, Outbox};
 use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::subscription::Subscription;
+use crate::window::{Running, Summing, Timing};
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Meta, Place, Plan, QueryId, QueryRequest, Source,
-    StreamDuration, parse,
+    Cause, Clamped, Compiled, Config, Deliver, Error, Extent, Meta, Plan, QueryId, QueryRequest, Source,
+    StreamDuration, Window, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -32,6 +34,7 @@ pub struct Engine {
     clocks: Clocks,
     registry: Arc<Registry>,
     memory: MemoryBudget,
+    states_memory: MemoryBudget,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -54,6 +57,7 @@ impl Engine {
             clocks: Clocks { monotonic, wall },
             registry: Arc::new(Registry::new(threads)),
             memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
+            states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
             config,
             threads: Mutex::default(),
         };
@@ -71,9 +75,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Refused`] with everything that is wrong with it.
     pub fn validate(&self, text: &str) -> Result<Plan, Error> {
-        let plan = parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })?;
-        runnable(text, &plan)?;
-        Ok(plan)
+        parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })
     }
 
     /// Takes a query of `tenant`. It sees every record that is appended after this has returned, once, and those of one
@@ -95,6 +97,8 @@ impl Engine {
             rows_max: self.rows_max(&plan, &request, &mut clamped)?,
             on_slow: request.on_slow,
         };
+        let timing = Timing { started: received, started_ms: received_ms };
+        let running = self.running(&plan, &request, timing, &mut clamped)?;
         let live = Arc::new(Live {
             id: QueryId::unique(),
             tenant: tenant.clone(),
@@ -107,6 +111,8 @@ impl Engine {
             deadline: duration_ms.map(|duration_ms| received.saturating_add(Duration::from_millis(duration_ms))),
             clamped,
             outbox: Outbox::new(bounds, self.memory.clone()),
+            running,
+            sketches: Mutex::default(),
             shares: Mutex::default(),
             clocks: self.clocks.clone(),
         });
@@ -183,6 +189,48 @@ impl Engine {
         Ok(Stream { topic, partitions })
     }
 
+    /// What the records of a query come to; `None` if each of them is a row at once.
+    fn running(
+        &self,
+        plan: &Plan,
+        request: &QueryRequest,
+        timing: Timing,
+        clamped: &mut Vec<Clamped>,
+    ) -> Result<Option<Running>, Error> {
+        if plan.is_raw() && plan.window.is_none() {
+            return Ok(None);
+        }
+        if plan.window.is_some() && request.deliver == Deliver::Wait {
+            return Err(Error::WindowedAnswer);
+        }
+        let asked = plan.limit.into_iter().chain(request.limit).min();
+        let rows_max = match plan.is_raw() {
+            true => {
+                at_most(asked.or(Some(self.config.rows_default)), Some(self.config.rows_max), "query.rows_max", clamped)
+            }
+            false => asked,
+        };
+        let sizes = SketchSizes::new(self.config.groups_max, self.config.distinct_exact_max);
+        let summing = Arc::new(Summing::new(plan, rows_max.unwrap_or(u64::MAX), sizes));
+        let window = plan.window.map(|window| self.window(window, clamped));
+        let threads = self.registry.inboxes.len();
+        Ok(Some(Running::new(summing, window, timing, threads, self.states_memory.clone())))
+    }
+
+    /// The window, as long as it must be at least.
+    fn window(&self, window: Window, clamped: &mut Vec<Clamped>) -> Window {
+        let Extent::TimeMs(asked) = window.emit() else { return window };
+        let given = self.config.window_min_ms.max(1);
+        if asked >= given {
+            return window;
+        }
+        clamped.push(Clamped { setting: "query.window_min_ms".to_owned(), asked: Some(asked), given });
+        match window {
+            Window::Tumbling(_) => Window::Tumbling(Extent::TimeMs(given)),
+            Window::Additive(_) => Window::Additive(Extent::TimeMs(given)),
+        }
+    }
+
     /// How long the query lives; `None` for as long as it likes.
     fn duration_ms(
         &self,
@@ -210,6 +258,10 @@ impl Engine {
         if request.limit == Some(0) {
             return Err(Error::Zero { setting: "limit" });
         }
+        if !plan.is_raw() || plan.window.is_some() {
+            // Rows are counted in each result.
+            return Ok(None);
+        }
         let asked = plan.limit.into_iter().chain(request.limit).min();
         match request.deliver {
             Deliver::Sse => Ok(asked),
@@ -225,24 +277,6 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Refuses what can be said and is not done yet.
-fn runnable(text: &str, plan: &Plan) -> Result<(), Error> {
-    let missing = [
-        (!plan.is_raw(), "aggregates, GROUP BY and DISTINCT"),
-        (!plan.order_by.is_empty(), "ORDER BY"),
-        (plan.window.is_some(), "WINDOWING"),
-    ];
-    let Some((_, what)) = missing.iter().find(|(asked, _)| *asked) else { return Ok(()) };
-    let diagnostic = Diagnostic {
-        place: Place { byte: 0, line: 1, column: 1 },
-        message: format!("{what}: not there yet"),
-        found: crate::lexer::excerpt(text),
-        expected: Vec::new(),
-        suggestion: None,
-    };
-    Err(Error::Refused { diagnostics: vec![diagnostic] })
 }
 
 /// `asked`, or `most` if that is less; then it is told.

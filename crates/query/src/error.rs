@@ -37,6 +37,11 @@ pub enum Error {
         /// The id asked for.
         id: QueryId,
     },
+    /// Results of windows cannot travel in one answer.
+    #[error(
+        "a query with WINDOWING gives a result for each window and cannot be answered once; ask for events ('deliver': 'sse'), or leave WINDOWING out"
+    )]
+    WindowedAnswer,
     /// A duration of nothing.
     #[error("{setting} = 0: a query needs at least 1; leave it out for the default")]
     Zero {
@@ -85,7 +90,7 @@ impl Error {
     /// The kind of failure, from which every door takes its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } => ErrorCode::Invalid,
+            Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::ForeignStream { .. } => ErrorCode::Forbidden,
             Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,
             Self::TooMany { .. } => ErrorCode::Overloaded,

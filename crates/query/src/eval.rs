@@ -1,5 +1,6 @@
 //! Whether a record satisfies a condition, one record at a time, in three-valued logic.
 
+use crate::aggregate::write_input;
 use crate::compiled::{Column, Compiled, Operand, Test};
 use crate::record::LazyRecord;
 use crate::value::{Unreadable, Value};
@@ -17,9 +18,35 @@ pub(crate) enum Verdict {
 }
 
 /// A record as one query sees it: with its own numbers for fields.
-struct Fields<'q, 'r, 'a, 's> {
-    record: &'r mut LazyRecord<'a, 's>,
-    slots: &'q [u32],
+enum Fields<'q, 'r, 'a, 's> {
+    Record {
+        record: &'r mut LazyRecord<'a, 's>,
+        slots: &'q [u32],
+    },
+    /// No record: the values of a group.
+    Group {
+        values: &'a [Value<'static>],
+        now_ms: i64,
+    },
+}
+
+impl<'a> Fields<'_, '_, 'a, '_> {
+    fn value(&mut self, field: usize) -> Result<Value<'a>, Unreadable> {
+        match self {
+            Self::Record { record, slots } => record.value(slots[field]),
+            Self::Group { values, .. } => Ok(match &values[field] {
+                Value::Text(text) => Value::Text(text.as_ref().into()),
+                other => other.clone(),
+            }),
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        match self {
+            Self::Record { record, .. } => record.now_ms(),
+            Self::Group { now_ms, .. } => *now_ms,
+        }
+    }
 }
 
 impl Compiled {
@@ -39,7 +66,7 @@ impl Compiled {
     }
 
     fn verdict_as_read(&self, slots: &[u32], record: &mut LazyRecord<'_, '_>) -> Verdict {
-        let fields = &mut Fields { record, slots };
+        let fields = &mut Fields::Record { record, slots };
         for test in &self.conjuncts {
             match test.truth(fields) {
                 Ok(Some(true)) => {}
@@ -57,6 +84,13 @@ impl Compiled {
         record: &mut LazyRecord<'_, '_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Unreadable> {
+        if let Some(inputs) = &self.inputs {
+            let fields = &mut Fields::Record { record, slots };
+            return inputs.iter().try_for_each(|input| {
+                write_input(out, &input.value(fields)?);
+                Ok(())
+            });
+        }
         let Some(columns) = &self.columns else {
             record.write_payload(out);
             return Ok(());
@@ -66,7 +100,7 @@ impl Compiled {
             out.extend_from_slice(prefix);
             match value {
                 Operand::Field(field) => record.write_value(slots[*field], out)?,
-                computed => computed.value(&mut Fields { record: &mut *record, slots })?.write_json(out),
+                computed => computed.value(&mut Fields::Record { record: &mut *record, slots })?.write_json(out),
             }
         }
         out.push(b'}');
@@ -75,18 +109,32 @@ impl Compiled {
 }
 
 impl Operand {
+    /// The value for a group with these values.
+    pub(crate) fn value_of_group<'v>(
+        &'v self,
+        values: &'v [Value<'static>],
+        now_ms: i64,
+    ) -> Result<Value<'v>, Unreadable> {
+        self.value(&mut Fields::Group { values, now_ms })
+    }
+
     fn value<'v, 'a: 'v>(&'v self, fields: &mut Fields<'_, '_, 'a, '_>) -> Result<Value<'v>, Unreadable> {
         match self {
-            Self::Field(field) => fields.record.value(fields.slots[*field]),
+            Self::Field(field) => fields.value(*field),
             Self::Constant(Value::Text(text)) => Ok(Value::Text(text.as_ref().into())),
             Self::Constant(value) => Ok(value.clone()),
-            Self::Now => Ok(Value::Integer(fields.record.now_ms())),
+            Self::Now => Ok(Value::Integer(fields.now_ms())),
             Self::Test(test) => Ok(test.truth(fields)?.map_or(Value::Null, Value::Boolean)),
         }
     }
 }
 
 impl Test {
+    /// Whether it is TRUE for a group with these values.
+    pub(crate) fn holds_for_group(&self, values: &[Value<'static>], now_ms: i64) -> Result<bool, Unreadable> {
+        Ok(self.truth(&mut Fields::Group { values, now_ms })? == Some(true))
+    }
+
     fn truth(&self, fields: &mut Fields<'_, '_, '_, '_>) -> Result<Truth, Unreadable> {
         match self {
             Self::Truth(operand) => Ok(match operand.value(fields)? {

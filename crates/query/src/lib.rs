@@ -68,6 +68,7 @@
 //!
 //! Not here: who wrote the records (`connect`, jobs, Kafka clients), HTTP (`server`), state that is kept (`context`).
 
+mod aggregate;
 mod compiled;
 mod config;
 mod cover;
@@ -108,7 +109,9 @@ mod suggest;
 mod tailed;
 mod value;
 mod wheel;
+mod window;
 
+pub use aggregate::{Bounds, SketchMeta};
 pub use compiled::Compiled;
 pub use config::Config;
 pub use diagnostic::{Diagnostic, Place};
@@ -128,3 +131,4 @@ pub use plan::{
 pub use request::{Deliver, OnSlow, QueryRequest, Start};
 pub use rows::RowBatch;
 pub use subscription::{Answer, Opening, Subscription};
+pub use window::{WindowMeta, WindowResult};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{Partition, Topic};
-use millstream_types::{MonotonicClock, TenantId, WallClock};
+use millstream_types::{MonotonicClock, Offset, PartitionId, TenantId, WallClock};
 use parking_lot::Mutex;
 
 use crate::compiled::Compiled;
-use crate::outbox::{Counts, Outbox};
+use crate::outbox::{Counts, Delivery, Outbox, Put};
 use crate::progress::Share;
-use crate::{Cause, Clamped, Meta, QueryId, Trouble};
+use crate::window::{Final, Running};
+use crate::{Cause, Clamped, Meta, QueryId, SketchMeta, Trouble, Yield};
 
 /// Both clocks.
 #[derive(Clone)]
@@ -39,6 +40,10 @@ pub(crate) struct Live {
     pub(crate) deadline: Option<Duration>,
     pub(crate) clamped: Vec<Clamped>,
     pub(crate) outbox: Outbox,
+    /// What its records have come to, unless each of them is a row at once.
+    pub(crate) running: Option<Running>,
+    /// What is told about the sketches behind its last rows.
+    pub(crate) sketches: Mutex<Vec<SketchMeta>>,
     /// What it sees of each partition, added by the threads that read them.
     pub(crate) shares: Mutex<Vec<Share>>,
     pub(crate) clocks: Clocks,
@@ -67,6 +72,7 @@ impl Live {
             skipped: 0,
             clamped: self.clamped.clone(),
             positions: Vec::new(),
+            sketches: self.sketches.lock().clone(),
             errors: Vec::new(),
         };
         for share in self.shares.lock().iter() {
@@ -80,8 +86,61 @@ impl Live {
         meta
     }
 
-    /// Ends it, once. Whether this was the first call.
+    /// Takes what a thread has matched in a partition, of which nothing before `next` is left to be matched.
+    pub(crate) fn take(&self, thread: usize, at: (PartitionId, Offset), yielded: Yield, now_ms: i64) -> Put {
+        let Yield { rows, evaluation_errors } = yielded;
+        let Some(running) = &self.running else {
+            return self.outbox.put(rows, evaluation_errors);
+        };
+        let mut given = Put::Taken;
+        let added = running.add(thread, &rows, at, now_ms, |window| {
+            given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window))));
+        });
+        self.outbox.count(added.records, evaluation_errors + added.errors);
+        if added.too_large { Put::TooLarge } else { given }
+    }
+
+    /// When something is due: the next window, or its end.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let window = self.running.as_ref().and_then(Running::next_due);
+        self.deadline.into_iter().chain(window).min()
+    }
+
+    /// Gives the windows that are due.
+    pub(crate) fn tick(&self, now: Duration) -> Put {
+        let mut given = Put::Taken;
+        if let Some(running) = &self.running {
+            running.tick(now, self.clocks.wall.now_ms(), |window| {
+                given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window))));
+            });
+        }
+        given
+    }
+
+    /// Gives what is left of its results.
+    fn finish(&self) {
+        let Some(running) = &self.running else { return };
+        let now = self.clocks.monotonic.now();
+        // Nothing past its deadline is owed, however late this is.
+        let until = self.deadline.map_or(now, |deadline| deadline.min(now));
+        running.finish(until, self.clocks.wall.now_ms(), |last| {
+            let last = match last {
+                Final::Window(window) => Delivery::Window(window),
+                Final::Rows(rows, sketches) => {
+                    *self.sketches.lock() = sketches;
+                    Delivery::Rows(rows)
+                }
+            };
+            self.outbox.put_result(last);
+        });
+    }
+
+    /// Ends it, once, with what is left of its results unless nobody is there to read them. Whether this was the first
+    /// call.
     pub(crate) fn end(&self, cause: Cause, trouble: Option<Trouble>) -> bool {
+        if cause != Cause::Disconnected {
+            self.finish();
+        }
         self.outbox.end(|counts| {
             let mut meta = self.meta_of(counts);
             meta.finished_ms = Some(self.clocks.wall.now_ms());

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::SketchMeta;
+
 /// The name of a live query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -98,7 +100,7 @@ pub struct Covered {
 }
 
 /// What is told about a query.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// Its name.
     pub id: QueryId,
@@ -116,7 +118,7 @@ pub struct Meta {
     pub cause: Option<Cause>,
     /// How many records it has seen.
     pub records_seen: u64,
-    /// How many of them became rows.
+    /// How many of them matched: became rows, or part of a result.
     pub matched: u64,
     /// How many rows were dropped because the client was slow.
     pub dropped: u64,
@@ -130,6 +132,9 @@ pub struct Meta {
     pub clamped: Vec<Clamped>,
     /// What it has seen of each partition.
     pub positions: Vec<Covered>,
+    /// What is told about the sketches behind the last rows of a query without window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sketches: Vec<SketchMeta>,
     /// What went wrong.
     pub errors: Vec<Trouble>,
 }

@@ -7,13 +7,15 @@ use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 
 use crate::rows::RowBatch;
-use crate::{Meta, OnSlow};
+use crate::{Meta, OnSlow, WindowResult};
 
 /// What a client reads.
 #[derive(Debug)]
 pub enum Delivery {
     /// Some rows.
     Rows(RowBatch),
+    /// The result of a window.
+    Window(Box<WindowResult>),
     /// The query has ended; nothing follows.
     End(Box<Meta>),
 }
@@ -27,13 +29,15 @@ pub(crate) struct Bounds {
 }
 
 /// What became of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Put {
     Taken,
     /// These were the last ones that the query asked for.
     Full,
     /// The client is too slow for them.
     TooSlow,
+    /// What its records have come to takes more than it may.
+    TooLarge,
 }
 
 #[derive(Debug)]
@@ -45,8 +49,8 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each with the memory that it takes until it is gone.
-    waiting: VecDeque<RowBatch>,
+    /// Rows and windows, each with the memory that it takes until it is gone.
+    waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     counts: Counts,
     ended: bool,
@@ -83,14 +87,10 @@ impl Outbox {
             return Put::Taken;
         }
         let row_count = rows.row_count() as u64;
-        let size_bytes = rows.size_bytes();
         state.counts.matched += row_count;
+        let rows = Delivery::Rows(rows);
         if self.make_room(&mut state, &rows) {
-            state.waiting_bytes += size_bytes;
-            state.waiting.push_back(rows);
-            if let Some(reader) = state.reader.take() {
-                reader.wake();
-            }
+            state.push(rows);
         } else {
             state.counts.dropped += row_count;
             if self.bounds.on_slow == OnSlow::Kill {
@@ -100,20 +100,41 @@ impl Outbox {
         if left == Some(row_count) { Put::Full } else { Put::Taken }
     }
 
-    /// Whether there is room for `rows` and memory that they hold, after old rows have been dropped if that is the policy.
+    /// Takes a result, which counts for no record.
+    pub(crate) fn put_result(&self, result: Delivery) -> Put {
+        let mut state = self.state.lock();
+        if state.ended {
+            return Put::Taken;
+        }
+        if self.make_room(&mut state, &result) {
+            state.push(result);
+            return Put::Taken;
+        }
+        state.counts.dropped += result.row_count();
+        if self.bounds.on_slow == OnSlow::Kill { Put::TooSlow } else { Put::Taken }
+    }
+
+    /// Counts records that are no rows of their own.
+    pub(crate) fn count(&self, matched: u64, evaluation_errors: u64) {
+        let counts = &mut self.state.lock().counts;
+        counts.matched += matched;
+        counts.evaluation_errors += evaluation_errors;
+    }
+
+    /// Whether there is room for rows and memory that they hold, after old ones have been dropped if that is the policy.
     /// An empty queue takes more than its own bound: a row that exceeds it by itself could never be delivered otherwise.
-    fn make_room(&self, state: &mut State, rows: &RowBatch) -> bool {
+    fn make_room(&self, state: &mut State, next: &Delivery) -> bool {
         loop {
             let fits =
-                state.waiting.is_empty() || state.waiting_bytes + rows.size_bytes() <= self.bounds.queue_max_bytes;
-            if fits && rows.hold(&self.memory) {
+                state.waiting.is_empty() || state.waiting_bytes + next.size_bytes() <= self.bounds.queue_max_bytes;
+            if fits && next.hold(&self.memory) {
                 return true;
             }
             if self.bounds.on_slow == OnSlow::Kill {
                 return false;
             }
             let Some(oldest) = state.waiting.pop_front() else { return false };
-            state.counts.dropped += oldest.row_count() as u64;
+            state.counts.dropped += oldest.row_count();
             state.waiting_bytes -= oldest.size_bytes();
         }
     }
@@ -143,9 +164,9 @@ impl Outbox {
     /// The next delivery; `None` after the end.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
-        if let Some(rows) = state.waiting.pop_front() {
-            state.waiting_bytes -= rows.size_bytes();
-            return Poll::Ready(Some(Delivery::Rows(rows)));
+        if let Some(waiting) = state.waiting.pop_front() {
+            state.waiting_bytes -= waiting.size_bytes();
+            return Poll::Ready(Some(waiting));
         }
         if let Some(meta) = state.end.take() {
             return Poll::Ready(Some(Delivery::End(meta)));
@@ -155,5 +176,42 @@ impl Outbox {
         }
         state.reader = Some(cx.waker().clone());
         Poll::Pending
+    }
+}
+
+impl State {
+    fn push(&mut self, delivery: Delivery) {
+        self.waiting_bytes += delivery.size_bytes();
+        self.waiting.push_back(delivery);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Delivery {
+    fn rows(&self) -> Option<&RowBatch> {
+        match self {
+            Self::Rows(rows) => Some(rows),
+            Self::Window(window) => Some(&window.rows),
+            Self::End(_) => None,
+        }
+    }
+
+    fn row_count(&self) -> u64 {
+        self.rows().map_or(0, RowBatch::row_count) as u64
+    }
+
+    /// Takes from `memory` what its rows need. Whether it was to be had.
+    fn hold(&self, memory: &MemoryBudget) -> bool {
+        self.rows().is_none_or(|rows| rows.hold(memory))
+    }
+
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.size_bytes(),
+            Self::Window(window) => window.size_bytes(),
+            Self::End(_) => 0,
+        }
     }
 }

@@ -89,6 +89,12 @@ impl Plan {
         found
     }
 
+    /// What is evaluated of a record for its groups: the keys, then the arguments of each aggregate.
+    pub fn inputs(&self) -> Vec<&Expr> {
+        let arguments = self.aggregates().into_iter().flat_map(Aggregate::arguments);
+        self.keys().into_iter().chain(arguments).collect()
+    }
+
     /// The summary that the query asks for, which makes its rows, and the item that it is.
     pub fn summary(&self) -> Option<(&Summary, &Item)> {
         self.items().iter().find_map(|item| match &item.value {

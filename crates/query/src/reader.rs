@@ -29,7 +29,7 @@ pub(crate) struct Reader {
     read_max_bytes: usize,
     clocks: Clocks,
     streams: HashMap<TopicId, Tailed>,
-    /// When queries end. Kept by the first thread only.
+    /// When queries end, and when their windows do. Kept by the first thread only.
     deadlines: Wheel<Weak<Live>>,
     /// Where each of them waits.
     tickets: HashMap<QueryId, Ticket>,
@@ -73,10 +73,7 @@ impl Reader {
         if query.outbox.has_ended() {
             return Ok(());
         }
-        if let Some(deadline) = query.deadline.filter(|_| self.number == 0) {
-            let ticket = self.deadlines.schedule(due_ms(deadline), Arc::downgrade(query));
-            self.tickets.insert(query.id, ticket);
-        }
+        self.schedule(query);
         let id = query.stream.topic.id;
         let (number, threads) = (self.number, self.registry.inboxes.len());
         let mine = |partition: &dyn Partition| {
@@ -87,7 +84,7 @@ impl Reader {
         }
         if !self.streams.contains_key(&id) {
             let (bell, totals) = (self.inbox().bell(), self.registry.totals.clone());
-            let tailed = Tailed::begin(query.stream.clone(), mine, &bell, self.read_max_bytes, totals);
+            let tailed = Tailed::begin(query.stream.clone(), mine, &bell, number, self.read_max_bytes, totals);
             self.streams.insert(id, tailed);
         }
         let Some(tailed) = self.streams.get_mut(&id) else {
@@ -107,6 +104,14 @@ impl Reader {
                 Broken::Batch { stream, source } => Error::Batch { stream, source },
             }
         })
+    }
+
+    /// Has the first thread look at a query when something is due.
+    fn schedule(&mut self, query: &Arc<Live>) {
+        if let Some(due) = query.next_due().filter(|_| self.number == 0) {
+            let ticket = self.deadlines.schedule(due_ms(due), Arc::downgrade(query));
+            self.tickets.insert(query.id, ticket);
+        }
     }
 
     fn remove(&mut self, query: &Live) {
@@ -155,6 +160,7 @@ impl Reader {
                 Put::Taken => {}
                 Put::Full => self.registry.end(&query, Cause::Size, None),
                 Put::TooSlow => self.registry.end(&query, Cause::Limit, Some(too_slow())),
+                Put::TooLarge => self.registry.end(&query, Cause::Limit, Some(too_large())),
             }
         }
     }
@@ -179,18 +185,28 @@ impl Reader {
         self.leave(id);
     }
 
-    /// Ends the queries whose time is over.
+    /// Gives the windows that are due, and ends the queries whose time is over.
     fn expire(&mut self) {
         if self.deadlines.is_empty() {
             return;
         }
         let mut due = Vec::new();
         // Whole milliseconds that are over: nothing ends before its time.
-        self.deadlines.advance(self.clocks.monotonic.now().as_millis() as u64, &mut due);
+        let now = self.clocks.monotonic.now();
+        self.deadlines.advance(now.as_millis() as u64, &mut due);
+        let mut finished = Vec::new();
         for query in due.iter().filter_map(Weak::upgrade) {
             self.tickets.remove(&query.id);
-            self.registry.end(&query, Cause::Duration, None);
+            if query.deadline.is_some_and(|deadline| deadline <= now) {
+                self.registry.end(&query, Cause::Duration, None);
+                continue;
+            }
+            match query.tick(now) {
+                Put::Taken => self.schedule(&query),
+                put => finished.push((query, put)),
+            }
         }
+        self.finish(finished);
     }
 
     /// How long there is nothing to do unless the bell rings.
@@ -202,6 +218,13 @@ impl Reader {
             }
             None => WAIT,
         }
+    }
+}
+
+fn too_large() -> Trouble {
+    Trouble {
+        error: "the states of queries take more than query.states_max_bytes or memory.budget_bytes allow".to_owned(),
+        resolution: "group by fewer or shorter values, count fewer different ones, or raise the limit".to_owned(),
     }
 }
 

@@ -49,6 +49,7 @@ impl Subscription {
         loop {
             match self.next().await {
                 Some(Delivery::Rows(rows)) => batches.push(rows),
+                Some(Delivery::Window(window)) => batches.push(window.rows),
                 Some(Delivery::End(meta)) => return Answer { batches, meta: *meta },
                 None => return Answer { batches, meta: self.meta() },
             }

@@ -29,6 +29,8 @@ pub(crate) struct Tailed {
     parts: Vec<Part>,
     matcher: Matcher<Arc<Live>>,
     entries: HashMap<QueryId, EntryId>,
+    /// The number of the thread.
+    thread: usize,
     read_max_bytes: usize,
     totals: Arc<Totals>,
 }
@@ -45,6 +47,7 @@ impl Tailed {
         stream: Stream,
         mine: impl Fn(&dyn Partition) -> bool,
         bell: &Arc<Bell>,
+        thread: usize,
         read_max_bytes: usize,
         totals: Arc<Totals>,
     ) -> Self {
@@ -55,7 +58,7 @@ impl Tailed {
             Part { partition: partition.clone(), next, progress: Arc::new(Progress::start(next)) }
         };
         let parts = stream.partitions.iter().filter(|partition| mine(&***partition)).map(begin).collect();
-        Self { stream, parts, matcher: Matcher::default(), entries: HashMap::new(), read_max_bytes, totals }
+        Self { stream, parts, matcher: Matcher::default(), entries: HashMap::new(), thread, read_max_bytes, totals }
     }
 
     pub(crate) fn watch(&self, bell: &Arc<Bell>) {
@@ -130,9 +133,10 @@ impl Tailed {
             part.progress.add(tally, part.next);
             self.totals.records_seen.fetch_add(tally.records, Ordering::Relaxed);
         }
+        let at = (part.partition.id().partition, part.next);
         self.matcher.drain(|_, query, yielded| {
             self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);
-            match query.outbox.put(yielded.rows, yielded.evaluation_errors) {
+            match query.take(self.thread, at, yielded, now_ms) {
                 Put::Taken => {}
                 put => finished.push((query.clone(), put)),
             }

@@ -2,101 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod common;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
-use millstream_query::{Answer, Cause, Config, Deliver, Delivery, Engine, Error, OnSlow, QueryRequest, Subscription};
-use millstream_types::{
-    Compression, Kind, ManualClock, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition,
-    partition_of_key,
-};
-
-const PARTITIONS: u32 = 4;
-
-struct Fixture {
-    engine: Engine,
-    log: Arc<Embedded>,
-    clock: Arc<ManualClock>,
-    topic: TopicName,
-    tenant: TenantId,
-    _dir: tempfile::TempDir,
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        self.engine.stop();
-        self.log.close().unwrap();
-    }
-}
-
-fn disk() -> TopicConfig {
-    TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }
-}
-
-fn memory() -> TopicConfig {
-    TopicConfig { storage: Storage::Memory { max_bytes: 16 << 20 }, level: AckLevel::Memory, ..disk() }
-}
-
-fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
-    fixture_within(topic, config, MemoryBudget::new("memory.budget_bytes", 1 << 30))
-}
-
-fn fixture_within(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
-    let dir = tempfile::tempdir().unwrap();
-    let system = Arc::new(SystemClock::default());
-    let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
-    let log = Embedded::open(log_config, Arc::new(SystemFiles), system.clone(), system).unwrap();
-    let tenant = TenantId::new("acme").unwrap();
-    let name = TopicName::reserved(Kind::Telemetry, &tenant);
-    log.create_topic(&name, topic).unwrap();
-    let clock = Arc::new(ManualClock::at(1_000_000));
-    let engine = Engine::start(log.clone(), config, &budget, clock.clone(), clock.clone()).unwrap();
-    Fixture { engine, log, clock, topic: name, tenant, _dir: dir }
-}
-
-fn two_threads() -> Config {
-    Config { threads: 2, ..Config::default() }
-}
-
-impl Fixture {
-    fn send(&self, key: &str, payloads: &[String]) {
-        let partition = partition_of_key(key.as_bytes(), PARTITIONS).0;
-        let partition = self.log.partition(&TopicPartition::new(self.topic.clone(), partition)).unwrap();
-        let records: Vec<Record<'_>> = payloads
-            .iter()
-            .map(|payload| Record { key: Some(key.as_bytes()), value: Some(payload.as_bytes()), ..Record::default() })
-            .collect();
-        partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
-    }
-
-    async fn submit(&self, request: QueryRequest) -> Subscription {
-        self.engine.submit(&self.tenant, request).await.unwrap()
-    }
-
-    async fn live(&self, query: &str) -> Subscription {
-        self.submit(QueryRequest { deliver: Deliver::Sse, ..QueryRequest::new(query) }).await
-    }
-}
-
-fn rows(answer: &Answer) -> Vec<String> {
-    let rows = answer.batches.iter().flat_map(|batch| batch.rows());
-    rows.map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
-}
+use common::fixture::{disk, fixture, fixture_within, memory, rows, two_threads, until};
+use millstream_log::{Log, Storage, TopicConfig};
+use millstream_query::{Cause, Config, Deliver, Delivery, Error, OnSlow, QueryRequest, Subscription};
+use millstream_types::{Compression, MemoryBudget, TenantId, TopicName};
 
 fn payload(id: usize, sequence: usize) -> String {
     format!("{{\"id\":\"d{id}\",\"n\":{sequence}}}")
-}
-
-/// Waits until `holds`, giving way to other tasks and threads meanwhile.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = tokio::time::timeout(Duration::from_secs(30), async {
-        while !holds() {
-            tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
-        }
-    });
-    patience.await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,9 @@ use millstream_http::{
     Access, AnswerMemory, Caller, Content, Event, EventSender, Json, Limits, Path, Problem, Route, Routes, Shutdown,
     event_stream,
 };
-use millstream_query::{Deliver, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription};
+use millstream_query::{
+    Deliver, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription, WindowResult,
+};
 use millstream_types::Role;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,7 +47,7 @@ pub(crate) fn routes(engine: Queries) -> Routes {
                 )
                 .answers_with(
                     200,
-                    "With `deliver: sse` events `meta`, `rows`, `end`.",
+                    "With `deliver: sse` events `meta`, `rows` or `window`, `end`.",
                     Content::events(json!({"type": "object"})),
                 )
                 .answers(422, "The text is no query: `errors` says where and why.")
@@ -122,6 +124,7 @@ async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
         };
         let event = match &delivery {
             Some(Delivery::Rows(rows)) => rows_event(rows),
+            Some(Delivery::Window(window)) => window_event(window),
             Some(Delivery::End(meta)) => event("end", meta),
             None => return,
         };
@@ -134,6 +137,11 @@ async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
 fn event(name: &str, data: &impl serde::Serialize) -> Event {
     let data = serde_json::to_string(data).expect("what is told about a query has string keys only");
     Event::new(None, Some(name), &data)
+}
+
+fn window_event(window: &WindowResult) -> Event {
+    let data = window.to_json();
+    Event::new(None, Some("window"), &String::from_utf8_lossy(&data)).holding(window.rows.held())
 }
 
 fn rows_event(rows: &RowBatch) -> Event {

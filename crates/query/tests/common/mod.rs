@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod fixture;
+
 /// A source of choices; its seed is printed, and taken from `MILLSTREAM_TEST_SEED` to repeat a run.
 pub(crate) struct Random(fastrand::Rng);
 

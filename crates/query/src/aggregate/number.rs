@@ -1,0 +1,146 @@
+//! Numbers as aggregates take them, and sums that lose nothing.
+
+use crate::value::Value;
+
+/// A number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Integer(i64),
+    /// Finite.
+    Double(f64),
+}
+
+impl Number {
+    /// The number that a value is, or that a text spells; others have none.
+    pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
+        match value {
+            Value::Integer(value) => Some(Self::Integer(*value)),
+            Value::Double(value) => Some(Self::Double(*value)),
+            Value::Text(text) => {
+                let text = text.trim();
+                let integer = text.parse().ok().map(Self::Integer);
+                integer.or_else(|| text.parse().ok().filter(|double: &f64| double.is_finite()).map(Self::Double))
+            }
+            Value::Null | Value::Boolean(_) | Value::Nested => None,
+        }
+    }
+
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Double(value) => value,
+        }
+    }
+
+    pub(crate) fn value(self) -> Value<'static> {
+        match self {
+            Self::Integer(value) => Value::Integer(value),
+            Self::Double(value) => Value::Double(value),
+        }
+    }
+}
+
+/// How many numbers, and their sum: of integers exact, of doubles with what rounding lost carried along (Neumaier's
+/// variant of Kahan's summation, 1974), so that it hardly matters in which order they come.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Total {
+    count: u64,
+    integers: i128,
+    has_doubles: bool,
+    doubles: f64,
+    lost: f64,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, number: Number) {
+        self.count += 1;
+        match number {
+            // 2^64 additions of 2^63 fit.
+            Number::Integer(value) => self.integers += i128::from(value),
+            Number::Double(value) => {
+                self.has_doubles = true;
+                self.add_double(value);
+            }
+        }
+    }
+
+    fn add_double(&mut self, value: f64) {
+        let sum = self.doubles + value;
+        self.lost +=
+            if self.doubles.abs() >= value.abs() { (self.doubles - sum) + value } else { (value - sum) + self.doubles };
+        self.doubles = sum;
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.integers = self.integers.saturating_add(other.integers);
+        self.has_doubles |= other.has_doubles;
+        self.add_double(other.doubles);
+        self.lost += other.lost;
+    }
+
+    fn as_f64(&self) -> f64 {
+        self.integers as f64 + (self.doubles + self.lost)
+    }
+
+    /// The sum; NULL of nothing, and of numbers whose sum is beyond all doubles.
+    pub(crate) fn sum(&self) -> Value<'static> {
+        if self.count == 0 {
+            return Value::Null;
+        }
+        match i64::try_from(self.integers) {
+            Ok(sum) if !self.has_doubles => Value::Integer(sum),
+            _ => double(self.as_f64()),
+        }
+    }
+
+    /// The average; NULL of nothing.
+    pub(crate) fn average(&self) -> Value<'static> {
+        if self.count == 0 { Value::Null } else { double(self.as_f64() / self.count as f64) }
+    }
+}
+
+fn double(value: f64) -> Value<'static> {
+    if value.is_finite() { Value::Double(value) } else { Value::Null }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_spell_numbers_are_cast_and_others_skipped() {
+        for (value, number) in [
+            (Value::Text(" 12 ".into()), Some(Number::Integer(12))),
+            (Value::Text("-1.5e1".into()), Some(Number::Double(-15.0))),
+            (Value::Text("inf".into()), None),
+            (Value::Text("NaN".into()), None),
+            (Value::Text("twelve".into()), None),
+            (Value::Boolean(true), None),
+            (Value::Null, None),
+            (Value::Nested, None),
+        ] {
+            assert_eq!(Number::of(&value), number, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn integers_sum_exactly_and_doubles_in_any_order() {
+        let mut total = Total::default();
+        assert_eq!((total.sum(), total.average()), (Value::Null, Value::Null));
+        for value in [i64::MAX, i64::MAX, i64::MIN, i64::MIN, 5] {
+            total.add(Number::Integer(value));
+        }
+        assert_eq!((total.sum(), total.average()), (Value::Integer(3), Value::Double(0.6)));
+        let mut parts = [Total::default(), Total::default()];
+        for (i, value) in [1e100, 1.0, -1e100, 0.1, 0.2].into_iter().enumerate() {
+            parts[i % 2].add(Number::Double(value));
+        }
+        let [mut a, b] = parts;
+        a.merge(&b);
+        assert_eq!(a.sum(), Value::Double(1.3));
+        a.add(Number::Double(f64::MAX));
+        a.add(Number::Double(f64::MAX));
+        assert_eq!(a.sum(), Value::Null);
+    }
+}

@@ -1,0 +1,142 @@
+//! The most frequent tuples: exact while there are few different ones, then with counts that are upper bounds.
+
+use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
+
+use super::key::{Nested, order_tuples, owned, read_tuple, write_tuple};
+use super::sketch::SketchMeta;
+use crate::value::Value;
+
+/// The bytes of a tuple.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Tuple(Vec<u8>);
+
+#[derive(Debug)]
+pub(crate) struct Top {
+    k: usize,
+    threshold: u64,
+    items: FrequentItemsSketch<Tuple>,
+    /// What all tuples take that were new here, more than those that are kept.
+    tuples_bytes: usize,
+    tuple: Tuple,
+}
+
+impl Top {
+    /// The `k` most frequent, counted at least `threshold` times, in a map of `2^lg_map` places.
+    pub(crate) fn new(k: u64, threshold: u64, lg_map: u8) -> Self {
+        let items = FrequentItemsSketch::new(1 << lg_map).expect("the size of a sketch is within its family's bounds");
+        Self { k: usize::try_from(k).unwrap_or(usize::MAX), threshold, items, tuples_bytes: 0, tuple: Tuple::default() }
+    }
+
+    pub(crate) fn add(&mut self, inputs: &[Value<'_>]) -> Result<(), Nested> {
+        write_tuple(&mut self.tuple.0, inputs)?;
+        self.tuples_bytes = self.tuples_bytes.max(self.tuple.0.len());
+        self.items.update_ref(&self.tuple);
+        Ok(())
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.items.merge(&other.items);
+        self.tuples_bytes = self.tuples_bytes.max(other.tuples_bytes);
+    }
+
+    /// The values and the count of each, the most frequent first, equal counts by the values.
+    pub(crate) fn rows(&self) -> Vec<Vec<Value<'static>>> {
+        let found =
+            self.items.frequent_items_with_threshold(ErrorType::NoFalseNegatives, self.threshold.saturating_sub(1));
+        let mut counted: Vec<(u64, Vec<Value<'static>>)> = Vec::with_capacity(found.len());
+        for row in &found {
+            let tuple = read_tuple(&row.item().0).expect("a tuple was written here");
+            counted.push((row.upper_bound(), tuple.into_iter().map(owned).collect()));
+        }
+        counted.sort_by(|(a, a_tuple), (b, b_tuple)| b.cmp(a).then_with(|| order_tuples(a_tuple, b_tuple)));
+        counted.truncate(self.k);
+        let with_count = |(count, mut tuple): (u64, Vec<Value<'static>>)| {
+            tuple.push(Value::Integer(i64::try_from(count).unwrap_or(i64::MAX)));
+            tuple
+        };
+        counted.into_iter().map(with_count).collect()
+    }
+
+    pub(crate) fn meta(&self) -> SketchMeta {
+        SketchMeta {
+            items_seen: Some(self.items.total_weight()),
+            count_error: Some(self.items.maximum_error()),
+            active_items: Some(self.items.num_active_items() as u64),
+            ..SketchMeta::new("top", "frequent items", self.size_bytes(), self.items.maximum_error() > 0)
+        }
+    }
+
+    /// At most: each tuple is counted with the length of the longest.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.items.estimated_size() + self.items.num_active_items() * self.tuples_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(top: &mut Top, text: &str, times: u64) {
+        (0..times).for_each(|_| top.add(&[Value::Text(text.to_owned().into())]).unwrap());
+    }
+
+    fn rows(top: &Top) -> Vec<(String, i64)> {
+        let row = |row: Vec<Value<'static>>| match row.as_slice() {
+            [Value::Text(text), Value::Integer(count)] => (text.to_string(), *count),
+            other => panic!("{other:?}"),
+        };
+        top.rows().into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_three_most_frequent_of_four() {
+        let (mut here, mut there) = (Top::new(3, 0, 10), Top::new(3, 0, 10));
+        for (text, times) in [("d", 1), ("a", 5), ("c", 3)] {
+            add(&mut here, text, times);
+        }
+        add(&mut there, "b", 4);
+        here.merge(&there);
+        assert_eq!(rows(&here), [("a".to_owned(), 5), ("b".to_owned(), 4), ("c".to_owned(), 3)]);
+        let meta = here.meta();
+        assert_eq!((meta.was_estimated, meta.items_seen, meta.count_error), (false, Some(13), Some(0)));
+        assert_eq!(meta.active_items, Some(4));
+    }
+
+    #[test]
+    fn a_threshold_leaves_rarer_ones_out() {
+        let mut top = Top::new(10, 4, 10);
+        for (text, times) in [("a", 5), ("b", 4), ("c", 3)] {
+            add(&mut top, text, times);
+        }
+        assert_eq!(rows(&top), [("a".to_owned(), 5), ("b".to_owned(), 4)]);
+    }
+
+    #[test]
+    fn it_is_exact_up_to_three_quarters_of_its_map() {
+        let mut top = Top::new(1000, 0, 10);
+        for n in 0..767 {
+            add(&mut top, &n.to_string(), 2);
+        }
+        assert_eq!((top.meta().was_estimated, top.rows().len()), (false, 767));
+    }
+
+    #[test]
+    fn counts_of_many_are_upper_bounds_within_the_error_that_is_told() {
+        let mut parts = [Top::new(5, 0, 10), Top::new(5, 0, 10)];
+        let mut length = 0;
+        for n in 0..20_000_u64 {
+            let text = if n % 3 == 0 { format!("often{}", n % 5) } else { format!("once{n}") };
+            add(&mut parts[(n % 2) as usize], &text, 1);
+            length += 1;
+        }
+        let [mut top, other] = parts;
+        top.merge(&other);
+        let error = top.meta().count_error.unwrap();
+        assert!(top.meta().was_estimated && error as f64 <= 3.5 / 1024.0 * f64::from(length), "{error}");
+        let truth = |text: &str| (0..20_000).filter(|n| n % 3 == 0 && text == format!("often{}", n % 5)).count() as u64;
+        for (text, count) in rows(&top) {
+            let truth = truth(&text);
+            assert!(text.starts_with("often") && (truth..=truth + error).contains(&(count as u64)), "{text}: {count}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! A result, and what is told about it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::aggregate::SketchMeta;
+use crate::rows::RowBatch;
+
+/// The rows of one window.
+#[derive(Debug)]
+pub struct WindowResult {
+    /// The rows, in their order.
+    pub rows: RowBatch,
+    /// What is told about them.
+    pub meta: WindowMeta,
+}
+
+/// What is told about the result of a window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowMeta {
+    /// `tumbling` or `additive`, by `time` or by `records`: `tumbling time`.
+    pub name: String,
+    /// Which it is of its query's windows, from 1.
+    pub number: u64,
+    /// After how much it ends: milliseconds, or records that match.
+    pub size: u64,
+    /// When it was given, milliseconds since 1970-01-01T00:00:00Z.
+    pub emit_time_ms: i64,
+    /// When it was due, if it was due at some time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_emit_time_ms: Option<i64>,
+    /// Of how many records it is.
+    pub records: u64,
+    /// What is told about the sketches behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sketches: Vec<SketchMeta>,
+}
+
+impl WindowResult {
+    /// What it takes.
+    pub fn size_bytes(&self) -> usize {
+        self.rows.size_bytes() + size_of::<Self>() + self.meta.sketches.len() * size_of::<SketchMeta>()
+    }
+
+    /// `{"records": […], "meta": {"window": {…}}}`.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = self.rows.to_json();
+        json.pop();
+        json.extend_from_slice(b",\"meta\":{\"window\":");
+        serde_json::to_writer(&mut json, &self.meta).expect("writing to memory cannot fail");
+        json.extend_from_slice(b"}}");
+        json
+    }
+}

@@ -1,0 +1,103 @@
+//! An engine on an embedded log with one telemetry topic, on two threads, whose time stands still.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
+use millstream_query::{Answer, Config, Deliver, Engine, QueryRequest, Subscription};
+use millstream_types::{
+    Kind, ManualClock, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition, partition_of_key,
+};
+
+const PARTITIONS: u32 = 4;
+
+pub(crate) struct Fixture {
+    pub(crate) engine: Engine,
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) topic: TopicName,
+    pub(crate) tenant: TenantId,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.engine.stop();
+        self.log.close().unwrap();
+    }
+}
+
+pub(crate) fn disk() -> TopicConfig {
+    TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }
+}
+
+pub(crate) fn memory() -> TopicConfig {
+    TopicConfig { storage: Storage::Memory { max_bytes: 16 << 20 }, level: AckLevel::Memory, ..disk() }
+}
+
+pub(crate) fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
+    fixture_within(topic, config, MemoryBudget::new("memory.budget_bytes", 1 << 30))
+}
+
+pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let system = Arc::new(SystemClock::default());
+    let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
+    let log = Embedded::open(log_config, Arc::new(SystemFiles), system.clone(), system).unwrap();
+    let tenant = TenantId::new("acme").unwrap();
+    let name = TopicName::reserved(Kind::Telemetry, &tenant);
+    log.create_topic(&name, topic).unwrap();
+    let clock = Arc::new(ManualClock::at(1_000_000));
+    let engine = Engine::start(log.clone(), config, &budget, clock.clone(), clock.clone()).unwrap();
+    Fixture { engine, log, clock, topic: name, tenant, _dir: dir }
+}
+
+pub(crate) fn two_threads() -> Config {
+    Config { threads: 2, ..Config::default() }
+}
+
+impl Fixture {
+    pub(crate) fn send(&self, key: &str, payloads: &[String]) {
+        let partition = partition_of_key(key.as_bytes(), PARTITIONS).0;
+        let partition = self.log.partition(&TopicPartition::new(self.topic.clone(), partition)).unwrap();
+        let records: Vec<Record<'_>> = payloads
+            .iter()
+            .map(|payload| Record { key: Some(key.as_bytes()), value: Some(payload.as_bytes()), ..Record::default() })
+            .collect();
+        partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+    }
+
+    pub(crate) async fn submit(&self, request: QueryRequest) -> Subscription {
+        self.engine.submit(&self.tenant, request).await.unwrap()
+    }
+
+    pub(crate) async fn live(&self, query: &str) -> Subscription {
+        self.submit(QueryRequest { deliver: Deliver::Sse, ..QueryRequest::new(query) }).await
+    }
+
+    /// Waits until a query has seen so many records, all of whose matches are with it.
+    pub(crate) async fn seen(&self, query: &Subscription, records: u64) {
+        let meta = || self.engine.get(&self.tenant, query.id()).unwrap();
+        until("the records have been seen", || meta().records_seen == records).await;
+        // A thread counts the records of a batch before it hands over their matches; it does so before the next command.
+        drop(self.live("SELECT * FROM STREAM() WHERE nobody").await);
+    }
+}
+
+pub(crate) fn rows(answer: &Answer) -> Vec<String> {
+    let rows = answer.batches.iter().flat_map(|batch| batch.rows());
+    rows.map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
+}
+
+/// Waits until `holds`, giving way to other tasks and threads meanwhile.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = tokio::time::timeout(Duration::from_secs(30), async {
+        while !holds() {
+            tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+        }
+    });
+    patience.await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}

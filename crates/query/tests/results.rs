@@ -1,0 +1,310 @@
+//! Results of many records: counts, groups, sketches, windows; the worked-out examples of the reference by their numbers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::fixture::{Fixture, disk, fixture, memory, rows, two_threads, until};
+use millstream_query::{
+    Answer, Cause, Config, Delivery, Error, QueryRequest, RowBatch, SketchMeta, Subscription, WindowResult,
+};
+use serde_json::{Value, json};
+
+impl Fixture {
+    /// Sends payloads, spread over all partitions.
+    fn spread(&self, payloads: impl IntoIterator<Item = Value>) -> u64 {
+        let mut by_key: [Vec<String>; 16] = Default::default();
+        let mut sent = 0;
+        for (i, payload) in payloads.into_iter().enumerate() {
+            by_key[i % 16].push(payload.to_string());
+            sent += 1;
+        }
+        for (key, payloads) in by_key.iter().enumerate().filter(|(_, payloads)| !payloads.is_empty()) {
+            self.send(&format!("k{key}"), payloads);
+        }
+        sent
+    }
+
+    fn pass(&self, ms: u64) {
+        self.clock.advance(Duration::from_millis(ms));
+    }
+
+    /// What `query` gives of `payloads` when its 1,000 ms are over.
+    async fn answer(&self, query: &str, payloads: impl IntoIterator<Item = Value>) -> Answer {
+        let subscription = self.submit(QueryRequest::new(query)).await;
+        let sent = self.spread(payloads);
+        self.seen(&subscription, sent).await;
+        self.pass(1_000);
+        let answer = subscription.answer().await;
+        assert_eq!(answer.meta.cause, Some(Cause::Duration), "{query}: {:?}", answer.meta);
+        answer
+    }
+}
+
+fn values(rows: &RowBatch) -> Vec<Value> {
+    rows.rows().map(|row| serde_json::from_slice(row).unwrap()).collect()
+}
+
+fn answered(answer: &Answer) -> Vec<Value> {
+    rows(answer).iter().map(|row| serde_json::from_str(row).unwrap()).collect()
+}
+
+async fn window(subscription: &mut Subscription) -> WindowResult {
+    match subscription.next().await {
+        Some(Delivery::Window(window)) => *window,
+        other => panic!("a window is next, not {other:?}"),
+    }
+}
+
+fn sketch(answer: &Answer) -> &SketchMeta {
+    answer.meta.sketches.first().unwrap_or_else(|| panic!("{:?}", answer.meta))
+}
+
+#[tokio::test]
+async fn q6_of_nothing_the_count_is_zero_and_the_others_are_null() {
+    let fixture = fixture(&memory(), two_threads());
+    let answer = fixture.answer("SELECT COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a FROM STREAM(1000, TIME)", []).await;
+    assert_eq!(rows(&answer), [r#"{"c":0,"s":null,"a":null}"#]);
+}
+
+#[tokio::test]
+async fn several_aggregates_of_one_query_are_exact_over_partitions_and_threads() {
+    let fixture = fixture(&disk(), two_threads());
+    let records = (0..1_000).map(|n| json!({"n": n, "odd": n % 2 == 1, "half": f64::from(n) / 2.0}));
+    let query = "SELECT odd, COUNT(*) AS c, SUM(n) AS s, MIN(n) AS low, MAX(half) AS high, AVG(n) AS mean, \
+                 COUNT(DISTINCT n) AS d FROM STREAM(1000, TIME) WHERE n < 999 GROUP BY odd";
+    let answer = fixture.answer(query, records).await;
+    let expected = [
+        json!({"odd": false, "c": 500, "s": 249_500, "low": 0, "high": 499.0, "mean": 499.0, "d": 500}),
+        json!({"odd": true, "c": 499, "s": 249_001, "low": 1, "high": 498.5, "mean": 499.0, "d": 499}),
+    ];
+    assert_eq!(answered(&answer), expected);
+    assert_eq!((answer.meta.records_seen, answer.meta.matched, answer.meta.evaluation_errors), (1_000, 999, 0));
+    assert!(answer.meta.sketches.iter().all(|sketch| !sketch.was_estimated));
+}
+
+#[tokio::test]
+async fn groups_are_filtered_sorted_and_limited_and_their_keys_keep_their_types() {
+    let fixture = fixture(&memory(), two_threads());
+    let keys = [json!(1), json!("1"), json!(1.0), Value::Null, json!("b"), json!("b"), json!({"x": 1})];
+    let query = "SELECT k, COUNT(*) AS c FROM STREAM(1000, TIME) GROUP BY k ORDER BY c DESC, k LIMIT 3";
+    let answer = fixture.answer(query, keys.map(|k| json!({"k": k}))).await;
+    let expected = [json!({"k": 1, "c": 2}), json!({"k": "b", "c": 2}), json!({"k": null, "c": 1})];
+    assert_eq!(answered(&answer), expected);
+    assert_eq!((answer.meta.matched, answer.meta.evaluation_errors), (6, 1), "an object makes no group");
+    let query = "SELECT k FROM STREAM(1000, TIME) GROUP BY k HAVING COUNT(*) > 1 AND k IS NOT NULL";
+    let answer = fixture.answer(query, [1, 1, 2, 3, 3, 3].map(|k| json!({"k": k}))).await;
+    assert_eq!(answered(&answer), [json!({"k": 1}), json!({"k": 3})]);
+    let answer = fixture.answer("SELECT DISTINCT k FROM STREAM(1000, TIME)", [2, 1, 2].map(|k| json!({"k": k}))).await;
+    assert_eq!(answered(&answer), [json!({"k": 1}), json!({"k": 2})]);
+}
+
+#[tokio::test]
+async fn q7_and_q8_counts_between_points_and_up_to_them() {
+    let fixture = fixture(&memory(), two_threads());
+    let records = || [0.0, 1.0, 1.5, 2.0, 7.0].map(|v| json!({"v": v}));
+    let answer = fixture.answer("SELECT FREQ(v, MANUAL, 1, 2, 3) FROM STREAM(1000, TIME)", records()).await;
+    let told: Vec<(Value, f64)> = answered(&answer)
+        .iter()
+        .map(|row| (row["Count"].clone(), (row["Probability"].as_f64().unwrap() * 1e9).round() / 1e9))
+        .collect();
+    assert_eq!(told, [(json!(1), 0.2), (json!(2), 0.4), (json!(1), 0.2), (json!(1), 0.2)]);
+    let answer = fixture.answer("SELECT CUMFREQ(v, MANUAL, 1, 2, 3) FROM STREAM(1000, TIME)", records()).await;
+    let counts: Vec<Value> = answered(&answer).iter().map(|row| row["Count"].clone()).collect();
+    assert_eq!(counts, [1, 3, 4, 5]);
+    let sketch = sketch(&answer);
+    assert_eq!(
+        (sketch.min, sketch.max, sketch.items_seen, sketch.rank_error),
+        (Some(0.0), Some(7.0), Some(5), Some(0.0))
+    );
+}
+
+#[tokio::test]
+async fn q9_ten_thousand_different_values_sent_three_times_are_counted_exactly() {
+    let fixture = fixture(&memory(), two_threads());
+    let records = (0..30_000).map(|n| json!({"id": format!("d{}", n % 10_000)}));
+    let answer = fixture.answer("SELECT COUNT(DISTINCT id) AS ids FROM STREAM(1000, TIME)", records).await;
+    assert_eq!(rows(&answer), [r#"{"ids":10000}"#]);
+    assert_eq!((sketch(&answer).family.as_str(), sketch(&answer).was_estimated), ("theta", false));
+}
+
+#[tokio::test]
+async fn q10_a_million_different_values_are_counted_within_the_bounds_that_are_told() {
+    let fixture = fixture(&memory(), two_threads());
+    let subscription =
+        fixture.submit(QueryRequest::new("SELECT COUNT(DISTINCT id) AS ids FROM STREAM(1000, TIME)")).await;
+    for from in (0..1_000_000).step_by(50_000) {
+        fixture.spread((from..from + 50_000).map(|n| json!({"id": n})));
+        fixture.seen(&subscription, from + 50_000).await;
+    }
+    fixture.pass(1_000);
+    let answer = subscription.answer().await;
+    let count = answered(&answer)[0]["ids"].as_u64().unwrap();
+    assert!(count.abs_diff(1_000_000) <= 23_400, "{count}");
+    let [one, two, three] = sketch(&answer).standard_deviations.unwrap();
+    assert!(three.lower <= 1e6 && 1e6 <= three.upper, "{three:?}");
+    assert!(three.lower < two.lower && two.lower < one.lower && one.upper < two.upper && two.upper < three.upper);
+    assert!(sketch(&answer).was_estimated);
+}
+
+#[tokio::test]
+async fn q11_the_three_most_frequent() {
+    let fixture = fixture(&memory(), two_threads());
+    let often = [("a", 5), ("b", 4), ("c", 3), ("d", 1)];
+    let records = || often.iter().flat_map(|(k, times)| std::iter::repeat_n(json!({"k": k}), *times));
+    let expected = [json!({"k": "a", "n": 5}), json!({"k": "b", "n": 4}), json!({"k": "c", "n": 3})];
+    let answer = fixture.answer("SELECT TOP(3, k) AS n FROM STREAM(1000, TIME)", records()).await;
+    assert_eq!(answered(&answer), expected);
+    let sketch = sketch(&answer);
+    assert_eq!((sketch.items_seen, sketch.count_error, sketch.active_items), (Some(13), Some(0), Some(4)));
+    let grouped = "SELECT k, COUNT(*) AS n FROM STREAM(1000, TIME) GROUP BY k ORDER BY COUNT(*) DESC LIMIT 3";
+    assert_eq!(answered(&fixture.answer(grouped, records()).await), expected);
+}
+
+#[tokio::test]
+async fn q12_windows_by_time_are_numbered_and_each_record_is_in_exactly_one() {
+    let fixture = fixture(&memory(), two_threads());
+    let mut query = fixture.live("SELECT SUM(n) AS s FROM STREAM(3000, TIME) WINDOWING TUMBLING(1000, TIME)").await;
+    let started_ms = query.meta().received_ms;
+    let mut sent = 0;
+    for part in 0..3 {
+        // Nothing is sent in the second window, which comes all the same.
+        sent += fixture.spread((0..100).filter(|_| part != 1).map(|n| json!({"n": 100 * part + n})));
+        fixture.seen(&query, sent).await;
+        fixture.pass(1_000);
+        let window = window(&mut query).await;
+        let sum = (0..100).map(|n| 100 * part + n).sum::<i64>();
+        assert_eq!(values(&window.rows), [json!({"s": if part == 1 { Value::Null } else { json!(sum) }})]);
+        let meta = window.meta;
+        assert_eq!((meta.name.as_str(), meta.number, meta.size), ("tumbling time", part as u64 + 1, 1_000));
+        assert_eq!(meta.records, if part == 1 { 0 } else { 100 });
+        let due = started_ms + 1_000 * (part + 1);
+        assert_eq!((meta.expected_emit_time_ms, meta.emit_time_ms), (Some(due), due));
+    }
+    let Some(Delivery::End(meta)) = query.next().await else { panic!("there are three windows") };
+    assert_eq!((meta.cause, meta.matched), (Some(Cause::Duration), 200));
+}
+
+#[tokio::test]
+async fn windows_that_are_late_are_all_given() {
+    let fixture = fixture(&memory(), two_threads());
+    let mut query = fixture.live("SELECT COUNT(*) AS c FROM STREAM(2500, TIME) WINDOWING TUMBLING(1000, TIME)").await;
+    let sent = fixture.spread([json!({}), json!({})]);
+    fixture.seen(&query, sent).await;
+    fixture.pass(10_000);
+    let mut counts = Vec::new();
+    for number in 1..=3 {
+        let window = window(&mut query).await;
+        assert_eq!(window.meta.number, number);
+        counts.extend(values(&window.rows));
+    }
+    assert_eq!(counts, [json!({"c": 2}), json!({"c": 0}), json!({"c": 0})]);
+    assert!(matches!(query.next().await, Some(Delivery::End(_))));
+}
+
+#[tokio::test]
+async fn q13_additive_windows_never_fall_and_the_last_is_of_all() {
+    let fixture = fixture(&memory(), two_threads());
+    let mut query = fixture
+        .live("SELECT k, COUNT(*) AS c FROM STREAM(3000, TIME) GROUP BY k WINDOWING EVERY(1000, TIME, ALL)")
+        .await;
+    for part in 1..=3_u64 {
+        fixture.spread((0..100).map(|n| json!({"k": n % 2})));
+        fixture.seen(&query, 100 * part).await;
+        fixture.pass(1_000);
+        let window = window(&mut query).await;
+        assert_eq!((window.meta.name.as_str(), window.meta.number), ("additive time", part));
+        assert_eq!(values(&window.rows), [json!({"k": 0, "c": 50 * part}), json!({"k": 1, "c": 50 * part})]);
+    }
+    assert!(matches!(query.next().await, Some(Delivery::End(_))));
+}
+
+#[tokio::test]
+async fn windows_by_records_hold_exactly_so_many_and_the_rest_comes_last() {
+    let fixture = fixture(&memory(), two_threads());
+    let mut grouped =
+        fixture.live("SELECT COUNT(*) AS c FROM STREAM() WHERE n >= 0 WINDOWING TUMBLING(7, RECORD)").await;
+    let mut raw = fixture.live("SELECT n FROM STREAM() WHERE n >= 0 WINDOWING TUMBLING(10, RECORD)").await;
+    fixture.spread((-50..25).map(|n| json!({"n": n})));
+    fixture.seen(&grouped, 75).await;
+    for number in 1..=3 {
+        let window = window(&mut grouped).await;
+        assert_eq!((window.meta.name.as_str(), window.meta.number, window.meta.size), ("tumbling records", number, 7));
+        assert_eq!((values(&window.rows), window.meta.expected_emit_time_ms), (vec![json!({"c": 7})], None));
+    }
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let rows = values(&window(&mut raw).await.rows);
+        assert_eq!(rows.len(), 10);
+        numbers.extend(rows);
+    }
+    for query in [&grouped, &raw] {
+        fixture.engine.kill(&fixture.tenant, query.id()).unwrap();
+    }
+    assert_eq!(values(&window(&mut grouped).await.rows), [json!({"c": 4})]);
+    numbers.extend(values(&window(&mut raw).await.rows));
+    let mut numbers: Vec<i64> = numbers.iter().map(|row| row["n"].as_i64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..25).collect::<Vec<_>>());
+    assert!(matches!(raw.next().await, Some(Delivery::End(_))));
+}
+
+#[tokio::test]
+async fn q14_a_windowed_query_cannot_be_answered_once() {
+    let fixture = fixture(&memory(), two_threads());
+    let request = QueryRequest::new("SELECT COUNT(*) AS c FROM STREAM() WINDOWING TUMBLING(1000, TIME)");
+    let refused = fixture.engine.submit(&fixture.tenant, request).await.err().unwrap();
+    assert!(matches!(refused, Error::WindowedAnswer));
+    assert!(refused.to_string().contains("'deliver': 'sse'"), "{refused}");
+    assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test]
+async fn q16_a_killed_query_gives_what_it_has() {
+    let fixture = fixture(&memory(), two_threads());
+    let query = fixture.submit(QueryRequest::new("SELECT k, SUM(n) AS s FROM STREAM(60000, TIME) GROUP BY k")).await;
+    fixture.spread((0..10).map(|n| json!({"k": n % 2, "n": n})));
+    fixture.seen(&query, 10).await;
+    fixture.engine.kill(&fixture.tenant, query.id()).unwrap();
+    let answer = query.answer().await;
+    assert_eq!(answered(&answer), [json!({"k": 0, "s": 20}), json!({"k": 1, "s": 25})]);
+    assert_eq!((answer.meta.cause, answer.meta.matched), (Some(Cause::Killed), 10));
+    assert_eq!(sketch(&answer).family, "tuple");
+}
+
+#[tokio::test]
+async fn windows_shorter_than_allowed_are_made_longer_which_is_told() {
+    let fixture = fixture(&memory(), two_threads());
+    let mut query = fixture.live("SELECT COUNT(*) AS c FROM STREAM() WINDOWING TUMBLING(5, TIME)").await;
+    let clamped = query.meta().clamped;
+    assert_eq!(
+        (clamped[0].setting.as_str(), clamped[0].asked, clamped[0].given),
+        ("query.window_min_ms", Some(5), 100)
+    );
+    fixture.pass(100);
+    assert_eq!(window(&mut query).await.meta.size, 100);
+}
+
+#[tokio::test]
+async fn states_that_take_more_than_they_may_end_their_query_with_what_it_has() {
+    let config = Config { states_max_bytes: 300_000, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let query = fixture.submit(QueryRequest::new("SELECT COUNT(DISTINCT n) AS d FROM STREAM() GROUP BY k")).await;
+    let mut sent = 0;
+    let id = query.id();
+    // Each group may need as much as a single count would.
+    while sent < 400_000 && fixture.engine.get(&fixture.tenant, id).is_ok() {
+        sent += fixture.spread((sent..sent + 20_000).map(|n| json!({"k": n % 32, "n": n})));
+        until("it has been seen or given up", || {
+            fixture.engine.get(&fixture.tenant, id).map_or(true, |meta| meta.records_seen == sent)
+        })
+        .await;
+    }
+    let answer = query.answer().await;
+    assert_eq!(answer.meta.cause, Some(Cause::Limit));
+    assert!(answer.meta.errors[0].error.contains("query.states_max_bytes"), "{:?}", answer.meta.errors);
+    assert!(!rows(&answer).is_empty());
+    assert!(fixture.engine.live_count() == 0);
+}
