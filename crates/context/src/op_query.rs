@@ -20,8 +20,6 @@ pub(crate) struct OpQuery {
     pub(crate) criteria: Criteria,
     /// Attributes to show.
     pub(crate) attrs: Vec<String>,
-    /// Metadata to show.
-    pub(crate) metadata: Vec<String>,
 }
 
 impl OpQuery {
@@ -33,6 +31,9 @@ impl OpQuery {
                 "the body has a member '{unknown}': it may have {}; remove it",
                 MEMBERS.join(", ")
             )));
+        }
+        if members.contains_key("metadata") {
+            return Err(Refusal::later("member", "metadata"));
         }
         let entities = members.get("entities").map_or(Ok(&[][..]), |value| array("entities", value))?;
         if entities.len() > ENTITIES_MAX {
@@ -52,8 +53,7 @@ impl OpQuery {
             criteria.has = identifiers("attributes", value)?;
             attrs.extend(criteria.has.iter().cloned());
         }
-        let metadata = members.get("metadata").map_or(Ok(Vec::new()), |value| identifiers("metadata", value))?;
-        Ok(Self { selectors, criteria, attrs, metadata })
+        Ok(Self { selectors, criteria, attrs })
     }
 }
 
