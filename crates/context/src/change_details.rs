@@ -98,12 +98,12 @@ fn push_detail(name: &str, action: &str, differs: &str, previous: Option<&Attrib
 mod tests {
     use super::*;
     use crate::entity::Key;
-    use crate::given::{Form, attributes};
+    use crate::given::{Given, attributes};
     use crate::update::{Manner, set, settle};
 
     fn room(body: &str) -> Entity {
         let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 5);
-        set(&mut room, attributes(body.as_bytes(), Form::Normalized).unwrap(), Manner::Append);
+        set(&mut room, attributes(body.as_bytes(), Given::NORMALIZED).unwrap(), Manner::Append);
         settle(None, &mut room, 5);
         room
     }

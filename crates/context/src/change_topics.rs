@@ -5,7 +5,7 @@
 //! | key | the entity's id |
 //! | timestamp | when the change was made; for a measurement, when it was measured |
 //! | value | the entity after the change (before it, for `entityDelete`), normalized JSON |
-//! | header `alteration-type` | `entityCreate`, `entityChange`, `entityUpdate` (nothing differs), `entityDelete` |
+//! | header `alteration-type` | `entityCreate`, `entityChange`, `entityUpdate` (nothing differs), `entityDelete`, `entityExpire` (by itself; nobody is notified) |
 //! | header `changed-attributes` | names of the attributes that differ, separated by commas |
 //! | header `fiware-servicepath` | the entity's service path |
 //! | header `change-details` | JSON: type and times of the entity, what differs in each attribute, whose request it was |

@@ -34,6 +34,8 @@ pub struct ContextConfig {
     pub timeout_ms: u64,
     /// Lists of more than 64 entities that may wait to be rendered; further ones are answered 503. Default 256.
     pub lists_max_waiting: usize,
+    /// Attributes of a tenant whose values are indexed because they are queried; further ones are not. Default 64.
+    pub indexed_attributes_max: usize,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
 }
@@ -51,6 +53,7 @@ impl Default for ContextConfig {
             page_max_bytes: 32 << 20,
             timeout_ms: 10_000,
             lists_max_waiting: 256,
+            indexed_attributes_max: 64,
             telemetry_threads: 1,
         }
     }

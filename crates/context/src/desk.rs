@@ -1,5 +1,6 @@
 //! Where requests are taken in: what every one of them says, and the way to the owners and back.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +9,23 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
 use millstream_http::{Caller, Payload, Problem, TraceContext, Workers};
-use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition};
+use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition, WallClock};
 use millstream_view::Views;
 
 use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
+use crate::condition::{self, Versions};
 use crate::entities::{self, Action, Answer, Command, EntityView, Request};
 use crate::entity::Entity;
+use crate::op_update::{self, Asked};
 use crate::partition_key;
 use crate::refusal::{Failure, Refusal};
 use crate::request::{self, Parameters, Paths};
 use crate::stats::Counters;
+use crate::upkeep::Upkeep;
+
+/// Writes of one batch that are with their owners at once.
+const BATCH_IN_FLIGHT_MAX: usize = 256;
 
 /// What all requests share.
 pub(crate) struct Desk {
@@ -27,8 +34,10 @@ pub(crate) struct Desk {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) page_max_bytes: usize,
+    pub(crate) wall: Arc<dyn WallClock>,
     /// Where bulky lists are rendered.
     pub(crate) background: Workers,
+    pub(crate) upkeep: Upkeep,
 }
 
 impl Desk {
@@ -66,7 +75,9 @@ impl<S: Sync> FromRequestParts<S> for Ask {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         request::check_service(&parts.headers)?;
-        request::check_accept(&parts.headers)?;
+        if !request::is_of_value(parts.uri.path()) {
+            request::check_accept(&parts.headers)?;
+        }
         let caller = Caller::from_request_parts(parts, state).await?;
         let trace = TraceContext::from_request_parts(parts, state).await?;
         Ok(Self { tenant: caller.tenant.clone(), headers: parts.headers.clone(), uri: parts.uri.clone(), trace })
@@ -83,7 +94,20 @@ impl Ask {
     pub(crate) fn origin(&self) -> Origin {
         let given = self.headers.get(request::CORRELATOR).filter(|value| !value.is_empty()).cloned();
         let correlator = given.unwrap_or_else(|| self.trace.id_as_uuid());
-        Origin { correlator: correlator.to_str().unwrap_or_default().into(), ..Origin::default() }
+        Origin {
+            correlator: correlator.to_str().unwrap_or_default().into(),
+            is_forced: request::is_forced(&self.uri),
+            ..Origin::default()
+        }
+    }
+
+    /// Whether the client has this version of the entity already.
+    pub(crate) fn knows(&self, entity: &Entity) -> bool {
+        condition::is_known(&self.headers, entity)
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
     }
 
     /// The service paths that a read looks at.
@@ -106,6 +130,22 @@ impl<S: Sync> FromRequest<S> for JsonText {
     }
 }
 
+/// The body of a value: JSON, or text. An extractor.
+pub(crate) struct ValueText(pub(crate) Bytes);
+
+impl<S: Sync> FromRequest<S> for ValueText {
+    type Rejection = Failure;
+
+    async fn from_request(request: HttpRequest, state: &S) -> Result<Self, Failure> {
+        request::check_length(request.headers())?;
+        if !request::is_text(request.headers()) {
+            request::check_type(request.headers())?;
+        }
+        let Payload(bytes) = Payload::from_request(request, state).await?;
+        Ok(Self(bytes))
+    }
+}
+
 impl Desk {
     /// Hands a write to the owner of the entity `id`; answered once it is durable.
     pub(crate) async fn write(self: &Arc<Self>, ask: &Ask, id: &str, action: Action) -> Result<Answer, Failure> {
@@ -113,8 +153,9 @@ impl Desk {
         let path = request::write_path(&ask.headers)?;
         let tell = self.tell(&ask.tenant, id).await?;
         let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
-        let request = Request { tenant: ask.tenant.clone(), path, tell, origin: ask.origin(), action };
-        match self.views.ask(owner, Command::Request(request)).await? {
+        let (tenant, versions, origin) = (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin());
+        let request = Request { tenant, path, tell, versions, origin, action };
+        match self.views.ask(owner, Command::Request(Box::new(request))).await? {
             Answer::Refused(refusal) => Err(refusal.into()),
             answer => {
                 self.counters.updated(self.clock.now().saturating_sub(started));
@@ -123,12 +164,50 @@ impl Desk {
         }
     }
 
+    /// Hands writes of several entities to their owners, in order; answered once all are durable.
+    pub(crate) async fn write_all(self: &Arc<Self>, ask: &Ask, asked: Vec<Asked>) -> Result<(), Failure> {
+        let path = request::write_path(&ask.headers)?;
+        let (count, mut refused) = (asked.len(), Vec::new());
+        let mut waiting = VecDeque::new();
+        for (named, action) in asked {
+            if waiting.len() >= BATCH_IN_FLIGHT_MAX
+                && let Some(first) = waiting.pop_front()
+            {
+                self.answered(first, &mut refused).await?;
+            }
+            let id = action.id().clone();
+            let tell = self.tell(&ask.tenant, &id).await?;
+            let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
+            let (tenant, path) = (ask.tenant.clone(), path.clone());
+            let request = Request { tenant, path, tell, versions: None, origin: ask.origin(), action };
+            let started = self.clock.now();
+            waiting.push_back((named, started, self.views.submit(owner, Command::Request(Box::new(request)))?));
+        }
+        for one in waiting {
+            self.answered(one, &mut refused).await?;
+        }
+        Ok(op_update::combined(count, refused)?)
+    }
+
+    async fn answered(
+        &self,
+        (named, started, answer): (String, Duration, millstream_view::Answer<EntityView>),
+        refused: &mut Vec<(String, Refusal)>,
+    ) -> Result<(), Failure> {
+        match answer.await.unwrap_or(Err(millstream_view::Error::Stopped))? {
+            Answer::Refused(refusal) => refused.push((named, refusal)),
+            _ => self.counters.updated(self.clock.now().saturating_sub(started)),
+        }
+        Ok(())
+    }
+
     /// The one entity that a read names.
     pub(crate) fn read(&self, ask: &Ask, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, Refusal> {
         let paths = ask.paths()?;
         let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)));
         let same = snapshot.state.of(&ask.tenant).map_or(&[][..], |entities| entities.with_id(id));
-        let here = same.iter().filter(|entity| paths.have(&entity.key.path));
+        let now_ms = self.wall.now_ms();
+        let here = same.iter().filter(|entity| paths.have(&entity.key.path) && !entity.has_expired(now_ms));
         entities::only(here, id, kind).cloned()
     }
 

@@ -9,29 +9,37 @@ use millstream_types::{Offset, TenantId, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Publish, Source, View};
 
 use crate::change_details::{self, Origin};
-use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
+use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, ChangeTopics, SERVICE_PATH};
+use crate::condition::Versions;
 use crate::entity::{Entity, Key};
-use crate::given::{AttributeGiven, EntityGiven};
+use crate::given::{AttributeGiven, DEFAULT_ENTITY_KIND, EntityGiven};
+use crate::index::Built;
 use crate::measurement::{self, Measurement};
 use crate::refusal::{Name, Refusal};
 use crate::state::State;
 use crate::stats::Counters;
 use crate::update::{self, Difference, Differs, Manner, Outcome};
-use crate::{show, state_record};
+use crate::{owner_work, show, state_record};
 
 /// The view of entities, with its limits.
 pub(crate) struct EntityView {
     pub(crate) entity_max_bytes: usize,
     pub(crate) measured_entity_max_bytes: usize,
+    pub(crate) indexed_attributes_max: usize,
+    pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) counters: Arc<Counters>,
 }
 
 /// What is asked of an owner.
 pub(crate) enum Command {
     /// By a client, of one entity.
-    Request(Request),
+    Request(Box<Request>),
     /// By a source of measurements: apply those that are not yet, then note that everything before `next` is.
     Measured { source: Source, next: Offset, measurements: Vec<(Offset, Measurement)> },
+    /// By a query: index the values of an attribute a step further.
+    Index { tenant: TenantId, attribute: Arc<str> },
+    /// By the clock: let go of some entities that have come to their end.
+    Expire,
 }
 
 /// What a client asks.
@@ -42,13 +50,18 @@ pub(crate) struct Request {
     /// Where the change is told.
     pub(crate) tell: TopicPartition,
     pub(crate) origin: Origin,
+    /// The versions that the entity may have, if the client demands any.
+    pub(crate) versions: Option<Versions>,
     pub(crate) action: Action,
 }
 
 pub(crate) enum Action {
     Create(EntityGiven),
     /// Creates, or appends to the one that exists.
-    Upsert(EntityGiven),
+    Upsert {
+        given: EntityGiven,
+        manner: Manner,
+    },
     Set {
         target: Target,
         given: Vec<AttributeGiven>,
@@ -62,18 +75,36 @@ pub(crate) enum Action {
         target: Target,
         name: String,
     },
+    /// As many as there are.
+    RemoveAttributes {
+        target: Target,
+        names: Vec<Arc<str>>,
+    },
     Delete(Target),
 }
 
 impl Action {
+    /// Which entity it is about.
+    pub(crate) fn id(&self) -> &Arc<str> {
+        match self {
+            Self::Create(given) | Self::Upsert { given, .. } => &given.id,
+            Self::Set { target, .. }
+            | Self::SetOne { target, .. }
+            | Self::RemoveAttribute { target, .. }
+            | Self::RemoveAttributes { target, .. }
+            | Self::Delete(target) => &target.id,
+        }
+    }
+
     /// Bytes that it owns beside itself, about.
     fn owned_bytes(&self) -> usize {
         let all = |attributes: &[AttributeGiven]| attributes.iter().map(AttributeGiven::size_bytes).sum();
         match self {
-            Self::Create(entity) | Self::Upsert(entity) => all(&entity.attributes),
+            Self::Create(given) | Self::Upsert { given, .. } => all(&given.attributes),
             Self::Set { given, .. } => all(given),
             Self::SetOne { given, .. } => given.size_bytes(),
             Self::RemoveAttribute { name, .. } => name.len(),
+            Self::RemoveAttributes { names, .. } => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
             Self::Delete(_) => 0,
         }
     }
@@ -90,13 +121,16 @@ pub(crate) struct Target {
 pub(crate) enum Answer {
     Created,
     Updated,
+    /// A step was made, others are to follow.
+    MoreToDo,
     Refused(Refusal),
 }
 
-/// An entity's new version, or its end.
+/// An entity's new version, or its end; or how far an index has come.
 pub(crate) enum Change {
     Put { tenant: TenantId, entity: Arc<Entity> },
     Remove { tenant: TenantId, key: Arc<Key> },
+    Index { tenant: TenantId, attribute: Arc<str>, built: Built },
 }
 
 impl View for EntityView {
@@ -108,7 +142,7 @@ impl View for EntityView {
 
     fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
         match command {
-            Command::Request(request) => self.request(draft, request).unwrap_or_else(Answer::Refused),
+            Command::Request(request) => self.request(draft, *request).unwrap_or_else(Answer::Refused),
             Command::Measured { source, next, measurements } => {
                 let applied = draft.applied(source);
                 let new = measurements.into_iter().filter(|(offset, _)| *offset >= applied);
@@ -116,12 +150,16 @@ impl View for EntityView {
                 draft.advance(source, next);
                 answer
             }
+            Command::Index { tenant, attribute } => owner_work::index(self, draft, tenant, attribute),
+            Command::Expire => owner_work::expire(self, draft),
         }
     }
 
     fn owned_bytes(command: &Command) -> usize {
         match command {
             Command::Request(request) => request.action.owned_bytes(),
+            Command::Index { attribute, .. } => attribute.len(),
+            Command::Expire => 0,
             Command::Measured { measurements, .. } => {
                 let each = measurements.iter().map(|(_, measurement)| measurement.owned_bytes());
                 size_of_val(measurements.as_slice()) + each.sum::<usize>()
@@ -133,6 +171,7 @@ impl View for EntityView {
         match change {
             Change::Put { tenant, entity } => state.put(tenant, entity.clone()),
             Change::Remove { tenant, key } => state.remove(tenant, key),
+            Change::Index { tenant, attribute, built } => state.index(tenant, attribute, built),
         }
     }
 
@@ -147,10 +186,19 @@ impl View for EntityView {
                 state_record::encode_key(tenant, gone, key);
                 Encoded::Tombstone
             }
+            Change::Index { tenant, attribute, built } => {
+                state_record::encode_index_key(tenant, attribute, key);
+                state_record::encode_built(built, value);
+                Encoded::Value
+            }
         }
     }
 
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+        if let Some((tenant, attribute)) = state_record::decode_index_key(key)? {
+            let built = value.map_or(Ok(Built::Not), state_record::decode_built)?;
+            return Ok(Change::Index { tenant, attribute, built });
+        }
         let (tenant, key) = state_record::decode_key(key)?;
         match value {
             Some(value) => Ok(Change::Put { tenant, entity: Arc::new(state_record::decode_value(key, value)?) }),
@@ -161,15 +209,15 @@ impl View for EntityView {
 
 impl EntityView {
     fn request(&self, draft: &mut Draft<'_, Self>, request: Request) -> Result<Answer, Refusal> {
-        let Request { tenant, path, tell, origin, action } = request;
-        let write = Write { view: self, tenant, path, tell, origin };
+        let Request { tenant, path, tell, versions, origin, action } = request;
+        let write = Write { view: self, tenant, path, tell, versions, origin };
         match action {
-            Action::Create(given) => match write.existing(draft, &given) {
-                Some(_) => Err(exists(&given)),
+            Action::Create(given) => match write.existing(draft, &given)? {
+                Some(before) => Err(exists(&before)),
                 None => write.create(draft, given),
             },
-            Action::Upsert(given) => match write.existing(draft, &given) {
-                Some(before) => write.set(draft, before, given.attributes, Manner::Append),
+            Action::Upsert { given, manner } => match write.existing(draft, &given)? {
+                Some(before) => write.set(draft, before, given.attributes, manner),
                 None => write.create(draft, given),
             },
             Action::Set { target, given, manner } => {
@@ -185,6 +233,10 @@ impl EntityView {
                 let mut after = (*before).clone();
                 after.attributes.retain(|attribute| *attribute.name != *name);
                 write.put(draft, Some(&before), after, &[])
+            }
+            Action::RemoveAttributes { target, names } => {
+                let before = write.target(draft, &target)?;
+                write.remove_attributes(draft, &before, &names)
             }
             Action::Delete(target) => {
                 let before = write.target(draft, &target)?;
@@ -202,21 +254,30 @@ struct Write<'a> {
     path: Arc<str>,
     tell: TopicPartition,
     origin: Origin,
+    versions: Option<Versions>,
 }
 
 impl Write<'_> {
-    fn existing(&self, draft: &Draft<'_, EntityView>, given: &EntityGiven) -> Option<Arc<Entity>> {
-        draft.state().of(&self.tenant)?.get(&self.key(given)).cloned()
+    /// The entity that exists already, if it does. Without a type it is the only one with its id.
+    fn existing(&self, draft: &Draft<'_, EntityView>, given: &EntityGiven) -> Result<Option<Arc<Entity>>, Refusal> {
+        match only(self.here(draft, &given.id), &given.id, given.kind.as_deref()) {
+            Ok(entity) => Ok(Some(entity.clone())),
+            Err(refusal) if refusal.name == Name::NotFound => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
     }
 
-    fn key(&self, given: &EntityGiven) -> Arc<Key> {
-        Arc::new(Key { id: given.id.clone(), kind: given.kind.clone(), path: self.path.clone() })
+    /// Entities with this id in the path that is written to, but for those that have come to their end.
+    fn here<'d>(&'d self, draft: &'d Draft<'_, EntityView>, id: &str) -> impl Iterator<Item = &'d Arc<Entity>> {
+        let now_ms = draft.now_ms();
+        let same = draft.state().of(&self.tenant).map_or(&[][..], |entities| entities.with_id(id));
+        same.iter().filter(move |entity| entity.key.path == self.path && !entity.has_expired(now_ms))
     }
 
     fn target(&self, draft: &Draft<'_, EntityView>, target: &Target) -> Result<Arc<Entity>, Refusal> {
-        let same = draft.state().of(&self.tenant).map_or(&[][..], |entities| entities.with_id(&target.id));
-        let here = same.iter().filter(|entity| entity.key.path == self.path);
-        only(here, &target.id, target.kind.as_deref()).cloned()
+        let entity = only(self.here(draft, &target.id), &target.id, target.kind.as_deref())?;
+        self.versions.as_ref().map_or(Ok(()), |versions| versions.check(entity))?;
+        Ok(entity.clone())
     }
 
     fn target_attribute(
@@ -233,8 +294,12 @@ impl Write<'_> {
     }
 
     fn create(&self, draft: &mut Draft<'_, EntityView>, given: EntityGiven) -> Result<Answer, Refusal> {
-        let mut entity = Entity::new(self.key(&given), draft.now_ms());
-        entity.attributes = given.attributes.into_iter().map(update::create).collect();
+        let kind = given.kind.unwrap_or_else(|| DEFAULT_ENTITY_KIND.into());
+        let key = Key { id: given.id, kind, path: self.path.clone() };
+        let mut entity = Entity::new(key.into(), draft.now_ms());
+        for attribute in given.attributes {
+            entity.attributes.extend(update::create(attribute)?);
+        }
         self.put(draft, None, entity, &[]).map(|_| Answer::Created)
     }
 
@@ -257,6 +322,30 @@ impl Write<'_> {
         }
     }
 
+    fn remove_attributes(
+        &self,
+        draft: &mut Draft<'_, EntityView>,
+        before: &Entity,
+        names: &[Arc<str>],
+    ) -> Result<Answer, Refusal> {
+        let mut after = before.clone();
+        after.attributes.retain(|attribute| !names.contains(&attribute.name));
+        let missing: Vec<&str> =
+            names.iter().filter(|name| before.attribute(name).is_none()).map(|name| &**name).collect();
+        if missing.len() < names.len() {
+            self.put(draft, Some(before), after, names)?;
+        }
+        if missing.is_empty() {
+            return Ok(Answer::Updated);
+        }
+        let name = if missing.len() < names.len() { Name::PartialUpdate } else { Name::Unprocessable };
+        let id = &before.key.id;
+        Err(Refusal::new(
+            name,
+            format!("attributes {} of entity '{id}' do not exist; check their names", missing.join(", ")),
+        ))
+    }
+
     fn put(
         &self,
         draft: &mut Draft<'_, EntityView>,
@@ -265,6 +354,7 @@ impl Write<'_> {
         asked: &[Arc<str>],
     ) -> Result<Answer, Refusal> {
         let differences = update::settle(before, &mut after, draft.now_ms());
+        check_locations(&after)?;
         let told = tell(before, &after, (&differences, asked), &self.origin, draft.now_ms());
         let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);
         if size > limit {
@@ -283,11 +373,7 @@ impl Write<'_> {
     }
 
     fn delete(&self, draft: &mut Draft<'_, EntityView>, before: &Entity) {
-        let changed: Vec<Arc<str>> = before.attributes.iter().map(|attribute| attribute.name.clone()).collect();
-        let gone = |name: &Arc<str>| Difference { name: name.clone(), what: Differs::Removed };
-        let differences: Vec<Difference> = changed.iter().map(gone).collect();
-        let details = change_details::text(Some(before), before, &differences, &[], &self.origin);
-        draft.publish(self.tell.clone(), record(before, "entityDelete", changed, details, draft.now_ms()));
+        draft.publish(self.tell.clone(), tell_end(before, "entityDelete", &self.origin, draft.now_ms()));
         draft.change(Change::Remove { tenant: self.tenant.clone(), key: before.key.clone() });
     }
 }
@@ -308,6 +394,15 @@ pub(crate) fn tell(
     };
     let details = change_details::text(before, after, differences, asked, origin);
     record(after, alteration, changed, details, timestamp_ms)
+}
+
+/// The change record for the end of an entity.
+pub(crate) fn tell_end(before: &Entity, alteration: &str, origin: &Origin, timestamp_ms: i64) -> Publish {
+    let changed: Vec<Arc<str>> = before.attributes.iter().map(|attribute| attribute.name.clone()).collect();
+    let gone = |name: &Arc<str>| Difference { name: name.clone(), what: Differs::Removed };
+    let differences: Vec<Difference> = changed.iter().map(gone).collect();
+    let details = change_details::text(Some(before), before, &differences, &[], origin);
+    record(before, alteration, changed, details, timestamp_ms)
 }
 
 fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, details: Vec<u8>, timestamp_ms: i64) -> Publish {
@@ -355,8 +450,24 @@ pub(crate) fn no_attribute(entity: &Entity, name: &str) -> Refusal {
     Refusal::new(Name::NotFound, format!("entity '{id}' has no attribute '{name}'; append it, or check the name"))
 }
 
-fn exists(given: &EntityGiven) -> Refusal {
-    let (id, kind) = (&given.id, &given.kind);
+/// An entity is in one place.
+fn check_locations(entity: &Entity) -> Result<(), Refusal> {
+    let names: Vec<&str> = entity.locations().map(|attribute| &*attribute.name).collect();
+    if names.len() < 2 {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Name::NoResourcesAvailable,
+        format!(
+            "entity '{}' would have the locations {}: one is allowed; give the others the metadata ignoreType = true",
+            entity.key.id,
+            names.join(", ")
+        ),
+    ))
+}
+
+fn exists(entity: &Entity) -> Refusal {
+    let (id, kind) = (&entity.key.id, &entity.key.kind);
     Refusal::new(
         Name::Unprocessable,
         format!(

@@ -5,12 +5,20 @@
 
 use std::sync::Arc;
 
+use geo::Geometry;
 use millstream_types::iso_time;
+
+use crate::{datetime, geometry, json};
 
 /// The service path of entities that name none.
 pub(crate) const ROOT_PATH: &str = "/";
 /// The type of points in time.
 pub(crate) const DATE_TIME: &str = "DateTime";
+/// The attribute that ends an entity by itself; the one built-in that clients write.
+pub(crate) const DATE_EXPIRES: &str = "dateExpires";
+/// Metadata by which a location is plain data.
+const IGNORE_TYPE: &str = "ignoreType";
+const PATH: &str = "servicePath";
 const DATE_CREATED: &str = "dateCreated";
 const DATE_MODIFIED: &str = "dateModified";
 
@@ -28,6 +36,8 @@ pub(crate) struct Entity {
     pub(crate) key: Arc<Key>,
     pub(crate) created_ms: i64,
     pub(crate) modified_ms: i64,
+    /// Counts its versions, from 0.
+    pub(crate) version: u64,
     /// In the order in which they were first given.
     pub(crate) attributes: Vec<Attribute>,
 }
@@ -50,6 +60,17 @@ impl Attribute {
     /// An attribute that no entity has yet; the entity's owner says when it got it.
     pub(crate) fn new(name: Arc<str>, kind: Arc<str>, value: Arc<str>, metadata: Arc<[Metadata]>) -> Self {
         Self { name, kind, value, metadata, created_ms: 0, modified_ms: 0 }
+    }
+
+    /// The point in time that it is, if it is one.
+    pub(crate) fn as_date(&self) -> Option<i64> {
+        datetime::parse(self.value.strip_prefix('"')?.strip_suffix('"')?)
+    }
+
+    /// Whether it says where its entity is.
+    fn is_location(&self) -> bool {
+        let is_ignored = |item: &Metadata| &*item.name == IGNORE_TYPE && &*item.value == "true";
+        geometry::is_geo(&self.kind) && &*self.value != "null" && !self.metadata.iter().any(is_ignored)
     }
 
     /// Whether value and type are the same.
@@ -102,10 +123,23 @@ pub(crate) struct Place {
     pub(crate) key: Arc<Key>,
 }
 
+impl Place {
+    /// Before every place of that time, behind every one of an earlier time.
+    pub(crate) fn first_at(created_ms: i64) -> Self {
+        let none: Arc<str> = "".into();
+        Self { created_ms, key: Arc::new(Key { id: none.clone(), kind: none.clone(), path: none }) }
+    }
+}
+
+/// Whether every entity has an attribute of this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    matches!(name, DATE_CREATED | DATE_MODIFIED | PATH)
+}
+
 impl Entity {
     /// A new entity without attributes.
     pub(crate) fn new(key: Arc<Key>, now_ms: i64) -> Self {
-        Self { key, created_ms: now_ms, modified_ms: now_ms, attributes: Vec::new() }
+        Self { key, created_ms: now_ms, modified_ms: now_ms, version: 0, attributes: Vec::new() }
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -116,12 +150,38 @@ impl Entity {
         self.attributes.iter().find(|attribute| &*attribute.name == name)
     }
 
+    /// When it ends by itself, if it does.
+    pub(crate) fn expires_ms(&self) -> Option<i64> {
+        self.attribute(DATE_EXPIRES)?.as_date()
+    }
+
+    /// Whether it has come to its end by itself.
+    pub(crate) fn has_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms().is_some_and(|at_ms| at_ms <= now_ms)
+    }
+
+    /// Its attributes that say where it is; one at most.
+    pub(crate) fn locations(&self) -> impl Iterator<Item = &Attribute> {
+        self.attributes.iter().filter(|attribute| attribute.is_location())
+    }
+
+    /// Where it is.
+    pub(crate) fn location(&self) -> Option<Geometry> {
+        let Attribute { kind, value, .. } = self.locations().next()?;
+        geometry::read(kind, &json::parsed(value)).ok()
+    }
+
+    /// What tells this version from every other, as HTTP has it.
+    pub(crate) fn tag(&self) -> String {
+        format!("\"{:x}-{:x}\"", self.created_ms, self.version)
+    }
+
     /// The attribute that every entity has under this name.
     pub(crate) fn built_in(&self, name: &str) -> Option<Attribute> {
         let (kind, value) = match name {
             DATE_CREATED => (DATE_TIME, iso_time(self.created_ms)),
             DATE_MODIFIED => (DATE_TIME, iso_time(self.modified_ms)),
-            "servicePath" => ("Text", self.key.path.to_string()),
+            PATH => ("Text", self.key.path.to_string()),
             _ => return None,
         };
         Some(Attribute::new(name.into(), kind.into(), quoted(&value), Default::default()))

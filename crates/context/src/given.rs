@@ -4,20 +4,20 @@
 
 use std::sync::Arc;
 
-use millstream_types::iso_time;
 use serde_json::{Map, Value};
 
-use crate::entity::{Metadata, metadata_bytes};
+use crate::content::{Content, canonical};
+use crate::entity::{DATE_EXPIRES, DATE_TIME, Metadata, metadata_bytes};
+use crate::json;
+use crate::operator::{Operator, is_operator};
+use crate::query::is_date;
 use crate::refusal::{Name, Refusal};
 use crate::syntax::{check_attribute_name, check_identifier, check_nesting, check_text};
-use crate::{datetime, json};
 
 /// The type of an entity whose creator names none.
-const DEFAULT_ENTITY_KIND: &str = "Thing";
+pub(crate) const DEFAULT_ENTITY_KIND: &str = "Thing";
 /// Attributes and metadata of this type may contain any character.
 const UNRESTRICTED: &str = "TextUnrestricted";
-/// The attribute by which an entity would come to an end by itself.
-const EXPIRES: &str = "dateExpires";
 
 /// How attributes are written in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,23 @@ pub(crate) enum Form {
     Normalized,
     /// The bare value.
     KeyValues,
+    /// An array of the bare values; in answers only.
+    Values,
+    /// The same, each value once; in answers only.
+    Unique,
+}
+
+/// How a request's attributes are written, and what happens to metadata that it does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) form: Form,
+    /// They are cleared and do not stay.
+    pub(crate) override_metadata: bool,
+}
+
+impl Given {
+    /// As it is without options.
+    pub(crate) const NORMALIZED: Self = Self { form: Form::Normalized, override_metadata: false };
 }
 
 /// What happens to the metadata that an attribute has.
@@ -40,12 +57,10 @@ pub(crate) enum MetadataGiven {
 }
 
 /// An attribute as it is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AttributeGiven {
     pub(crate) name: Arc<str>,
-    pub(crate) kind: Arc<str>,
-    /// Canonical JSON text.
-    pub(crate) value: Arc<str>,
+    pub(crate) content: Content,
     pub(crate) metadata: MetadataGiven,
 }
 
@@ -56,47 +71,103 @@ impl AttributeGiven {
             MetadataGiven::Keep => 0,
             MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => metadata_bytes(items),
         };
-        size_of::<Self>() + self.name.len() + self.kind.len() + self.value.len() + metadata
+        size_of::<Self>() + self.name.len() + self.content.size_bytes() + metadata
     }
 }
 
 /// An entity as it is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EntityGiven {
     pub(crate) id: Arc<str>,
-    pub(crate) kind: Arc<str>,
+    /// None if the body names none.
+    pub(crate) kind: Option<Arc<str>>,
     pub(crate) attributes: Vec<AttributeGiven>,
 }
 
 /// Reads the body of a create.
-pub(crate) fn entity(body: &[u8], form: Form) -> Result<EntityGiven, Refusal> {
-    let mut members = object(body)?;
+pub(crate) fn entity(body: &[u8], how: Given) -> Result<EntityGiven, Refusal> {
+    let given = entity_of(object(body)?, how)?;
+    Ok(EntityGiven { kind: given.kind.or_else(|| Some(DEFAULT_ENTITY_KIND.into())), ..given })
+}
+
+/// Reads an entity that stands in a body.
+pub(crate) fn entity_of(mut members: Map<String, Value>, how: Given) -> Result<EntityGiven, Refusal> {
     let id = match members.shift_remove("id") {
         Some(id) => identifier("entity id", &id)?,
         None => return Err(Refusal::bad("the body has no member 'id': an entity needs one; add it")),
     };
     let kind = match members.shift_remove("type") {
-        Some(kind) => identifier("entity type", &kind)?,
-        None => DEFAULT_ENTITY_KIND.into(),
+        Some(kind) => Some(identifier("entity type", &kind)?),
+        None => None,
     };
-    Ok(EntityGiven { id, kind, attributes: attributes_of(members, form)? })
+    Ok(EntityGiven { id, kind, attributes: attributes_of(members, how)? })
 }
 
 /// Reads the body of an update of several attributes; `id` and `type` have no place in it.
-pub(crate) fn attributes(body: &[u8], form: Form) -> Result<Vec<AttributeGiven>, Refusal> {
-    attributes_of(object(body)?, form)
+pub(crate) fn attributes(body: &[u8], how: Given) -> Result<Vec<AttributeGiven>, Refusal> {
+    attributes_of(object(body)?, how)
 }
 
 /// Reads the body of an update of the one attribute `name`.
-pub(crate) fn attribute(name: &str, body: &[u8]) -> Result<AttributeGiven, Refusal> {
+pub(crate) fn attribute(name: &str, body: &[u8], how: Given) -> Result<AttributeGiven, Refusal> {
     check_attribute_name(name)?;
-    normalized(name, Value::Object(object(body)?))
+    normalized(name, Value::Object(object(body)?), how)
+}
+
+/// Reads the body of an update of an attribute's value: JSON that is an array or an object.
+pub(crate) fn json_value(name: &str, body: &[u8]) -> Result<AttributeGiven, Refusal> {
+    check_nesting(body)?;
+    let value: Value = serde_json::from_slice(body).map_err(no_json)?;
+    if !value.is_array() && !value.is_object() {
+        return Err(Refusal::bad(format!(
+            "the body is a {}: JSON here is an object or an array; send other values as text/plain",
+            kind_of(&value)
+        )));
+    }
+    value_of(name, value)
+}
+
+/// Reads the body of an update of an attribute's value as text: a string in quotes, true, false, null or a number.
+pub(crate) fn text_value(name: &str, body: &[u8]) -> Result<AttributeGiven, Refusal> {
+    let wrong = |shown: &str| {
+        Refusal::bad(format!(
+            "the value '{shown}' of attribute '{name}': as text/plain it is a string in double quotes, true, false, \
+             null or a number; correct it"
+        ))
+    };
+    let text = std::str::from_utf8(body).map_err(|_| wrong("which is not UTF-8"))?.trim();
+    let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let value = match quoted {
+        Some(inner) => Value::from(inner),
+        None => match serde_json::from_str(text) {
+            Ok(value @ (Value::Null | Value::Bool(_) | Value::Number(_))) => value,
+            _ => return Err(wrong(text)),
+        },
+    };
+    value_of(name, value)
+}
+
+fn value_of(name: &str, value: Value) -> Result<AttributeGiven, Refusal> {
+    check_attribute_name(name)?;
+    let what = format!("attribute '{name}'");
+    let content = if is_operator(&value) {
+        check_text(&what, &value)?;
+        Content::Operator { kind: None, operator: Operator::read(&what, value)? }
+    } else {
+        check_text(&what, &value)?;
+        Content::Value(value)
+    };
+    Ok(AttributeGiven { name: name.into(), content, metadata: MetadataGiven::Keep })
 }
 
 /// Reads an attribute that stands in a mapping: normalized if it has a member `value`, else its bare value.
 pub(crate) fn attribute_of_mapping(name: &str, value: Value) -> Result<AttributeGiven, Refusal> {
     check_attribute_name(name)?;
-    if value.get("value").is_some() { normalized(name, value) } else { bare(name, &value) }
+    if value.get("value").is_some() {
+        normalized(name, value, Given::NORMALIZED)
+    } else {
+        bare(name, value, Given::NORMALIZED)
+    }
 }
 
 /// The type of a value that comes without one.
@@ -112,12 +183,14 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
 
 pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     check_nesting(body)?;
-    let parsed = serde_json::from_slice(body)
-        .map_err(|error| Refusal::new(Name::ParseError, format!("the body is not JSON: {error}; correct it there")))?;
-    match parsed {
+    match serde_json::from_slice(body).map_err(no_json)? {
         Value::Object(members) => Ok(members),
         other => Err(Refusal::bad(format!("the body is a {}: it must be an object; send one", kind_of(&other)))),
     }
+}
+
+fn no_json(error: serde_json::Error) -> Refusal {
+    Refusal::new(Name::ParseError, format!("the body is not JSON: {error}; correct it there"))
 }
 
 fn identifier(what: &str, value: &Value) -> Result<Arc<str>, Refusal> {
@@ -128,25 +201,20 @@ fn identifier(what: &str, value: &Value) -> Result<Arc<str>, Refusal> {
     Ok(text.as_str().into())
 }
 
-fn attributes_of(members: Map<String, Value>, form: Form) -> Result<Vec<AttributeGiven>, Refusal> {
+fn attributes_of(members: Map<String, Value>, how: Given) -> Result<Vec<AttributeGiven>, Refusal> {
     let read = |(name, value): (String, Value)| {
         check_attribute_name(&name)?;
-        match form {
-            Form::Normalized => normalized(&name, value),
-            Form::KeyValues => bare(&name, &value),
-        }
+        if how.form == Form::KeyValues { bare(&name, value, how) } else { normalized(&name, value, how) }
     };
     members.into_iter().map(read).collect()
 }
 
-fn bare(name: &str, value: &Value) -> Result<AttributeGiven, Refusal> {
-    let kind = kind_of(value);
-    let value = checked(&format!("attribute '{name}'"), kind, value, false)?;
-    check_builtin(name)?;
-    Ok(AttributeGiven { name: name.into(), kind: kind.into(), value, metadata: MetadataGiven::Keep })
+fn bare(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Refusal> {
+    let content = content(name, None, value, TextRule::Checked)?;
+    Ok(AttributeGiven { name: name.into(), content, metadata: metadata_given(None, how) })
 }
 
-fn normalized(name: &str, value: Value) -> Result<AttributeGiven, Refusal> {
+fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Refusal> {
     let what = format!("attribute '{name}'");
     let Value::Object(mut members) = value else {
         return Err(Refusal::bad(format!(
@@ -157,18 +225,49 @@ fn normalized(name: &str, value: Value) -> Result<AttributeGiven, Refusal> {
     let (value, kind, metadata) =
         (members.shift_remove("value"), members.shift_remove("type"), members.shift_remove("metadata"));
     only_known(&what, &members, "value, type and metadata")?;
-    check_builtin(name)?;
-    let value = value.unwrap_or_default();
-    let kind = given_kind(&what, kind, &value)?;
+    let kind = kind.map(|kind| identifier(&format!("the type of {what}"), &kind)).transpose()?;
     let metadata = metadata.map(|items| metadata_of(&what, items)).transpose()?;
-    let unrestricted = metadata.iter().flatten().any(|item| &*item.name == UNRESTRICTED && &*item.value == "true");
-    let value = checked(&what, &kind, &value, unrestricted)?;
-    let metadata = match metadata {
-        None => MetadataGiven::Keep,
-        Some(items) if items.is_empty() => MetadataGiven::Replace(items.into()),
-        Some(items) => MetadataGiven::Merge(items.into()),
+    let is_set = |name: &str| metadata.iter().flatten().any(|item| &*item.name == name && &*item.value == "true");
+    let rule = if is_set(UNRESTRICTED) || kind.as_deref() == Some(UNRESTRICTED) {
+        TextRule::Unrestricted
+    } else {
+        TextRule::Checked
     };
-    Ok(AttributeGiven { name: name.into(), kind, value, metadata })
+    let content = content(name, kind, value.unwrap_or_default(), rule)?;
+    Ok(AttributeGiven { name: name.into(), content, metadata: metadata_given(metadata, how) })
+}
+
+/// Whether the texts of a value may contain any character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TextRule {
+    Checked,
+    Unrestricted,
+}
+
+fn content(name: &str, kind: Option<Arc<str>>, value: Value, rule: TextRule) -> Result<Content, Refusal> {
+    let what = format!("attribute '{name}'");
+    if rule == TextRule::Checked {
+        check_text(&what, &value)?;
+    }
+    let kind = if name == DATE_EXPIRES { Some(DATE_TIME.into()) } else { kind };
+    if is_operator(&value) {
+        return Ok(Content::Operator { kind, operator: Operator::read(&what, value)? });
+    }
+    if name == DATE_EXPIRES && value.is_null() {
+        return Err(Refusal::bad("dateExpires is null: give it a point in time, or delete it to keep the entity"));
+    }
+    let kind = kind.unwrap_or_else(|| kind_of(&value).into());
+    let value = canonical(&kind, &value).map_err(|why| Refusal::bad(format!("{what}: {why}; correct it")))?;
+    Ok(Content::Whole { kind, value })
+}
+
+fn metadata_given(items: Option<Vec<Metadata>>, how: Given) -> MetadataGiven {
+    match items {
+        None if how.override_metadata => MetadataGiven::Replace(Default::default()),
+        None => MetadataGiven::Keep,
+        Some(items) if items.is_empty() || how.override_metadata => MetadataGiven::Replace(items.into()),
+        Some(items) => MetadataGiven::Merge(items.into()),
+    }
 }
 
 fn metadata_of(what: &str, items: Value) -> Result<Vec<Metadata>, Refusal> {
@@ -186,8 +285,17 @@ fn metadata_item(attribute: &str, name: String, item: Value) -> Result<Metadata,
     };
     let (value, kind) = (members.shift_remove("value").unwrap_or_default(), members.shift_remove("type"));
     only_known(&what, &members, "value and type")?;
-    let kind = given_kind(&what, kind, &value)?;
-    let value = checked(&what, &kind, &value, false)?;
+    let kind = match kind {
+        Some(kind) => identifier(&format!("the type of {what}"), &kind)?,
+        None => kind_of(&value).into(),
+    };
+    if &*kind != UNRESTRICTED {
+        check_text(&what, &value)?;
+    }
+    let value = match is_date(&kind) {
+        true => canonical(&kind, &value).map_err(|why| Refusal::bad(format!("{what}: {why}; correct it")))?,
+        false => json::text(&value),
+    };
     Ok(Metadata { name: name.into(), kind, value })
 }
 
@@ -195,38 +303,5 @@ fn only_known(what: &str, rest: &Map<String, Value>, known: &str) -> Result<(), 
     match rest.keys().next() {
         None => Ok(()),
         Some(unknown) => Err(Refusal::bad(format!("{what} has a member '{unknown}': it may have {known}; remove it"))),
-    }
-}
-
-fn given_kind(what: &str, kind: Option<Value>, value: &Value) -> Result<Arc<str>, Refusal> {
-    match kind {
-        Some(kind) => identifier(&format!("the type of {what}"), &kind),
-        None => Ok(kind_of(value).into()),
-    }
-}
-
-/// Setting it must end the entity, which this version cannot do; to keep it as plain data would be a lie.
-fn check_builtin(name: &str) -> Result<(), Refusal> {
-    if name == EXPIRES { Err(Refusal::later("attribute", name)) } else { Ok(()) }
-}
-
-/// The value's canonical text, if its type allows it.
-fn checked(what: &str, kind: &str, value: &Value, unrestricted: bool) -> Result<Arc<str>, Refusal> {
-    if let Value::Object(members) = value
-        && let Some(operator) = members.keys().next().filter(|name| name.starts_with('$'))
-    {
-        return Err(Refusal::later("update operator", operator));
-    }
-    if !unrestricted && kind != UNRESTRICTED {
-        check_text(what, value)?;
-    }
-    if !matches!(kind, "DateTime" | "ISO8601") || value.is_null() {
-        return Ok(json::text(value));
-    }
-    match value.as_str().and_then(datetime::parse) {
-        Some(at_ms) => Ok(format!("\"{}\"", iso_time(at_ms)).into()),
-        None => Err(Refusal::bad(format!(
-            "the value {value} of {what} is no {kind}: write YYYY-MM-DD, or YYYY-MM-DDThh:mm:ss.sssZ"
-        ))),
     }
 }

@@ -36,6 +36,11 @@ pub(crate) fn text(value: &Value) -> Arc<str> {
     }
 }
 
+/// The value of a text that is JSON.
+pub(crate) fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
 /// Appends `text` as a JSON string.
 pub(crate) fn push_string(text: &str, out: &mut String) {
     let plain = |c: u8| c >= b' ' && c != b'"' && c != b'\\';

@@ -11,23 +11,32 @@
 //! `context.<tenant>`. An update is answered once it is durable, and a read after the answer sees it.
 //!
 //! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`].
-//! Not yet: subscriptions, types, batches, geometry, history; they are answered by 501.
+//! Not yet: subscriptions, registrations, history; the first two are answered by 501.
 
+mod batch_routes;
 mod change_details;
 mod change_topics;
+mod condition;
 mod config;
+mod content;
 mod datetime;
 mod desk;
 mod entities;
 mod entity;
 mod error;
+mod geometry;
 mod given;
+mod index;
 mod json;
 mod list;
 mod mapping;
 mod measurement;
 mod op_query;
+mod op_update;
+mod operator;
+mod owner_work;
 mod places;
+mod plan;
 mod plane;
 mod query;
 mod refusal;
@@ -38,7 +47,11 @@ mod state;
 mod state_record;
 mod stats;
 mod syntax;
+mod type_routes;
+mod types;
 mod update;
+mod upkeep;
+mod value_routes;
 
 pub use change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 pub use config::ContextConfig;

@@ -15,8 +15,9 @@ use millstream_view::Snapshot;
 use crate::entities::EntityView;
 use crate::entity::{Entity, Place};
 use crate::given::Form;
-use crate::places::{Places, Run, skip_blocks};
-use crate::query::{Criteria, Names, Selector};
+use crate::places::{Run, skip_blocks};
+use crate::plan::{Plan, Source};
+use crate::query::{Criteria, Names, Order, Selector, Standing};
 use crate::refusal::{Failure, Name, Refusal};
 use crate::request::Paths;
 use crate::show::{self, Head, Selection};
@@ -24,6 +25,10 @@ use crate::state::Entities;
 
 /// Entities on a page that is rendered where it was asked for; a larger one goes to the background.
 const SMALL_PAGE: usize = 64;
+/// Entities that such a page may look at.
+const SMALL_LOOK: usize = 1_000;
+/// Entities that a sorted list holds at least before it lets go of those beyond its page.
+const SORTED_MIN: usize = 4_096;
 
 /// What a list asks for.
 #[derive(Debug, Default)]
@@ -32,6 +37,8 @@ pub(crate) struct Filter {
     pub(crate) selectors: Vec<Selector>,
     pub(crate) paths: Paths,
     pub(crate) criteria: Criteria,
+    /// What has come to its end by now is not listed.
+    pub(crate) now_ms: i64,
 }
 
 /// Which part of the list.
@@ -54,6 +61,7 @@ pub(crate) struct Asked {
     pub(crate) snapshots: Snapshots,
     pub(crate) tenant: TenantId,
     pub(crate) filter: Filter,
+    pub(crate) order: Order,
     pub(crate) page: Page,
     pub(crate) count: Count,
     pub(crate) shape: Shape,
@@ -82,25 +90,46 @@ pub(crate) enum Count {
 pub(crate) type Snapshots = Vec<Arc<Snapshot<EntityView>>>;
 
 impl Asked {
+    /// How the list is found.
+    pub(crate) fn plan(&self) -> Plan {
+        let partitions = partitions(&self.snapshots, &self.tenant);
+        Plan::new(&self.filter, &partitions, self.page, self.count, self.order.is_creation())
+    }
+
     /// Whether rendering it takes no longer than any other request.
-    pub(crate) fn is_small(&self) -> bool {
-        let named = self.filter.named_ids();
-        let looks_at_few = named.as_ref().map_or(self.filter.is_served(), |ids| ids.len() <= SMALL_PAGE);
-        self.page.limit <= SMALL_PAGE && looks_at_few
+    pub(crate) fn is_small(&self, plan: &Plan) -> bool {
+        let is_passed = plan.source.is_ordered() && self.filter.is_served() && self.order.is_creation();
+        self.page.limit <= SMALL_PAGE && (is_passed || plan.is_small(SMALL_LOOK))
     }
 }
 
+fn partitions<'a>(snapshots: &'a Snapshots, tenant: &TenantId) -> Vec<&'a Entities> {
+    snapshots.iter().filter_map(|snapshot| snapshot.state.of(tenant)).collect()
+}
+
 /// Renders the page.
-pub(crate) fn list(asked: Asked) -> Result<Listed, Failure> {
-    let Asked { snapshots, tenant, filter, page, count, shape, mut memory } = asked;
-    let partitions: Vec<&Entities> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(&tenant)).collect();
-    let named: Vec<Vec<Place>> = partitions.iter().map(|entities| by_id(entities, &filter)).collect();
-    let mut runs = runs(&partitions, &named, &filter);
-    let mut matched = if filter.is_served() { skip_blocks(&mut runs, page.offset) } else { 0 };
-    let mut merge = Merge::new(runs);
+pub(crate) fn list(asked: Asked, plan: &Plan) -> Result<Listed, Failure> {
+    let Asked { snapshots, tenant, filter, order, page, count, shape, mut memory } = asked;
+    let partitions = partitions(&snapshots, &tenant);
+    let gathered: Vec<Vec<Place>> = match plan.source.is_ordered() {
+        true => Vec::new(),
+        false => partitions.iter().map(|entities| plan.source.gathered(&filter, entities)).collect(),
+    };
+    let mut runs = runs(&partitions, &gathered, plan);
     let mut json = String::from("[");
     let end = page.offset.saturating_add(page.limit);
     let whole_count = filter.total(&partitions);
+    if !order.is_creation() {
+        let (sorted, matched) = sorted(Merge::new(runs), &filter, &order, end);
+        for entity in sorted.into_iter().skip(page.offset) {
+            push(entity, &shape, &mut json)?;
+            memory.cover(json.capacity())?;
+        }
+        json.push(']');
+        return Ok(Listed { json, total: (count == Count::Wanted).then_some(matched), memory });
+    }
+    let mut matched = if whole_count.is_some() { skip_blocks(&mut runs, page.offset) } else { 0 };
+    let mut merge = Merge::new(runs);
     let wants_more = |matched: usize| matched < end || (count == Count::Wanted && whole_count.is_none());
     while wants_more(matched)
         && let Some((place, entities)) = merge.next()
@@ -115,6 +144,26 @@ pub(crate) fn list(asked: Asked) -> Result<Listed, Failure> {
     json.push(']');
     let total = (count == Count::Wanted).then(|| whole_count.unwrap_or(matched));
     Ok(Listed { json, total, memory })
+}
+
+/// The first `end` entities in an order that is not that of creation, and how many match in all.
+fn sorted<'a>(mut merge: Merge<'a>, filter: &Filter, order: &Order, end: usize) -> (Vec<&'a Entity>, usize) {
+    let mut standing: Vec<(Standing, &Entity)> = Vec::new();
+    let compare = |a: &(Standing, &Entity), b: &(Standing, &Entity)| order.compare(&a.0, &b.0);
+    let room = end.saturating_mul(2).max(SORTED_MIN);
+    let mut matched = 0;
+    while let Some((place, entities)) = merge.next() {
+        let Some(entity) = filter.find(place, entities) else { continue };
+        matched += 1;
+        standing.push((order.standing(entity, filter.criteria.geo.as_ref()), entity));
+        if standing.len() > room {
+            standing.select_nth_unstable_by(end, compare);
+            standing.truncate(end);
+        }
+    }
+    standing.sort_unstable_by(compare);
+    standing.truncate(end);
+    (standing.into_iter().map(|(_, entity)| entity).collect(), matched)
 }
 
 fn push(entity: &Entity, shape: &Shape, json: &mut String) -> Result<(), Refusal> {
@@ -142,17 +191,40 @@ impl Filter {
         if !fits || !self.paths.have(&place.key.path) {
             return None;
         }
-        entities.get(&place.key).map(|entity| &**entity).filter(|entity| self.criteria.matches(entity))
+        let entity = entities.get(&place.key)?;
+        (!entity.has_expired(self.now_ms) && self.criteria.matches(entity)).then_some(&**entity)
     }
 
     /// The ids that are asked for, if nothing else is.
-    fn named_ids(&self) -> Option<Vec<&str>> {
+    pub(crate) fn named_ids(&self) -> Option<Vec<&str>> {
         named(&self.selectors, |selector| &selector.ids)
     }
 
     /// The types that are asked for, if nothing else is.
-    fn named_kinds(&self) -> Option<Vec<&str>> {
+    pub(crate) fn named_kinds(&self) -> Option<Vec<&str>> {
         named(&self.selectors, |selector| &selector.kinds)
+    }
+
+    /// What each part of it is about.
+    pub(crate) fn tests(&self) -> Vec<String> {
+        let given = |of: fn(&Selector) -> &Names, one: &str, pattern: &str| {
+            let names = self.selectors.iter().map(of);
+            let name = |names: &Names| match names {
+                Names::Any => None,
+                Names::Of(_) => Some(one.to_owned()),
+                Names::Like(_) => Some(pattern.to_owned()),
+            };
+            names.filter_map(name).collect::<Vec<_>>()
+        };
+        let statements = self.criteria.q.iter().chain(&self.criteria.mq).flat_map(|expression| &expression.statements);
+        let mut tests = given(|selector| &selector.ids, "id", "idPattern");
+        tests.extend(given(|selector| &selector.kinds, "type", "typePattern"));
+        tests.extend((!self.paths.are_all()).then(|| "servicePath".to_owned()));
+        tests.extend(self.criteria.has.iter().cloned());
+        tests.extend(statements.map(|statement| statement.path.attribute.clone()));
+        tests.extend(self.criteria.geo.is_some().then(|| "georel".to_owned()));
+        tests.dedup();
+        tests
     }
 
     /// Whether what an index of types or of all entities lists is what is asked for.
@@ -165,16 +237,17 @@ impl Filter {
 
     /// How many match, where an index knows without looking at them.
     fn total(&self, partitions: &[&Entities]) -> Option<usize> {
-        if !self.is_served() {
+        let have_expired = || partitions.iter().any(|entities| entities.expired(self.now_ms).next().is_some());
+        if !self.is_served() || have_expired() {
             return None;
         }
-        let kind_count = |entities: &Entities, kind| entities.places_of(kind).map_or(0, Places::len);
+        let kind_count = |entities: &Entities, kind| entities.of_kind(kind).map_or(0, |kind| kind.places.len());
         Some(match self.named_kinds() {
             None => partitions.iter().map(|entities| entities.places().len()).sum(),
-            Some(kinds) => partitions
-                .iter()
-                .map(|entities| kinds.iter().map(|kind| kind_count(entities, kind)).sum::<usize>())
-                .sum(),
+            Some(kinds) => {
+                let each = |entities: &&Entities| kinds.iter().map(|kind| kind_count(entities, kind)).sum::<usize>();
+                partitions.iter().map(each).sum()
+            }
         })
     }
 }
@@ -191,18 +264,17 @@ fn named<'a>(selectors: &'a [Selector], of: impl Fn(&'a Selector) -> &'a Names) 
     (!selectors.is_empty()).then_some(all)
 }
 
-/// The runs of places, each sorted, that the filter's indexes name.
-fn runs<'a>(partitions: &[&'a Entities], named: &'a [Vec<Place>], filter: &Filter) -> Vec<Run<'a, &'a Entities>> {
+/// The runs of places, each sorted, that the plan's index names.
+fn runs<'a>(partitions: &[&'a Entities], gathered: &'a [Vec<Place>], plan: &Plan) -> Vec<Run<'a, &'a Entities>> {
     let mut runs = Vec::new();
-    let kinds = filter.named_kinds();
-    for (entities, named) in partitions.iter().zip(named) {
-        if filter.named_ids().is_some() {
-            runs.push(Run::new(std::iter::once(named.as_slice()), *entities));
-        } else if let Some(kinds) = &kinds {
-            let of_kinds = kinds.iter().filter_map(|kind| entities.places_of(kind));
-            runs.extend(of_kinds.map(|places| Run::new(places.blocks(), *entities)));
-        } else {
-            runs.push(Run::new(entities.places().blocks(), *entities));
+    for (at, entities) in partitions.iter().enumerate() {
+        match &plan.source {
+            Source::All => runs.push(Run::new(entities.places().blocks(), *entities)),
+            Source::Kinds(kinds) => {
+                let of_kinds = kinds.iter().filter_map(|kind| entities.of_kind(kind));
+                runs.extend(of_kinds.map(|kind| Run::new(kind.places.blocks(), *entities)));
+            }
+            _ => runs.push(Run::new(std::iter::once(gathered[at].as_slice()), *entities)),
         }
     }
     runs
@@ -231,12 +303,4 @@ impl<'a> Merge<'a> {
         }
         Some((place, self.runs[run].of))
     }
-}
-
-/// The places of the entities with the ids that are asked for.
-fn by_id(entities: &Entities, filter: &Filter) -> Vec<Place> {
-    let ids = filter.named_ids().unwrap_or_default();
-    let mut places: Vec<Place> = ids.iter().flat_map(|id| entities.with_id(id)).map(|entity| entity.place()).collect();
-    places.sort_unstable();
-    places
 }

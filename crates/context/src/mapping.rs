@@ -68,11 +68,14 @@ impl Mapping {
             text.as_ref().map_or(Ok(()), |text| check_identifier(what, text))?;
         }
         rename.values().try_for_each(|name| check_attribute_name(name))?;
-        let constants = constants.into_iter().map(|(name, value)| given::attribute_of_mapping(&name, value));
+        let mut created = Vec::with_capacity(constants.len());
+        for (name, value) in constants {
+            created.extend(update::create(given::attribute_of_mapping(&name, value)?)?);
+        }
         Ok(Self {
             id: id.map(Into::into),
             kind: kind.map(Into::into),
-            constants: constants.map(|given| given.map(update::create)).collect::<Result<_, _>>()?,
+            constants: created,
             skip,
             rename: rename.into_iter().map(|(from, to)| (from, to.into())).collect(),
         })

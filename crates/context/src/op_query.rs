@@ -20,6 +20,8 @@ pub(crate) struct OpQuery {
     pub(crate) criteria: Criteria,
     /// Attributes to show.
     pub(crate) attrs: Vec<String>,
+    /// Metadata to show.
+    pub(crate) metadata: Vec<String>,
 }
 
 impl OpQuery {
@@ -31,9 +33,6 @@ impl OpQuery {
                 "the body has a member '{unknown}': it may have {}; remove it",
                 MEMBERS.join(", ")
             )));
-        }
-        if members.contains_key("metadata") {
-            return Err(Refusal::later("member", "metadata"));
         }
         let entities = members.get("entities").map_or(Ok(&[][..]), |value| array("entities", value))?;
         if entities.len() > ENTITIES_MAX {
@@ -53,7 +52,8 @@ impl OpQuery {
             criteria.has = identifiers("attributes", value)?;
             attrs.extend(criteria.has.iter().cloned());
         }
-        Ok(Self { selectors, criteria, attrs })
+        let metadata = members.get("metadata").map_or(Ok(Vec::new()), |value| identifiers("metadata", value))?;
+        Ok(Self { selectors, criteria, attrs, metadata })
     }
 }
 

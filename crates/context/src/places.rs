@@ -28,6 +28,20 @@ impl Places {
         self.count == 0
     }
 
+    /// Places behind `last`; all of them if there is none.
+    pub(crate) fn after<'a>(&'a self, last: Option<&'a Place>) -> impl Iterator<Item = &'a Place> {
+        let bound = last.and_then(|last| self.bound_of(last));
+        let places = self.blocks.range::<_, Option<Place>>(bound..).flat_map(|(_, block)| block.iter());
+        places.skip_while(move |place| last.is_some_and(|last| *place <= last))
+    }
+
+    /// Places of what was created at `at_ms` or later.
+    pub(crate) fn since(&self, at_ms: i64) -> impl Iterator<Item = &Place> {
+        let bound = self.bound_of(&Place::first_at(at_ms));
+        let places = self.blocks.range::<_, Option<Place>>(bound..).flat_map(|(_, block)| block.iter());
+        places.skip_while(move |place| place.created_ms < at_ms)
+    }
+
     /// All places, a block at a time.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &[Place]> + Send {
         self.blocks.values().map(|block| block.as_slice())

@@ -15,6 +15,7 @@ use crate::mapping::Mappings;
 use crate::measurement::Telemetry;
 use crate::routes;
 use crate::stats::Counters;
+use crate::upkeep::Upkeep;
 use crate::{ContextConfig, ContextStats, Error};
 
 /// The compacted topic that holds every entity's latest version.
@@ -51,9 +52,12 @@ impl Context {
     ) -> Result<Self, Error> {
         config.validate()?;
         let counters = Arc::new(Counters::new(metrics));
+        let topics = Arc::new(ChangeTopics::new(ground.log.clone(), config.tenants_max));
         let view = EntityView {
             entity_max_bytes: config.entity_max_bytes,
             measured_entity_max_bytes: config.measured_entity_max_bytes,
+            indexed_attributes_max: config.indexed_attributes_max,
+            topics: topics.clone(),
             counters: counters.clone(),
         };
         let name = TopicName::internal(STATE_TOPIC);
@@ -67,7 +71,7 @@ impl Context {
             ..ViewsConfig::default()
         };
         let views = Views::open(view, &name, &views_config, ground)?;
-        let topics = Arc::new(ChangeTopics::new(ground.log.clone(), config.tenants_max));
+        let upkeep = Upkeep::start(views.clone(), ground.wall.clone())?;
         let telemetry =
             Telemetry { views: views.clone(), topics: topics.clone(), mappings, counters: counters.clone() };
         let follower_config = FollowerConfig {
@@ -78,7 +82,8 @@ impl Context {
         let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
         let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
-        let desk = Arc::new(Desk { views, topics, counters, clock, page_max_bytes: config.page_max_bytes, background });
+        let (wall, page_max_bytes) = (ground.wall.clone(), config.page_max_bytes);
+        let desk = Arc::new(Desk { views, topics, counters, clock, wall, page_max_bytes, background, upkeep });
         Ok(Self { desk, follower, config })
     }
 
@@ -107,6 +112,7 @@ impl Context {
     /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
     pub fn stop(&self) {
         self.desk.background.stop();
+        self.desk.upkeep.stop();
         self.follower.stop();
         self.desk.views.stop();
     }

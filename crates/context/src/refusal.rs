@@ -23,6 +23,8 @@ pub(crate) enum Name {
     UnsupportedMediaType,
     Unprocessable,
     PartialUpdate,
+    NotSupportedQuery,
+    PreconditionFailed,
     NotImplemented,
 }
 
@@ -36,7 +38,8 @@ impl Name {
             Self::ContentLengthRequired => StatusCode::LENGTH_REQUIRED,
             Self::RequestEntityTooLarge | Self::NoResourcesAvailable => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Unprocessable | Self::PartialUpdate => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unprocessable | Self::PartialUpdate | Self::NotSupportedQuery => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
         }
     }
@@ -54,6 +57,8 @@ impl Name {
             Self::UnsupportedMediaType => "UnsupportedMediaType",
             Self::Unprocessable => "Unprocessable",
             Self::PartialUpdate => "PartialUpdate",
+            Self::NotSupportedQuery => "NotSupportedQuery",
+            Self::PreconditionFailed => "PreconditionFailed",
             Self::NotImplemented => "NotImplemented",
         }
     }

@@ -1,15 +1,16 @@
 //! What a request says in its headers and in its query, checked.
 
-use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, Uri};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 
 use crate::entity::ROOT_PATH;
-use crate::given::Form;
+use crate::given::{Form, Given};
 use crate::list::{Count, Page};
-use crate::query::{Criteria, Names, Pattern, Selector};
+use crate::query::{Criteria, Names, Order, Pattern, Selector};
 use crate::refusal::{Name, Refusal};
+use crate::show::Selection;
 use crate::syntax::{check_characters, check_identifier};
 
 /// The tenant.
@@ -96,7 +97,31 @@ impl Parameters {
     }
 
     pub(crate) fn form(&self) -> Form {
-        if self.has_option("keyValues") { Form::KeyValues } else { Form::Normalized }
+        let forms = [("keyValues", Form::KeyValues), ("values", Form::Values), ("unique", Form::Unique)];
+        forms.into_iter().find(|(name, _)| self.has_option(name)).map_or(Form::Normalized, |(_, form)| form)
+    }
+
+    /// How a body is written.
+    pub(crate) fn how(&self) -> Given {
+        Given { form: self.form(), override_metadata: self.has_option("overrideMetadata") }
+    }
+
+    /// Which attributes and metadata are shown.
+    pub(crate) fn selection(&self) -> Result<Selection, Refusal> {
+        let mut attributes = self.identifiers("attrs")?;
+        // Deprecated options for what attrs does.
+        for name in ["dateCreated", "dateModified"].into_iter().filter(|name| self.has_option(name)) {
+            if attributes.is_empty() {
+                attributes.push("*".to_owned());
+            }
+            attributes.push(name.to_owned());
+        }
+        Ok(Selection::new(attributes, self.identifiers("metadata")?))
+    }
+
+    /// The order of a list, if it is not that of creation.
+    pub(crate) fn order(&self, is_near: bool) -> Result<Option<Order>, Refusal> {
+        self.value("orderBy").map(|text| Order::read(text, is_near)).transpose()
     }
 
     pub(crate) fn count(&self) -> Count {
@@ -309,6 +334,24 @@ pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), Refusal> {
         Name::NotAcceptable,
         format!("Accept: {}: answers are application/json; accept that", listed.join(", ")),
     ))
+}
+
+/// Whether the client wants its update told although nothing differs.
+pub(crate) fn is_forced(uri: &Uri) -> bool {
+    let lists = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("options="));
+    lists.filter_map(|list| decoded(list).ok()).any(|list| list.split(',').any(|option| option == "forcedUpdate"))
+}
+
+/// Whether it is an attribute's value that is asked for, which knows more media than JSON.
+pub(crate) fn is_of_value(path: &str) -> bool {
+    let segments: Vec<&str> = path.split('/').collect();
+    matches!(segments[..], ["", "v2", "entities", _, "attrs", _, "value"])
+}
+
+/// Whether the body is declared as plain text.
+pub(crate) fn is_text(headers: &HeaderMap) -> bool {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    given.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/plain")
 }
 
 /// Refuses a body that is not declared as JSON.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, AnswerMemory, Content, Limits, Path, Route, RouteDraft, Routes};
@@ -14,28 +14,30 @@ use serde_json::json;
 
 use crate::ContextConfig;
 use crate::desk::{Ask, Desk, JsonText};
-use crate::entities::{Action, Answer, Target};
-use crate::given::{self, MetadataGiven};
+use crate::entities::{Action, Answer, Target, no_attribute};
+use crate::entity::Entity;
+use crate::given;
 use crate::list::{self, Filter, Shape};
-use crate::op_query::OpQuery;
+use crate::query::Order;
 use crate::refusal::{Failure, Refusal, style};
 use crate::request::{CORRELATOR, Parameters};
 use crate::show::{self, Head, Selection};
 use crate::syntax::{check_attribute_name, check_identifier};
 use crate::update::Manner;
+use crate::{batch_routes, type_routes, value_routes};
 
-const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
+pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
 const ENTITIES: &str = "/v2/entities";
 const ENTITY: &str = "/v2/entities/{id}";
 const ATTRIBUTES: &str = "/v2/entities/{id}/attrs";
 const ATTRIBUTE: &str = "/v2/entities/{id}/attrs/{name}";
-const READER: Access = Access::Role(Role::Reader);
-const WRITER: Access = Access::Role(Role::Writer);
+pub(crate) const READER: Access = Access::Role(Role::Reader);
+pub(crate) const WRITER: Access = Access::Role(Role::Writer);
 /// Identifiers may have these, URLs may not.
 const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b'%').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
-type Answered = Result<Response, Failure>;
-type Shared = State<Arc<Desk>>;
+pub(crate) type Answered = Result<Response, Failure>;
+pub(crate) type Shared = State<Arc<Desk>>;
 
 /// All routes of the plane.
 pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
@@ -47,22 +49,25 @@ pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
     let without_body = Limits { body_max_bytes: 0, ..limits };
     let entities = Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR));
     let entities = of_entities(entities, desk, limits, without_body);
-    later(of_attributes(entities, desk, limits, without_body), limits)
+    let attributes = of_attributes(entities, desk, limits, without_body);
+    let values = value_routes::add(attributes, desk, limits, without_body);
+    let types = type_routes::add(values, desk, without_body);
+    later(batch_routes::add(types, desk, limits), limits)
 }
 
 fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
-    let list = scoped(Route::get(ENTITIES, READER, without_body, "List entities, oldest first"))
+    let list = listing(scoped(Route::get(ENTITIES, READER, without_body, "List entities, oldest first")))
         .query("id", "Ids, separated by commas.")
         .query("type", "Types, separated by commas.")
         .query("idPattern", "What ids contain, a regular expression; not together with id.")
         .query("typePattern", "What types contain, a regular expression; not together with type.")
         .query("q", "Statements about attributes, all of which hold: t>20;name~=^a;!retired.")
         .query("mq", "Statements about metadata: t.accuracy<1.")
+        .query("georel", "near;maxDistance:m, near;minDistance:m, coveredBy, intersects, disjoint or equals.")
+        .query("geometry", "point, line, polygon or box.")
+        .query("coords", "latitude,longitude;latitude,longitude…")
         .query("attrs", "Attributes to show, in this order; also dateCreated, dateModified, servicePath and *.")
-        .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
-        .query("offset", "Entities to pass over; 0 if left out.")
-        .query("options", "keyValues: bare values; count: the total in Fiware-Total-Count.")
-        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})));
+        .query("metadata", "Metadata to show; also dateCreated, dateModified and *.");
     let create = scoped(Route::post(ENTITIES, WRITER, limits, "Create an entity"))
         .query("options", "keyValues: bare values; upsert: update it if it exists.")
         .takes(Content::json(entity_schema()))
@@ -73,15 +78,8 @@ fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: L
         .query("options", "keyValues: bare values.")
         .answers_with(200, "The entity.", Content::json(entity_schema()));
     let delete = of_one(Route::delete(ENTITY, WRITER, without_body, "Delete an entity")).answers(204, "It is gone.");
-    let query = scoped(Route::post("/v2/op/query", READER, limits, "Query entities by a body"))
-        .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
-        .query("offset", "Entities to pass over; 0 if left out.")
-        .query("options", "keyValues: bare values; count: the total in Fiware-Total-Count.")
-        .takes(Content::json(json!({"type": "object"})))
-        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})));
     routes
         .route(list.to(list_entities, desk.clone()))
-        .route(query.to(query_entities, desk.clone()))
         .route(create.to(create_entity, desk.clone()))
         .route(read.to(read_entity, desk.clone()))
         .route(delete.to(delete_entity, desk.clone()))
@@ -126,12 +124,7 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
 
 /// Operations of NGSI-v2 that this version does not have.
 fn later(routes: Routes, limits: Limits) -> Routes {
-    let table: [(&str, &[Method]); 9] = [
-        ("/v2/entities/{id}/attrs/{name}/value", &[Method::GET, Method::PUT]),
-        ("/v2/types", &[Method::GET]),
-        ("/v2/types/{type}", &[Method::GET]),
-        ("/v2/op/update", &[Method::POST]),
-        ("/v2/op/notify", &[Method::POST]),
+    let table: [(&str, &[Method]); 4] = [
         ("/v2/subscriptions", &[Method::GET, Method::POST]),
         ("/v2/subscriptions/{id}", &[Method::GET, Method::PATCH, Method::DELETE]),
         ("/v2/registrations", &[Method::GET, Method::POST]),
@@ -142,22 +135,32 @@ fn later(routes: Routes, limits: Limits) -> Routes {
         |routes, (path, method)| {
             let mut route = Route::on(method, path, READER, limits, "Not supported by this version")
                 .answers(501, "Not supported by this version.");
-            for name in ["id", "name", "type"].into_iter().filter(|name| path.contains(&format!("{{{name}}}"))) {
-                route = route.param(name, "Which one.");
+            if path.contains("{id}") {
+                route = route.param("id", "Which one.");
             }
             routes.route(route.to(not_yet, ()))
         },
     )
 }
 
-fn scoped(route: RouteDraft) -> RouteDraft {
+pub(crate) fn scoped(route: RouteDraft) -> RouteDraft {
     route
         .header("Fiware-Service", "The tenant: letters, digits, underscores; 'default' if left out.")
         .header("Fiware-ServicePath", "A path within the tenant; reads also take '/a/#' and lists.")
 }
 
-fn of_one(route: RouteDraft) -> RouteDraft {
+pub(crate) fn of_one(route: RouteDraft) -> RouteDraft {
     scoped(route).param("id", "The entity's id.").query("type", "Its type, if several entities have the id.")
+}
+
+/// What every list of entities takes and answers.
+pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
+    route
+        .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
+        .query("offset", "Entities to pass over; 0 if left out.")
+        .query("orderBy", "Attributes, id, type or geo:distance, '!' before a name reverses it.")
+        .query("options", "keyValues, values, unique: other forms; count: the total; explain: how it is found.")
+        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})))
 }
 
 fn entity_schema() -> serde_json::Value {
@@ -185,41 +188,49 @@ async fn list_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory) -> A
             "geometry",
             "coords",
             "attrs",
+            "metadata",
+            "orderBy",
             "limit",
             "offset",
         ],
-        &["keyValues", "count"],
+        &["keyValues", "values", "unique", "count", "skipForwarding", "dateCreated", "dateModified", "explain"],
     )?;
-    let filter = Filter { selectors: vec![given.selector()?], paths: ask.paths()?, criteria: given.criteria()? };
-    answer_list(&desk, &ask, &given, (filter, selection(&given)?), memory).await
+    let criteria = given.criteria()?;
+    let is_near = criteria.geo.as_ref().is_some_and(|geo| geo.is_near());
+    let order = given.order(is_near)?.unwrap_or_default();
+    let (selectors, paths) = (vec![given.selector()?], ask.paths()?);
+    let filter = Filter { selectors, paths, criteria, now_ms: desk.wall.now_ms() };
+    answer_list(&desk, &ask, &given, (filter, order, given.selection()?), memory).await
 }
 
-async fn query_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory, JsonText(body): JsonText) -> Answered {
-    let given = ask.parameters(&["limit", "offset"], &["keyValues", "count"])?;
-    let query = OpQuery::read(&body)?;
-    let filter = Filter { selectors: query.selectors, paths: ask.paths()?, criteria: query.criteria };
-    let selection = Selection::of(query.attrs.iter().map(String::as_str));
-    answer_list(&desk, &ask, &given, (filter, selection), memory).await
-}
-
-async fn answer_list(
+pub(crate) async fn answer_list(
     desk: &Arc<Desk>,
     ask: &Ask,
     given: &Parameters,
-    (filter, selection): (Filter, Selection),
+    (filter, order, selection): (Filter, Order, Selection),
     memory: AnswerMemory,
 ) -> Answered {
     let asked = list::Asked {
         snapshots: desk.views.snapshots(),
         tenant: ask.tenant.clone(),
         filter,
+        order,
         page: given.page()?,
         count: given.count(),
         shape: Shape { form: given.form(), selection, max_bytes: desk.page_max_bytes },
         memory,
     };
-    let listed =
-        if asked.is_small() { list::list(asked)? } else { desk.in_background(move || list::list(asked)).await?? };
+    let plan = asked.plan();
+    if !plan.wanted.is_empty() {
+        desk.upkeep.want(&ask.tenant, plan.wanted.clone());
+    }
+    if given.has_option("explain") {
+        return Ok(json_answer(plan.explained(&asked.filter).to_string()));
+    }
+    let listed = match asked.is_small(&plan) {
+        true => list::list(asked, &plan)?,
+        false => desk.in_background(move || list::list(asked, &plan)).await??,
+    };
     let mut response = json_answer(listed.json);
     listed.memory.hold_for(&mut response);
     if let Some(total) = listed.total {
@@ -229,13 +240,16 @@ async fn answer_list(
 }
 
 async fn create_entity(State(desk): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
-    let given = ask.parameters(&[], &["keyValues", "upsert"])?;
-    let entity = given::entity(&body, given.form())?;
-    let (id, kind) = (entity.id.clone(), entity.kind.clone());
-    let action = if given.has_option("upsert") { Action::Upsert(entity) } else { Action::Create(entity) };
+    let given = ask.parameters(&[], &["keyValues", "upsert", "overrideMetadata", "forcedUpdate", "flowControl"])?;
+    let entity = given::entity(&body, given.how())?;
+    let (id, kind) = (entity.id.clone(), entity.kind.clone().unwrap_or_default());
+    let action = match given.has_option("upsert") {
+        true => Action::Upsert { given: entity, manner: Manner::Append },
+        false => Action::Create(entity),
+    };
     let status = match desk.write(&ask, &id, action).await? {
         Answer::Created => StatusCode::CREATED,
-        Answer::Updated | Answer::Refused(_) => StatusCode::NO_CONTENT,
+        Answer::Updated | Answer::MoreToDo | Answer::Refused(_) => StatusCode::NO_CONTENT,
     };
     let encode = |text| utf8_percent_encode(text, NOT_IN_URLS);
     let location = format!("{ENTITIES}/{}?type={}", encode(&id), encode(&kind));
@@ -253,12 +267,32 @@ async fn read_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>) 
 
 fn show_one(desk: &Desk, ask: &Ask, id: &str, head: Head) -> Answered {
     check_identifier("entity id", id)?;
-    let given = ask.parameters(&["type", "attrs"], &["keyValues"])?;
-    let selection = selection(&given)?;
+    let given = ask.parameters(
+        &["type", "attrs", "metadata"],
+        &["keyValues", "values", "unique", "skipForwarding", "dateCreated", "dateModified"],
+    )?;
+    let selection = given.selection()?;
     let entity = desk.read(ask, id, given.kind()?.as_deref())?;
+    if ask.knows(&entity) {
+        return Ok(not_modified(&entity));
+    }
     let mut out = String::new();
     show::push_entity(&entity, head, given.form(), &selection, &mut out);
-    Ok(json_answer(out))
+    Ok(tagged(json_answer(out), &entity))
+}
+
+/// The version of an entity, as HTTP has it.
+pub(crate) fn tag_of(entity: &Entity) -> HeaderValue {
+    HeaderValue::from_str(&entity.tag()).expect("a tag is ASCII")
+}
+
+pub(crate) fn not_modified(entity: &Entity) -> Response {
+    tagged(StatusCode::NOT_MODIFIED.into_response(), entity)
+}
+
+fn tagged(mut response: Response, entity: &Entity) -> Response {
+    response.headers_mut().insert(ETAG, tag_of(entity));
+    response
 }
 
 async fn delete_entity(State(desk): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
@@ -269,18 +303,19 @@ async fn delete_entity(State(desk): Shared, ask: Ask, Path(id): Path<String>) ->
 }
 
 async fn post_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>, body: JsonText) -> Answered {
-    let given = ask.parameters(&["type"], &["keyValues", "append", "overrideMetadata"])?;
+    let given =
+        ask.parameters(&["type"], &["keyValues", "append", "overrideMetadata", "forcedUpdate", "flowControl"])?;
     let manner = if given.has_option("append") { Manner::AppendStrict } else { Manner::Append };
     set_attributes(&desk, &ask, &id, &given, (body, manner)).await
 }
 
 async fn patch_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>, body: JsonText) -> Answered {
-    let given = ask.parameters(&["type"], &["keyValues", "overrideMetadata"])?;
+    let given = ask.parameters(&["type"], &["keyValues", "overrideMetadata", "forcedUpdate", "flowControl"])?;
     set_attributes(&desk, &ask, &id, &given, (body, Manner::Update)).await
 }
 
 async fn put_attributes(State(desk): Shared, ask: Ask, Path(id): Path<String>, body: JsonText) -> Answered {
-    let given = ask.parameters(&["type"], &["keyValues"])?;
+    let given = ask.parameters(&["type"], &["keyValues", "forcedUpdate", "flowControl"])?;
     set_attributes(&desk, &ask, &id, &given, (body, Manner::Replace)).await
 }
 
@@ -292,12 +327,9 @@ async fn set_attributes(
     (JsonText(body), manner): (JsonText, Manner),
 ) -> Answered {
     let target = target(id, given)?;
-    let mut attributes = given::attributes(&body, given.form())?;
+    let attributes = given::attributes(&body, given.how())?;
     if attributes.is_empty() && manner != Manner::Replace {
         return Err(Refusal::bad("the body {} names no attribute: it must name at least one; add it").into());
-    }
-    if given.has_option("overrideMetadata") {
-        attributes.iter_mut().for_each(|attribute| override_metadata(&mut attribute.metadata));
     }
     desk.write(ask, id, Action::Set { target, given: attributes, manner }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -305,13 +337,17 @@ async fn set_attributes(
 
 async fn read_attribute(State(desk): Shared, ask: Ask, Path((id, name)): Path<(String, String)>) -> Answered {
     check_attribute_name(&name)?;
-    let given = ask.parameters(&["type"], &[])?;
+    let given = ask.parameters(&["type", "metadata"], &["skipForwarding"])?;
+    let selection = given.selection()?;
     let target = target(&id, &given)?;
     let entity = desk.read(&ask, &target.id, target.kind.as_deref())?;
-    let attribute = entity.attribute(&name).ok_or_else(|| crate::entities::no_attribute(&entity, &name))?;
+    let attribute = entity.attribute(&name).ok_or_else(|| no_attribute(&entity, &name))?;
+    if ask.knows(&entity) {
+        return Ok(not_modified(&entity));
+    }
     let mut out = String::new();
-    show::push_attribute(attribute, &mut out);
-    Ok(json_answer(out))
+    show::push_attribute(attribute, &selection, &mut out);
+    Ok(tagged(json_answer(out), &entity))
 }
 
 async fn put_attribute(
@@ -320,12 +356,9 @@ async fn put_attribute(
     Path((id, name)): Path<(String, String)>,
     JsonText(body): JsonText,
 ) -> Answered {
-    let given = ask.parameters(&["type"], &["overrideMetadata"])?;
+    let given = ask.parameters(&["type"], &["overrideMetadata", "forcedUpdate", "flowControl"])?;
     let target = target(&id, &given)?;
-    let mut attribute = given::attribute(&name, &body)?;
-    if given.has_option("overrideMetadata") {
-        override_metadata(&mut attribute.metadata);
-    }
+    let attribute = given::attribute(&name, &body, given.how())?;
     desk.write(&ask, &id, Action::SetOne { target, given: attribute }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -338,22 +371,11 @@ async fn delete_attribute(State(desk): Shared, ask: Ask, Path((id, name)): Path<
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn target(id: &str, given: &Parameters) -> Result<Target, Refusal> {
+pub(crate) fn target(id: &str, given: &Parameters) -> Result<Target, Refusal> {
     check_identifier("entity id", id)?;
     Ok(Target { id: id.into(), kind: given.kind()? })
 }
 
-fn selection(given: &Parameters) -> Result<Selection, Refusal> {
-    Ok(Selection::of(given.identifiers("attrs")?.iter().map(String::as_str)))
-}
-
-fn override_metadata(metadata: &mut MetadataGiven) {
-    *metadata = match std::mem::replace(metadata, MetadataGiven::Keep) {
-        MetadataGiven::Keep => MetadataGiven::Replace(Default::default()),
-        MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => MetadataGiven::Replace(items),
-    };
-}
-
-fn json_answer(text: String) -> Response {
+pub(crate) fn json_answer(text: String) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }

@@ -1,15 +1,23 @@
 //! Entities and attributes as answers and change records show them.
 
-use crate::entity::{Attribute, Entity};
+use std::collections::HashSet;
+
+use crate::entity::{Attribute, DATE_EXPIRES, Entity, Metadata};
+use crate::geometry::{self, GEO_JSON};
 use crate::given::Form;
-use crate::json::push_string;
+use crate::json::{self, push_string};
 
 /// Stands for all attributes that users gave.
 const ALL: &str = "*";
 
-/// Which attributes are shown, and in which order; none named shows all that users gave.
+/// Which attributes and metadata are shown, and in which order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Selection(Vec<String>);
+pub(crate) struct Selection {
+    /// None named shows all that users gave.
+    attributes: Vec<String>,
+    /// None named shows all that users gave.
+    metadata: Vec<String>,
+}
 
 /// Whether the entity's id and type are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,23 +30,24 @@ pub(crate) enum Head {
 
 impl Selection {
     /// Those named, in that order, each once.
-    pub(crate) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
-        let mut selection: Vec<String> = Vec::new();
-        for name in names {
-            if !selection.iter().any(|known| known == name) {
-                selection.push(name.to_owned());
-            }
+    pub(crate) fn new(mut attributes: Vec<String>, mut metadata: Vec<String>) -> Self {
+        for names in [&mut attributes, &mut metadata] {
+            let mut known = HashSet::new();
+            names.retain(|name| known.insert(name.clone()));
         }
-        Self(selection)
-    }
-
-    fn names(&self, name: &str) -> bool {
-        self.0.iter().any(|known| known == name)
+        Self { attributes, metadata }
     }
 }
 
-/// Appends an entity as a JSON object.
+/// Appends an entity as a JSON object, or the values of its attributes as an array.
 pub(crate) fn push_entity(entity: &Entity, head: Head, form: Form, selection: &Selection, out: &mut String) {
+    match form {
+        Form::Normalized | Form::KeyValues => push_object(entity, head, form, selection, out),
+        Form::Values | Form::Unique => push_values(entity, form, selection, out),
+    }
+}
+
+fn push_object(entity: &Entity, head: Head, form: Form, selection: &Selection, out: &mut String) {
     out.push('{');
     if head == Head::Shown {
         out.push_str("\"id\":");
@@ -46,42 +55,63 @@ pub(crate) fn push_entity(entity: &Entity, head: Head, form: Form, selection: &S
         out.push_str(",\"type\":");
         push_string(&entity.key.kind, out);
     }
-    let mut member = |attribute: &Attribute| {
+    each_selected(entity, selection, |attribute| {
         if !out.ends_with('{') {
             out.push(',');
         }
         push_string(&attribute.name, out);
         out.push(':');
         match form {
-            Form::Normalized => push_attribute(attribute, out),
-            Form::KeyValues => out.push_str(&attribute.value),
+            Form::Normalized => push_attribute(attribute, selection, out),
+            _ => push_value(attribute, out),
         }
-    };
-    if selection.0.is_empty() {
-        entity.attributes.iter().for_each(&mut member);
-    }
-    for name in &selection.0 {
-        if name == ALL {
-            // One that is named as well stands where it is named.
-            entity.attributes.iter().filter(|given| !selection.names(&given.name)).for_each(&mut member);
-        } else if let Some(given) = entity.attribute(name) {
-            member(given);
-        } else if let Some(built_in) = entity.built_in(name) {
-            member(&built_in);
-        }
-    }
+    });
     out.push('}');
 }
 
+fn push_values(entity: &Entity, form: Form, selection: &Selection, out: &mut String) {
+    let mut known = HashSet::new();
+    out.push('[');
+    each_selected(entity, selection, |attribute| {
+        if form == Form::Unique && !known.insert(attribute.value.clone()) {
+            return;
+        }
+        if !out.ends_with('[') {
+            out.push(',');
+        }
+        push_value(attribute, out);
+    });
+    out.push(']');
+}
+
+/// Hands the attributes that are shown to `show`, in their order.
+fn each_selected(entity: &Entity, selection: &Selection, mut show: impl FnMut(&Attribute)) {
+    let names = &selection.attributes;
+    let given = || entity.attributes.iter().filter(|attribute| *attribute.name != *DATE_EXPIRES);
+    if names.is_empty() {
+        given().for_each(&mut show);
+    }
+    for name in names {
+        if name == ALL {
+            // One that is named as well stands where it is named.
+            given().filter(|given| !names.iter().any(|name| **name == *given.name)).for_each(&mut show);
+        } else if let Some(given) = entity.attribute(name) {
+            show(given);
+        } else if let Some(built_in) = entity.built_in(name) {
+            show(&built_in);
+        }
+    }
+}
+
 /// Appends an attribute as a JSON object.
-pub(crate) fn push_attribute(attribute: &Attribute, out: &mut String) {
+pub(crate) fn push_attribute(attribute: &Attribute, selection: &Selection, out: &mut String) {
     out.push_str("{\"type\":");
     push_string(&attribute.kind, out);
     out.push_str(",\"value\":");
-    out.push_str(&attribute.value);
+    push_value(attribute, out);
     out.push_str(",\"metadata\":{");
-    for (i, item) in attribute.metadata.iter().enumerate() {
-        if i > 0 {
+    let mut push = |item: &Metadata| {
+        if !out.ends_with('{') {
             out.push(',');
         }
         push_string(&item.name, out);
@@ -90,8 +120,32 @@ pub(crate) fn push_attribute(attribute: &Attribute, out: &mut String) {
         out.push_str(",\"value\":");
         out.push_str(&item.value);
         out.push('}');
+    };
+    let names = &selection.metadata;
+    if names.is_empty() {
+        attribute.metadata.iter().for_each(&mut push);
+    }
+    for name in names {
+        if name == ALL {
+            let others = attribute.metadata.iter().filter(|item| !names.iter().any(|name| **name == *item.name));
+            others.for_each(&mut push);
+        } else if let Some(item) = attribute.metadata.iter().find(|item| **name == *item.name) {
+            push(item);
+        } else if let Some(built_in) = attribute.built_in(name) {
+            push(&built_in);
+        }
     }
     out.push_str("}}");
+}
+
+/// Appends an attribute's value as JSON: of a `Feature` the geometry.
+pub(crate) fn push_value(attribute: &Attribute, out: &mut String) {
+    if *attribute.kind == *GEO_JSON && attribute.value.contains("\"Feature") {
+        let value = json::parsed(&attribute.value);
+        out.push_str(&json::text(geometry::shown(&value).unwrap_or(&value)));
+    } else {
+        out.push_str(&attribute.value);
+    }
 }
 
 /// The entity as change records carry it: normalized, all that users gave.
@@ -104,7 +158,7 @@ pub(crate) fn normalized(entity: &Entity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::{Key, Metadata};
+    use crate::entity::Key;
 
     fn room() -> Entity {
         let key = Key { id: "room1".into(), kind: "Room".into(), path: "/a".into() };
@@ -122,7 +176,13 @@ mod tests {
     fn what_is_selected_is_shown_in_that_order() {
         let check = |head, form, names: &[&str], expected: &str| {
             let mut out = String::new();
-            push_entity(&room(), head, form, &Selection::of(names.iter().copied()), &mut out);
+            push_entity(
+                &room(),
+                head,
+                form,
+                &Selection::new(names.iter().map(|name| (*name).to_owned()).collect(), Vec::new()),
+                &mut out,
+            );
             assert_eq!(out, expected);
             serde_json::from_str::<serde_json::Value>(&out).unwrap();
         };

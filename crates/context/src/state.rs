@@ -1,14 +1,17 @@
-//! The entities of one partition, found by id and listed by creation.
+//! The entities of one partition, with all their indexes.
 //!
-//! Always true: an entity is in `by_id`, in `by_creation` and in `by_kind` of its type, or in none of them. An update
-//! touches `by_id` only: places do not change while an entity lives.
+//! Always true: an entity is in `by_id`, `by_creation`, `by_kind`, `by_path`, `by_attribute`, `by_modification` and, as
+//! far as they concern it, in the others, or in none. An update touches the indexes of what it changes only.
 
 use std::sync::Arc;
 
-use imbl::HashMap;
+use geo::{BoundingRect, Rect};
+use imbl::{HashMap, OrdMap, OrdSet};
 use millstream_types::TenantId;
 
-use crate::entity::{Entity, Key, Place};
+use crate::entity::{Attribute, DATE_EXPIRES, Entity, Key, Place};
+use crate::geometry;
+use crate::index::{Built, Cells, Values};
 use crate::places::Places;
 
 /// The entities of all tenants in one partition.
@@ -17,19 +20,43 @@ pub(crate) struct State {
     tenants: HashMap<TenantId, Entities>,
 }
 
+/// Places by a point in time.
+pub(crate) type Times = OrdSet<(i64, Option<Place>)>;
+
 /// The entities of one tenant in one partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entities {
     /// All entities that share an id; seldom more than one.
     by_id: HashMap<Arc<str>, Arc<[Arc<Entity>]>>,
     by_creation: Places,
-    by_kind: HashMap<Arc<str>, Places>,
+    by_kind: HashMap<Arc<str>, OfKind>,
+    by_path: HashMap<Arc<str>, Places>,
+    by_attribute: HashMap<Arc<str>, Places>,
+    by_modification: Times,
+    by_expiry: Times,
+    by_location: Cells,
+    /// Of attributes that have been queried.
+    by_value: HashMap<Arc<str>, Values>,
+}
+
+/// The entities of one type.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OfKind {
+    /// By creation.
+    pub(crate) places: Places,
+    /// Names and types of their attributes, and how many entities have them so.
+    pub(crate) shapes: OrdMap<(Arc<str>, Arc<str>), usize>,
 }
 
 impl State {
     /// What `tenant` has here, if anything.
     pub(crate) fn of(&self, tenant: &TenantId) -> Option<&Entities> {
         self.tenants.get(tenant)
+    }
+
+    /// All tenants that have anything here.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (&TenantId, &Entities)> {
+        self.tenants.iter()
     }
 
     /// All entities of all tenants.
@@ -51,6 +78,11 @@ impl State {
             }
         }
     }
+
+    /// Indexes the values of an attribute as far as `built` says.
+    pub(crate) fn index(&mut self, tenant: &TenantId, attribute: &Arc<str>, built: &Built) {
+        self.tenants.entry(tenant.clone()).or_default().index(attribute, built);
+    }
 }
 
 impl Entities {
@@ -68,33 +100,86 @@ impl Entities {
         &self.by_creation
     }
 
-    /// Places of the entities of one type, by creation.
-    pub(crate) fn places_of(&self, kind: &str) -> Option<&Places> {
+    /// All types.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Arc<str>, &OfKind)> {
+        self.by_kind.iter()
+    }
+
+    pub(crate) fn of_kind(&self, kind: &str) -> Option<&OfKind> {
         self.by_kind.get(kind)
+    }
+
+    /// All service paths, with the places in each by creation.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&Arc<str>, &Places)> {
+        self.by_path.iter()
+    }
+
+    /// Places of the entities that have the attribute, by creation.
+    pub(crate) fn with_attribute(&self, name: &str) -> Option<&Places> {
+        self.by_attribute.get(name)
+    }
+
+    /// The values of an attribute, if all of them are indexed.
+    pub(crate) fn values(&self, attribute: &str) -> Option<&Values> {
+        self.by_value.get(attribute).filter(|values| values.built == Built::Whole)
+    }
+
+    /// How many attributes are indexed by value, wholly or not.
+    pub(crate) fn indexed(&self) -> impl Iterator<Item = (&Arc<str>, &Values)> {
+        self.by_value.iter()
+    }
+
+    pub(crate) fn modified(&self) -> &Times {
+        &self.by_modification
+    }
+
+    pub(crate) fn located(&self) -> &Cells {
+        &self.by_location
+    }
+
+    /// Places of transient entities that have come to their end, those first that ended first.
+    pub(crate) fn expired(&self, now_ms: i64) -> impl Iterator<Item = &Place> {
+        let due = self.by_expiry.iter().take_while(move |(at_ms, _)| *at_ms <= now_ms);
+        due.filter_map(|(_, place)| place.as_ref())
+    }
+
+    /// How far the index of `attribute` comes by the next `count` entities.
+    pub(crate) fn next_built(&self, attribute: &str, count: usize) -> Built {
+        let built = self.by_value.get(attribute).map(|values| values.built.clone()).unwrap_or_default();
+        let last = match &built {
+            Built::Whole => return Built::Whole,
+            Built::Not => None,
+            Built::UpTo(place) => Some(place),
+        };
+        self.by_creation.after(last).nth(count).map_or(Built::Whole, |place| Built::UpTo(place.clone()))
     }
 
     fn put(&mut self, entity: Arc<Entity>) {
         let place = entity.place();
-        match self.get(&entity.key).map(|before| before.place()) {
-            Some(before) if before == place => {}
+        match self.get(&entity.key).cloned() {
+            Some(before) if before.created_ms == entity.created_ms => self.update(&before, &entity, &place),
             before => {
                 // Compaction may have taken the removal in between: the older version's place goes here.
                 if let Some(before) = before {
-                    self.remove_place(&before);
+                    self.leave(&before);
                 }
-                self.by_kind.entry(place.key.kind.clone()).or_default().insert(place.clone());
-                self.by_creation.insert(place);
+                self.enter(&entity, &place);
             }
         }
-        let others = self.with_id(&entity.key.id).iter().filter(|other| other.key != entity.key).cloned();
-        let id = entity.key.id.clone();
-        let same: Arc<[Arc<Entity>]> = others.chain([entity.clone()]).collect();
-        self.by_id.insert(id, same);
+        let same = match self.with_id(&entity.key.id) {
+            [] => Arc::from([entity.clone()]),
+            [one] if one.key == entity.key => Arc::from([entity.clone()]),
+            several => {
+                let others = several.iter().filter(|other| other.key != entity.key).cloned();
+                others.chain([entity.clone()]).collect()
+            }
+        };
+        self.by_id.insert(entity.key.id.clone(), same);
     }
 
     fn remove(&mut self, key: &Key) {
-        let Some(place) = self.get(key).map(|entity| entity.place()) else { return };
-        self.remove_place(&place);
+        let Some(entity) = self.get(key).cloned() else { return };
+        self.leave(&entity);
         let others: Arc<[Arc<Entity>]> =
             self.with_id(&key.id).iter().filter(|other| *other.key != *key).cloned().collect();
         if others.is_empty() {
@@ -104,15 +189,154 @@ impl Entities {
         }
     }
 
-    fn remove_place(&mut self, place: &Place) {
-        self.by_creation.remove(place);
-        if let Some(places) = self.by_kind.get_mut(&place.key.kind) {
-            places.remove(place);
-            if places.is_empty() {
-                self.by_kind.remove(&place.key.kind);
+    /// Into all indexes.
+    fn enter(&mut self, entity: &Entity, place: &Place) {
+        self.by_creation.insert(place.clone());
+        self.by_kind.entry(entity.key.kind.clone()).or_default().places.insert(place.clone());
+        self.by_path.entry(entity.key.path.clone()).or_default().insert(place.clone());
+        self.by_modification.insert((entity.modified_ms, Some(place.clone())));
+        entity.attributes.iter().for_each(|attribute| self.gain(&entity.key.kind, attribute, place));
+        self.locate(None, entity_area(entity), place);
+    }
+
+    /// Out of all indexes.
+    fn leave(&mut self, entity: &Entity) {
+        let place = entity.place();
+        self.locate(entity_area(entity), None, &place);
+        entity.attributes.iter().for_each(|attribute| self.lose(&entity.key.kind, attribute, &place));
+        self.by_modification.remove(&(entity.modified_ms, Some(place.clone())));
+        remove_from(&mut self.by_path, &entity.key.path, &place);
+        if let Some(kind) = self.by_kind.get_mut(&entity.key.kind) {
+            kind.places.remove(&place);
+            if kind.places.is_empty() {
+                self.by_kind.remove(&entity.key.kind);
             }
         }
+        self.by_creation.remove(&place);
     }
+
+    /// From one version to the next: only what differs.
+    fn update(&mut self, before: &Entity, after: &Entity, place: &Place) {
+        if before.modified_ms != after.modified_ms {
+            self.by_modification.remove(&(before.modified_ms, Some(place.clone())));
+            self.by_modification.insert((after.modified_ms, Some(place.clone())));
+        }
+        let mut may_have_moved = false;
+        for (at, attribute) in after.attributes.iter().enumerate() {
+            let in_place = before.attributes.get(at).filter(|known| known.name == attribute.name);
+            match in_place.or_else(|| before.attribute(&attribute.name)) {
+                Some(known) if known.has_value_of(attribute) && known.has_metadata_of(attribute) => {}
+                Some(known) => {
+                    may_have_moved |= geometry::is_geo(&known.kind) || geometry::is_geo(&attribute.kind);
+                    self.exchange(&after.key.kind, known, attribute, place);
+                }
+                None => {
+                    may_have_moved |= geometry::is_geo(&attribute.kind);
+                    self.gain(&after.key.kind, attribute, place);
+                }
+            }
+        }
+        for known in &before.attributes {
+            if after.attribute(&known.name).is_none() {
+                may_have_moved |= geometry::is_geo(&known.kind);
+                self.lose(&after.key.kind, known, place);
+            }
+        }
+        if may_have_moved {
+            self.locate(entity_area(before), entity_area(after), place);
+        }
+    }
+
+    fn gain(&mut self, kind: &Arc<str>, attribute: &Attribute, place: &Place) {
+        self.by_attribute.entry(attribute.name.clone()).or_default().insert(place.clone());
+        self.shape(kind, attribute, 1);
+        self.value(None, Some(attribute), place);
+    }
+
+    fn lose(&mut self, kind: &Arc<str>, attribute: &Attribute, place: &Place) {
+        remove_from(&mut self.by_attribute, &attribute.name, place);
+        self.shape(kind, attribute, -1);
+        self.value(Some(attribute), None, place);
+    }
+
+    fn exchange(&mut self, kind: &Arc<str>, before: &Attribute, after: &Attribute, place: &Place) {
+        if before.kind != after.kind {
+            self.shape(kind, before, -1);
+            self.shape(kind, after, 1);
+        }
+        if !before.has_value_of(after) {
+            self.value(Some(before), Some(after), place);
+        }
+    }
+
+    fn shape(&mut self, kind: &Arc<str>, attribute: &Attribute, more: isize) {
+        let Some(of_kind) = self.by_kind.get_mut(kind) else { return };
+        let key = (attribute.name.clone(), attribute.kind.clone());
+        let count = of_kind.shapes.get(&key).copied().unwrap_or(0).saturating_add_signed(more);
+        if count == 0 {
+            of_kind.shapes.remove(&key);
+        } else {
+            of_kind.shapes.insert(key, count);
+        }
+    }
+
+    fn value(&mut self, before: Option<&Attribute>, after: Option<&Attribute>, place: &Place) {
+        let Some(attribute) = before.or(after) else { return };
+        if *attribute.name == *DATE_EXPIRES {
+            for (attribute, is_in) in [(before, false), (after, true)] {
+                let Some(at_ms) = attribute.and_then(Attribute::as_date) else { continue };
+                match is_in {
+                    false => drop(self.by_expiry.remove(&(at_ms, Some(place.clone())))),
+                    true => drop(self.by_expiry.insert((at_ms, Some(place.clone())))),
+                }
+            }
+        }
+        if self.by_value.is_empty() {
+            return;
+        }
+        if let Some(values) = self.by_value.get_mut(&attribute.name)
+            && values.built.has(place)
+        {
+            before.into_iter().for_each(|attribute| values.remove(attribute, place));
+            after.into_iter().for_each(|attribute| values.insert(attribute, place));
+        }
+    }
+
+    fn locate(&mut self, before: Option<Rect>, after: Option<Rect>, place: &Place) {
+        if before != after {
+            before.into_iter().for_each(|area| self.by_location.remove(area, place.clone()));
+            after.into_iter().for_each(|area| self.by_location.insert(area, place.clone()));
+        }
+    }
+
+    fn index(&mut self, attribute: &Arc<str>, built: &Built) {
+        let mut values = self.by_value.get(attribute).cloned().unwrap_or_default();
+        let last = match &values.built {
+            Built::Whole => return,
+            Built::Not => None,
+            Built::UpTo(place) => Some(place.clone()),
+        };
+        for place in self.by_creation.after(last.as_ref()).take_while(|place| built.has(place)) {
+            if let Some(attribute) = self.get(&place.key).and_then(|entity| entity.attribute(attribute)) {
+                values.insert(attribute, place);
+            }
+        }
+        values.built = built.clone();
+        self.by_value.insert(attribute.clone(), values);
+    }
+}
+
+fn remove_from(index: &mut HashMap<Arc<str>, Places>, key: &Arc<str>, place: &Place) {
+    if let Some(places) = index.get_mut(key) {
+        places.remove(place);
+        if places.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+fn entity_area(entity: &Entity) -> Option<Rect> {
+    entity.location()?.bounding_rect()
 }
 
 #[cfg(test)]
@@ -139,7 +363,7 @@ mod tests {
 
         state.put(&tenant, entity("a", "Room", 9));
         assert_eq!(order(&state), ["a/Car", "b/Room", "a/Room"], "created again after a removal that nobody saw");
-        assert_eq!(state.of(&tenant).unwrap().places_of("Room").unwrap().len(), 2);
+        assert_eq!(state.of(&tenant).unwrap().of_kind("Room").unwrap().places.len(), 2);
 
         let before = state.clone();
         state.remove(&tenant, &entity("a", "Room", 0).key);

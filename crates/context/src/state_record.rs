@@ -3,19 +3,24 @@
 //! | | bytes |
 //! | --- | --- |
 //! | key | tenant, id, type, service path, separated by zero bytes (none of them can contain one) |
-//! | value | version 2; created, modified (8 each, ms); count (4) of attributes: created, modified (8 each, ms), name, type, value, count (4) of metadata: name, type, value |
+//! | value | version 2; created, modified (8 each, ms), version (8); count (4) of attributes: created, modified (8 each, ms), name, type, value, count (4) of metadata: name, type, value |
 //!
-//! Version 1 has no times of attributes; they are taken to be the entity's. Integers are big endian; a text is its length in bytes (4) and UTF-8.
+//! A key of three parts, the middle one empty, is that of an index: tenant, nothing, attribute. Its value is version 1 and
+//! how far it has come: 0 not at all, 1 wholly, 2 up to a place, which follows: created (8, ms), id, type, path.
+//!
+//! Version 1 has no times of attributes, they are taken to be the entity's, and no version, it is taken to be 0. Integers are big endian; a text is its length in bytes (4) and UTF-8.
 
 use std::sync::Arc;
 
 use millstream_types::TenantId;
 use millstream_view::DecodeError;
 
-use crate::entity::{Attribute, Entity, Key, Metadata};
+use crate::entity::{Attribute, Entity, Key, Metadata, Place};
+use crate::index::Built;
 
 const VERSION: u8 = 2;
 const WITHOUT_ATTRIBUTE_TIMES: u8 = 1;
+const INDEX_VERSION: u8 = 1;
 const SEPARATOR: u8 = 0;
 
 /// Appends the key of a state record.
@@ -27,11 +32,57 @@ pub(crate) fn encode_key(tenant: &TenantId, key: &Key, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends the key of the state record of an index.
+pub(crate) fn encode_index_key(tenant: &TenantId, attribute: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(tenant.as_str().as_bytes());
+    out.extend_from_slice(&[SEPARATOR, SEPARATOR]);
+    out.extend_from_slice(attribute.as_bytes());
+}
+
+/// Reads the key of an index; none if it is an entity's.
+pub(crate) fn decode_index_key(bytes: &[u8]) -> Result<Option<(TenantId, Arc<str>)>, DecodeError> {
+    let parts: Vec<&[u8]> = bytes.split(|c| *c == SEPARATOR).collect();
+    let [tenant, [], attribute] = parts[..] else { return Ok(None) };
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| DecodeError::new("the key of an index is not UTF-8"));
+    let tenant = TenantId::new(text(tenant)?).map_err(|error| DecodeError::new(error.to_string()))?;
+    Ok(Some((tenant, text(attribute)?.into())))
+}
+
+/// Appends how far an index has come.
+pub(crate) fn encode_built(built: &Built, out: &mut Vec<u8>) {
+    out.push(INDEX_VERSION);
+    match built {
+        Built::Not => out.push(0),
+        Built::Whole => out.push(1),
+        Built::UpTo(place) => {
+            out.push(2);
+            out.extend_from_slice(&place.created_ms.to_be_bytes());
+            push_item(&place.key.id, &place.key.kind, &place.key.path, out);
+        }
+    }
+}
+
+/// Reads how far an index has come.
+pub(crate) fn decode_built(bytes: &[u8]) -> Result<Built, DecodeError> {
+    let mut rest = Rest(bytes);
+    match rest.take::<2>()? {
+        [INDEX_VERSION, 0] => Ok(Built::Not),
+        [INDEX_VERSION, 1] => Ok(Built::Whole),
+        [INDEX_VERSION, 2] => {
+            let created_ms = rest.time()?;
+            let key = Key { id: rest.text()?, kind: rest.text()?, path: rest.text()? };
+            Ok(Built::UpTo(Place { created_ms, key: key.into() }))
+        }
+        [version, how] => Err(DecodeError::new(format!("index record of version {version}, {how}"))),
+    }
+}
+
 /// Appends the value of a state record.
 pub(crate) fn encode_value(entity: &Entity, out: &mut Vec<u8>) {
     out.push(VERSION);
     out.extend_from_slice(&entity.created_ms.to_be_bytes());
     out.extend_from_slice(&entity.modified_ms.to_be_bytes());
+    out.extend_from_slice(&entity.version.to_be_bytes());
     push_count(entity.attributes.len(), out);
     for attribute in &entity.attributes {
         out.extend_from_slice(&attribute.created_ms.to_be_bytes());
@@ -64,6 +115,7 @@ pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, Decode
         [other] => return Err(DecodeError::new(format!("entity record of version {other}"))),
     };
     let (created_ms, modified_ms) = (rest.time()?, rest.time()?);
+    let version = if has_times { u64::from_be_bytes(rest.take()?) } else { 0 };
     let attributes = rest.many(|rest| {
         let times = if has_times { (rest.time()?, rest.time()?) } else { (created_ms, modified_ms) };
         let (name, kind, value) = (rest.text()?, rest.text()?, rest.text()?);
@@ -75,7 +127,7 @@ pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, Decode
     if !rest.0.is_empty() {
         return Err(DecodeError::new(format!("{} bytes behind an entity", rest.0.len())));
     }
-    Ok(Entity { key, created_ms, modified_ms, attributes })
+    Ok(Entity { key, created_ms, modified_ms, version, attributes })
 }
 
 fn push_item(name: &str, kind: &str, value: &str, out: &mut Vec<u8>) {
@@ -134,11 +186,11 @@ mod tests {
         let metadata = vec![Metadata { name: "m".into(), kind: "N".into(), value: "1".into() }];
         let attribute = Attribute::new("t".into(), "Text".into(), "\"ä\"".into(), metadata.into());
         let attribute = Attribute { created_ms: 1, modified_ms: -2, ..attribute };
-        Entity { key: key.into(), created_ms: 1, modified_ms: -2, attributes: vec![attribute] }
+        Entity { key: key.into(), created_ms: 1, modified_ms: -2, version: 0, attributes: vec![attribute] }
     }
 
-    const VERSION_2: &[u8] = b"\x02\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\0\0\0\x01\
-        \0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
+    const VERSION_2: &[u8] = b"\x02\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
+        \0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
         \0\0\0\x01t\0\0\0\x04Text\0\0\0\x04\"\xc3\xa4\"\0\0\0\x01\0\0\0\x01m\0\0\0\x01N\0\0\0\x011";
     /// The first format; must be read for ever.
     const VERSION_1: &[u8] = b"\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\0\0\0\x01\
@@ -156,6 +208,22 @@ mod tests {
         for version in [VERSION_1, VERSION_2] {
             assert_eq!(decode_value(key.clone(), version).unwrap(), sample());
         }
+    }
+
+    #[test]
+    fn an_index_is_written_and_read() {
+        for built in [Built::Not, Built::Whole, Built::UpTo(sample().place())] {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            encode_index_key(&TenantId::default(), "t", &mut key);
+            encode_built(&built, &mut value);
+            assert_eq!(key, b"default\0\0t");
+            assert_eq!(decode_index_key(&key).unwrap(), Some((TenantId::default(), "t".into())));
+            assert_eq!(decode_built(&value).unwrap(), built);
+            for length in 0..value.len() {
+                assert!(decode_built(&value[..length]).is_err());
+            }
+        }
+        assert_eq!(decode_index_key(b"default\0r1\0Room\0/").unwrap(), None);
     }
 
     #[test]

@@ -44,10 +44,16 @@ pub(crate) fn set(entity: &mut Entity, given: Vec<AttributeGiven>, manner: Manne
     }
     for attribute in given {
         let found = entity.attributes.iter_mut().find(|known| known.name == attribute.name);
-        match (found, manner) {
-            (Some(_), Manner::AppendStrict) | (None, Manner::Update) => refused.push(attribute.name),
+        let done = match (found, manner) {
+            (Some(_), Manner::AppendStrict) | (None, Manner::Update) => {
+                refused.push(attribute.name);
+                Ok(())
+            }
             (Some(known), _) => overwrite(known, attribute),
-            (None, _) => entity.attributes.push(create(attribute)),
+            (None, _) => create(attribute).map(|created| entity.attributes.extend(created)),
+        };
+        if let Err(refusal) = done {
+            return Outcome::Refused(refusal);
         }
     }
     if refused.is_empty() {
@@ -68,27 +74,31 @@ pub(crate) fn set(entity: &mut Entity, given: Vec<AttributeGiven>, manner: Manne
     ))
 }
 
-/// A new attribute.
-pub(crate) fn create(given: AttributeGiven) -> Attribute {
+/// A new attribute; none if its operator makes nothing of nothing.
+pub(crate) fn create(given: AttributeGiven) -> Result<Option<Attribute>, Refusal> {
+    let Some((kind, value)) = given.content.resolved(&given.name, None)? else { return Ok(None) };
     let metadata = match given.metadata {
         MetadataGiven::Keep => Default::default(),
         MetadataGiven::Merge(items) | MetadataGiven::Replace(items) => items,
     };
-    Attribute::new(given.name, given.kind, given.value, metadata)
+    Ok(Some(Attribute::new(given.name, kind, value, metadata)))
 }
 
 /// Gives an attribute its new value and type; metadata is merged unless it is to be replaced.
-pub(crate) fn overwrite(known: &mut Attribute, given: AttributeGiven) {
-    // What stays equal stays shared with the version before.
-    if known.kind != given.kind {
-        known.kind = given.kind;
+pub(crate) fn overwrite(known: &mut Attribute, given: AttributeGiven) -> Result<(), Refusal> {
+    if let Some((kind, value)) = given.content.resolved(&known.name, Some(known))? {
+        // What stays equal stays shared with the version before.
+        if known.kind != kind {
+            known.kind = kind;
+        }
+        known.value = value;
     }
-    known.value = given.value;
     match given.metadata {
         MetadataGiven::Keep => {}
         MetadataGiven::Replace(items) => known.metadata = items,
         MetadataGiven::Merge(items) => known.metadata = merged(&known.metadata, items),
     }
+    Ok(())
 }
 
 fn merged(known: &[Metadata], given: Arc<[Metadata]>) -> Arc<[Metadata]> {
@@ -124,6 +134,7 @@ pub(crate) enum Differs {
 /// Finds in what `after` differs from the version before it, and notes when: the one place that sets times.
 pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -> Vec<Difference> {
     after.modified_ms = now_ms;
+    after.version = before.map_or(0, |before| before.version + 1);
     let of_before = before.map_or(&[][..], |entity| &entity.attributes);
     let mut differences = Vec::new();
     for (at, attribute) in after.attributes.iter_mut().enumerate() {
@@ -151,19 +162,19 @@ pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -
 mod tests {
     use super::*;
     use crate::entity::Key;
-    use crate::given::{Form, attributes};
+    use crate::given::{Given, attributes};
     use crate::show::normalized;
 
     fn room() -> Entity {
         let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 0);
         let body = br#"{"a":{"value":1,"metadata":{"m":{"value":1},"n":{"value":2}}},"b":{"value":"x"}}"#;
-        set(&mut room, attributes(body, Form::Normalized).unwrap(), Manner::Append);
+        set(&mut room, attributes(body, Given::NORMALIZED).unwrap(), Manner::Append);
         room
     }
 
     fn check(manner: Manner, body: &str, refusal: Option<Name>, expected: &str, differing: &[&str]) {
         let mut after = room();
-        let outcome = set(&mut after, attributes(body.as_bytes(), Form::Normalized).unwrap(), manner);
+        let outcome = set(&mut after, attributes(body.as_bytes(), Given::NORMALIZED).unwrap(), manner);
         match (&outcome, refusal) {
             (Outcome::Done, None) => {}
             (Outcome::Refused(given), Some(expected)) => assert_eq!(given.name, expected, "{given:?}"),
@@ -209,7 +220,7 @@ mod tests {
         let metadata_after = |given: &str| {
             let mut after = room();
             let body = format!(r#"{{"a":{{"value":1{given}}}}}"#);
-            set(&mut after, attributes(body.as_bytes(), Form::Normalized).unwrap(), Manner::Append);
+            set(&mut after, attributes(body.as_bytes(), Given::NORMALIZED).unwrap(), Manner::Append);
             let items = &after.attribute("a").unwrap().metadata;
             items.iter().map(|item| format!("{}={}", item.name, item.value)).collect::<Vec<_>>().join(" ")
         };

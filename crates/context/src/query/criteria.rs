@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::entity::Entity;
-use crate::query::Expression;
+use crate::query::{Expression, GeoQuery};
 use crate::refusal::Refusal;
 
 /// The members of an `expression`, which are parameters of a list as well.
@@ -16,6 +16,8 @@ pub(crate) struct Criteria {
     pub(crate) q: Option<Expression>,
     /// About metadata.
     pub(crate) mq: Option<Expression>,
+    /// About its location.
+    pub(crate) geo: Option<GeoQuery>,
     /// Attributes that it has; all of them.
     pub(crate) has: Vec<String>,
 }
@@ -25,10 +27,8 @@ impl Criteria {
     pub(crate) fn read<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Self, Refusal> {
         let q = given("q").map(Expression::of_q).transpose()?;
         let mq = given("mq").map(Expression::of_mq).transpose()?;
-        if let Some(name) = CRITERIA[2..].iter().find(|name| given(name).is_some()) {
-            return Err(Refusal::later("parameter", name));
-        }
-        Ok(Self { q, mq, has: Vec::new() })
+        let geo = GeoQuery::read(given("georel"), given("geometry"), given("coords"))?;
+        Ok(Self { q, mq, geo, has: Vec::new() })
     }
 
     /// Reads an `expression` in a body.
@@ -61,5 +61,6 @@ impl Criteria {
         self.has.iter().all(|name| entity.attribute(name).is_some())
             && self.q.as_ref().is_none_or(|q| q.matches(entity))
             && self.mq.as_ref().is_none_or(|mq| mq.matches(entity))
+            && self.geo.as_ref().is_none_or(|geo| geo.matches(entity))
     }
 }

@@ -4,6 +4,8 @@
 
 mod criteria;
 mod expression;
+mod georel;
+mod order;
 mod parse;
 mod pattern;
 mod scalar;
@@ -12,7 +14,9 @@ mod selector;
 mod tests;
 
 pub(crate) use criteria::Criteria;
-pub(crate) use expression::Expression;
+pub(crate) use expression::{Choice, Expression, Test};
+pub(crate) use georel::GeoQuery;
+pub(crate) use order::{Order, Standing};
 pub(crate) use pattern::Pattern;
-pub(crate) use scalar::Scalar;
+pub(crate) use scalar::{Found, Scalar, is_date};
 pub(crate) use selector::{Names, Selector};

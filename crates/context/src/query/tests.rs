@@ -4,13 +4,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::entity::{Entity, Key};
-use crate::given::{Form, attributes};
+use crate::given::{Form, Given, attributes};
 use crate::query::Expression;
 use crate::update::{self, Manner};
 
 fn entity(attributes_of: &Value) -> Entity {
     let mut entity = Entity::new(Key { id: "e".into(), kind: "T".into(), path: "/".into() }.into(), 0);
-    let given = attributes(attributes_of.to_string().as_bytes(), Form::KeyValues).unwrap();
+    let given =
+        attributes(attributes_of.to_string().as_bytes(), Given { form: Form::KeyValues, ..Given::NORMALIZED }).unwrap();
     update::set(&mut entity, given, Manner::Append);
     entity
 }

@@ -1,7 +1,7 @@
 //! `q`, `mq` and patterns: every row of the reference's table of statements, over HTTP.
 
 use crate::refusals::{ask, check};
-use crate::world::{Served, World};
+use crate::world::{Served, World, wait_for_index};
 
 /// Encodes a query's value as clients do.
 pub(crate) fn encoded(text: &str) -> String {
@@ -113,6 +113,13 @@ async fn q_does_what_each_row_of_the_reference_says() {
     let (world, served) = filled(dir.path()).await;
     for (row, q, expected) in Q {
         assert_eq!(listed(&served, &[("q", q)]).await, expected, "{row}: {q}");
+    }
+    // Again, now that what was queried has an index.
+    for (query, attribute) in [("q=t==20", "t"), ("q=name==x", "name"), ("q=when==2018-01-01", "when")] {
+        wait_for_index(&served, query, attribute).await;
+    }
+    for (row, q, expected) in Q {
+        assert_eq!(listed(&served, &[("q", q)]).await, expected, "{row}: {q}, by index");
     }
     served.stop().await;
     world.close();

@@ -4,8 +4,14 @@
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
 mod filters;
+mod geo;
+mod guide;
+mod indexes;
 mod operations;
+mod ordering;
 mod paging;
 mod refusals;
 mod telemetry;
+mod updates;
+mod values;
 mod world;

@@ -229,34 +229,23 @@ async fn the_form_of_the_request_has_its_own_codes() {
 async fn what_this_version_does_not_have_is_501() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served) = world_with_rooms(dir.path()).await;
-    for parameter in [
-        "georel=near",
-        "geometry=point",
-        "coords=1,2",
-        "orderBy=t",
-        "metadata=m",
-        "options=values",
-        "options=unique",
-        "options=dateCreated",
-        "options=skipForwarding",
-    ] {
-        let name = parameter.split('=').nth(usize::from(parameter.starts_with("options"))).unwrap();
-        let answer = ask(&served, &format!("GET /v2/entities?{parameter}"), None).await;
-        check(&answer, 501, "NotImplemented", name, parameter);
-    }
     for (head, body, named) in [
-        ("GET /v2/types", None, "/v2/types"),
-        ("GET /v2/types/Room", None, "/v2/types/Room"),
-        ("POST /v2/op/update", Some("{}"), "/v2/op/update"),
-        ("POST /v2/op/notify", Some("{}"), "/v2/op/notify"),
         ("POST /v2/subscriptions", Some("{}"), "POST"),
         ("GET /v2/subscriptions", None, "GET"),
         ("DELETE /v2/subscriptions/x", None, "DELETE"),
         ("GET /v2/registrations", None, "registrations"),
-        ("GET /v2/entities/one/attrs/t/value", None, "value"),
-        ("PATCH /v2/entities/one/attrs?options=forcedUpdate", Some("{}"), "forcedUpdate"),
-        ("PATCH /v2/entities/one/attrs", Some(r#"{"t":{"value":{"$inc":1}}}"#), "$inc"),
-        ("PATCH /v2/entities/one/attrs", Some(r#"{"dateExpires":{"value":"2030-01-01"}}"#), "dateExpires"),
+        ("POST /v2/registrations", Some("{}"), "registrations"),
+        ("DELETE /v2/registrations/x", None, "registrations"),
+        (
+            "POST /v2/op/update",
+            Some(r#"{"actionType":"update","entities":[{"idPattern":".*","t":{"value":1}}]}"#),
+            "idPattern",
+        ),
+        (
+            "POST /v2/op/update",
+            Some(r#"{"actionType":"update","entities":[{"id":"one","typePattern":".*","t":{"value":1}}]}"#),
+            "typePattern",
+        ),
     ] {
         check(&ask(&served, head, body).await, 501, "NotImplemented", named, head);
     }

@@ -150,6 +150,29 @@ impl Told {
     }
 }
 
+/// Waits until a query is served by the index of an attribute's values.
+pub(crate) async fn wait_for_index(served: &Served, query: &str, attribute: &str) {
+    let target = format!("/v2/entities?options=explain&{query}");
+    let patience = Instant::now();
+    loop {
+        let plan = served.get(&target).await.json();
+        if plan["index"] == format!("value of {attribute}") && plan["building"].as_array().unwrap().is_empty() {
+            return;
+        }
+        assert!(patience.elapsed() < Duration::from_secs(60), "no index of {attribute}: {plan}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the clock shows another millisecond: what is created then is younger.
+pub(crate) fn next_millisecond() {
+    let now_ms = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let before = now_ms();
+    while now_ms() == before {
+        std::thread::yield_now();
+    }
+}
+
 /// Waits until `holds`, and fails if it never does.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now();

@@ -1,0 +1,63 @@
+//! Conditional requests: `If-Match` on writes of one entity, `If-None-Match` on reads of one.
+
+use axum::http::HeaderMap;
+use axum::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+
+use crate::entity::Entity;
+use crate::refusal::{Name, Refusal};
+
+/// Versions of an entity that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// Whichever it has.
+    Any,
+    /// One of these tags.
+    Of(Vec<String>),
+}
+
+impl Versions {
+    fn read(headers: &HeaderMap, name: &HeaderName) -> Option<Self> {
+        let given: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let tags: Vec<&str> = given.iter().flat_map(|list| list.split(',')).map(str::trim).collect();
+        match tags[..] {
+            [] => None,
+            ["*"] => Some(Self::Any),
+            _ => Some(Self::Of(tags.into_iter().map(str::to_owned).collect())),
+        }
+    }
+
+    fn have(&self, tag: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(tags) => tags.iter().any(|known| known == tag),
+        }
+    }
+
+    /// The versions that a write demands.
+    pub(crate) fn of_write(headers: &HeaderMap) -> Option<Self> {
+        Self::read(headers, &IF_MATCH)
+    }
+
+    /// Refuses a write of an entity that has another version.
+    pub(crate) fn check(&self, entity: &Entity) -> Result<(), Refusal> {
+        let tag = entity.tag();
+        if self.have(&tag) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Name::PreconditionFailed,
+            format!("entity '{}' has the version {tag}, which If-Match does not name; read it again", entity.key.id),
+        ))
+    }
+}
+
+/// Whether whoever reads `entity` has this version of it already.
+pub(crate) fn is_known(headers: &HeaderMap, entity: &Entity) -> bool {
+    // Weak and strong tags mean the same here: an answer is what its version says.
+    let tag = entity.tag();
+    match Versions::read(headers, &IF_NONE_MATCH) {
+        None => false,
+        Some(Versions::Any) => true,
+        Some(Versions::Of(tags)) => tags.iter().any(|known| known.strip_prefix("W/").unwrap_or(known) == tag),
+    }
+}

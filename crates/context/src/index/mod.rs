@@ -1,0 +1,9 @@
+//! Persistent indexes over the entities of one tenant in one partition: what is shared with a snapshot is not copied.
+
+mod cells;
+#[cfg(test)]
+mod model;
+mod values;
+
+pub(crate) use cells::Cells;
+pub(crate) use values::{Built, Value, Values};

@@ -1,0 +1,125 @@
+//! All indexes of a partition against what they should hold, worked out from the entities one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use proptest::prelude::*;
+
+use crate::entity::{Attribute, Entity, Key, Place};
+use crate::index::{Built, Value};
+use crate::state::{Entities, State};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put { id: u8, created_ms: i64, modified_ms: i64, attributes: Vec<(u8, u8)> },
+    Remove { id: u8 },
+    Index { count: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let attributes = prop::collection::vec((0..4_u8, 0..6_u8), 0..4);
+    prop_oneof![
+        6 => (0..12_u8, 0..3_i64, 0..50_i64, attributes)
+            .prop_map(|(id, created_ms, modified_ms, attributes)| Step::Put { id, created_ms, modified_ms, attributes }),
+        2 => (0..12_u8).prop_map(|id| Step::Remove { id }),
+        1 => (1..5_usize).prop_map(|count| Step::Index { count }),
+    ]
+}
+
+fn key(id: u8) -> Arc<Key> {
+    let kind = ["A", "B"][usize::from(id % 2)];
+    let path = ["/", "/p"][usize::from(id / 2 % 2)];
+    Arc::new(Key { id: format!("e{}", id / 4).into(), kind: kind.into(), path: path.into() })
+}
+
+/// Names "a", "geo", "dateExpires" and "x", with values of every kind.
+fn attribute((name, value): (u8, u8)) -> Attribute {
+    let (name, kind, value) = match name {
+        0 => ("a", "Any", ["1", "\"x\"", "null", "true", "[1,2,1]", "{}"][usize::from(value)].to_owned()),
+        1 => ("geo", "geo:point", format!("\"{value},{value}\"")),
+        2 => ("dateExpires", "DateTime", format!("\"1970-01-01T00:00:0{value}.000Z\"")),
+        _ => ("x", ["K", "L"][usize::from(value % 2)], value.to_string()),
+    };
+    Attribute::new(name.into(), kind.into(), value.into(), Default::default())
+}
+
+fn check(entities: &Entities, model: &BTreeMap<Key, Arc<Entity>>) {
+    let all: BTreeSet<Place> = model.values().map(|entity| entity.place()).collect();
+    let places = |found: Vec<&Place>| found.into_iter().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(places(entities.places().blocks().flatten().collect()), all);
+    for name in ["a", "geo", "dateExpires", "x"] {
+        let having = model.values().filter(|entity| entity.attribute(name).is_some()).map(|entity| entity.place());
+        let found = entities.with_attribute(name).map(|places| places.blocks().flatten().collect()).unwrap_or_default();
+        assert_eq!(places(found), having.collect(), "attribute {name}");
+    }
+    for path in ["/", "/p"] {
+        let found = entities.paths().filter(|(known, _)| ***known == *path).flat_map(|(_, p)| p.blocks().flatten());
+        let within = all.iter().filter(|place| *place.key.path == *path).cloned();
+        assert_eq!(places(found.collect()), within.collect(), "path {path}");
+    }
+    for kind in ["A", "B"] {
+        let mut shapes: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
+        for entity in model.values().filter(|entity| *entity.key.kind == *kind) {
+            for attribute in &entity.attributes {
+                *shapes.entry((attribute.name.clone(), attribute.kind.clone())).or_default() += 1;
+            }
+        }
+        let found = entities.of_kind(kind).map(|kind| kind.shapes.clone().into_iter().collect()).unwrap_or_default();
+        assert_eq!(shapes, found, "shapes of {kind}");
+    }
+    let modified: BTreeSet<_> = model.values().map(|entity| (entity.modified_ms, Some(entity.place()))).collect();
+    assert_eq!(entities.modified().iter().cloned().collect::<BTreeSet<_>>(), modified);
+    let expired = model.values().filter(|entity| entity.has_expired(3_000)).map(|entity| entity.place());
+    assert_eq!(places(entities.expired(3_000).collect()), expired.collect(), "expired");
+    let located = model.values().filter(|entity| entity.location().is_some()).map(|entity| entity.place());
+    assert_eq!(places(entities.located().all().collect()), located.collect(), "located");
+    if let Some(values) = entities.values("a") {
+        let ones = model.values().filter(|entity| {
+            entity.attribute("a").is_some_and(|attribute| matches!(&*attribute.value, "1" | "[1,2,1]"))
+        });
+        let one = Value::Number(1.0);
+        let found = values.between(&one, Bound::Included(&one)).collect();
+        assert_eq!(places(found), ones.map(|entity| entity.place()).collect(), "a==1");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_indexes_hold_what_the_entities_say(steps in prop::collection::vec(step(), 1..60)) {
+        let tenant = TenantId::default();
+        let (mut state, mut model): (State, BTreeMap<Key, Arc<Entity>>) = (State::default(), BTreeMap::new());
+        for step in steps {
+            match step {
+                Step::Put { id, created_ms, modified_ms, attributes } => {
+                    let mut entity = Entity::new(key(id), created_ms);
+                    entity.modified_ms = modified_ms;
+                    for given in attributes {
+                        let attribute = attribute(given);
+                        if entity.attribute(&attribute.name).is_none() {
+                            entity.attributes.push(attribute);
+                        }
+                    }
+                    let entity = Arc::new(entity);
+                    state.put(&tenant, entity.clone());
+                    model.insert((*entity.key).clone(), entity);
+                }
+                Step::Remove { id } => {
+                    state.remove(&tenant, &key(id));
+                    model.remove(&*key(id));
+                }
+                Step::Index { count } => {
+                    let built = state.of(&tenant).map_or(Built::Whole, |entities| entities.next_built("a", count));
+                    state.index(&tenant, &"a".into(), &built);
+                }
+            }
+            match state.of(&tenant) {
+                Some(entities) => check(entities, &model),
+                None => prop_assert!(model.is_empty()),
+            }
+        }
+    }
+}

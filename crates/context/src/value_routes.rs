@@ -1,0 +1,97 @@
+//! `/v2/entities/{id}/attrs/{name}/value`: an attribute's value alone, as JSON or as text.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::IntoResponse;
+use millstream_http::{Content, Limits, Path, Route, Routes};
+use serde_json::json;
+
+use crate::desk::{Ask, Desk, ValueText};
+use crate::entities::{Action, no_attribute};
+use crate::given;
+use crate::refusal::{Name, Refusal};
+use crate::request::is_text;
+use crate::routes::{Answered, READER, Shared, WRITER, not_modified, of_one, tag_of, target};
+use crate::show;
+use crate::syntax::check_attribute_name;
+
+const VALUE: &str = "/v2/entities/{id}/attrs/{name}/value";
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+
+pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
+    let on = |method, access, limits, summary| {
+        of_one(Route::on(method, VALUE, access, limits, summary)).param("name", "The attribute's name.")
+    };
+    let read = on(Method::GET, READER, without_body, "Read an attribute's value")
+        .answers_with(200, "An object or an array.", Content::json(json!({})))
+        .answers_with(200, "Any value, as text.", Content::text());
+    let put = on(Method::PUT, WRITER, limits, "Set an attribute's value")
+        .query("options", "forcedUpdate: told anyway.")
+        .takes(Content::json(json!({})))
+        .takes(Content::text())
+        .answers(204, "Set.");
+    routes.route(read.to(read_value, desk.clone())).route(put.to(put_value, desk.clone()))
+}
+
+async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(String, String)>) -> Answered {
+    check_attribute_name(&name)?;
+    let given = ask.parameters(&["type"], &["skipForwarding"])?;
+    let target = target(&id, &given)?;
+    let entity = desk.read(&ask, &target.id, target.kind.as_deref())?;
+    let attribute = entity.attribute(&name).ok_or_else(|| no_attribute(&entity, &name))?;
+    let mut text = String::new();
+    show::push_value(attribute, &mut text);
+    let media = media(ask.headers(), text.starts_with(['{', '[']))?;
+    if ask.knows(&entity) {
+        return Ok(not_modified(&entity));
+    }
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(media)), (ETAG, tag_of(&entity))], text).into_response())
+}
+
+/// The media type that the client prefers among those that the value has.
+fn media(headers: &HeaderMap, is_structured: bool) -> Result<&'static str, Refusal> {
+    let given: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    if given.is_empty() {
+        return Ok(if is_structured { JSON } else { TEXT });
+    }
+    let listed = given.join(", ");
+    let mut preferred: Option<(f64, &'static str)> = None;
+    for range in listed.split(',') {
+        let mut parts = range.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f64>().ok());
+        let served = match (media.as_str(), is_structured) {
+            ("application/json" | "application/*" | "*/*", true) => JSON,
+            ("text/plain" | "text/*", _) | ("*/*", false) => TEXT,
+            _ => continue,
+        };
+        let quality = quality.unwrap_or(0.0);
+        if quality > preferred.map_or(0.0, |(known, _)| known) {
+            preferred = Some((quality, served));
+        }
+    }
+    preferred.map(|(_, media)| media).ok_or_else(|| {
+        let rule = if is_structured { "application/json or text/plain" } else { "text/plain" };
+        Refusal::new(Name::NotAcceptable, format!("Accept: {listed}: this value is answered as {rule}; accept that"))
+    })
+}
+
+async fn put_value(
+    State(desk): Shared,
+    ask: Ask,
+    Path((id, name)): Path<(String, String)>,
+    ValueText(body): ValueText,
+) -> Answered {
+    let given = ask.parameters(&["type"], &["forcedUpdate", "flowControl", "overrideMetadata"])?;
+    let target = target(&id, &given)?;
+    let value = match is_text(ask.headers()) {
+        true => given::text_value(&name, &body)?,
+        false => given::json_value(&name, &body)?,
+    };
+    desk.write(&ask, &id, Action::SetOne { target, given: value }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
