@@ -16,7 +16,7 @@ use crate::route::PathParams;
 use crate::{Problem, Reason};
 
 /// Headers that name the tenant of a request, if its route's path does not.
-pub const TENANT_HEADERS: [&str; 2] = [FIWARE_SERVICE, "x-tenant"];
+pub const TENANT_HEADERS: [&str; 3] = [FIWARE_SERVICE, "x-tenant", "ngsild-tenant"];
 /// NGSI's name of the tenant, which does not tell capitals from small letters.
 const FIWARE_SERVICE: &str = "fiware-service";
 
@@ -37,11 +37,11 @@ pub struct Claim<'a> {
 
 impl Claim<'_> {
     /// The tenant in which the caller wants to act: the path's, if the route says which parameter names it; else the
-    /// value of `Fiware-Service`, folded to small letters, or of `X-Tenant`; `None` if nothing names one (which means
-    /// `default`).
+    /// value of `Fiware-Service`, folded to small letters, of `X-Tenant` or of `NGSILD-Tenant`; `None` if nothing names one
+    /// (which means `default`).
     ///
     /// # Errors
-    /// A [`Problem`] if it is no tenant id, or if both headers are there and differ.
+    /// A [`Problem`] if it is no tenant id, or if several headers are there and differ.
     pub fn tenant(&self) -> Result<Option<TenantId>, Problem> {
         if let Some(name) = self.tenant_param {
             let named = self.param(name)?.map(|value| TenantId::new(&value)).transpose()?;
@@ -62,7 +62,7 @@ impl Claim<'_> {
             if named.is_some_and(|other| other != value) {
                 return Err(Problem::invalid("two headers name different tenants")
                     .value(value)
-                    .rule("Fiware-Service and X-Tenant mean the same")
+                    .rule("Fiware-Service, X-Tenant and NGSILD-Tenant mean the same")
                     .remedy("send one of them"));
             }
             named = Some(value);
