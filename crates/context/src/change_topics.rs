@@ -19,12 +19,8 @@ use parking_lot::Mutex;
 
 use crate::RECORD_MAX_BYTES;
 
-/// Header that says what has happened to the entity.
-pub const ALTERATION_TYPE: &str = "alteration-type";
-/// Header that names the attributes that differ.
-pub const CHANGED_ATTRIBUTES: &str = "changed-attributes";
-/// Header with the entity's service path.
-pub const SERVICE_PATH: &str = "fiware-servicepath";
+pub use millstream_types::header::{ALTERATION_TYPE, CHANGED_ATTRIBUTES, SERVICE_PATH};
+
 /// Header that says more of the change, as a JSON object.
 pub const CHANGE_DETAILS: &str = "change-details";
 

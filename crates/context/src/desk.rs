@@ -112,7 +112,7 @@ impl Ask {
 
     /// The service paths that a read looks at.
     pub(crate) fn paths(&self) -> Result<Paths, Refusal> {
-        Paths::of_read(&self.headers)
+        request::read_paths(&self.headers)
     }
 }
 

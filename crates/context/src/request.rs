@@ -2,6 +2,9 @@
 
 use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, Uri};
+pub(crate) use millstream_types::ServicePaths as Paths;
+use millstream_types::header::SERVICE_PATH;
+use millstream_types::{ServicePathError, service_path};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 
@@ -15,17 +18,12 @@ use crate::syntax::{check_characters, check_identifier};
 
 /// The tenant.
 pub(crate) const SERVICE: &str = "fiware-service";
-/// Where within the tenant.
-pub(crate) const SERVICE_PATH: &str = "fiware-servicepath";
 
 /// Names a request in logs of all systems that it passes; a client's own, or a new one.
 pub(crate) const CORRELATOR: &str = "fiware-correlator";
 
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
-const PATH_LEVELS_MAX: usize = 10;
-const PATH_LEVEL_MAX_CHARS: usize = 50;
-const PATHS_MAX: usize = 10;
 
 /// Parameters that NGSI knows, not all of them served.
 const KNOWN_PARAMETERS: [&str; 14] = [
@@ -219,56 +217,16 @@ fn decoded(text: &str) -> Result<String, Refusal> {
         .map_err(|_| Refusal::bad(format!("'{text}' in the query is not UTF-8 once decoded; encode UTF-8")))
 }
 
-/// Service paths that a read looks at; none means all.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Paths(Vec<PathPattern>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum PathPattern {
-    Exactly(String),
-    /// This one and all below; empty for the root.
-    Below(String),
-}
-
-impl Paths {
-    /// The paths that a read's header names.
-    pub(crate) fn of_read(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let Some(text) = path_header(headers)? else { return Ok(Self::default()) };
-        let paths: Vec<&str> = text.split(',').map(str::trim).collect();
-        if paths.len() > PATHS_MAX {
-            return Err(Refusal::bad(format!(
-                "Fiware-ServicePath lists {} paths: at most {PATHS_MAX} are allowed; send several requests",
-                paths.len()
-            )));
-        }
-        let pattern = |path: &&str| match path.strip_suffix("/#") {
-            Some("") => Ok(PathPattern::Below(String::new())),
-            Some(parent) => checked_path(parent).map(PathPattern::Below),
-            None => checked_path(path).map(PathPattern::Exactly),
-        };
-        paths.iter().map(pattern).collect::<Result<_, _>>().map(Self)
-    }
-
-    pub(crate) fn are_all(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn have(&self, path: &str) -> bool {
-        self.are_all()
-            || self.0.iter().any(|pattern| match pattern {
-                PathPattern::Exactly(exact) => path == exact,
-                PathPattern::Below(parent) => {
-                    path.strip_prefix(parent.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-                }
-            })
-    }
+/// The service paths that a read's header names.
+pub(crate) fn read_paths(headers: &HeaderMap) -> Result<Paths, Refusal> {
+    path_header(headers)?.map_or(Ok(Paths::default()), |list| Paths::parse(list).map_err(illegal_path))
 }
 
 /// The one path that a write's header names.
 pub(crate) fn write_path(headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
     match path_header(headers)? {
         None => Ok(ROOT_PATH.into()),
-        Some(text) => checked_path(text).map(Into::into),
+        Some(text) => service_path(text).map(Into::into).map_err(illegal_path),
     }
 }
 
@@ -281,24 +239,8 @@ fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     }
 }
 
-fn checked_path(text: &str) -> Result<String, Refusal> {
-    let path = text.strip_suffix('/').unwrap_or(text);
-    if text == ROOT_PATH {
-        return Ok(text.to_owned());
-    }
-    let level_is_legal = |level: &str| {
-        (1..=PATH_LEVEL_MAX_CHARS).contains(&level.len())
-            && level.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
-    };
-    let levels: Vec<&str> = path.split('/').skip(1).collect();
-    let legal = path.starts_with('/') && levels.len() <= PATH_LEVELS_MAX && levels.iter().all(|l| level_is_legal(l));
-    if !legal {
-        return Err(Refusal::bad(format!(
-            "Fiware-ServicePath '{text}': use up to {PATH_LEVELS_MAX} levels of 1 to {PATH_LEVEL_MAX_CHARS} of the \
-             characters A-Z a-z 0-9 _, each after a slash; writes take exactly one path, reads also '/#' at its end"
-        )));
-    }
-    Ok(path.to_owned())
+fn illegal_path(error: ServicePathError) -> Refusal {
+    Refusal::bad(error.to_string())
 }
 
 /// Checks the tenant's name by NGSI's rule; the rim has folded it to small letters.
@@ -398,7 +340,7 @@ mod tests {
         for given in ["a", "/a/#", "/#", "/a,/b", "/a//b", "/a-b", "//", &too_deep, &too_long] {
             assert!(write(given).unwrap_err().description.contains(given), "{given}");
         }
-        let read = |value: &str| Paths::of_read(&headers(SERVICE_PATH, value));
+        let read = |value: &str| read_paths(&headers(SERVICE_PATH, value));
         for (given, path, expected) in [
             ("/#", "/", true),
             ("/#", "/a/b", true),
@@ -413,7 +355,7 @@ mod tests {
             assert_eq!(read(given).unwrap().have(path), expected, "{given} {path}");
         }
         assert!(read(&["/a"; 11].join(",")).is_err());
-        assert!(Paths::of_read(&HeaderMap::new()).unwrap().have("/any"));
+        assert!(read_paths(&HeaderMap::new()).unwrap().have("/any"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod partitioner;
 mod principal;
 mod quota;
 mod record;
+mod service_path;
 
 pub use batch::{
     BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Marker, Producer, RecordBatch,
@@ -35,3 +36,4 @@ pub use partitioner::{murmur2, partition_of_key};
 pub use principal::{Principal, Role, Roles};
 pub use quota::{Excess, QuotaConfig, Quotas, Traffic};
 pub use record::{Header, Record, RecordView, header};
+pub use service_path::{ServicePathError, ServicePaths, service_path};

@@ -38,7 +38,8 @@ pub struct RecordView<'a> {
     pub(crate) header_count: usize,
 }
 
-/// Names of the headers that records of devices, and of commands to them, carry (the reference's names).
+/// Names of the headers that records of devices, of commands to them and of changes of entities carry (the reference's
+/// names).
 pub mod header {
     /// The device that sent it.
     pub const DEVICE_ID: &str = "device_id";
@@ -62,6 +63,12 @@ pub mod header {
     pub const CORRELATION_ID: &str = "correlation-id";
     /// How a device answers a command: a status as of HTTP.
     pub const STATUS: &str = "status";
+    /// What has happened to an entity; see the change topics of `context`.
+    pub const ALTERATION_TYPE: &str = "alteration-type";
+    /// Names of an entity's attributes that differ, separated by commas.
+    pub const CHANGED_ATTRIBUTES: &str = "changed-attributes";
+    /// An entity's service path.
+    pub const SERVICE_PATH: &str = "fiware-servicepath";
     /// W3C trace context of the request that caused the record.
     pub const TRACEPARENT: &str = "traceparent";
 }
