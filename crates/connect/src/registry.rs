@@ -93,6 +93,12 @@ impl Registry {
         Some(snapshot.state.tenant(tenant)?.devices.get(device)?.value.clone())
     }
 
+    /// What stands under `member` in a tenant's `ext`; `None` if nothing does, or the tenant is unknown.
+    pub fn tenant_ext(&self, tenant: &TenantId, member: &str) -> Option<serde_json::Value> {
+        let snapshot = self.snapshot(tenant);
+        snapshot.state.tenant(tenant)?.tenant.as_ref()?.value.ext.get(member).cloned()
+    }
+
     /// How many tenants and devices there are.
     pub fn counts(&self) -> (usize, usize) {
         let mut counts = (0, 0);

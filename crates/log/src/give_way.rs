@@ -1,4 +1,4 @@
-//! How the log's threads share a core with whoever appends.
+//! How threads behind the rim share a core with whoever appends.
 
 use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
@@ -11,14 +11,14 @@ const NICE_0: u8 = 48;
 /// Lets the calling thread give way (`SCHED_BATCH`): when it is woken it does not push another thread off its core, but
 /// begins once that one sleeps or has had its share. What is appended until then is written together. On a core that
 /// is free it begins at once.
-pub(crate) fn give_way() {
+pub fn give_way() {
     let batch = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Batch);
     let given = ThreadPriorityValue::try_from(NICE_0).map(ThreadPriority::Crossplatform);
     let taken = given.and_then(|nice_0| {
         set_thread_priority_and_policy(thread_native_id(), nice_0, batch).map_err(|error| format!("{error:?}"))
     });
     if let Err(error) = taken {
-        tracing::warn!(error, "a thread of the log cannot give way; it works, but writes less at once");
+        tracing::warn!(error, "a thread cannot give way; it works, but does less at once");
     }
 }
 

@@ -61,5 +61,6 @@ pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;
 pub use error::Error;
 pub use files::{File, Files, Lock, SystemFiles};
+pub use give_way::give_way;
 pub use stats::{GroupLag, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};

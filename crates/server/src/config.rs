@@ -47,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) connect: millstream_connect::ConnectConfig,
     /// Entities.
     pub(crate) context: millstream_context::ContextConfig,
+    /// What entities were over time.
+    pub(crate) history: millstream_history::HistoryConfig,
     /// Live queries.
     pub(crate) query: millstream_query::Config,
     /// Clients that speak Kafka's protocol.
@@ -69,6 +71,7 @@ impl Default for Config {
             log: millstream_log::LogConfig::default(),
             connect: millstream_connect::ConnectConfig::default(),
             context: millstream_context::ContextConfig::default(),
+            history: millstream_history::HistoryConfig::default(),
             query: millstream_query::Config::default(),
             kafka: millstream_kafka::KafkaConfig::default(),
             quota: millstream_types::QuotaConfig::default(),
@@ -373,6 +376,8 @@ impl Config {
             ("connect.commands.state_inbox_max_bytes", self.connect.commands.state_inbox_max_bytes as u64),
             ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),
             ("context.inbox_max_bytes", self.context.inbox_max_bytes as u64),
+            ("history.recent_max_bytes", self.history.recent_max_bytes as u64),
+            ("history.index_cache_bytes", self.history.index_cache_bytes as u64),
             ("kafka.requests_max_bytes", self.kafka_requests_max_bytes()),
         ]
     }

@@ -7,6 +7,7 @@ mod console;
 mod demo;
 mod figures;
 mod health;
+mod history_rules;
 mod logging;
 mod mappings;
 mod queries;

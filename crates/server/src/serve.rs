@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use millstream_connect::{Connect, MqttServing};
 use millstream_context::Context;
+use millstream_history::{Base, History};
 use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
 use millstream_kafka::Logins;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
@@ -19,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Door};
+use crate::history_rules::RegistryRules;
 use crate::mappings::RegistryMappings;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
@@ -107,6 +109,7 @@ struct Planes {
     checkpoints: Arc<Checkpoints>,
     connect: Connect,
     context: Context,
+    history: History,
     query: Arc<Engine>,
     streams: Arc<Streams>,
     quotas: Arc<Quotas>,
@@ -227,11 +230,20 @@ impl Planes {
         let connect = Connect::open(&ground, &config.connect, clock.clone(), metrics)?;
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone()));
         let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
+        let base = Base {
+            log: ground.log.clone(),
+            dir: &config.data_dir.join("history"),
+            files: Arc::new(SystemFiles),
+            own: Arc::new(RegistryRules::new(connect.registry().clone())),
+            clock: clock.clone(),
+            wall: clock.clone(),
+        };
+        let history = History::open(&base, &config.history, metrics)?;
         let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
         let quotas = Quotas::new(config.quota.clone(), clock.clone());
         let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
             .context("cannot start the threads that read streams")?;
-        Ok(Self { log, checkpoints, connect, context, query: Arc::new(query), streams, quotas })
+        Ok(Self { log, checkpoints, connect, context, history, query: Arc::new(query), streams, quotas })
     }
 
     fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
@@ -241,6 +253,7 @@ impl Planes {
             .with(registry)
             .with(commands)
             .with(self.context.routes())
+            .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query)))
             .with(streams::routes(&self.streams))
             .with(stats::routes(Arc::clone(sampler)))
@@ -261,7 +274,9 @@ impl Planes {
         let planes = Arc::clone(self);
         Arc::new(move || {
             planes.log.check_writing().map_err(|e| e.to_string())?;
-            let failures: Vec<String> = planes.failures().iter().map(ToString::to_string).collect();
+            let of_views = planes.failures();
+            let failures: Vec<String> =
+                of_views.iter().map(ToString::to_string).chain(planes.history.failures()).collect();
             if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
         })
     }
@@ -304,6 +319,7 @@ impl Planes {
         self.streams.stop();
         self.query.stop();
         self.context.stop();
+        self.history.stop();
         self.connect.stop();
         self.checkpoints.sync()?;
         self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")

@@ -1,0 +1,177 @@
+//! Points of a series put together by period.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::ask::Method;
+use crate::period::Periods;
+
+/// What a period takes beside its distinct values, about.
+const PERIOD_BYTES: usize = 128;
+/// What a distinct value takes beside its text, about.
+const DISTINCT_BYTES: usize = 48;
+
+/// The periods of one series.
+#[derive(Debug)]
+pub(crate) struct Aggregates {
+    periods: Periods,
+    counts_distinct: bool,
+    sums: BTreeMap<i64, Sums>,
+    /// The period of the point before, which most often is that of the next one.
+    current: Option<(i64, Sums)>,
+    bytes: usize,
+}
+
+/// What is known of a period.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sums {
+    count: u64,
+    numbers: u64,
+    sum: f64,
+    sum_of_squares: f64,
+    /// Mean and sum of squared distances from it, as Welford has them: exact where the numbers are large and alike.
+    mean: f64,
+    distances: f64,
+    least: f64,
+    greatest: f64,
+    distinct: HashSet<Box<str>>,
+}
+
+impl Aggregates {
+    pub(crate) fn new(periods: Periods, methods: &[Method]) -> Self {
+        let counts_distinct = methods.contains(&Method::DistinctCount);
+        Self { periods, counts_distinct, sums: BTreeMap::new(), current: None, bytes: 0 }
+    }
+
+    /// Bytes that it takes, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sums.len() + usize::from(self.current.is_some())
+    }
+
+    pub(crate) fn counts_distinct(&self) -> bool {
+        self.counts_distinct
+    }
+
+    /// Adds a point; `value` is its JSON text, looked at only where distinct ones are counted.
+    pub(crate) fn add(&mut self, ms: i64, number: Option<f64>, value: &str) {
+        let period = self.periods.number(ms);
+        if self.current.as_ref().is_none_or(|(current, _)| *current != period) {
+            self.sums.extend(self.current.take());
+            let known = self.sums.remove(&period);
+            self.bytes += if known.is_none() { PERIOD_BYTES } else { 0 };
+            self.current = Some((period, known.unwrap_or_default()));
+        }
+        let Some((_, sums)) = &mut self.current else { return };
+        sums.add(number);
+        if self.counts_distinct && !sums.distinct.contains(value) {
+            self.bytes += DISTINCT_BYTES + value.len();
+            sums.distinct.insert(value.into());
+        }
+    }
+
+    /// The periods in their order, with when they begin and end.
+    pub(crate) fn finish(mut self) -> Vec<(Option<(i64, i64)>, Sums)> {
+        self.sums.extend(self.current.take());
+        let periods = self.periods;
+        let ends = |number| periods.start(number).zip(periods.start(number + 1));
+        self.sums.into_iter().map(|(number, sums)| (ends(number), sums)).collect()
+    }
+}
+
+impl Sums {
+    fn add(&mut self, number: Option<f64>) {
+        self.count += 1;
+        let Some(number) = number else { return };
+        self.numbers += 1;
+        self.sum += number;
+        self.sum_of_squares += number * number;
+        let distance = number - self.mean;
+        self.mean += distance / self.numbers as f64;
+        self.distances += distance * (number - self.mean);
+        if self.numbers == 1 {
+            (self.least, self.greatest) = (number, number);
+        } else {
+            (self.least, self.greatest) = (self.least.min(number), self.greatest.max(number));
+        }
+    }
+
+    /// What a method makes of it; `None` if it needs numbers and there are none.
+    pub(crate) fn value(&self, method: Method) -> Option<f64> {
+        let of_numbers = |value: f64| (self.numbers > 0).then_some(value);
+        match method {
+            Method::TotalCount => Some(self.count as f64),
+            Method::DistinctCount => Some(self.distinct.len() as f64),
+            Method::Sum => of_numbers(self.sum),
+            Method::Average => of_numbers(self.sum / self.numbers as f64),
+            Method::Least => of_numbers(self.least),
+            Method::Greatest => of_numbers(self.greatest),
+            Method::StandardDeviation => of_numbers((self.distances / self.numbers as f64).sqrt()),
+            Method::SumOfSquares => of_numbers(self.sum_of_squares),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slow(points: &[(i64, String)], method: Method) -> Option<f64> {
+        let numbers: Vec<f64> = points.iter().filter_map(|(_, value)| crate::point::number(value)).collect();
+        let n = numbers.len() as f64;
+        let sum: f64 = numbers.iter().sum();
+        let of_numbers = |value: f64| (!numbers.is_empty()).then_some(value);
+        match method {
+            Method::TotalCount => Some(points.len() as f64),
+            Method::DistinctCount => Some(points.iter().map(|(_, v)| v).collect::<HashSet<_>>().len() as f64),
+            Method::Sum => of_numbers(sum),
+            Method::Average => of_numbers(sum / n),
+            Method::Least => of_numbers(numbers.iter().copied().fold(f64::INFINITY, f64::min)),
+            Method::Greatest => of_numbers(numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+            Method::StandardDeviation => {
+                of_numbers((numbers.iter().map(|x| (x - sum / n).powi(2)).sum::<f64>() / n).sqrt())
+            }
+            Method::SumOfSquares => of_numbers(numbers.iter().map(|x| x * x).sum()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn periods_are_what_a_slow_evaluator_finds(
+            points in prop::collection::vec(
+                // Often exactly at the edges of hours.
+                ((-50_i64..50, prop::sample::select(vec![0_i64, 1, 1_799_999, 3_599_999])),
+                 prop_oneof![(-40_i64..40).prop_map(|n| format!("{}", n as f64 / 4.0)), Just("\"text\"".to_owned()), Just("null".to_owned())]),
+                0..200,
+            ),
+            duration in prop::sample::select(vec!["PT1H", "P1D", "P1M", "P0D"]),
+        ) {
+            let points: Vec<(i64, String)> =
+                points.into_iter().map(|((hour, ms), value)| (hour * 3_600_000 + ms, value)).collect();
+            let periods = Periods::read(duration, None).unwrap();
+            let methods = Method::ALL.map(|(method, _)| method);
+            let mut aggregates = Aggregates::new(periods, &methods);
+            let mut expected: BTreeMap<i64, Vec<(i64, String)>> = BTreeMap::new();
+            for (ms, value) in &points {
+                aggregates.add(*ms, crate::point::number(value), value);
+                expected.entry(periods.number(*ms)).or_default().push((*ms, value.clone()));
+            }
+            prop_assert_eq!(aggregates.len(), expected.len());
+            let found = aggregates.finish();
+            prop_assert_eq!(found.len(), expected.len());
+            for ((ends, sums), (number, points)) in found.iter().zip(&expected) {
+                prop_assert_eq!(*ends, periods.start(*number).zip(periods.start(*number + 1)));
+                for method in methods {
+                    match (sums.value(method), slow(points, method)) {
+                        (Some(found), Some(expected)) => prop_assert!((found - expected).abs() < 1e-9, "{method:?}"),
+                        (found, expected) => prop_assert_eq!(found, expected),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A record of a change topic, read: which attributes of which entity have changed to what.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use millstream_types::{RecordView, header, ms_of};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Metadata that say when a value was observed.
+const OBSERVATION_TIMES: [&str; 2] = ["TimeInstant", "observedAt"];
+const DELETED: &[u8] = b"entityDelete";
+
+/// A change of an entity.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
+    pub(crate) path: &'a str,
+    pub(crate) attributes: Vec<Changed<'a>>,
+}
+
+/// An attribute that has changed.
+#[derive(Debug)]
+pub(crate) struct Changed<'a> {
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
+    pub(crate) value: &'a str,
+    pub(crate) observed_ms: Option<i64>,
+    pub(crate) metadata: Option<String>,
+}
+
+impl<'a> Change<'a> {
+    /// Reads a record. `None` if no attribute has a new value in it: an entity's deletion, an update that changed nothing.
+    pub(crate) fn read(record: &RecordView<'a>) -> Result<Option<Self>, String> {
+        let text = |name| record.header(name).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
+        let changed = text(header::CHANGED_ATTRIBUTES);
+        if changed.is_empty() || record.header(header::ALTERATION_TYPE) == Some(DELETED) {
+            return Ok(None);
+        }
+        let Some(value) = record.value else { return Ok(None) };
+        let names: Vec<&str> = changed.split(',').collect();
+        let mut reader = serde_json::Deserializer::from_slice(value);
+        let read = Wanted(&names).deserialize(&mut reader).map_err(|error| error.to_string())?;
+        let path = Some(text(header::SERVICE_PATH)).filter(|path| !path.is_empty()).unwrap_or("/");
+        Ok((!read.attributes.is_empty()).then_some(Self { path, ..read }))
+    }
+}
+
+/// Which attributes are read; the others are passed over.
+struct Wanted<'n>(&'n [&'n str]);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = Change<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = Change<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a normalized entity")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Change<'de>, A::Error> {
+        let mut change = Change { id: "".into(), kind: "".into(), path: "", attributes: Vec::new() };
+        while let Some(Text(name)) = members.next_key()? {
+            match &*name {
+                "id" => change.id = members.next_value::<Text<'de>>()?.0,
+                "type" => change.kind = members.next_value::<Text<'de>>()?.0,
+                _ if self.0.contains(&&*name) => {
+                    let attribute: Attribute<'de> = members.next_value()?;
+                    change.attributes.push(attribute.changed(name).map_err(serde::de::Error::custom)?);
+                }
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(change)
+    }
+}
+
+/// Text that is copied only if it has escapes.
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct Attribute<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    value: &'a RawValue,
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    value: Cow<'a, str>,
+}
+
+impl<'a> Attribute<'a> {
+    fn changed(self, name: Cow<'a, str>) -> Result<Changed<'a>, serde_json::Error> {
+        let (mut observed_ms, mut metadata) = (None, None);
+        if self.metadata.get() != "{}" {
+            let mut items: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(self.metadata.get())?;
+            for name in OBSERVATION_TIMES {
+                let item = items.get(name).and_then(|item| serde_json::from_str::<Item<'_>>(item.get()).ok());
+                if let Some(ms) = item.and_then(|item| moment(&item.value)) {
+                    observed_ms = observed_ms.or(Some(ms));
+                    items.remove(name);
+                }
+            }
+            if !items.is_empty() {
+                metadata = Some(serde_json::to_string(&items)?);
+            }
+        }
+        Ok(Changed { name, kind: self.kind, value: self.value.get(), observed_ms, metadata })
+    }
+}
+
+/// A point in time as ISO 8601 has it: a date, or date and time with its offset; without one it is UTC.
+pub(crate) fn moment(text: &str) -> Option<i64> {
+    if let Ok(moment) = text.parse::<jiff::Timestamp>() {
+        return Some(moment.as_millisecond());
+    }
+    text.parse::<jiff::civil::DateTime>().ok().map(ms_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Record};
+
+    use super::*;
+
+    fn read(headers: &[(&str, &str)], value: &str, check: impl FnOnce(Result<Option<Change<'_>>, String>)) {
+        let headers: Vec<Header<'_>> =
+            headers.iter().map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect();
+        let mut builder = BatchBuilder::default();
+        let record = Record { timestamp_ms: 7, key: Some(b"r"), value: Some(value.as_bytes()), headers: &headers };
+        builder.push(&record);
+        let batch = builder.seal(Offset::ZERO, Epoch(0), Compression::None);
+        check(Change::read(&batch.records().next().unwrap().unwrap()));
+    }
+
+    #[test]
+    fn of_an_entity_the_changed_attributes_are_read() {
+        let value = r#"{"id":"r\"1","type":"Room",
+            "t":{"type":"Number","value":21.5,"metadata":{"TimeInstant":{"type":"DateTime","value":"2026-01-02T03:04:05.678Z"},"unit":{"type":"Text","value":"C"}}},
+            "u":{"type":"Text","value":"x","metadata":{}},
+            "v":{"type":"None","value":null,"metadata":{"observedAt":{"type":"DateTime","value":"2026-01-02T04:04:05+01:00"}}}}"#;
+        let headers =
+            [("alteration-type", "entityChange"), ("changed-attributes", "t,v"), ("fiware-servicepath", "/a")];
+        read(&headers, value, |change| {
+            let change = change.unwrap().unwrap();
+            assert_eq!((&*change.id, &*change.kind, change.path), ("r\"1", "Room", "/a"));
+            let [t, v] = &change.attributes[..] else { panic!("{change:?}") };
+            assert_eq!((&*t.name, &*t.kind, t.value), ("t", "Number", "21.5"));
+            assert_eq!(t.observed_ms, Some(1_767_323_045_678));
+            assert_eq!(t.metadata.as_deref(), Some(r#"{"unit":{"type":"Text","value":"C"}}"#));
+            assert_eq!((v.value, v.observed_ms, &v.metadata), ("null", Some(1_767_323_045_000), &None));
+        });
+    }
+
+    #[test]
+    fn what_changes_no_value_has_no_points_and_what_is_no_entity_is_refused() {
+        let entity = r#"{"id":"r","type":"Room","t":{"type":"Number","value":1,"metadata":{}}}"#;
+        for headers in [
+            &[("alteration-type", "entityDelete"), ("changed-attributes", "t")][..],
+            &[("alteration-type", "entityUpdate"), ("changed-attributes", "")],
+            &[("alteration-type", "entityChange"), ("changed-attributes", "gone")],
+            &[],
+        ] {
+            read(headers, entity, |change| assert!(change.unwrap().is_none(), "{headers:?}"));
+        }
+        read(&[("changed-attributes", "t")], "[1]", |change| assert!(change.is_err()));
+    }
+
+    #[test]
+    fn moments_are_read_in_the_forms_of_iso_8601() {
+        for (text, ms) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("1970-01-01T01:00:00.5+01:00", Some(500)),
+            ("1970-01-02", Some(86_400_000)),
+            ("1970-01-01T00:00:01", Some(1_000)),
+            ("yesterday", None),
+            ("", None),
+        ] {
+            assert_eq!(moment(text), ms, "{text}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a file's columns are, and rows as columns.
+
+use std::sync::{Arc, LazyLock};
+
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::data_type::ByteArray;
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::{ColumnPath, TypePtr};
+
+/// Rows of a row group. One is in memory while a file is written.
+pub(crate) const GROUP_ROWS: usize = 128 << 10;
+/// Most rows of a page: what is read for a single row of a column.
+pub(crate) const PAGE_ROWS: usize = 4 << 10;
+
+/// The columns, in their order. Rows are sorted by entity, path, attribute, time of observation, source offset.
+const SCHEMA: &str = "
+message point {
+  required binary entity_id (STRING);
+  required binary service_path (STRING);
+  required binary attribute (STRING);
+  required binary attribute_type (STRING);
+  required int64 observed_at (TIMESTAMP(MILLIS,true));
+  required int64 modified_at (TIMESTAMP(MILLIS,true));
+  required binary value (STRING);
+  optional double number;
+  optional binary metadata (STRING);
+  required int64 source_offset;
+}";
+
+pub(crate) const ID: usize = 0;
+pub(crate) const PATH: usize = 1;
+pub(crate) const ATTRIBUTE: usize = 2;
+pub(crate) const KIND: usize = 3;
+pub(crate) const OBSERVED: usize = 4;
+pub(crate) const MODIFIED: usize = 5;
+pub(crate) const VALUE: usize = 6;
+pub(crate) const NUMBER: usize = 7;
+pub(crate) const METADATA: usize = 8;
+pub(crate) const OFFSET: usize = 9;
+/// The columns that rows are sorted by.
+const SORTED_BY: [usize; 5] = [ID, PATH, ATTRIBUTE, OBSERVED, OFFSET];
+
+pub(crate) static SCHEMA_TYPE: LazyLock<TypePtr> =
+    LazyLock::new(|| Arc::new(parse_message_type(SCHEMA).expect("the schema is a legal one")));
+
+/// How files are written: names by dictionary, times as differences, pages with their bounds whole.
+pub(crate) static PROPERTIES: LazyLock<WriterPropertiesPtr> = LazyLock::new(|| {
+    let sorting =
+        SORTED_BY.map(|column| SortingColumn { column_idx: column as i32, descending: false, nulls_first: false });
+    let mut properties = WriterProperties::builder()
+        .set_created_by("millstream".to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(true)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_statistics_truncate_length(None)
+        .set_column_index_truncate_length(None)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .set_sorting_columns(Some(sorting.to_vec()));
+    for name in ["observed_at", "modified_at", "source_offset"] {
+        let path = ColumnPath::from(name);
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    for name in ["value", "number"] {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), false);
+    }
+    for name in ["value", "metadata"] {
+        properties = properties.set_column_statistics_enabled(ColumnPath::from(name), EnabledStatistics::None);
+    }
+    Arc::new(properties.build())
+});
+
+/// Rows, column by column.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) id: Vec<ByteArray>,
+    pub(crate) path: Vec<ByteArray>,
+    pub(crate) attribute: Vec<ByteArray>,
+    pub(crate) kind: Vec<ByteArray>,
+    pub(crate) observed: Vec<i64>,
+    pub(crate) modified: Vec<i64>,
+    pub(crate) value: Vec<ByteArray>,
+    pub(crate) number: Vec<Option<f64>>,
+    pub(crate) metadata: Vec<Option<ByteArray>>,
+    pub(crate) offset: Vec<i64>,
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) id: ByteArray,
+    pub(crate) path: ByteArray,
+    pub(crate) attribute: ByteArray,
+    pub(crate) kind: ByteArray,
+    pub(crate) observed: i64,
+    pub(crate) modified: i64,
+    pub(crate) value: ByteArray,
+    pub(crate) number: Option<f64>,
+    pub(crate) metadata: Option<ByteArray>,
+    pub(crate) offset: i64,
+}
+
+impl Row {
+    /// What rows are sorted by.
+    pub(crate) fn order(&self) -> (&[u8], &[u8], &[u8], i64, i64) {
+        (self.id.data(), self.path.data(), self.attribute.data(), self.observed, self.offset)
+    }
+}
+
+impl Columns {
+    pub(crate) fn len(&self) -> usize {
+        self.observed.len()
+    }
+
+    pub(crate) fn push(&mut self, row: Row) {
+        self.id.push(row.id);
+        self.path.push(row.path);
+        self.attribute.push(row.attribute);
+        self.kind.push(row.kind);
+        self.observed.push(row.observed);
+        self.modified.push(row.modified);
+        self.value.push(row.value);
+        self.number.push(row.number);
+        self.metadata.push(row.metadata);
+        self.offset.push(row.offset);
+    }
+
+    pub(crate) fn row(&self, at: usize) -> Row {
+        Row {
+            id: self.id[at].clone(),
+            path: self.path[at].clone(),
+            attribute: self.attribute[at].clone(),
+            kind: self.kind[at].clone(),
+            observed: self.observed[at],
+            modified: self.modified[at],
+            value: self.value[at].clone(),
+            number: self.number[at],
+            metadata: self.metadata[at].clone(),
+            offset: self.offset[at],
+        }
+    }
+}

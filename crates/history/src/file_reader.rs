@@ -1,0 +1,378 @@
+//! Reads a file of points: finds the rows of an entity by the bounds of pages, and reads no other page.
+
+use std::io::{self, BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millstream_log::{File, Files};
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::properties::ReaderProperties;
+use parquet::file::reader::{ChunkReader, Length, RowGroupReader};
+use parquet::file::serialized_reader::SerializedRowGroupReader;
+
+use crate::Error;
+use crate::columns::{
+    ATTRIBUTE, Columns, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PATH, SCHEMA_TYPE, VALUE,
+};
+
+/// An open file with its index.
+pub(crate) struct OpenFile {
+    path: PathBuf,
+    file: Arc<Chunks>,
+    meta: ParquetMetaData,
+}
+
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OpenFile({})", self.path.display())
+    }
+}
+
+/// Rows of a row group that follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) group: usize,
+    pub(crate) rows: Range<usize>,
+}
+
+/// Rows of one series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) id: String,
+    pub(crate) path: String,
+    pub(crate) attribute: String,
+    pub(crate) rows: Rows,
+}
+
+impl Run {
+    fn continues_with(&self, next: &Self) -> bool {
+        self.rows.group == next.rows.group
+            && self.rows.rows.end == next.rows.rows.start
+            && (&self.id, &self.path, &self.attribute) == (&next.id, &next.path, &next.attribute)
+    }
+}
+
+/// Which columns beside the times and the offset are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Details {
+    /// Everything.
+    All,
+    /// Numbers only.
+    Numbers,
+    /// Numbers and values.
+    Values,
+}
+
+impl OpenFile {
+    pub(crate) fn open(files: &dyn Files, path: &Path) -> Result<Self, Error> {
+        let file = files.open(path).map_err(|error| Error::io("open", path, error))?;
+        let bytes = file.size().map_err(|error| Error::io("look at", path, error))?;
+        let file = Arc::new(Chunks { file, bytes });
+        let meta = ParquetMetaDataReader::new()
+            .with_page_index_policy(PageIndexPolicy::Required)
+            .parse_and_finish(&*file)
+            .map_err(|error| Error::file(path, &error))?;
+        if meta.file_metadata().schema() != &**SCHEMA_TYPE {
+            return Err(Error::file(path, &"its columns are not those of history; remove it"));
+        }
+        Ok(Self { path: path.to_owned(), file, meta })
+    }
+
+    /// Bytes that its index takes in memory.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.meta.memory_size()
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.meta.num_row_groups()
+    }
+
+    pub(crate) fn group_rows(&self, group: usize) -> usize {
+        usize::try_from(self.meta.row_group(group).num_rows()).unwrap_or_default()
+    }
+
+    /// The series that may have rows of ids from `from` to `to`, found as they are asked for.
+    pub(crate) fn runs(self: &Arc<Self>, from: &str, to: Option<&str>) -> Runs {
+        let (from, to) = (from.to_owned(), to.map(str::to_owned));
+        let (blocks, found) = (Vec::new().into_iter(), Vec::new().into_iter());
+        Runs { file: self.clone(), from, to, group: 0, blocks, found, ahead: None }
+    }
+
+    /// Of `rows`, which are of one series and so in the order of observation, those whose page may hold one that was
+    /// observed from `from` on and before `to`.
+    pub(crate) fn observed_between(&self, rows: &Rows, from: i64, to: i64) -> Result<Range<usize>, Error> {
+        let bounds = self.integer_bounds(rows.group, OBSERVED)?;
+        let starts = self.page_starts(rows.group, OBSERVED)?;
+        let mut between = rows.rows.end..rows.rows.start;
+        for (page, (min, max)) in bounds.iter().enumerate() {
+            let end = starts.get(page + 1).copied().unwrap_or_else(|| self.group_rows(rows.group));
+            let within = starts[page].max(rows.rows.start)..end.min(rows.rows.end);
+            // The page at either end may also hold other series, and so earlier or later moments.
+            if !within.is_empty() && *max >= from && *min < to {
+                between = between.start.min(within.start)..between.end.max(within.end);
+            }
+        }
+        Ok(if between.is_empty() { rows.rows.start..rows.rows.start } else { between })
+    }
+
+    /// Reads rows of all columns.
+    pub(crate) fn read(&self, rows: &Rows) -> Result<Columns, Error> {
+        let mut columns = self.read_points(rows, Details::All)?;
+        columns.id = self.bytes(rows, ID)?;
+        columns.path = self.bytes(rows, PATH)?;
+        columns.attribute = self.bytes(rows, ATTRIBUTE)?;
+        Ok(columns)
+    }
+
+    /// Reads rows without the names of their series.
+    pub(crate) fn read_points(&self, rows: &Rows, details: Details) -> Result<Columns, Error> {
+        let mut columns = Columns {
+            observed: self.column::<Int64Type>(rows, OBSERVED)?.0,
+            modified: self.column::<Int64Type>(rows, MODIFIED)?.0,
+            number: spread(self.column::<DoubleType>(rows, NUMBER)?),
+            offset: self.column::<Int64Type>(rows, OFFSET)?.0,
+            ..Columns::default()
+        };
+        if details != Details::Numbers {
+            columns.value = self.bytes(rows, VALUE)?;
+        }
+        if details == Details::All {
+            columns.kind = self.bytes(rows, KIND)?;
+            columns.metadata = spread(self.column::<ByteArrayType>(rows, METADATA)?);
+        }
+        Ok(columns)
+    }
+
+    fn bytes(&self, rows: &Rows, column: usize) -> Result<Vec<ByteArray>, Error> {
+        Ok(self.column::<ByteArrayType>(rows, column)?.0)
+    }
+
+    /// Values that are there, and for each row whether it has one (nothing for a column that always has).
+    fn column<T: DataType>(&self, rows: &Rows, column: usize) -> Result<(Vec<T::T>, Vec<i16>), Error> {
+        let read = || {
+            let index = self.meta.page_index_for_row_group(rows.group);
+            let properties = Arc::new(ReaderProperties::builder().build());
+            let group = self.meta.row_group(rows.group);
+            let group = SerializedRowGroupReader::new(self.file.clone(), group, index, properties)?;
+            let mut reader = get_typed_column_reader::<T>(group.get_column_reader(column)?);
+            reader.skip_records(rows.rows.start)?;
+            let (mut values, mut there) = (Vec::with_capacity(rows.rows.len()), Vec::new());
+            let mut read = 0;
+            while read < rows.rows.len() {
+                let (records, _, _) =
+                    reader.read_records(rows.rows.len() - read, Some(&mut there), None, &mut values)?;
+                if records == 0 {
+                    return Err(ParquetError::EOF(format!("column {column} ends before its {} rows", rows.rows.end)));
+                }
+                read += records;
+            }
+            Ok((values, there))
+        };
+        read().map_err(|error| Error::file(&self.path, &error))
+    }
+
+    fn no_index(&self) -> Error {
+        Error::file(&self.path, &"it has no page index; remove it")
+    }
+
+    /// The first row of each page.
+    fn page_starts(&self, group: usize, column: usize) -> Result<Vec<usize>, Error> {
+        let index = self.meta.page_index_for_row_group(group);
+        let pages = index.page_locations(column).ok_or_else(|| self.no_index())?;
+        Ok(pages.iter().map(|page| page.first_row_index as usize).collect())
+    }
+
+    /// The least and the greatest value of each page.
+    fn integer_bounds(&self, group: usize, column: usize) -> Result<Vec<(i64, i64)>, Error> {
+        let index = self.meta.page_index_for_row_group(group);
+        let Some(ColumnIndexMetaData::INT64(bounds)) = index.column_index(column) else { return Err(self.no_index()) };
+        Ok(bounds.min_values().iter().copied().zip(bounds.max_values().iter().copied()).collect())
+    }
+
+    /// The stretches of a row group between all ends of pages of the naming columns, with their bounds.
+    fn blocks(&self, group: usize) -> Result<Vec<Block>, Error> {
+        let index = self.meta.page_index_for_row_group(group);
+        let mut starts = Vec::new();
+        let mut columns = Vec::new();
+        for column in [ID, PATH, ATTRIBUTE] {
+            let Some(ColumnIndexMetaData::BYTE_ARRAY(bounds)) = index.column_index(column) else {
+                return Err(self.no_index());
+            };
+            let pages = self.page_starts(group, column)?;
+            starts.extend_from_slice(&pages);
+            columns.push((bounds, pages));
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let ends = starts.iter().skip(1).copied().chain([self.group_rows(group)]);
+        let block = |(start, end): (&usize, usize)| {
+            let bounds =
+                |(bounds, pages): &(&parquet::file::page_index::column_index::ByteArrayColumnIndex, Vec<usize>)| {
+                    let page = pages.partition_point(|first| first <= start).saturating_sub(1);
+                    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+                    (text(bounds.min_value(page)), text(bounds.max_value(page)))
+                };
+            let mut names = columns.iter().map(bounds);
+            let mut next = || names.next().unwrap_or_default();
+            Block { rows: Rows { group, rows: *start..end }, id: next(), path: next(), attribute: next() }
+        };
+        Ok(starts.iter().zip(ends).map(block).collect())
+    }
+
+    /// The series of a block, from the columns themselves if the bounds do not say it.
+    fn runs_of(&self, block: Block) -> Result<Vec<Run>, Error> {
+        if block.is_of_one_series() {
+            let Block { rows, id, path, attribute } = block;
+            return Ok(vec![Run { id: id.0, path: path.0, attribute: attribute.0, rows }]);
+        }
+        let [ids, paths, attributes] = [ID, PATH, ATTRIBUTE].map(|column| self.bytes(&block.rows, column));
+        let (ids, paths, attributes) = (ids?, paths?, attributes?);
+        let names = |at: usize| (ids[at].data(), paths[at].data(), attributes[at].data());
+        let mut runs: Vec<Run> = Vec::new();
+        let mut start = 0;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        for end in 1..=ids.len() {
+            if end == ids.len() || names(end) != names(start) {
+                let (id, path, attribute) = names(start);
+                let first = block.rows.rows.start;
+                let rows = Rows { group: block.rows.group, rows: first + start..first + end };
+                runs.push(Run { id: text(id), path: text(path), attribute: text(attribute), rows });
+                start = end;
+            }
+        }
+        Ok(runs)
+    }
+}
+
+/// For each row the value that it has.
+fn spread<T>((values, there): (Vec<T>, Vec<i16>)) -> Vec<Option<T>> {
+    let mut values = values.into_iter();
+    there.into_iter().map(|is_there| if is_there > 0 { values.next() } else { None }).collect()
+}
+
+/// A stretch of rows within one page of each naming column, and the least and greatest name in these pages.
+struct Block {
+    rows: Rows,
+    id: (String, String),
+    path: (String, String),
+    attribute: (String, String),
+}
+
+impl Block {
+    fn is_of_one_series(&self) -> bool {
+        [&self.id, &self.path, &self.attribute].iter().all(|(least, greatest)| least == greatest)
+    }
+}
+
+/// Series of a file in their order. One that goes on in the next row group comes again.
+pub(crate) struct Runs {
+    file: Arc<OpenFile>,
+    from: String,
+    to: Option<String>,
+    group: usize,
+    blocks: std::vec::IntoIter<Block>,
+    found: std::vec::IntoIter<Run>,
+    /// Found already; what follows may belong to it.
+    ahead: Option<Run>,
+}
+
+impl Runs {
+    fn concerns(&self, block: &Block) -> bool {
+        block.id.1 >= self.from && self.to.as_ref().is_none_or(|to| block.id.0 <= *to)
+    }
+
+    fn next_run(&mut self) -> Result<Option<Run>, Error> {
+        loop {
+            if let Some(run) = self.found.next() {
+                if run.id >= self.from && self.to.as_ref().is_none_or(|to| run.id <= *to) {
+                    return Ok(Some(run));
+                }
+                continue;
+            }
+            if let Some(block) = self.blocks.next() {
+                if self.concerns(&block) {
+                    self.found = self.file.runs_of(block)?.into_iter();
+                }
+                continue;
+            }
+            if self.group >= self.file.groups() {
+                return Ok(None);
+            }
+            self.blocks = self.file.blocks(self.group)?.into_iter();
+            self.group += 1;
+        }
+    }
+}
+
+impl Iterator for Runs {
+    type Item = Result<Run, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_run() {
+                Err(error) => return Some(Err(error)),
+                Ok(None) => return self.ahead.take().map(Ok),
+                Ok(Some(run)) => match &mut self.ahead {
+                    Some(ahead) if ahead.continues_with(&run) => ahead.rows.rows.end = run.rows.rows.end,
+                    ahead => {
+                        if let Some(whole) = ahead.replace(run) {
+                            return Some(Ok(whole));
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// A file as the Parquet reader wants it.
+struct Chunks {
+    file: Arc<dyn File>,
+    bytes: u64,
+}
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = BufReader<From>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::new(From { file: self.file.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
+            return Err(ParquetError::EOF(format!("{length} bytes at {start} are beyond the end")));
+        }
+        let mut bytes = vec![0; length];
+        let read = self.file.read_at(&mut bytes, start)?;
+        if read < length {
+            return Err(ParquetError::EOF(format!("{read} of {length} bytes at {start} are there")));
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// A file from a position on.
+struct From {
+    file: Arc<dyn File>,
+    at: u64,
+}
+
+impl Read for From {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(into, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,187 @@
+//! Writes a file of points: under a temporary name, row group by row group, made durable before it gets its own.
+
+use std::io::{self, IoSlice, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millstream_log::{File, Files};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+
+use crate::Error;
+use crate::columns::{Columns, GROUP_ROWS, PROPERTIES, Row, SCHEMA_TYPE};
+use crate::layout::PART_EXTENSION;
+
+/// A file that is being written.
+pub(crate) struct FileWriter {
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    part: PathBuf,
+    file: Arc<dyn File>,
+    parquet: SerializedFileWriter<Appending>,
+    group: Columns,
+    written: Written,
+    is_finished: bool,
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // If it cannot be removed, the next start does it.
+            let _ = self.files.remove(&self.part);
+        }
+    }
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) observed_ms: (i64, i64),
+    pub(crate) modified_ms: (i64, i64),
+    pub(crate) ids: (String, String),
+}
+
+impl FileWriter {
+    /// Begins the file `path`; its directory is made if it is not there.
+    pub(crate) fn create(files: &Arc<dyn Files>, root: &Path, path: &Path) -> Result<Self, Error> {
+        make_directory(&**files, root, path.parent().unwrap_or(root))?;
+        let mut part = path.as_os_str().to_owned();
+        part.push(PART_EXTENSION);
+        let part = PathBuf::from(part);
+        let file = files.create(&part).map_err(|error| Error::io("create", &part, error))?;
+        let appending = Appending { file: file.clone(), at: 0 };
+        let parquet = SerializedFileWriter::new(appending, SCHEMA_TYPE.clone(), PROPERTIES.clone())
+            .map_err(|error| Error::file(&part, &error))?;
+        let written = Written {
+            rows: 0,
+            bytes: 0,
+            observed_ms: (i64::MAX, i64::MIN),
+            modified_ms: (i64::MAX, i64::MIN),
+            ids: Default::default(),
+        };
+        let group = Columns::default();
+        Ok(Self {
+            files: files.clone(),
+            path: path.to_owned(),
+            part,
+            file,
+            parquet,
+            group,
+            written,
+            is_finished: false,
+        })
+    }
+
+    /// Adds a row; rows come in their order.
+    pub(crate) fn push(&mut self, row: Row) -> Result<(), Error> {
+        let written = &mut self.written;
+        written.rows += 1;
+        written.observed_ms = (written.observed_ms.0.min(row.observed), written.observed_ms.1.max(row.observed));
+        written.modified_ms = (written.modified_ms.0.min(row.modified), written.modified_ms.1.max(row.modified));
+        if written.rows == 1 {
+            written.ids.0 = text(&row.id);
+        }
+        self.group.push(row);
+        if self.group.len() >= GROUP_ROWS { self.end_group() } else { Ok(()) }
+    }
+
+    fn end_group(&mut self) -> Result<(), Error> {
+        let group = std::mem::take(&mut self.group);
+        if let Some(last) = group.id.last() {
+            self.written.ids.1 = text(last);
+            write_group(&mut self.parquet, &group).map_err(|error| Error::file(&self.part, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file durable and gives it its name.
+    pub(crate) fn finish(mut self) -> Result<Written, Error> {
+        self.end_group()?;
+        self.parquet.finish().map_err(|error| Error::file(&self.part, &error))?;
+        self.file.sync().map_err(|error| Error::io("sync", &self.part, error))?;
+        self.written.bytes = self.file.size().map_err(|error| Error::io("look at", &self.part, error))?;
+        self.files.rename(&self.part, &self.path).map_err(|error| Error::io("rename", &self.part, error))?;
+        self.is_finished = true;
+        let directory = self.path.parent().unwrap_or(&self.path);
+        self.files.sync_dir(directory).map_err(|error| Error::io("sync", directory, error))?;
+        Ok(self.written.clone())
+    }
+}
+
+fn text(bytes: &ByteArray) -> String {
+    String::from_utf8_lossy(bytes.data()).into_owned()
+}
+
+/// Makes the names of all directories between `root` and `directory` durable.
+fn make_directory(files: &dyn Files, root: &Path, directory: &Path) -> Result<(), Error> {
+    files.create_dir_all(directory).map_err(|error| Error::io("create", directory, error))?;
+    let above = directory.ancestors().skip(1).take_while(|above| above.starts_with(root));
+    for above in above {
+        files.sync_dir(above).map_err(|error| Error::io("sync", above, error))?;
+    }
+    Ok(())
+}
+
+type Group<'g> = SerializedRowGroupWriter<'g, Appending>;
+
+fn write_group(parquet: &mut SerializedFileWriter<Appending>, rows: &Columns) -> Result<(), ParquetError> {
+    let mut group = parquet.next_row_group()?;
+    write_bytes(&mut group, &rows.id, None)?;
+    write_bytes(&mut group, &rows.path, None)?;
+    write_bytes(&mut group, &rows.attribute, None)?;
+    write_bytes(&mut group, &rows.kind, None)?;
+    write_integers(&mut group, &rows.observed)?;
+    write_integers(&mut group, &rows.modified)?;
+    write_bytes(&mut group, &rows.value, None)?;
+    let (numbers, there) = packed(&rows.number);
+    let mut column = group.next_column()?.ok_or_else(no_column)?;
+    column.typed::<DoubleType>().write_batch(&numbers, Some(&there), None)?;
+    column.close()?;
+    let (metadata, there) = packed(&rows.metadata);
+    write_bytes(&mut group, &metadata, Some(&there))?;
+    write_integers(&mut group, &rows.offset)?;
+    group.close()?;
+    Ok(())
+}
+
+fn write_bytes(group: &mut Group<'_>, values: &[ByteArray], there: Option<&[i16]>) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(no_column)?;
+    column.typed::<ByteArrayType>().write_batch(values, there, None)?;
+    column.close()
+}
+
+fn write_integers(group: &mut Group<'_>, values: &[i64]) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(no_column)?;
+    column.typed::<Int64Type>().write_batch(values, None, None)?;
+    column.close()
+}
+
+fn no_column() -> ParquetError {
+    ParquetError::General("the schema has no such column".to_owned())
+}
+
+/// Values that are there, and for each row whether it has one.
+fn packed<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
+    (values.iter().flatten().cloned().collect(), values.iter().map(|value| i16::from(value.is_some())).collect())
+}
+
+/// A file written from its beginning to its end.
+struct Appending {
+    file: Arc<dyn File>,
+    at: u64,
+}
+
+impl Write for Appending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(&[IoSlice::new(bytes)], self.at)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Where files lie: `tenant=<tenant>/type=<type>/day=<YYYY-MM-DD>/<number>.parquet`, so that tools that know Hive's
+//! partitions read all of them as one table with the columns `tenant`, `type` and `day`.
+
+use std::path::{Path, PathBuf};
+
+use millstream_types::date_time;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// How a file's name ends.
+pub(crate) const EXTENSION: &str = ".parquet";
+/// How a file's name ends that is not whole yet.
+pub(crate) const PART_EXTENSION: &str = ".part";
+/// Names may have these as they are; everything else is percent-encoded.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
+/// Longest encoded name; of a longer one the beginning is kept and its checksum stands for the rest.
+const NAME_MAX_BYTES: usize = 200;
+
+/// The day of a moment, as directories have it.
+pub(crate) fn day_name(day: i32) -> String {
+    date_time(i64::from(day) * 24 * 60 * 60 * 1_000).date().to_string()
+}
+
+/// The directory of a tenant's type and day below `root`.
+pub(crate) fn directory(root: &Path, tenant: &str, kind: &str, day: i32) -> PathBuf {
+    root.join(format!("tenant={}", encoded(tenant)))
+        .join(format!("type={}", encoded(kind)))
+        .join(format!("day={}", day_name(day)))
+}
+
+fn encoded(name: &str) -> String {
+    let mut encoded = utf8_percent_encode(name, ENCODED).to_string();
+    if encoded.len() > NAME_MAX_BYTES {
+        // All of it is ASCII.
+        encoded.truncate(NAME_MAX_BYTES - 10);
+        encoded.push_str(&format!("~{:08x}", millstream_types::murmur2(name.as_bytes())));
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_names_are_encoded_and_long_ones_stay_apart() {
+        let of = |kind: &str| directory(Path::new("h"), "acme", kind, 20_000).display().to_string();
+        assert_eq!(of("Room"), "h/tenant=acme/type=Room/day=2024-10-04");
+        assert_eq!(of("urn:x:A%.."), "h/tenant=acme/type=urn:x:A%25../day=2024-10-04");
+        assert_eq!(of("a=b,c\u{e9}"), "h/tenant=acme/type=a%3Db%2Cc%C3%A9/day=2024-10-04");
+        let (one, other) = (of(&"%".repeat(256)), of(&format!("{}x", "%".repeat(255))));
+        assert_ne!(one, other);
+        assert!(one.split('/').all(|part| part.len() < 255));
+        assert_eq!(directory(Path::new("h"), "a", "b", -1).display().to_string(), "h/tenant=a/type=b/day=1969-12-31");
+    }
+}

@@ -1,0 +1,432 @@
+//! What a request's query and headers say, checked.
+
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use millstream_http::Problem;
+use millstream_types::{ErrorCode, ServicePaths, TenantId};
+use regex::RegexBuilder;
+use serde::Deserialize;
+
+use crate::ask::{Form, Method, Property, Selection, Window};
+use crate::change::moment;
+use crate::entities::Page;
+use crate::period::Periods;
+use crate::render::{Media, Shape};
+
+const LIMIT_DEFAULT: usize = 20;
+const LIMIT_MAX: usize = 1_000;
+/// Ids, types or attributes that one request may name.
+const NAMES_MAX: usize = 1_000;
+const PATTERN_MAX_CHARS: usize = 1_024;
+/// Memory that a pattern may take once it is compiled.
+const PATTERN_MAX_BYTES: usize = 1 << 20;
+
+/// The parameters of a read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Given {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    id_pattern: Option<String>,
+    attrs: Option<String>,
+    timerel: Option<String>,
+    time_at: Option<String>,
+    end_time_at: Option<String>,
+    timeproperty: Option<String>,
+    #[serde(rename = "lastN")]
+    last_n: Option<String>,
+    options: Option<String>,
+    aggr_methods: Option<String>,
+    aggr_period_duration: Option<String>,
+    limit: Option<String>,
+    offset: Option<String>,
+    count: Option<String>,
+}
+
+/// The parameters of a deletion.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct GivenToDelete {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+}
+
+/// A read as it was asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) selection: Selection,
+    pub(crate) window: Window,
+    pub(crate) form: Form,
+    pub(crate) page: Page,
+    pub(crate) shape: Shape,
+}
+
+/// The one entity, and perhaps attribute, that a path names.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) id: Option<String>,
+    pub(crate) attribute: Option<String>,
+}
+
+impl Given {
+    /// Reads a request of `tenant`; `max_points` is the most that an answer may have.
+    pub(crate) fn read(
+        self,
+        tenant: &TenantId,
+        headers: &HeaderMap,
+        named: Named,
+        max_points: usize,
+    ) -> Result<Asked, Problem> {
+        let media = media(headers)?;
+        let window = self.window()?;
+        let (form, is_brief) = self.form(&window, max_points)?;
+        let is_single = named.id.is_some();
+        let page = self.page(is_single)?;
+        let selection = self.selection(tenant, headers, named)?;
+        let methods = match &form {
+            Form::Aggregated { methods, .. } => methods.clone(),
+            Form::Points { .. } => Vec::new(),
+        };
+        let shape = Shape { media, is_brief, property: window.property, methods, is_single };
+        Ok(Asked { selection, window, form, page, shape })
+    }
+
+    fn selection(self, tenant: &TenantId, headers: &HeaderMap, named: Named) -> Result<Selection, Problem> {
+        if named.id.is_some()
+            && let Some((name, value)) = [("id", &self.id), ("idPattern", &self.id_pattern)]
+                .into_iter()
+                .find_map(|(name, value)| value.as_ref().map(|value| (name, value)))
+        {
+            return Err(bad(name, value, "the path names the entity", "leave it out"));
+        }
+        if named.attribute.is_some()
+            && let Some(value) = &self.attrs
+        {
+            return Err(bad("attrs", value, "the path names the attribute", "leave it out"));
+        }
+        let ids = named.id.map_or_else(|| list("id", self.id.as_deref()), |id| Ok(vec![id]))?;
+        let attributes = named.attribute.map_or_else(|| list("attrs", self.attrs.as_deref()), |name| Ok(vec![name]))?;
+        let kinds = list("type", self.kind.as_deref())?;
+        let id_pattern = self.id_pattern.as_deref().map(pattern).transpose()?;
+        Ok(Selection { tenant: tenant.clone(), ids, id_pattern, kinds, paths: paths(headers)?, attributes })
+    }
+
+    fn window(&self) -> Result<Window, Problem> {
+        let property = match self.timeproperty.as_deref() {
+            None | Some("observedAt") => Property::Observed,
+            Some("createdAt" | "modifiedAt") => Property::Modified,
+            Some(other) => {
+                return Err(bad("timeproperty", other, "observedAt, createdAt or modifiedAt", "use one of them"));
+            }
+        };
+        let at = |name, text: &Option<String>| match text {
+            None => Err(missing(name, "timerel needs it", "add it, or leave timerel out")),
+            Some(text) => moment(text).ok_or_else(|| {
+                bad(name, text, "a point in time as ISO 8601 has it", "write it like 2026-01-31T12:00:00Z")
+            }),
+        };
+        let unused = |name, value: &Option<String>| match value {
+            None => Ok(()),
+            Some(value) => Err(bad(name, value, "only some of timerel need it", "leave it out, or change timerel")),
+        };
+        let window = Window { property, ..Window::default() };
+        match self.timerel.as_deref() {
+            None => {
+                unused("timeAt", &self.time_at)?;
+                unused("endTimeAt", &self.end_time_at)?;
+                Ok(window)
+            }
+            Some("before") => {
+                unused("endTimeAt", &self.end_time_at)?;
+                Ok(Window { to_ms: at("timeAt", &self.time_at)?, ..window })
+            }
+            Some("after") => {
+                unused("endTimeAt", &self.end_time_at)?;
+                Ok(Window { from_ms: at("timeAt", &self.time_at)?.saturating_add(1), ..window })
+            }
+            Some("between") => {
+                let (from_ms, to_ms) = (at("timeAt", &self.time_at)?, at("endTimeAt", &self.end_time_at)?);
+                if from_ms >= to_ms {
+                    let given = self.end_time_at.as_deref().unwrap_or_default();
+                    return Err(bad("endTimeAt", given, "it must be later than timeAt", "exchange them"));
+                }
+                Ok(Window { from_ms, to_ms, ..window })
+            }
+            Some(other) => Err(bad("timerel", other, "before, after or between", "use one of them")),
+        }
+    }
+
+    fn form(&self, window: &Window, max_points: usize) -> Result<(Form, bool), Problem> {
+        let options: Vec<&str> = self.options.iter().flat_map(|list| list.split(',')).collect();
+        if let Some(other) = options.iter().find(|option| !["temporalValues", "aggregatedValues"].contains(option)) {
+            return Err(bad("options", other, "temporalValues or aggregatedValues", "use one of them"));
+        }
+        let is_brief = options.contains(&"temporalValues");
+        let last = self.last_n.as_deref().map(|text| last(text, max_points)).transpose()?;
+        if !options.contains(&"aggregatedValues") {
+            for (name, value) in
+                [("aggrMethods", &self.aggr_methods), ("aggrPeriodDuration", &self.aggr_period_duration)]
+            {
+                if let Some(value) = value {
+                    return Err(bad(
+                        name,
+                        value,
+                        "it belongs to options=aggregatedValues",
+                        "add that option, or leave it out",
+                    ));
+                }
+            }
+            return Ok((Form::Points { last }, is_brief));
+        }
+        if is_brief {
+            let value = self.options.as_deref().unwrap_or_default();
+            return Err(bad("options", value, "these exclude each other", "use one of them"));
+        }
+        if let Some(value) = &self.last_n {
+            return Err(bad("lastN", value, "it cannot be aggregated", "choose the time with timerel"));
+        }
+        Ok((Form::Aggregated { methods: self.methods()?, periods: self.periods(window)? }, false))
+    }
+
+    fn methods(&self) -> Result<Vec<Method>, Problem> {
+        let names = list("aggrMethods", self.aggr_methods.as_deref())?;
+        let rule = "totalCount, distinctCount, sum, avg, min, max, stddev or sumsq";
+        if names.is_empty() {
+            return Err(missing("aggrMethods", rule, "name those that you want, separated by commas"));
+        }
+        let method = |name: &String| {
+            let known = Method::ALL.iter().find(|(_, known)| known == name);
+            known.map(|(method, _)| *method).ok_or_else(|| bad("aggrMethods", name, rule, "use one of them"))
+        };
+        names.iter().map(method).collect()
+    }
+
+    /// Periods begin where the window does.
+    fn periods(&self, window: &Window) -> Result<Periods, Problem> {
+        let origin = match self.timerel.as_deref() {
+            Some("between") => Some(window.from_ms),
+            Some("after") => Some(window.from_ms - 1),
+            _ => None,
+        };
+        let text = self.aggr_period_duration.as_deref().unwrap_or("P0D");
+        Periods::read(text, origin).ok_or_else(|| {
+            let rule = "a duration as ISO 8601 has it, not negative, without mixing months and days";
+            bad("aggrPeriodDuration", text, rule, "write it like PT1H, P1D or P1M")
+        })
+    }
+
+    fn page(&self, is_single: bool) -> Result<Page, Problem> {
+        let counts = match self.count.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => return Err(bad("count", other, "true or false", "use one of them")),
+        };
+        if is_single {
+            let paging = [("limit", &self.limit), ("offset", &self.offset), ("count", &self.count)];
+            return match paging.into_iter().find_map(|(name, value)| value.as_ref().map(|value| (name, value))) {
+                Some((name, value)) => {
+                    Err(bad(name, value, "it pages entities, and the path names one", "leave it out"))
+                }
+                // One more than there may be.
+                None => Ok(Page { offset: 0, limit: 2, counts: false }),
+            };
+        }
+        let limit = self.limit.as_deref().map_or(Ok(LIMIT_DEFAULT), |text| whole("limit", text))?;
+        if limit > LIMIT_MAX {
+            return Err(bad("limit", &limit.to_string(), "a page has at most 1000 entities", "ask for several pages"));
+        }
+        let offset = self.offset.as_deref().map_or(Ok(0), |text| whole("offset", text))?;
+        Ok(Page { offset, limit, counts })
+    }
+}
+
+fn last(text: &str, max_points: usize) -> Result<usize, Problem> {
+    match whole("lastN", text)? {
+        0 => Err(bad("lastN", text, "it is at least 1", "leave it out for all")),
+        last if last > max_points => {
+            let rule = format!("history.page_max_points = {max_points}");
+            Err(bad("lastN", text, rule, "ask for fewer, or page by time with timerel"))
+        }
+        last => Ok(last),
+    }
+}
+
+fn pattern(text: &str) -> Result<regex::Regex, Problem> {
+    let compiled = RegexBuilder::new(text).size_limit(PATTERN_MAX_BYTES).build();
+    match compiled {
+        Ok(pattern) if text.len() <= PATTERN_MAX_CHARS => Ok(pattern),
+        _ => Err(bad("idPattern", text, "a regular expression of at most 1024 characters", "correct it")),
+    }
+}
+
+fn whole(name: &'static str, text: &str) -> Result<usize, Problem> {
+    let is_number = text.bytes().all(|c| c.is_ascii_digit());
+    is_number
+        .then(|| text.parse().ok())
+        .flatten()
+        .ok_or_else(|| bad(name, text, "a whole number, not negative", "correct it"))
+}
+
+/// Names separated by commas, each once.
+fn list(name: &'static str, text: Option<&str>) -> Result<Vec<String>, Problem> {
+    let mut names: Vec<String> = Vec::new();
+    for item in text.into_iter().flat_map(|text| text.split(',')) {
+        if item.is_empty() {
+            return Err(bad(name, text.unwrap_or_default(), "a name between commas is empty", "remove it"));
+        }
+        if !names.iter().any(|known| known == item) {
+            names.push(item.to_owned());
+        }
+    }
+    if names.len() > NAMES_MAX {
+        return Err(bad(name, &names.len().to_string(), "at most 1000 names", "send several requests"));
+    }
+    Ok(names)
+}
+
+/// The service paths that a request is about.
+pub(crate) fn paths(headers: &HeaderMap) -> Result<ServicePaths, Problem> {
+    match headers.get(millstream_types::header::SERVICE_PATH).map(|value| value.to_str()) {
+        None | Some(Ok("")) => Ok(ServicePaths::default()),
+        Some(Ok(text)) => ServicePaths::parse(text).map_err(|error| Problem::invalid(error.to_string())),
+        Some(Err(_)) => Err(Problem::invalid("Fiware-ServicePath is not ASCII text: use /[A-Za-z0-9_] levels")),
+    }
+}
+
+/// The first of the media types that a client takes.
+fn media(headers: &HeaderMap) -> Result<Media, Problem> {
+    let listed: Vec<&str> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect();
+    let media = |range: &&str| {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let is_refused = parts.any(|part| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)));
+        match name.as_str() {
+            _ if is_refused => None,
+            "application/json" | "application/ld+json" | "application/*" | "*/*" => Some(Media::Json),
+            "text/csv" | "text/*" => Some(Media::Csv),
+            _ => None,
+        }
+    };
+    if listed.is_empty() {
+        return Ok(Media::Json);
+    }
+    listed.iter().find_map(media).ok_or_else(|| {
+        Problem::invalid("Accept names nothing that can be answered")
+            .value(listed.join(", "))
+            .rule("answers are application/json or text/csv")
+            .remedy("accept one of them")
+            .with_status(axum::http::StatusCode::NOT_ACCEPTABLE)
+    })
+}
+
+fn bad(
+    name: &'static str,
+    value: &str,
+    rule: impl Into<std::borrow::Cow<'static, str>>,
+    remedy: &'static str,
+) -> Problem {
+    Problem::from_error(ErrorCode::Invalid, &BadParameter(name)).value(value).rule(rule).remedy(remedy)
+}
+
+fn missing(name: &'static str, rule: &'static str, remedy: &'static str) -> Problem {
+    Problem::invalid(format!("parameter '{name}' is missing")).rule(rule).remedy(remedy)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("parameter '{0}' cannot be used")]
+struct BadParameter(&'static str);
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn read(query: &str, accept: Option<&str>, id: Option<&str>) -> Result<Asked, Problem> {
+        let uri = format!("/x?{query}").parse().unwrap();
+        let axum::extract::Query(given) =
+            axum::extract::Query::<Given>::try_from_uri(&uri).map_err(|error| Problem::invalid(error.body_text()))?;
+        let accept = accept.map(|value| (ACCEPT, HeaderValue::from_str(value).unwrap()));
+        let named = Named { id: id.map(str::to_owned), attribute: None };
+        given.read(&TenantId::default(), &HeaderMap::from_iter(accept), named, 100)
+    }
+
+    #[test]
+    fn a_request_is_read() {
+        let asked = read(
+            "type=Room,Car&id=a,b,a&attrs=t&timerel=between&timeAt=2026-01-01&endTimeAt=2026-02-01T00:00:00Z&lastN=5\
+             &options=temporalValues&limit=3&offset=4&count=true&timeproperty=modifiedAt",
+            Some("text/csv"),
+            None,
+        )
+        .unwrap();
+        assert_eq!(
+            (asked.selection.ids, asked.selection.kinds),
+            (vec!["a".into(), "b".into()], vec!["Room".into(), "Car".into()])
+        );
+        assert_eq!(
+            asked.window,
+            Window { property: Property::Modified, from_ms: 1_767_225_600_000, to_ms: 1_769_904_000_000 }
+        );
+        assert_eq!(asked.form, Form::Points { last: Some(5) });
+        assert_eq!(asked.page, Page { offset: 4, limit: 3, counts: true });
+        assert!(asked.shape.is_brief && asked.shape.media == Media::Csv);
+        let after = read("timerel=after&timeAt=1970-01-01T00:00:00Z", None, None).unwrap();
+        assert_eq!((after.window.from_ms, after.window.to_ms), (1, i64::MAX));
+        let before = read("timerel=before&timeAt=1970-01-01T00:00:00Z", None, None).unwrap();
+        assert_eq!((before.window.from_ms, before.window.to_ms), (i64::MIN, 0));
+        let aggregated =
+            read("options=aggregatedValues&aggrMethods=avg,max&aggrPeriodDuration=PT1H", None, None).unwrap();
+        let Form::Aggregated { methods, .. } = aggregated.form else { panic!("{aggregated:?}") };
+        assert_eq!(methods, [Method::Average, Method::Greatest]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_rule_and_a_remedy() {
+        for (query, named) in [
+            ("colour=red", "colour"),
+            ("timerel=near&timeAt=2026-01-01", "near"),
+            ("timerel=after", "timeAt"),
+            ("timerel=after&timeAt=today", "today"),
+            ("timerel=between&timeAt=2026-01-01", "endTimeAt"),
+            ("timerel=between&timeAt=2026-01-01&endTimeAt=2026-01-01", "endTimeAt"),
+            ("timerel=before&timeAt=2026-01-01&endTimeAt=2026-01-02", "endTimeAt"),
+            ("timeAt=2026-01-01", "timeAt"),
+            ("timeproperty=measuredAt", "measuredAt"),
+            ("lastN=0", "lastN"),
+            ("lastN=-1", "lastN"),
+            ("lastN=101", "history.page_max_points = 100"),
+            ("options=sideways", "sideways"),
+            ("options=temporalValues,aggregatedValues&aggrMethods=avg", "options"),
+            ("options=aggregatedValues", "aggrMethods"),
+            ("options=aggregatedValues&aggrMethods=median", "median"),
+            ("options=aggregatedValues&aggrMethods=avg&lastN=3", "lastN"),
+            ("options=aggregatedValues&aggrMethods=avg&aggrPeriodDuration=1h", "1h"),
+            ("options=aggregatedValues&aggrMethods=avg&aggrPeriodDuration=P1M1D", "P1M1D"),
+            ("aggrMethods=avg", "aggrMethods"),
+            ("aggrPeriodDuration=PT1H", "aggrPeriodDuration"),
+            ("limit=1001", "1001"),
+            ("limit=x", "limit"),
+            ("offset=-1", "offset"),
+            ("count=maybe", "maybe"),
+            ("id=a,,b", "id"),
+            ("idPattern=(", "idPattern"),
+            ("type=a&type=b", "type"),
+        ] {
+            let problem = read(query, None, None).expect_err(query);
+            assert_eq!(problem.status().as_u16(), 400, "{query}");
+            assert!(problem.text().contains(named), "{query}: {}", problem.text());
+        }
+        for query in ["id=a", "idPattern=a", "limit=3", "offset=3", "count=true"] {
+            assert!(read(query, None, Some("room1")).is_err(), "{query}");
+        }
+        assert_eq!(read("", Some("image/png"), None).unwrap_err().status().as_u16(), 406);
+    }
+}

@@ -1,0 +1,11 @@
+//! What history promises, over a real log of four partitions, real files and real sockets.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../http/tests/rim/answer.rs"]
+mod answer;
+mod crash;
+mod failures;
+mod lasting;
+mod shapes;
+mod tools;
+mod world;

@@ -1,0 +1,192 @@
+//! History on a log into which the tests write changes of entities, as their owners would.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_history::{Base, History, HistoryConfig, NoTenantRules};
+use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
+use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
+use millstream_types::{
+    Header, Kind, ManualClock, Record, SystemClock, TenantId, TopicName, TopicPartition, header, iso_time,
+    partition_of_key,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub(crate) use crate::answer::Answer;
+
+/// 2026-01-01T00:00:00Z.
+pub(crate) const NEW_YEAR_MS: i64 = 1_767_225_600_000;
+pub(crate) const HOUR_MS: i64 = 3_600_000;
+pub(crate) const ENTITIES: &str = "/ngsi-ld/v1/temporal/entities";
+
+pub(crate) struct World {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) history: History,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) dir: PathBuf,
+}
+
+/// Nothing is written to files unless a test wants it.
+pub(crate) fn quiet() -> HistoryConfig {
+    HistoryConfig { flush_interval_ms: 86_400_000, ..HistoryConfig::default() }
+}
+
+impl World {
+    pub(crate) fn open(dir: &Path, config: &HistoryConfig) -> Self {
+        Self::open_on(dir, config, Arc::new(SystemFiles))
+    }
+
+    pub(crate) fn open_on(dir: &Path, config: &HistoryConfig, files: Arc<dyn Files>) -> Self {
+        let log = open_log(dir);
+        let clock = Arc::new(ManualClock::default());
+        let directory = dir.join("history");
+        let base = Base {
+            log: log.clone(),
+            dir: &directory,
+            files,
+            own: Arc::new(NoTenantRules),
+            clock: clock.clone(),
+            wall: clock.clone(),
+        };
+        let history = History::open(&base, config, &Metrics::default()).unwrap();
+        Self { log, history, clock, dir: directory }
+    }
+
+    /// Stops: everything is in files then.
+    pub(crate) fn close(self) {
+        self.history.stop();
+        drop(self.history);
+        self.log.close().unwrap();
+    }
+
+    /// Appends a change of an entity's attribute, observed at `observed_ms`; durable when it returns.
+    pub(crate) fn change(
+        &self,
+        (tenant, kind, id): (&str, &str, &str),
+        attribute: &str,
+        value: &str,
+        observed_ms: i64,
+    ) {
+        change(&*self.log, (tenant, kind, id), attribute, value, observed_ms);
+    }
+
+    /// As [`World::change`] of a room of the default tenant.
+    pub(crate) fn measure(&self, id: &str, attribute: &str, value: &str, observed_ms: i64) {
+        self.change(("default", "Room", id), attribute, value, observed_ms);
+    }
+
+    /// Writes everything to files: the interval passes.
+    pub(crate) fn flush(&self) {
+        // What was changed is read first: an interval that has passed before does not come again.
+        wait_until("what was changed is read", || self.history.stats().lag_records == 0);
+        self.clock.advance(Duration::from_millis(86_400_000));
+        wait_until("everything is in files", || self.history.stats().recent_points == 0);
+    }
+
+    pub(crate) async fn serve(&self) -> Served {
+        let metrics = Metrics::default();
+        let api = Api::builder("test", "History", "1").with(self.history.routes()).build(&metrics).unwrap();
+        let everybody = Arc::new(LoopbackApplications::default());
+        let address = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind("test", address, everybody, ListenerLimits::default()).await.unwrap();
+        let address = listener.address();
+        Served { serving: listener.serve(Arc::new(api), &metrics), address }
+    }
+
+    /// The files, by path below the directory.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        files_below(&self.dir)
+    }
+}
+
+pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+pub(crate) fn open_log(dir: &Path) -> Arc<Embedded> {
+    let clock = Arc::new(SystemClock::default());
+    let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+    Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap()
+}
+
+/// Appends a change, as the owners of entities do.
+pub(crate) fn change(
+    log: &dyn Log,
+    (tenant, kind, id): (&str, &str, &str),
+    attribute: &str,
+    value: &str,
+    observed_ms: i64,
+) {
+    let name = TopicName::reserved(Kind::Context, &TenantId::new(tenant).unwrap());
+    let config = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
+    log.create_topic(&name, &config).unwrap();
+    let observed = iso_time(observed_ms);
+    let value = format!(
+        r#"{{"id":"{id}","type":"{kind}","{attribute}":{{"type":"Number","value":{value},"metadata":{{"TimeInstant":{{"type":"DateTime","value":"{observed}"}}}}}},"other":{{"type":"Text","value":"unchanged","metadata":{{}}}}}}"#
+    );
+    let headers = [
+        Header { key: header::ALTERATION_TYPE, value: Some(b"entityChange") },
+        Header { key: header::CHANGED_ATTRIBUTES, value: Some(attribute.as_bytes()) },
+        Header { key: header::SERVICE_PATH, value: Some(b"/") },
+    ];
+    let record = Record {
+        timestamp_ms: observed_ms + 5,
+        key: Some(id.as_bytes()),
+        value: Some(value.as_bytes()),
+        headers: &headers,
+    };
+    let partition = partition_of_key(id.as_bytes(), 4);
+    let partition = log.partition(&TopicPartition::new(name, partition.0)).unwrap();
+    let (answer, answered) = std::sync::mpsc::channel();
+    let done = Done::call(move |appended| answer.send(appended).unwrap());
+    partition.append(&[record], AckLevel::Synced, done).unwrap();
+    answered.recv().unwrap().unwrap();
+}
+
+/// Waits until `holds`, and fails if it never does.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = Instant::now();
+    while !holds() {
+        assert!(patience.elapsed() < Duration::from_secs(120), "{what} has not come about");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) struct Served {
+    serving: Serving,
+    address: SocketAddr,
+}
+
+impl Served {
+    /// One request on a connection of its own; `head` is method, target and further headers, one a line.
+    pub(crate) async fn ask(&self, head: &str) -> Answer {
+        let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
+        let mut request = format!("{first} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        for line in headers.lines() {
+            request += &format!("{}\r\n", line.trim());
+        }
+        request += "\r\n";
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut text = Vec::new();
+        socket.read_to_end(&mut text).await.unwrap();
+        Answer::parse(&String::from_utf8(text).unwrap())
+    }
+
+    pub(crate) async fn get(&self, query: &str) -> Answer {
+        self.ask(&format!("GET {ENTITIES}{query}")).await
+    }
+
+    pub(crate) async fn stop(self) {
+        assert_eq!(self.serving.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+    }
+}
