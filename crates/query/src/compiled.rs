@@ -3,7 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
 
-use crate::expr::{Comparison, Expr, Literal};
+use crate::expr::{Comparison, Expr, Literal, Type};
+use crate::formula::Formula;
 use crate::rows::write_text;
 use crate::value::Value;
 use crate::{Field, Pattern, Plan, Select};
@@ -38,6 +39,7 @@ pub(crate) enum Operand {
     Constant(Value<'static>),
     Now,
     Test(Box<Test>),
+    Formula(Box<Formula>),
 }
 
 /// A condition.
@@ -47,11 +49,19 @@ pub(crate) enum Test {
     Truth(Operand),
     Compare(Comparison, Operand, Operand),
     In(Operand, Vec<Operand>),
+    /// It holds for one value of the list, or for every.
+    Quantified {
+        comparison: Comparison,
+        every: bool,
+        value: Operand,
+        list: Operand,
+    },
     Rlike(Operand, Pattern),
     IsNull(Operand),
     Not(Box<Test>),
     And(Vec<Test>),
     Or(Vec<Test>),
+    Xor(Box<Test>, Box<Test>),
 }
 
 impl Compiled {
@@ -147,9 +157,56 @@ impl Compiler {
             Expr::Field(field) => Operand::Field(self.field(field)),
             // Of many records, not of one.
             Expr::Aggregate(_) => Operand::Constant(Value::Null),
-            // A comparison gives NULL for a value of another type, which is what the coercion asks for.
+            // Whatever needs a type gives NULL for a value of another, which is what the coercion asks for.
             Expr::Coerce { value, .. } => self.operand(value),
-            condition => Operand::Test(Box::new(self.test(condition))),
+            Expr::Hint { to, value } => self.formula(|compiler| Formula::Hint(*to, compiler.operand(value))),
+            Expr::Cast { to, value } => self.formula(|compiler| Formula::Cast(*to, compiler.operand(value))),
+            Expr::Arithmetic { operator, left, right } => {
+                self.formula(|compiler| Formula::Arithmetic(*operator, compiler.operand(left), compiler.operand(right)))
+            }
+            Expr::List(parts) => self.formula(|compiler| Formula::List(compiler.operands(parts))),
+            Expr::Element { of, key } => {
+                self.formula(|compiler| Formula::Element(compiler.operand(of), compiler.operand(key)))
+            }
+            Expr::Call { function, arguments } => {
+                self.formula(|compiler| Formula::Call(*function, compiler.operands(arguments)))
+            }
+            Expr::Compare { .. }
+            | Expr::In { .. }
+            | Expr::Quantified { .. }
+            | Expr::Rlike { .. }
+            | Expr::IsNull(_)
+            | Expr::Not(_)
+            | Expr::And(_)
+            | Expr::Or(_)
+            | Expr::Xor(..) => Operand::Test(Box::new(self.test(expr))),
+        }
+    }
+
+    fn operands(&mut self, exprs: &[Expr]) -> Vec<Operand> {
+        exprs.iter().map(|expr| self.operand(expr)).collect()
+    }
+
+    /// What is computed of constants is computed now, unless that fails: then it fails for every record.
+    fn formula(&mut self, make: impl FnOnce(&mut Self) -> Formula) -> Operand {
+        let formula = make(self);
+        self.tests_null |= formula.looks_at_null();
+        match formula.constant() {
+            Some(value) => Operand::Constant(value),
+            None => Operand::Formula(Box::new(formula)),
+        }
+    }
+
+    /// What a comparison looks at. A hint that every value passes to which a constant of type `other` can be equal
+    /// changes nothing there, and the index finds the bare field.
+    fn compared(&mut self, expr: &Expr, other: Type) -> Operand {
+        match expr {
+            Expr::Hint { to, value }
+                if self.given.is_empty() && *to == other && matches!(to, Type::Text | Type::Boolean) =>
+            {
+                self.operand(value)
+            }
+            _ => self.operand(expr),
         }
     }
 
@@ -158,15 +215,17 @@ impl Compiler {
             return Test::Truth(self.operand(expr));
         }
         match expr {
-            Expr::Literal(_) | Expr::Field(_) | Expr::Coerce { .. } | Expr::Aggregate(_) => {
-                Test::Truth(self.operand(expr))
-            }
             Expr::Compare { comparison, left, right } => {
-                Test::Compare(*comparison, self.operand(left), self.operand(right))
+                Test::Compare(*comparison, self.compared(left, right.kind()), self.compared(right, left.kind()))
             }
-            Expr::In { value, list } => {
-                Test::In(self.operand(value), list.iter().map(|item| self.operand(item)).collect())
-            }
+            Expr::In { value, list } => Test::In(self.operand(value), self.operands(list)),
+            Expr::Quantified { comparison, every, value, list } => Test::Quantified {
+                comparison: *comparison,
+                every: *every,
+                value: self.operand(value),
+                list: self.operand(list),
+            },
+            Expr::Xor(left, right) => Test::Xor(Box::new(self.test(left)), Box::new(self.test(right))),
             Expr::Rlike { value, pattern } => Test::Rlike(self.operand(value), pattern.clone()),
             Expr::IsNull(value) => {
                 self.tests_null = true;
@@ -175,6 +234,7 @@ impl Compiler {
             Expr::Not(part) => Test::Not(Box::new(self.test(part))),
             Expr::And(parts) => Test::And(parts.iter().map(|part| self.test(part)).collect()),
             Expr::Or(parts) => Test::Or(parts.iter().map(|part| self.test(part)).collect()),
+            value => Test::Truth(self.operand(value)),
         }
     }
 }
@@ -192,17 +252,26 @@ fn constant(literal: &Literal) -> Value<'static> {
 impl Test {
     /// One more than the highest field it reads.
     fn fields_end(&self) -> usize {
-        let of_operand = |operand: &Operand| match operand {
-            Operand::Field(field) => field + 1,
-            Operand::Test(test) => test.fields_end(),
-            Operand::Constant(_) | Operand::Now => 0,
-        };
+        let of = Operand::fields_end;
         match self {
-            Self::Truth(operand) | Self::IsNull(operand) | Self::Rlike(operand, _) => of_operand(operand),
-            Self::Compare(_, left, right) => of_operand(left).max(of_operand(right)),
-            Self::In(value, list) => list.iter().map(of_operand).max().unwrap_or(0).max(of_operand(value)),
+            Self::Truth(operand) | Self::IsNull(operand) | Self::Rlike(operand, _) => of(operand),
+            Self::Compare(_, left, right) => of(left).max(of(right)),
+            Self::Quantified { value, list, .. } => of(value).max(of(list)),
+            Self::In(value, list) => list.iter().map(of).max().unwrap_or(0).max(of(value)),
             Self::Not(part) => part.fields_end(),
             Self::And(parts) | Self::Or(parts) => parts.iter().map(Self::fields_end).max().unwrap_or(0),
+            Self::Xor(left, right) => left.fields_end().max(right.fields_end()),
+        }
+    }
+}
+
+impl Operand {
+    fn fields_end(&self) -> usize {
+        match self {
+            Self::Field(field) => field + 1,
+            Self::Test(test) => test.fields_end(),
+            Self::Formula(formula) => formula.operands().into_iter().map(Self::fields_end).max().unwrap_or(0),
+            Self::Constant(_) | Self::Now => 0,
         }
     }
 }

@@ -30,7 +30,12 @@ impl<'a> Cursor<'a> {
 
     /// The token after this one.
     pub(crate) fn peek_next(&self) -> &Token {
-        &self.lexemes[(self.at + 1).min(self.lexemes.len() - 1)].token
+        self.peek_at(1)
+    }
+
+    /// The token so many after this one.
+    pub(crate) fn peek_at(&self, distance: usize) -> &Token {
+        &self.lexemes[(self.at + distance).min(self.lexemes.len() - 1)].token
     }
 
     /// Takes this token; at the end it stays there.
@@ -163,11 +168,6 @@ impl<'a> Cursor<'a> {
                 Some(what) => self.unavailable(what),
                 None => self.expected(expected),
             },
-            Token::Symbol(symbol @ ("+" | "-" | "*" | "/" | "%")) => {
-                self.unavailable(&format!("arithmetic ({symbol})"))
-            }
-            Token::Symbol(":") => self.unavailable("a type hint (name:TYPE)"),
-            Token::Symbol("(") => self.unavailable("calling a function"),
             _ => self.expected(expected),
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::aggregate::write_input;
 use crate::compiled::{Column, Compiled, Operand, Test};
+use crate::nested;
 use crate::record::LazyRecord;
-use crate::value::{Unreadable, Value};
+use crate::value::{Failure, Value};
 
 /// TRUE, FALSE, or NULL.
 type Truth = Option<bool>;
@@ -17,36 +18,24 @@ pub(crate) enum Verdict {
     Error,
 }
 
-/// A record as one query sees it: with its own numbers for fields.
-enum Fields<'q, 'r, 'a, 's> {
-    Record {
-        record: &'r mut LazyRecord<'a, 's>,
-        slots: &'q [u32],
-    },
-    /// No record: the values of a group.
-    Group {
-        values: &'a [Value<'static>],
-        now_ms: i64,
-    },
+/// What an expression is evaluated on: its fields by number.
+pub(crate) trait Row<'a> {
+    /// The value of a field.
+    fn field(&mut self, field: usize) -> Result<Value<'a>, Failure>;
+    /// What NOW means.
+    fn now_ms(&self) -> i64;
 }
 
-impl<'a> Fields<'_, '_, 'a, '_> {
-    fn value(&mut self, field: usize) -> Result<Value<'a>, Unreadable> {
-        match self {
-            Self::Record { record, slots } => record.value(slots[field]),
-            Self::Group { values, .. } => Ok(match &values[field] {
-                Value::Text(text) => Value::Text(text.as_ref().into()),
-                other => other.clone(),
-            }),
-        }
-    }
+/// A record as one query sees it: with its own numbers for fields.
+struct Fields<'q, 'r, 'a, 's> {
+    record: &'r mut LazyRecord<'a, 's>,
+    slots: &'q [u32],
+}
 
-    fn now_ms(&self) -> i64 {
-        match self {
-            Self::Record { record, .. } => record.now_ms(),
-            Self::Group { now_ms, .. } => *now_ms,
-        }
-    }
+/// No record: the values of a group.
+struct Group<'a> {
+    values: &'a [Value<'static>],
+    now_ms: i64,
 }
 
 impl Compiled {
@@ -66,7 +55,7 @@ impl Compiled {
     }
 
     fn verdict_as_read(&self, slots: &[u32], record: &mut LazyRecord<'_, '_>) -> Verdict {
-        let fields = &mut Fields::Record { record, slots };
+        let fields = &mut Fields { record, slots };
         for test in &self.conjuncts {
             match test.truth(fields) {
                 Ok(Some(true)) => {}
@@ -83,9 +72,9 @@ impl Compiled {
         slots: &[u32],
         record: &mut LazyRecord<'_, '_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), Failure> {
         if let Some(inputs) = &self.inputs {
-            let fields = &mut Fields::Record { record, slots };
+            let fields = &mut Fields { record, slots };
             return inputs.iter().try_for_each(|input| {
                 write_input(out, &input.value(fields)?);
                 Ok(())
@@ -100,11 +89,34 @@ impl Compiled {
             out.extend_from_slice(prefix);
             match value {
                 Operand::Field(field) => record.write_value(slots[*field], out)?,
-                computed => computed.value(&mut Fields::Record { record: &mut *record, slots })?.write_json(out),
+                computed => computed.value(&mut Fields { record: &mut *record, slots })?.write_json(out),
             }
         }
         out.push(b'}');
         Ok(())
+    }
+}
+
+impl<'a> Row<'a> for Fields<'_, '_, 'a, '_> {
+    fn field(&mut self, field: usize) -> Result<Value<'a>, Failure> {
+        Ok(self.record.value(self.slots[field])?)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.record.now_ms()
+    }
+}
+
+impl<'a> Row<'a> for Group<'a> {
+    fn field(&mut self, field: usize) -> Result<Value<'a>, Failure> {
+        Ok(match &self.values[field] {
+            Value::Text(text) => Value::Text(text.as_ref().into()),
+            other => other.clone(),
+        })
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.now_ms
     }
 }
 
@@ -114,55 +126,68 @@ impl Operand {
         &'v self,
         values: &'v [Value<'static>],
         now_ms: i64,
-    ) -> Result<Value<'v>, Unreadable> {
-        self.value(&mut Fields::Group { values, now_ms })
+    ) -> Result<Value<'v>, Failure> {
+        self.value(&mut Group { values, now_ms })
     }
 
-    fn value<'v, 'a: 'v>(&'v self, fields: &mut Fields<'_, '_, 'a, '_>) -> Result<Value<'v>, Unreadable> {
+    pub(crate) fn value<'v, 'a: 'v>(&'v self, row: &mut impl Row<'a>) -> Result<Value<'v>, Failure> {
         match self {
-            Self::Field(field) => fields.value(*field),
+            Self::Field(field) => row.field(*field),
             Self::Constant(Value::Text(text)) => Ok(Value::Text(text.as_ref().into())),
             Self::Constant(value) => Ok(value.clone()),
-            Self::Now => Ok(Value::Integer(fields.now_ms())),
-            Self::Test(test) => Ok(test.truth(fields)?.map_or(Value::Null, Value::Boolean)),
+            Self::Now => Ok(Value::Integer(row.now_ms())),
+            Self::Test(test) => Ok(test.truth(row)?.map_or(Value::Null, Value::Boolean)),
+            Self::Formula(formula) => formula.value(row),
         }
     }
 }
 
 impl Test {
     /// Whether it is TRUE for a group with these values.
-    pub(crate) fn holds_for_group(&self, values: &[Value<'static>], now_ms: i64) -> Result<bool, Unreadable> {
-        Ok(self.truth(&mut Fields::Group { values, now_ms })? == Some(true))
+    pub(crate) fn holds_for_group(&self, values: &[Value<'static>], now_ms: i64) -> Result<bool, Failure> {
+        Ok(self.truth(&mut Group { values, now_ms })? == Some(true))
     }
 
-    fn truth(&self, fields: &mut Fields<'_, '_, '_, '_>) -> Result<Truth, Unreadable> {
+    fn truth<'a>(&self, row: &mut impl Row<'a>) -> Result<Truth, Failure> {
         match self {
-            Self::Truth(operand) => Ok(match operand.value(fields)? {
+            Self::Truth(operand) => Ok(match operand.value(row)? {
                 Value::Boolean(value) => Some(value),
                 _ => None,
             }),
             Self::Compare(comparison, left, right) => {
-                let left = left.value(fields)?;
-                Ok(left.compare(&right.value(fields)?).map(|order| comparison.holds(order)))
+                let left = left.value(row)?;
+                Ok(left.compare(&right.value(row)?).map(|order| comparison.holds(order)))
             }
             Self::In(value, list) => {
-                let value = value.value(fields)?;
-                any(list, |item| Ok(value.compare(&item.value(fields)?).map(|order| order.is_eq())))
+                let value = value.value(row)?;
+                any(list, |item| Ok(value.compare(&item.value(row)?).map(|order| order.is_eq())))
             }
-            Self::Rlike(operand, pattern) => Ok(match operand.value(fields)? {
+            Self::Quantified { comparison, every, value, list } => {
+                let value = value.value(row)?;
+                let Some(list) = nested::list(&list.value(row)?)? else { return Ok(None) };
+                let holds = |item: &Value<'_>| value.compare(item).map(|order| comparison.holds(order));
+                // All hold unless one does not.
+                let found = any(&list, |item| Ok(holds(item).map(|holds| holds != *every)))?;
+                Ok(found.map(|found| found != *every))
+            }
+            Self::Rlike(operand, pattern) => Ok(match operand.value(row)? {
                 Value::Text(text) => Some(pattern.matches(&text)),
                 _ => None,
             }),
-            Self::IsNull(operand) => Ok(Some(operand.value(fields)? == Value::Null)),
-            Self::Not(part) => Ok(part.truth(fields)?.map(|truth| !truth)),
-            Self::And(parts) => Ok(any(parts, |part| Ok(part.truth(fields)?.map(|truth| !truth)))?.map(|truth| !truth)),
-            Self::Or(parts) => any(parts, |part| part.truth(fields)),
+            Self::IsNull(operand) => Ok(Some(operand.value(row)? == Value::Null)),
+            Self::Not(part) => Ok(part.truth(row)?.map(|truth| !truth)),
+            Self::And(parts) => Ok(any(parts, |part| Ok(part.truth(row)?.map(|truth| !truth)))?.map(|truth| !truth)),
+            Self::Or(parts) => any(parts, |part| part.truth(row)),
+            Self::Xor(left, right) => {
+                let left = left.truth(row)?;
+                Ok(left.zip(right.truth(row)?).map(|(left, right)| left != right))
+            }
         }
     }
 }
 
 /// Kleene's OR over `parts`, up to the first that is TRUE.
-fn any<T>(parts: &[T], mut truth: impl FnMut(&T) -> Result<Truth, Unreadable>) -> Result<Truth, Unreadable> {
+fn any<T>(parts: &[T], mut truth: impl FnMut(&T) -> Result<Truth, Failure>) -> Result<Truth, Failure> {
     let mut any = Some(false);
     for part in parts {
         match truth(part)? {

@@ -6,7 +6,7 @@
 //!
 //! Invariant: `AND` and `OR` hold at least two parts, none of which is of their own kind.
 
-use crate::{Aggregate, Field};
+use crate::{Aggregate, Field, Function};
 
 /// The type of an expression, as far as it is known before a record is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,6 +95,17 @@ pub enum Expr {
         /// Where it is looked for; not empty.
         list: Vec<Expr>,
     },
+    /// `value comparison ANY list`, or ALL; NULL without a list.
+    Quantified {
+        /// How.
+        comparison: Comparison,
+        /// Whether it must hold for every element (ALL), or for one (ANY).
+        every: bool,
+        /// What is compared.
+        value: Box<Expr>,
+        /// With whose elements.
+        list: Box<Expr>,
+    },
     /// The whole text matches a regular expression.
     Rlike {
         /// The text.
@@ -110,6 +121,49 @@ pub enum Expr {
     And(Vec<Expr>),
     /// TRUE if one part is; else NULL if one part is; else FALSE.
     Or(Vec<Expr>),
+    /// TRUE if the two differ; NULL if one is NULL.
+    Xor(Box<Expr>, Box<Expr>),
+    /// `value:TYPE`: the value as one of that type, which it must be already; else NULL. A whole number is an integer and a
+    /// double.
+    Hint {
+        /// The type.
+        to: Type,
+        /// What is looked at.
+        value: Box<Expr>,
+    },
+    /// `CAST(value AS TYPE)`: the value made one of that type; a record where that cannot be is no match.
+    Cast {
+        /// Boolean, integer, double or text.
+        to: Type,
+        /// What is converted.
+        value: Box<Expr>,
+    },
+    /// A number of two numbers: of integers an integer, else a double. A record where it divides by zero or is beyond all
+    /// numbers of its type is no match.
+    Arithmetic {
+        /// How.
+        operator: Operator,
+        /// The left number.
+        left: Box<Expr>,
+        /// The right number.
+        right: Box<Expr>,
+    },
+    /// `[a, b]`; not empty.
+    List(Vec<Expr>),
+    /// `of[key]` with a key that is computed: the member or element, from 0.
+    Element {
+        /// A map or list.
+        of: Box<Expr>,
+        /// A name or a number.
+        key: Box<Expr>,
+    },
+    /// A function of values.
+    Call {
+        /// Which.
+        function: Function,
+        /// As many as it takes.
+        arguments: Vec<Expr>,
+    },
     /// A value of many records. It has none in one record: it stands in items, HAVING and ORDER BY only.
     Aggregate(Aggregate),
 }
@@ -120,8 +174,28 @@ impl Expr {
         match self {
             Self::Literal(literal) => literal.kind(),
             Self::Field(field) => field.kind(),
-            Self::Coerce { to, .. } => *to,
+            Self::Coerce { to, .. } | Self::Hint { to, .. } | Self::Cast { to, .. } => *to,
             Self::Aggregate(aggregate) => aggregate.kind(),
+            Self::Arithmetic { left, right, .. } => match (left.kind(), right.kind()) {
+                (Type::Integer, Type::Integer) => Type::Integer,
+                (Type::Double, _) | (_, Type::Double) => Type::Double,
+                _ => Type::Number,
+            },
+            Self::List(_) => Type::List,
+            Self::Element { .. } => Type::Any,
+            // Each part is asked once: twice would be twice at every level.
+            Self::Call { function: Function::If, arguments } => match arguments.as_slice() {
+                [_, then, otherwise] => match (then.kind(), otherwise.kind()) {
+                    (then, otherwise) if then == otherwise => then,
+                    (then, otherwise) if then.is_number() && otherwise.is_number() => Type::Number,
+                    _ => Type::Any,
+                },
+                _ => Type::Any,
+            },
+            Self::Call { function: Function::Abs, arguments } => {
+                arguments.first().map(Self::kind).filter(|kind| kind.is_number()).unwrap_or(Type::Number)
+            }
+            Self::Call { function, .. } => function.gives(),
             _ => Type::Boolean,
         }
     }
@@ -130,12 +204,21 @@ impl Expr {
     pub fn parts(&self) -> Vec<&Self> {
         match self {
             Self::Literal(_) | Self::Field(_) | Self::Aggregate(_) => Vec::new(),
-            Self::Coerce { value, .. } | Self::Rlike { value, .. } | Self::IsNull(value) | Self::Not(value) => {
-                vec![value]
-            }
-            Self::Compare { left, right, .. } => vec![left, right],
+            Self::Coerce { value, .. }
+            | Self::Hint { value, .. }
+            | Self::Cast { value, .. }
+            | Self::Rlike { value, .. }
+            | Self::IsNull(value)
+            | Self::Not(value) => vec![value],
+            Self::Compare { left, right, .. }
+            | Self::Arithmetic { left, right, .. }
+            | Self::Xor(left, right)
+            | Self::Quantified { value: left, list: right, .. }
+            | Self::Element { of: left, key: right } => vec![left, right],
             Self::In { value, list } => std::iter::once(&**value).chain(list).collect(),
-            Self::And(parts) | Self::Or(parts) => parts.iter().collect(),
+            Self::And(parts) | Self::Or(parts) | Self::List(parts) | Self::Call { arguments: parts, .. } => {
+                parts.iter().collect()
+            }
         }
     }
 
@@ -181,6 +264,17 @@ impl Expr {
         Self::In { value: Box::new(self), list }
     }
 
+    /// Exactly one of both.
+    pub(crate) fn xor(self, right: Self) -> Self {
+        Self::Xor(Box::new(self.coerced(Type::Boolean)), Box::new(right.coerced(Type::Boolean)))
+    }
+
+    /// A number of both.
+    pub(crate) fn arithmetic(self, operator: Operator, right: Self) -> Self {
+        let (left, right) = (Box::new(self.coerced(Type::Number)), Box::new(right.coerced(Type::Number)));
+        Self::Arithmetic { operator, left, right }
+    }
+
     /// Whether the text as a whole matches.
     pub(crate) fn rlike(self, pattern: crate::Pattern) -> Self {
         Self::Rlike { value: Box::new(self.coerced(Type::Text)), pattern }
@@ -223,6 +317,34 @@ impl Expr {
     }
 }
 
+/// How two numbers make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`; of integers without the fraction.
+    Divide,
+    /// `%`, with the sign of the left number.
+    Remainder,
+}
+
+impl Operator {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Remainder => "%",
+        }
+    }
+}
+
 impl Type {
     /// Whether a value of it can also be one of `other`. Numbers of all types can be each other.
     pub fn may_be(self, other: Self) -> bool {
@@ -233,6 +355,26 @@ impl Type {
     /// The type whose values are comparable with its own: of all numbers one.
     fn widest(self) -> Self {
         if self.is_number() { Self::Number } else { self }
+    }
+
+    /// Whether it holds other values.
+    pub(crate) fn is_nested(self) -> bool {
+        matches!(self, Self::List | Self::Map)
+    }
+
+    /// As a query writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Null => "NULL",
+            Self::Boolean => "BOOLEAN",
+            Self::Integer => "LONG",
+            Self::Double => "DOUBLE",
+            Self::Number => "NUMBER",
+            Self::Text => "STRING",
+            Self::List => "LIST",
+            Self::Map => "MAP",
+            Self::Any => "ANY",
+        }
     }
 
     /// Whether it is a type of numbers.

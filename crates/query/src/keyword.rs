@@ -38,11 +38,6 @@ pub(crate) fn is_reserved(word: &str) -> bool {
 
 /// What `word` begins, if it begins something of the language that is not there yet.
 pub(crate) fn unavailable(word: &str) -> Option<&'static str> {
-    let parts = [
-        ("LATERAL", "LATERAL VIEW"),
-        ("XOR", "XOR"),
-        ("LIKE", "LIKE (use RLIKE with a regular expression)"),
-        ("CASE", "CASE"),
-    ];
+    let parts = [("LATERAL", "LATERAL VIEW"), ("LIKE", "LIKE (use RLIKE with a regular expression)"), ("CASE", "CASE")];
     parts.iter().find(|(begins, _)| begins.eq_ignore_ascii_case(word)).map(|(_, what)| *what)
 }

@@ -50,9 +50,14 @@
 //! [LIMIT rows]
 //! ```
 //!
-//! Words are read in any case. A condition compares (`= == != <> < <= > >=`), tests `[NOT] BETWEEN a AND b` or
-//! `BETWEEN (a, b)`, `[NOT] IN (…)`, `[NOT] RLIKE 'whole-text pattern'` and `IS [NOT] NULL`, and joins with `NOT`,
-//! `AND`, `OR` and parentheses. Values are numbers, `'texts'`, `TRUE`, `FALSE`, `NULL` and `NOW` (milliseconds).
+//! Words are read in any case. A condition compares (`= == != <> < <= > >=`, also with ANY or ALL of a list), tests
+//! `[NOT] BETWEEN a AND b` or `BETWEEN (a, b)`, `[NOT] IN (…)`, `[NOT] RLIKE [ANY] 'whole-text pattern'` and
+//! `IS [NOT] NULL`, and joins with `NOT`, `AND`, `XOR`, `OR` (in this order) and parentheses. Values are numbers,
+//! `'texts'`, `TRUE`, `FALSE`, `NULL`, `NOW` (milliseconds), `[lists]`, and what `+ - * / %`, `CAST(a AS LONG)` and the
+//! functions ([`Function`]) make of them. `a.b:LONG` is the value if it is of that type, else NULL.
+//!
+//! A text that begins with `{` is a query as a JSON document: `filters`, `projection`, `aggregation`, `duration`, `window`,
+//! `postAggregations`.
 //!
 //! | field | is |
 //! | --- | --- |
@@ -81,8 +86,11 @@ mod eval;
 mod expr;
 mod field;
 mod fields;
+mod formula;
+mod function;
 mod hash;
 mod index;
+mod json;
 mod keyword;
 mod lexer;
 mod limits;
@@ -90,6 +98,7 @@ mod literals;
 mod live;
 mod matcher;
 mod meta;
+mod nested;
 mod outbox;
 mod parser;
 mod pattern;
@@ -107,6 +116,7 @@ mod slab;
 mod subscription;
 mod suggest;
 mod tailed;
+mod timestamp;
 mod value;
 mod wheel;
 mod window;
@@ -117,8 +127,9 @@ pub use config::Config;
 pub use diagnostic::{Diagnostic, Place};
 pub use engine::Engine;
 pub use error::Error;
-pub use expr::{Comparison, Expr, Literal, Type};
+pub use expr::{Comparison, Expr, Literal, Operator, Type};
 pub use field::{Field, Step};
+pub use function::Function;
 pub use limits::Limits;
 pub use matcher::{EntryId, Matcher, Tally, Yield};
 pub use meta::{Cause, Clamped, Covered, Meta, QueryId, Trouble};

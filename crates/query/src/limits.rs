@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     /// Longest text of a query, bytes. Default 64 KiB.
     pub text_max_bytes: usize,
-    /// Deepest nesting of parentheses and NOT. Default 64.
+    /// Deepest nesting of parentheses, NOT, lists, subscripts and calls of functions. Default 64.
     pub depth_max: usize,
+    /// Most operators (`+ - * / %` and XOR) of one expression. Default 200.
+    pub operators_max: usize,
     /// Most steps of a path such as `a.b[0]`. Default 32.
     pub path_max_steps: usize,
-    /// Most values in a list of IN. Default 1,000.
+    /// Most values of a list. Default 1,000.
     pub list_max: usize,
     /// Most values in SELECT, GROUP BY, ORDER BY or an aggregate. Default 500.
     pub items_max: usize,
@@ -25,6 +27,7 @@ impl Default for Limits {
         Self {
             text_max_bytes: 64 << 10,
             depth_max: 64,
+            operators_max: 200,
             path_max_steps: 32,
             list_max: 1000,
             items_max: 500,

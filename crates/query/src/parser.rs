@@ -3,6 +3,7 @@
 mod aggregate;
 mod check;
 mod expression;
+mod operand;
 mod path;
 mod scope;
 mod select;
@@ -11,7 +12,7 @@ mod source;
 use crate::cursor::{Cursor, Refusal};
 use crate::diagnostic::{Diagnostic, Place};
 use crate::lexer::Token;
-use crate::{Limits, Order, Plan, Select};
+use crate::{Limits, Order, Plan, Select, Type, json};
 
 use check::check;
 use expression::{condition, value};
@@ -19,7 +20,7 @@ use scope::Scope;
 use select::select;
 use source::{limit, source, window};
 
-/// Reads a query.
+/// Reads a query: a statement, or a JSON document if it begins with `{`.
 ///
 /// # Errors
 /// Everything that is wrong with it, at least one thing, each with its place.
@@ -36,6 +37,9 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
             expected: Vec::new(),
             suggestion: None,
         }]);
+    }
+    if text.trim_start().starts_with('{') {
+        return json::read(text, limits);
     }
     let mut cursor = Cursor::new(text)?;
     statement(&mut cursor, limits).map_err(|refusal| vec![*refusal])
@@ -123,6 +127,7 @@ fn group_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan) -> Result
             let message = "a group is made by values of records; this name stands for an aggregate";
             return Err(cursor.refuse_at(mark, message.to_owned()));
         }
+        need_primitive(cursor, mark, key.kind(), "grouped")?;
         if !plan.group_by.contains(&key) {
             plan.group_by.push(key);
         }
@@ -138,6 +143,7 @@ fn order_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan, marks: &m
         let mark = cursor.mark();
         let by = value(cursor, limits, Scope::of_results(plan))?;
         let by = scope::named(plan, cursor.name_since(mark)).unwrap_or(by);
+        need_primitive(cursor, mark, by.kind(), "sorted")?;
         let descending = cursor.take_word("DESC");
         if !descending {
             cursor.take_word("ASC");
@@ -149,6 +155,13 @@ fn order_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan, marks: &m
             return Ok(());
         }
     }
+}
+
+fn need_primitive(cursor: &Cursor<'_>, mark: usize, kind: Type, done: &str) -> Result<(), Refusal> {
+    if !kind.is_nested() {
+        return Ok(());
+    }
+    Err(cursor.refuse_at(mark, format!("rows are {done} by numbers, texts and booleans; this is {}", kind.noun())))
 }
 
 fn within_items_max(cursor: &Cursor<'_>, mark: usize, count: usize, limits: &Limits) -> Result<(), Refusal> {

@@ -297,7 +297,7 @@ const fn zero_bytes(word: u64) -> u64 {
 pub(crate) fn value(raw: &[u8]) -> Result<Value<'_>, Unreadable> {
     match raw.first() {
         Some(b'"') => text(raw).map(Value::Text),
-        Some(b'{' | b'[') => Ok(Value::Nested),
+        Some(b'{' | b'[') => Ok(Value::Nested(raw)),
         Some(b't') => Ok(Value::Boolean(true)),
         Some(b'f') => Ok(Value::Boolean(false)),
         Some(b'n') => Ok(Value::Null),
@@ -411,7 +411,7 @@ mod tests {
             (r#""\ud800""#, Err(Unreadable::Text)),
             ("true", Ok(Value::Boolean(true))),
             ("null", Ok(Value::Null)),
-            ("{}", Ok(Value::Nested)),
+            ("{}", Ok(Value::Nested(b"{}"))),
         ] {
             assert_eq!(value(raw.as_bytes()), expected, "{raw}");
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use crate::Type;
 use crate::rows::write_text;
 
 /// A value of a record or of a query.
@@ -16,8 +17,10 @@ pub(crate) enum Value<'a> {
     /// Any other number; always finite.
     Double(f64),
     Text(Cow<'a, str>),
-    /// An object or array: it is there, but equal to and less than nothing.
-    Nested,
+    /// An object or array as it stands in the payload: it is there, but equal to and less than nothing.
+    Nested(&'a [u8]),
+    /// A list that the query makes; as an array.
+    List(Vec<Value<'a>>),
 }
 
 /// A value that is there and cannot be read: its record is no match, and is counted.
@@ -29,11 +32,90 @@ pub(crate) enum Unreadable {
     Text,
 }
 
+/// Why an expression has no value for a record: that is no match, and is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A value that it reads cannot be read.
+    Unreadable,
+    /// A division by zero.
+    DivisionByZero,
+    /// An integer beyond 64 bits, or a double beyond the largest.
+    Overflow,
+    /// A value that is none of the type that it is to be made.
+    Cast,
+}
+
+impl From<Unreadable> for Failure {
+    fn from(_: Unreadable) -> Self {
+        Self::Unreadable
+    }
+}
+
 impl Value<'_> {
-    /// Writes it as JSON; what is nested has no text of its own and is null.
+    /// Its type; NULL has none.
+    pub(crate) fn kind(&self) -> Option<Type> {
+        match self {
+            Self::Null => None,
+            Self::Boolean(_) => Some(Type::Boolean),
+            Self::Integer(_) => Some(Type::Integer),
+            Self::Double(_) => Some(Type::Double),
+            Self::Text(_) => Some(Type::Text),
+            Self::Nested(raw) if raw.first() == Some(&b'{') => Some(Type::Map),
+            Self::Nested(_) | Self::List(_) => Some(Type::List),
+        }
+    }
+
+    /// The same without reference to a payload; `None` if it is a part of one.
+    pub(crate) fn into_owned(self) -> Option<Value<'static>> {
+        Some(match self {
+            Self::Null => Value::Null,
+            Self::Boolean(value) => Value::Boolean(value),
+            Self::Integer(value) => Value::Integer(value),
+            Self::Double(value) => Value::Double(value),
+            Self::Text(text) => Value::Text(text.into_owned().into()),
+            Self::List(list) => Value::List(list.into_iter().map(Value::into_owned).collect::<Option<_>>()?),
+            Self::Nested(_) => return None,
+        })
+    }
+
+    /// The number that it is.
+    pub(crate) fn as_double(&self) -> Option<f64> {
+        match self {
+            Self::Integer(value) => Some(*value as f64),
+            Self::Double(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The hash code that Java gives a String, Integer or Long, Double or Boolean of that value.
+    pub(crate) fn java_hash(&self) -> Option<i32> {
+        let folded = |bits: u64| (bits ^ (bits >> 32)) as i32;
+        match self {
+            Self::Boolean(value) => Some(if *value { 1231 } else { 1237 }),
+            Self::Integer(value) => Some(i32::try_from(*value).unwrap_or_else(|_| folded(*value as u64))),
+            Self::Double(value) => Some(folded(value.to_bits())),
+            Self::Text(text) => {
+                Some(text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit))))
+            }
+            Self::Null | Self::Nested(_) | Self::List(_) => None,
+        }
+    }
+
+    /// Writes it as JSON.
     pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Null | Self::Nested => out.extend_from_slice(b"null"),
+            Self::Null => out.extend_from_slice(b"null"),
+            Self::Nested(raw) => out.extend_from_slice(raw),
+            Self::List(list) => {
+                out.push(b'[');
+                for (i, value) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    value.write_json(out);
+                }
+                out.push(b']');
+            }
             Self::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
             Self::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
             Self::Double(value) => serde_json::to_writer(out, value).expect("writing to memory cannot fail"),

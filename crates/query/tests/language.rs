@@ -118,8 +118,8 @@ fn a_refusal_says_where_what_and_what_was_probably_meant() {
         ("SELECT * FROM STREAM() WHERE (a = 1) BETWEEN TRUE AND FALSE", 1, 30, "BETWEEN needs a field", None),
         ("SELECT a, b AS a FROM STREAM()", 1, 11, "two selected fields are called 'a'", None),
         ("SELECT a AS limit FROM STREAM()", 1, 13, "LIMIT is a reserved word", None),
-        ("SELECT a[x] FROM STREAM()", 1, 10, "the number of an element", None),
-        ("SELECT a[-1] FROM STREAM()", 1, 10, "the number of an element", None),
+        ("SELECT a[ FROM STREAM()", 1, 11, "FROM is a reserved word", None),
+        ("SELECT a[1 FROM STREAM()", 1, 12, "expected ]", None),
         ("SELECT $header FROM STREAM()", 1, 16, "the header's name", None),
         ("SELECT * FROM STREAM() LIMIT 0", 1, 30, "a whole number of rows from 1", None),
         ("SELECT 'x' FROM STREAM()", 0, 0, "", None),
@@ -142,17 +142,12 @@ fn a_refusal_says_where_what_and_what_was_probably_meant() {
 #[test]
 fn what_is_not_available_is_refused_by_name_at_its_place() {
     for (text, column, what) in [
-        ("SELECT a + 1 FROM STREAM()", 10, "arithmetic (+)"),
-        ("SELECT a:LONG FROM STREAM()", 9, "a type hint"),
         ("SELECT * FROM (SELECT * FROM STREAM())", 15, "a query within a query"),
         ("SELECT * FROM STREAM() LATERAL VIEW EXPLODE(a) AS b", 24, "LATERAL VIEW"),
         ("SELECT * FROM STREAM() WINDOWING SESSION(a, 5)", 34, "a sliding or session window"),
         ("SELECT * FROM STREAM() WINDOWING EVERY(1, TIME, LAST, 5, TIME)", 49, "a sliding window"),
         ("SELECT * FROM STREAM() WINDOWING EVERY(1, TIME, FIRST, 5, TIME)", 56, "a window that includes"),
-        ("SELECT * FROM STREAM() WHERE a = 1 XOR b = 2", 36, "XOR"),
         ("SELECT * FROM STREAM() WHERE a LIKE 'x%'", 32, "LIKE"),
-        ("SELECT * FROM STREAM() WHERE a / b > 1", 32, "arithmetic (/)"),
-        ("SELECT * FROM STREAM() WHERE a = ANY [1]", 34, "comparing with ANY or ALL"),
     ] {
         let refusal = refusal(text);
         assert_eq!(refusal.place.column, column, "{text}: {refusal}");
@@ -313,7 +308,8 @@ fn no_text_makes_the_parser_panic() {
         let text: String = if random.one_in(2) {
             (0..random.below(60)).map(|_| alphabet[random.below(alphabet.len())]).collect()
         } else {
-            let mut text: Vec<char> = common::query(&mut random).chars().collect();
+            let text = if random.one_in(2) { common::query(&mut random) } else { common::statement(&mut random) };
+            let mut text: Vec<char> = text.chars().collect();
             for _ in 0..=random.below(4) {
                 let at = random.below(text.len() + 1);
                 match random.below(3) {

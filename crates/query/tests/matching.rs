@@ -262,7 +262,7 @@ impl Oracle<'_> {
                 or(not.into_iter()).as_bool().map_or(Value::Null, |truth| (!truth).into())
             }
             Expr::Or(parts) => or(parts.iter().map(|part| self.value(part).as_bool())),
-            Expr::Aggregate(aggregate) => panic!("{aggregate}"),
+            other => panic!("{other}"),
         }
     }
 }

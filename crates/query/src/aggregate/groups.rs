@@ -124,7 +124,10 @@ impl Groups {
     pub(crate) fn add(&mut self, keys: usize, inputs: &[Value<'_>]) -> Result<(), Nested> {
         write_tuple(&mut self.key, &inputs[..keys])?;
         let counted = self.figures.of.iter().filter(|of| of.kind == super::FigureKind::CountDistinct);
-        if counted.flat_map(|of| &inputs[of.inputs.clone()]).any(|value| *value == Value::Nested) {
+        if counted
+            .flat_map(|of| &inputs[of.inputs.clone()])
+            .any(|value| matches!(value, Value::Nested(_) | Value::List(_)))
+        {
             return Err(Nested);
         }
         self.live.update(self.key.as_slice(), Seen { key: &self.key, inputs });

@@ -18,6 +18,9 @@ const DOUBLE: u8 = 4;
 const TEXT: u8 = 5;
 const NESTED: u8 = 6;
 
+/// What is nested, once it is kept: it has been there, and what it held is gone.
+pub(crate) const SOMETHING_NESTED: Value<'static> = Value::Nested(b"[]");
+
 /// Appends a value. Equal values, and only these, have equal bytes, and no value's bytes begin another's: so it is
 /// with tuples of one length.
 pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value<'_>) -> Result<(), Nested> {
@@ -31,7 +34,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value<'_>) -> Result<(), Ne
             out.extend_from_slice(&(text.len() as u64).to_le_bytes());
             out.extend_from_slice(text.as_bytes());
         }
-        Value::Nested => return Err(Nested),
+        Value::Nested(_) | Value::List(_) => return Err(Nested),
     }
     Ok(())
 }
@@ -87,7 +90,7 @@ fn read_value<'a>(rest: &mut &'a [u8]) -> Result<Value<'a>, Error> {
             *rest = after;
             Value::Text(std::str::from_utf8(text).map_err(|_| damaged("a text that is not UTF-8"))?.into())
         }
-        NESTED => Value::Nested,
+        NESTED => SOMETHING_NESTED,
         tag => return Err(damaged("an unknown kind of value").with_context("tag", tag)),
     })
 }
@@ -106,7 +109,7 @@ pub(crate) fn owned(value: Value<'_>) -> Value<'static> {
         Value::Integer(value) => Value::Integer(value),
         Value::Double(value) => Value::Double(value),
         Value::Text(text) => Value::Text(text.into_owned().into()),
-        Value::Nested => Value::Nested,
+        Value::Nested(_) | Value::List(_) => SOMETHING_NESTED,
     }
 }
 
@@ -124,7 +127,7 @@ pub(crate) fn order(a: &Value<'_>, b: &Value<'_>) -> Ordering {
         Value::Boolean(_) => 1,
         Value::Integer(_) | Value::Double(_) => 2,
         Value::Text(_) => 3,
-        Value::Nested => 4,
+        Value::Nested(_) | Value::List(_) => 4,
     };
     rank(a).cmp(&rank(b)).then_with(|| a.compare(b).unwrap_or(Ordering::Equal))
 }
@@ -153,7 +156,7 @@ mod tests {
         assert_ne!(bytes(&[text("")]), bytes(&[Value::Null]));
         assert_eq!(bytes(&[Value::Double(1.0)]), bytes(&[Value::Integer(1)]));
         assert_eq!(bytes(&[Value::Double(-0.0)]), bytes(&[Value::Integer(0)]));
-        assert_eq!(write_tuple(&mut Vec::new(), &[Value::Nested]), Err(Nested));
+        assert_eq!(write_tuple(&mut Vec::new(), &[SOMETHING_NESTED]), Err(Nested));
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Number {
                 let integer = text.parse().ok().map(Self::Integer);
                 integer.or_else(|| text.parse().ok().filter(|double: &f64| double.is_finite()).map(Self::Double))
             }
-            Value::Null | Value::Boolean(_) | Value::Nested => None,
+            Value::Null | Value::Boolean(_) | Value::Nested(_) | Value::List(_) => None,
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
             (Value::Text("twelve".into()), None),
             (Value::Boolean(true), None),
             (Value::Null, None),
-            (Value::Nested, None),
+            (Value::Nested(b"{}"), None),
         ] {
             assert_eq!(Number::of(&value), number, "{value:?}");
         }

@@ -221,7 +221,7 @@ mod tests {
             vec![text("null"), Integer(1)],
         ];
         assert_eq!(state(&count, &records).rows(), expected);
-        let nested = State::new(&count, SketchSizes::default()).add(&[Value::Nested]);
+        let nested = State::new(&count, SketchSizes::default()).add(&[Value::Nested(b"{}")]);
         assert_eq!(nested, Err(Nested));
     }
 

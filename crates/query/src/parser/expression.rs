@@ -1,51 +1,54 @@
-//! Expressions, by binding power: OR, then AND, then NOT, then comparisons (which do not chain).
+//! Expressions, by binding power: OR, then XOR, then AND, then NOT, then comparisons (which do not chain); what these
+//! compare stands in `operand.rs`.
 
-use super::aggregate::{self, aggregate};
-use super::path::field;
 use super::scope::Scope;
 use crate::cursor::{Cursor, Refusal};
 use crate::lexer::Token;
-use crate::suggest::nearest;
 use crate::{Comparison, Expr, Limits, Literal, Pattern, Type};
 
 /// How tightly the operators to the left of an expression bind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Power {
+pub(super) enum Power {
     Nothing,
     Or,
+    Xor,
     And,
     Not,
 }
 
 /// Reads an expression of any type.
 pub(super) fn value(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
-    Reader { cursor, limits, scope, depth: 0 }.boolean(Power::Nothing)
+    Reader { cursor, limits, scope, depth: 0, operators: 0 }.boolean(Power::Nothing)
 }
 
 /// Reads a condition.
 pub(super) fn condition(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
     let mark = cursor.mark();
-    let reader = &mut Reader { cursor, limits, scope, depth: 0 };
+    let reader = &mut Reader { cursor, limits, scope, depth: 0, operators: 0 };
     let expr = reader.boolean(Power::Nothing)?;
     reader.need_condition(mark, &expr)?;
     Ok(expr.coerced(Type::Boolean))
 }
 
-struct Reader<'a, 'text> {
-    cursor: &'a mut Cursor<'text>,
-    limits: &'a Limits,
-    scope: Scope<'a>,
+pub(super) struct Reader<'a, 'text> {
+    pub(super) cursor: &'a mut Cursor<'text>,
+    pub(super) limits: &'a Limits,
+    pub(super) scope: Scope<'a>,
     depth: usize,
+    /// How many operators join two values so far: each makes the expression one level higher.
+    operators: usize,
 }
 
 impl Reader<'_, '_> {
     /// An expression up to the first operator that binds no tighter than `left`.
-    fn boolean(&mut self, left: Power) -> Result<Expr, Refusal> {
+    pub(super) fn boolean(&mut self, left: Power) -> Result<Expr, Refusal> {
         let mut mark = self.cursor.mark();
         let mut expr = self.prefix()?;
         loop {
             let (word, power) = if self.cursor.is_word("OR") {
                 ("OR", Power::Or)
+            } else if self.cursor.is_word("XOR") {
+                ("XOR", Power::Xor)
             } else if self.cursor.is_word("AND") {
                 ("AND", Power::And)
             } else {
@@ -59,7 +62,14 @@ impl Reader<'_, '_> {
             mark = self.cursor.mark();
             let right = self.boolean(power)?;
             self.need_condition(mark, &right)?;
-            expr = if power == Power::Or { expr.or(right) } else { expr.and(right) };
+            expr = match power {
+                Power::Or => expr.or(right),
+                Power::Xor => {
+                    self.count_operator(mark)?;
+                    expr.xor(right)
+                }
+                _ => expr.and(right),
+            };
         }
     }
 
@@ -76,19 +86,14 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// An operand and at most one comparison of it.
+    /// A value and at most one comparison of it.
     fn test(&mut self) -> Result<Expr, Refusal> {
         let mark = self.cursor.mark();
-        let left = self.operand()?;
+        let left = self.sum()?;
         let expr = match self.comparison() {
             Some(comparison) => {
                 self.cursor.advance();
-                if self.cursor.is_word("ANY") || self.cursor.is_word("ALL") {
-                    return Err(self.cursor.unavailable("comparing with ANY or ALL of a list"));
-                }
-                let right = self.operand()?;
-                self.need_comparable(mark, &left, &right)?;
-                left.compare(comparison, right)
+                self.compared(mark, left, comparison)?
             }
             None if self.cursor.take_word("IS") => self.is_null(left)?,
             None => self.worded(mark, left)?,
@@ -98,6 +103,38 @@ impl Reader<'_, '_> {
             return Err(self.cursor.refuse(message.to_owned()));
         }
         Ok(expr)
+    }
+
+    /// What follows a comparison: a value, or ANY or ALL and a list.
+    fn compared(&mut self, mark: usize, left: Expr, comparison: Comparison) -> Result<Expr, Refusal> {
+        let every = self.cursor.is_word("ALL");
+        if !every && !self.cursor.is_word("ANY") {
+            let right = self.sum()?;
+            self.need_comparable(mark, &left, &right)?;
+            return Ok(left.compare(comparison, right));
+        }
+        self.cursor.advance();
+        let list = self.any_list(mark, &left)?;
+        Ok(match (comparison, list) {
+            (Comparison::Equal, Expr::List(list)) if !every => left.within(list),
+            (Comparison::NotEqual, Expr::List(list)) if every => left.within(list).negated(),
+            (_, list) => {
+                Expr::Quantified { comparison, every, value: Box::new(left), list: Box::new(list.coerced(Type::List)) }
+            }
+        })
+    }
+
+    /// A list as it is written, in brackets or parentheses, or a value that is one.
+    fn any_list(&mut self, left_mark: usize, left: &Expr) -> Result<Expr, Refusal> {
+        if self.cursor.is_symbol("[") || self.cursor.is_symbol("(") {
+            return self.list(left_mark, left).map(Expr::List);
+        }
+        let mark = self.cursor.mark();
+        let list = self.operand()?;
+        if list.kind().may_be(Type::List) {
+            return Ok(list);
+        }
+        Err(self.cursor.refuse_at(mark, format!("expected a list, found {}", list.kind().noun())))
     }
 
     fn comparison(&self) -> Option<Comparison> {
@@ -123,17 +160,23 @@ impl Reader<'_, '_> {
         Ok(if negated { left.null_test().negated() } else { left.null_test() })
     }
 
-    /// IN, BETWEEN or RLIKE, each also after NOT; or the operand alone.
+    /// IN, BETWEEN or RLIKE, each also after NOT; or the value alone.
     fn worded(&mut self, mark: usize, left: Expr) -> Result<Expr, Refusal> {
         let negated = self.cursor.take_word("NOT");
         let expr = if self.cursor.take_word("IN") {
-            left.clone().within(self.list(mark, &left)?)
+            match self.any_list(mark, &left)? {
+                Expr::List(list) => left.within(list),
+                list => {
+                    let list = Box::new(list.coerced(Type::List));
+                    Expr::Quantified { comparison: Comparison::Equal, every: false, value: Box::new(left), list }
+                }
+            }
         } else if self.cursor.take_word("BETWEEN") {
             let (low, high) = self.bounds(mark, &left)?;
             left.between(low, high)
         } else if self.cursor.take_word("RLIKE") {
             self.need_comparable(mark, &left, &Expr::Literal(Literal::Text(String::new())))?;
-            left.rlike(self.pattern()?)
+            self.rlike(mark, left)?
         } else if negated {
             return Err(self.cursor.unexpected_rest(&["IN", "BETWEEN", "RLIKE"]));
         } else {
@@ -142,23 +185,60 @@ impl Reader<'_, '_> {
         Ok(if negated { expr.negated() } else { expr })
     }
 
-    fn list(&mut self, left_mark: usize, left: &Expr) -> Result<Vec<Expr>, Refusal> {
-        let closing = if self.cursor.take_symbol("[") {
-            "]"
+    /// A pattern, or ANY and several.
+    fn rlike(&mut self, mark: usize, left: Expr) -> Result<Expr, Refusal> {
+        if !self.cursor.take_word("ANY") {
+            let pattern = self.pattern()?;
+            return Ok(left.rlike(pattern));
+        }
+        self.need_plain(mark, &left, "RLIKE ANY")?;
+        let closing = self.opened_list()?;
+        let mut any: Option<Expr> = None;
+        for count in 1.. {
+            let mark = self.cursor.mark();
+            let one = left.clone().rlike(self.pattern()?);
+            self.within_list_max(mark, count)?;
+            any = Some(match any {
+                Some(others) => others.or(one),
+                None => one,
+            });
+            if self.cursor.take_symbol(closing) {
+                break;
+            }
+            if !self.cursor.take_symbol(",") {
+                return Err(self.cursor.unexpected_rest(&[",", closing]));
+            }
+        }
+        Ok(any.unwrap_or(left))
+    }
+
+    /// Takes the bracket that opens a list: the one that closes it.
+    fn opened_list(&mut self) -> Result<&'static str, Refusal> {
+        if self.cursor.take_symbol("[") {
+            Ok("]")
         } else if self.cursor.take_symbol("(") {
-            ")"
+            Ok(")")
         } else {
-            return Err(self.cursor.expected(&["( with a list of values"]));
-        };
+            Err(self.cursor.expected(&["( with a list of values"]))
+        }
+    }
+
+    pub(super) fn within_list_max(&self, mark: usize, count: usize) -> Result<(), Refusal> {
+        if count <= self.limits.list_max {
+            return Ok(());
+        }
+        let message = format!("a list has more than query.limits.list_max = {} values", self.limits.list_max);
+        Err(self.cursor.refuse_at(mark, message))
+    }
+
+    fn list(&mut self, left_mark: usize, left: &Expr) -> Result<Vec<Expr>, Refusal> {
+        let closing = self.opened_list()?;
         let mut list = Vec::new();
         loop {
             let mark = self.cursor.mark();
-            list.push(self.operand()?);
+            list.push(self.sum()?);
             self.need_comparable(left_mark, left, &list[list.len() - 1])?;
-            if list.len() > self.limits.list_max {
-                let message = format!("a list has more than query.limits.list_max = {} values", self.limits.list_max);
-                return Err(self.cursor.refuse_at(mark, message));
-            }
+            self.within_list_max(mark, list.len())?;
             if self.cursor.take_symbol(closing) {
                 return Ok(list);
             }
@@ -170,18 +250,14 @@ impl Reader<'_, '_> {
 
     /// `(a, b)` or `a AND b`.
     fn bounds(&mut self, mark: usize, left: &Expr) -> Result<(Expr, Expr), Refusal> {
-        // The value is written twice in the plan; of a nested condition that would be twice at every level.
-        if left.kind() == Type::Boolean && !matches!(left, Expr::Literal(_)) {
-            let message = "BETWEEN needs a field or a value on its left, not a condition";
-            return Err(self.cursor.refuse_at(mark, message.to_owned()));
-        }
+        self.need_plain(mark, left, "BETWEEN")?;
         let pair = self.cursor.take_symbol("(");
-        let low = self.operand()?;
+        let low = self.sum()?;
         let joined = if pair { self.cursor.take_symbol(",") } else { self.cursor.take_word("AND") };
         if !joined {
             return Err(self.cursor.unexpected_rest(&[if pair { "," } else { "AND" }]));
         }
-        let high = self.operand()?;
+        let high = self.sum()?;
         if pair && !self.cursor.take_symbol(")") {
             return Err(self.cursor.unexpected_rest(&[")"]));
         }
@@ -191,9 +267,6 @@ impl Reader<'_, '_> {
     }
 
     fn pattern(&mut self) -> Result<Pattern, Refusal> {
-        if self.cursor.is_word("ANY") {
-            return Err(self.cursor.unavailable("RLIKE ANY"));
-        }
         let Token::Text(text) = self.cursor.peek().clone() else {
             return Err(self.cursor.expected(&["a regular expression in single quotes"]));
         };
@@ -206,68 +279,7 @@ impl Reader<'_, '_> {
         Ok(pattern)
     }
 
-    fn operand(&mut self) -> Result<Expr, Refusal> {
-        match self.cursor.peek().clone() {
-            Token::Text(text) => {
-                self.cursor.advance();
-                Ok(Expr::Literal(Literal::Text(text)))
-            }
-            Token::Number(_) | Token::Symbol("-") => self.number(),
-            Token::Symbol("(") => self.parenthesised(),
-            Token::Word(word) if *self.cursor.peek_next() == Token::Symbol("(") => self.call(&word),
-            Token::Word(word) => match constant(&word) {
-                Some(literal) => {
-                    self.cursor.advance();
-                    Ok(Expr::Literal(literal))
-                }
-                None => self.field(),
-            },
-            Token::Name(_) => self.field(),
-            _ => Err(self.cursor.expected(&["a field", "a value", "NOT", "("])),
-        }
-    }
-
-    fn field(&mut self) -> Result<Expr, Refusal> {
-        field(self.cursor, self.limits).map(|field| self.scope.resolve(field))
-    }
-
-    fn call(&mut self, word: &str) -> Result<Expr, Refusal> {
-        let name = word.to_ascii_uppercase();
-        if let Some(why) = self.scope.no_aggregates.filter(|_| aggregate::NAMES.contains(&name.as_str())) {
-            return Err(self.cursor.refuse(why.to_owned()));
-        }
-        if aggregate::NAMES.contains(&name.as_str()) {
-            self.cursor.advance();
-            self.cursor.need_symbol("(")?;
-            return aggregate(self.cursor, self.limits, &name).map(Expr::Aggregate);
-        }
-        let mut refusal = self.cursor.refuse(format!("there is no function {name}"));
-        refusal.suggestion = nearest(&name, aggregate::NAMES).map(str::to_owned);
-        Err(refusal)
-    }
-
-    fn parenthesised(&mut self) -> Result<Expr, Refusal> {
-        self.deeper(|reader| {
-            reader.cursor.need_symbol("(")?;
-            let inner = reader.boolean(Power::Nothing)?;
-            if reader.cursor.take_symbol(")") {
-                return Ok(inner);
-            }
-            Err(reader.cursor.unexpected_rest(&["AND", "OR", ")"]))
-        })
-    }
-
-    fn number(&mut self) -> Result<Expr, Refusal> {
-        let negative = self.cursor.take_symbol("-");
-        let Token::Number(written) = self.cursor.peek().clone() else {
-            return Err(self.cursor.expected(&["a number"]));
-        };
-        let literal = number(&written, negative).map_err(|message| self.cursor.refuse(message.to_owned()))?;
-        self.cursor.advance();
-        Ok(Expr::Literal(literal))
-    }
-
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
         if self.depth == self.limits.depth_max {
             let message = format!("nested deeper than query.limits.depth_max = {}; flatten it", self.limits.depth_max);
             return Err(self.cursor.refuse(message));
@@ -278,8 +290,33 @@ impl Reader<'_, '_> {
         read
     }
 
+    /// Counts an operator that makes an expression higher by one.
+    pub(super) fn count_operator(&mut self, mark: usize) -> Result<(), Refusal> {
+        self.operators += 1;
+        if self.operators <= self.limits.operators_max {
+            return Ok(());
+        }
+        let message =
+            format!("more than query.limits.operators_max = {} operators; use fewer", self.limits.operators_max);
+        Err(self.cursor.refuse_at(mark, message))
+    }
+
+    /// Refuses a condition on the left of what writes its left side several times in the plan: nested, that would grow
+    /// with every level.
+    fn need_plain(&self, mark: usize, left: &Expr, what: &str) -> Result<(), Refusal> {
+        let mut conditions = false;
+        left.each(&mut |part| {
+            conditions |= part.kind() == Type::Boolean && !matches!(part, Expr::Literal(_) | Expr::Hint { .. });
+        });
+        if !conditions {
+            return Ok(());
+        }
+        let message = format!("{what} needs a field or a value computed of fields on its left, not a condition");
+        Err(self.cursor.refuse_at(mark, message))
+    }
+
     /// Refuses a comparison of two known types that differ: it would be NULL for every record.
-    fn need_comparable(&self, mark: usize, left: &Expr, right: &Expr) -> Result<(), Refusal> {
+    pub(super) fn need_comparable(&self, mark: usize, left: &Expr, right: &Expr) -> Result<(), Refusal> {
         let (left, right) = (left.kind(), right.kind());
         if left.may_be(right) {
             return Ok(());
@@ -290,44 +327,11 @@ impl Reader<'_, '_> {
     }
 
     /// Refuses what can never be TRUE or FALSE where a condition is needed.
-    fn need_condition(&self, mark: usize, expr: &Expr) -> Result<(), Refusal> {
+    pub(super) fn need_condition(&self, mark: usize, expr: &Expr) -> Result<(), Refusal> {
         if expr.kind().may_be(Type::Boolean) {
             return Ok(());
         }
-        // What follows is the better clue: `a + 1 = 2` fails at the plus and not for want of a condition.
-        if matches!(self.cursor.peek(), Token::Symbol("+" | "-" | "*" | "/" | "%" | ":")) {
-            return Err(self.cursor.unexpected_rest(&[]));
-        }
         let message = format!("expected a condition, found {}; compare it with something", expr.kind().noun());
         Err(self.cursor.refuse_at(mark, message))
-    }
-}
-
-fn constant(word: &str) -> Option<Literal> {
-    let constants = [
-        ("NULL", Literal::Null),
-        ("TRUE", Literal::Boolean(true)),
-        ("FALSE", Literal::Boolean(false)),
-        ("NOW", Literal::Now),
-    ];
-    constants.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, literal)| literal)
-}
-
-/// The value of a number as written. Without suffix an integer beyond 64 bits is a double, as it is in a payload.
-fn number(written: &str, negative: bool) -> Result<Literal, &'static str> {
-    let digits = written.trim_end_matches(['l', 'L', 'f', 'F']);
-    let suffix = written[digits.len()..].to_ascii_uppercase();
-    let signed = if negative { format!("-{digits}") } else { digits.to_owned() };
-    if suffix != "F"
-        && let Ok(integer) = signed.parse()
-    {
-        return Ok(Literal::Integer(integer));
-    }
-    if suffix == "L" {
-        return Err("not a 64-bit integer; the suffix L needs one");
-    }
-    match signed.parse::<f64>() {
-        Ok(double) if double.is_finite() => Ok(Literal::Double(double)),
-        _ => Err("beyond the largest double, 1.7976931348623157e308"),
     }
 }

@@ -18,37 +18,48 @@ pub(super) fn field(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Field, R
     while let Some(step) = step(cursor)? {
         steps.push(step);
         if steps.len() > limits.path_max_steps {
-            let message = format!("a path has more than query.limits.path_max_steps = {} steps", limits.path_max_steps);
-            return Err(cursor.refuse_at(mark, message));
+            return Err(cursor.refuse_at(mark, too_many_steps(limits)));
         }
     }
     Ok(Field::Payload(steps))
 }
 
+pub(super) fn too_many_steps(limits: &Limits) -> String {
+    format!("a path has more than query.limits.path_max_steps = {} steps", limits.path_max_steps)
+}
+
+/// `.name`, `['name']` or `[number]`; a subscript that is computed is not one of the field itself.
 fn step(cursor: &mut Cursor<'_>) -> Result<Option<Step>, Refusal> {
-    if cursor.take_symbol(".") {
-        return match cursor.peek().clone() {
-            Token::Word(name) | Token::Name(name) => {
-                cursor.advance();
-                Ok(Some(Step::Key(name)))
-            }
-            _ => Err(cursor.expected(&["the name of a member"])),
-        };
+    if cursor.is_symbol(".") {
+        return member(cursor).map(|name| Some(Step::Key(name)));
     }
-    if !cursor.take_symbol("[") {
+    if !cursor.is_symbol("[") || *cursor.peek_at(2) != Token::Symbol("]") {
         return Ok(None);
     }
-    let step = match cursor.peek().clone() {
-        Token::Text(name) => Step::Key(name),
+    let step = match cursor.peek_next() {
+        Token::Text(name) => Step::Key(name.clone()),
         Token::Number(digits) => match digits.parse() {
             Ok(index) => Step::Index(index),
-            Err(_) => return Err(cursor.expected(&["a whole number from 0"])),
+            Err(_) => return Ok(None),
         },
-        _ => return Err(cursor.expected(&["the number of an element", "the name of a member in single quotes"])),
+        _ => return Ok(None),
     };
-    cursor.advance();
-    cursor.need_symbol("]")?;
+    for _ in 0..3 {
+        cursor.advance();
+    }
     Ok(Some(step))
+}
+
+/// `.name`: the name.
+pub(super) fn member(cursor: &mut Cursor<'_>) -> Result<String, Refusal> {
+    cursor.need_symbol(".")?;
+    match cursor.peek().clone() {
+        Token::Word(name) | Token::Name(name) => {
+            cursor.advance();
+            Ok(name)
+        }
+        _ => Err(cursor.expected(&["the name of a member"])),
+    }
 }
 
 fn metadata(cursor: &mut Cursor<'_>) -> Result<Field, Refusal> {

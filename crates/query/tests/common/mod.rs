@@ -112,6 +112,56 @@ pub(crate) fn condition(random: &mut Random, depth: usize) -> String {
     }
 }
 
+/// A value of at most `depth` levels; of its types nothing is known, so that it may be refused.
+pub(crate) fn expression(random: &mut Random, depth: usize) -> String {
+    if depth == 0 {
+        return match random.below(3) {
+            0 => field(random),
+            1 => random.of(&LITERALS).to_owned(),
+            _ => format!("{}:{}", payload_field(random), random.of(&["LONG", "DOUBLE", "STRING", "MAP[STRING]"])),
+        };
+    }
+    let mut part = || expression(random, depth - 1);
+    let (a, b, c) = (part(), part(), part());
+    match random.below(16) {
+        0..4 => format!("{a} {} {b} {} {c}", random.of(&["+", "-", "*", "/", "%"]), random.of(&["+", "-", "*"])),
+        4 => format!("({a}) {} {b}", random.of(&["*", "/", "-", "%", "="])),
+        5 => format!("{a} - ({b})"),
+        6 => format!("IF({a}, {b}, {c})"),
+        7 => format!("CAST({a} AS {})", random.of(&["LONG", "DOUBLE", "STRING", "BOOLEAN"])),
+        8 => format!("{}({a}, {b})", random.of(&["SIZEIS", "CONTAINSKEY", "CONTAINSVALUE", "FILTER", "SUBSTR"])),
+        9 => format!("{}({a})", random.of(&["SIZEOF", "ABS", "TRIM", "LOWER", "UPPER", "HASH", "UNIXTIMESTAMP"])),
+        10 => format!("[{a}, {b}]"),
+        11 => format!("{}[{a}]", payload_field(random)),
+        12 => format!("{}[{a}].x:LONG", payload_field(random)),
+        13 => format!("({a}) {} {} {b}", random.of(&["=", "<", "!="]), random.of(&["ANY", "ALL", ""])),
+        14 => format!("({a}) {} ({b}) {} ({c})", random.of(&["XOR", "AND", "OR"]), random.of(&["XOR", "AND", "OR"])),
+        _ => format!("({a}) {} ({b}, {c})", random.of(&["IN", "NOT IN", "BETWEEN"])),
+    }
+}
+
+/// A whole statement, which may be refused.
+pub(crate) fn statement(random: &mut Random) -> String {
+    let aggregate = match random.below(4) {
+        0 => "COUNT(*)".to_owned(),
+        1 => format!("COUNT(DISTINCT {})", expression(random, 1)),
+        2 => format!("COUNT({})", expression(random, 1)),
+        _ => format!("{}({})", random.of(&["SUM", "AVG", "MIN", "MAX"]), expression(random, 1)),
+    };
+    let (a, b) = (expression(random, 2), expression(random, 1));
+    let window = random.of(&["", " WINDOWING TUMBLING(5, TIME)", " WINDOWING EVERY(3, RECORD, ALL)"]);
+    let end = random.of(&["", " LIMIT 7"]);
+    match random.below(5) {
+        0 => {
+            format!("SELECT {a} AS a, {b} AS b FROM STREAM() WHERE {} ORDER BY a, {b} DESC{end}", condition(random, 2))
+        }
+        1 => format!("SELECT DISTINCT {a} AS b, {b} AS a FROM STREAM() ORDER BY b{window}{end}"),
+        2 => format!("SELECT {a} AS a, {aggregate} AS c FROM STREAM() GROUP BY a HAVING c > 1 ORDER BY c{window}{end}"),
+        3 => format!("SELECT {b}, {aggregate} FROM STREAM() GROUP BY {a}, {b} HAVING {aggregate} = {b}{window}"),
+        _ => format!("SELECT {}({b}, LINEAR, 3) FROM STREAM(){window}", random.of(&["QUANTILE", "FREQ", "CUMFREQ"])),
+    }
+}
+
 /// A whole query.
 pub(crate) fn query(random: &mut Random) -> String {
     let select = random.of(&["*", "a", "a, n.x AS \"select\"", "$key AS k, c", "l[0].x, n"]);

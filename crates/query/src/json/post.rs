@@ -1,0 +1,91 @@
+//! Post-aggregations: what is done with each result. They are written into the plan in their order.
+
+use serde_json::Value;
+
+use super::{Wrong, field, keyword, list, object};
+use crate::{Expr, Item, Literal, Operator, Order, Plan, Select};
+
+pub(super) fn apply(step: &Value, path: &str, plan: &mut Plan) -> Result<(), Wrong> {
+    let step = object(step, path)?;
+    match keyword(step.get("type")).as_deref() {
+        Some("ORDERBY") => {
+            let whole = keyword(step.get("direction"));
+            for (i, part) in
+                list(step.get("fields").unwrap_or(&Value::Null), &format!("{path}.fields"))?.iter().enumerate()
+            {
+                let path = format!("{path}.fields[{i}]");
+                let (name, direction) = match part {
+                    Value::String(name) => (name.as_str(), whole.clone()),
+                    part => {
+                        let part = object(part, &path)?;
+                        (part.get("field").and_then(Value::as_str).unwrap_or_default(), keyword(part.get("direction")))
+                    }
+                };
+                let by = named(plan, name, &path)?;
+                plan.order_by.push(Order { by, descending: direction.as_deref() == Some("DESC") });
+            }
+            Ok(())
+        }
+        Some("COMPUTATION") => {
+            let value =
+                expression(step.get("expression").unwrap_or(&Value::Null), &format!("{path}.expression"), plan)?;
+            let alias = step.get("newName").and_then(Value::as_str).map(str::to_owned);
+            match &mut plan.select {
+                Select::Items(items) => items.push(Item { value, alias }),
+                Select::All => return Err(format!("{path}: COMPUTATION adds to fields that a projection names")),
+            }
+            Ok(())
+        }
+        Some("CULLING") => {
+            let Select::Items(items) = &mut plan.select else {
+                return Err(format!("{path}: CULLING takes away of fields that a projection names"));
+            };
+            for name in list(step.get("transientFields").unwrap_or(&Value::Null), &format!("{path}.transientFields"))? {
+                items.retain(|item| name.as_str() != Some(&item.name()));
+            }
+            if items.is_empty() { Err(format!("{path}: nothing is left to tell")) } else { Ok(()) }
+        }
+        Some("HAVING") => Err(format!("{path}: HAVING is not there yet in this form; write the query as text")),
+        _ => Err(format!("{path}.type: ORDERBY, COMPUTATION, HAVING or CULLING")),
+    }
+}
+
+/// The value of a result that has this name.
+fn named(plan: &Plan, name: &str, path: &str) -> Result<Expr, Wrong> {
+    match plan.items().iter().find(|item| item.name() == name) {
+        Some(item) => Ok(item.value.clone()),
+        None if plan.select == Select::All => field(name, path),
+        None => Err(format!("{path}: the results have no '{name}'")),
+    }
+}
+
+/// `{"operation", "left", "right"}`, or `{"value": {"kind", "value"}}`.
+fn expression(value: &Value, path: &str, plan: &Plan) -> Result<Expr, Wrong> {
+    let members = object(value, path)?;
+    if let Some(leaf) = members.get("value") {
+        let leaf = object(leaf, path)?;
+        let text = match leaf.get("value") {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        if keyword(leaf.get("kind")).as_deref() == Some("FIELD") {
+            return named(plan, &text, path);
+        }
+        let literal = match (text.parse(), text.parse::<f64>()) {
+            (Ok(integer), _) => Literal::Integer(integer),
+            (_, Ok(double)) if double.is_finite() => Literal::Double(double),
+            _ => return Err(format!("{path}.value: '{text}' is no number")),
+        };
+        return Ok(Expr::Literal(literal));
+    }
+    let operator = match members.get("operation").and_then(Value::as_str) {
+        Some("+") => Operator::Add,
+        Some("-") => Operator::Subtract,
+        Some("*") => Operator::Multiply,
+        Some("/") => Operator::Divide,
+        _ => return Err(format!("{path}.operation: + - * or /")),
+    };
+    let side = |name: &str| expression(members.get(name).unwrap_or(&Value::Null), &format!("{path}.{name}"), plan);
+    Ok(side("left")?.arithmetic(operator, side("right")?))
+}
