@@ -29,6 +29,11 @@ use crate::{console, figures, health, logging, queries, stats, streams};
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
 
+/// A thread of the rim has 256 places for tasks that are ready; those beyond wait in the queue of all threads. It looks
+/// there every so many tasks. The runtime's own choice serves who found a place ten times as often as who did not:
+/// with 500 busy connections one half waits 4 ms for each answer and the other 60 ms.
+const TURNS_OF_A_THREADS_OWN: u32 = 2;
+
 /// `millstream serve`.
 pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     logging::start(&config.logging)?;
@@ -59,6 +64,7 @@ fn announce(server: &Server) {
 pub(crate) fn runtime(config: &Config) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().thread_name("rim").worker_threads(or_cores(config.threads.rim));
+    builder.global_queue_interval(TURNS_OF_A_THREADS_OWN);
     builder.build().context("cannot start the threads that serve sockets")
 }
 
