@@ -4,6 +4,7 @@
 //! over; the record tells applications how long. Not here: which command goes to whom, limits of tenants and devices.
 
 mod message;
+mod plain;
 mod send;
 mod wait;
 
@@ -14,7 +15,7 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::response::Response;
-use message::What;
+use message::{QOS_LEVEL, What};
 use millstream_http::{
     Access, Caller, Content, Cors, Limits, MoreTime, Origins, Path, Problem, Route, Routes, TraceContext,
 };
@@ -144,13 +145,20 @@ fn of_stream(adapter: &Arc<HttpAdapter>, path: &str, stream: Stream) -> [Route; 
         ),
         _ => ("Send an event", "Send an event of a named device", "Send an event for a device of the gateway's tenant"),
     };
+    let (to_own, to_named) = (adapter.clone(), adapter.clone());
     [
-        documented(Route::post(path, Access::Device, limits, own)).to(send_own, door.clone()),
+        documented(Route::post(path, Access::Device, limits, own))
+            .to(send_own, door.clone())
+            .plain(&[QOS_LEVEL], move |request| to_own.take_plain(stream, Target::Caller, request)),
         documented(Route::put(&format!("{path}/{{tenant}}/{{device}}"), Access::Device, limits, named))
             .param("tenant", TENANT)
             .param("device", DEVICE)
             .tenant_in("tenant")
-            .to(send_named, door.clone()),
+            .to(send_named, door.clone())
+            .plain(&[QOS_LEVEL], move |request| {
+                let target = Target::Named { tenant: Some(request.param(0)), device: request.param(1) };
+                to_named.take_plain(stream, target, request)
+            }),
         documented(Route::put(&format!("{path}//{{device}}"), Access::Device, limits, gateway))
             .param("device", DEVICE)
             .to(send_for, door),

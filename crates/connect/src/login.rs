@@ -148,6 +148,17 @@ impl Authenticator for Logins {
         }))
     }
 
+    fn authenticate_plain(&self, authorization: &[u8]) -> Option<Identity> {
+        let fingerprint = self.0.verified.fingerprint(authorization);
+        let known = self.0.remembered(&fingerprint);
+        let verified = known.or_else(|| {
+            let given = Basic::parse(authorization).ok()?;
+            let attempt = self.0.find(given, fingerprint).ok()?;
+            self.0.check(&attempt, Credential::fast)
+        });
+        verified.map(|verified| verified.identity.clone())
+    }
+
     fn open_remedy(&self) -> Option<&'static str> {
         (!self.0.is_required).then_some("set connect.http.authentication_required = true")
     }
@@ -181,10 +192,15 @@ impl Parts {
 
     /// Finds what a new login is to be checked against.
     fn attempt(&self, given: Basic, fingerprint: Fingerprint) -> Result<Attempt, Problem> {
+        self.find(given, fingerprint).map_err(|given| self.refused(&given))
+    }
+
+    /// As [`Parts::attempt`]; what is not found counts for nothing.
+    fn find(&self, given: Basic, fingerprint: Fingerprint) -> Result<Attempt, Basic> {
         let snapshot = self.registry.snapshot(&given.tenant);
         let known = snapshot.state.tenant(&given.tenant);
         let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
-        let Some(login) = login else { return Err(self.refused(&given)) };
+        let Some(login) = login else { return Err(given) };
         let (version, credential) = (login.version, login.credential.clone());
         Ok(Attempt { fingerprint, version, credential, device: login.device.as_str().to_owned(), given })
     }

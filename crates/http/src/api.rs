@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::metrics::{Counter, Histogram, Metrics};
 use crate::openapi::{Operation, document};
+use crate::plain::PlainRoute;
 use crate::route::{Endpoint, PATH_PARAMS_MAX, PathParams};
 use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Route, Routes, TraceContext};
 
@@ -20,6 +21,8 @@ pub struct Api {
     scopes: Vec<(&'static str, Arc<Group>)>,
     rest: Arc<Group>,
     pub(crate) unmatched: RouteMetrics,
+    /// Whether any route takes plain requests.
+    pub(crate) takes_plain: bool,
     document: Arc<str>,
 }
 
@@ -60,6 +63,7 @@ pub(crate) struct Served {
     pub(crate) limits: Limits,
     pub(crate) tenant_param: Option<&'static str>,
     pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) plain: Option<PlainRoute>,
     pub(crate) group: Arc<Group>,
     pub(crate) metrics: RouteMetrics,
 }
@@ -166,6 +170,7 @@ impl ApiBuilder {
             scopes: Vec::new(),
             rest: Arc::new(Group { style: None, cors: None, echoed: None }),
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
+            takes_plain: false,
             document,
         };
         for routes in self.groups {
@@ -242,8 +247,11 @@ impl Api {
             return Err(duplicate());
         }
         let metrics = metrics(&route);
-        let Route { method, path, access, limits, tenant_param, endpoint, .. } = route;
-        let served = Served { path, access, limits, tenant_param, endpoint, group: group.clone(), metrics };
+        let Route { method, path, access, limits, tenant_param, endpoint, plain, .. } = route;
+        // What a style or an echo makes of an answer is the handler's way only.
+        let plain = plain.filter(|_| group.style.is_none() && group.echoed.is_none());
+        self.takes_plain |= plain.is_some();
+        let served = Served { path, access, limits, tenant_param, endpoint, plain, group: group.clone(), metrics };
         self.entries[at].methods.push((method, Arc::new(served)));
         Ok(())
     }

@@ -114,6 +114,13 @@ pub trait Authenticator: Send + Sync + 'static {
     /// carries `WWW-Authenticate`. Not called for routes that are public.
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a>;
 
+    /// The caller, if this value of `Authorization` is right and that costs little to tell; `None` leaves the verdict to
+    /// [`Authenticator::authenticate`], and nothing has been counted.
+    fn authenticate_plain(&self, authorization: &[u8]) -> Option<Identity> {
+        let _ = authorization;
+        None
+    }
+
     /// `None` if callers must prove who they are. Else what to configure so that they must: then the listener starts
     /// on loopback only, and the refusal to start elsewhere carries this text.
     fn open_remedy(&self) -> Option<&'static str>;

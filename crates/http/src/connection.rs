@@ -4,6 +4,8 @@
 //!   Idle ──first byte of a head──► Head ──head complete──► Busy ──end of the answer's body──► Idle
 //! ```
 //!
+//! Where routes take plain requests, these come first, without hyper: see [`plain`].
+//!
 //! The watch is one timer for each connection that fires every few seconds and reads the pulse; a request arms none.
 //! A new connection begins in `Head`: who connects and says nothing gets no more time than who sends a slow head.
 
@@ -15,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -28,6 +31,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::context::Stage;
 use crate::listener::farewell;
 use crate::memory::{HEAD_FREE_BYTES, no_memory};
+use crate::plain::{self, Onward};
 use crate::rim::Rim;
 use crate::{ListenerLimits, Problem};
 
@@ -76,11 +80,25 @@ impl Pulse {
         self.enter(IDLE);
     }
 
+    /// The answer to a request that has needed no memory of its own has gone.
+    pub(crate) fn rest(&self, now: Instant) {
+        self.enter_at(IDLE, now);
+    }
+
+    /// When to look first.
+    pub(crate) fn look(&self, limits: &ListenerLimits) -> Instant {
+        self.born + limits.head_timeout()
+    }
+
     fn enter(&self, phase: u8) -> Instant {
         let now = Instant::now();
+        self.enter_at(phase, now);
+        now
+    }
+
+    fn enter_at(&self, phase: u8, now: Instant) {
         self.since_ns.store((now - self.born).as_nanos() as u64, Ordering::Relaxed);
         self.phase.store(phase, Ordering::Relaxed);
-        now
     }
 
     /// Bytes have arrived. Whether there is memory for them: a head that is larger than others needs some of its own.
@@ -106,7 +124,7 @@ impl Pulse {
     }
 
     /// Judges the peer at `now`: when to look again, or `None` if its time is up.
-    fn judge(&self, now: Instant, limits: &ListenerLimits) -> Option<Instant> {
+    pub(crate) fn judge(&self, now: Instant, limits: &ListenerLimits) -> Option<Instant> {
         let wrote = self.wrote.swap(false, Ordering::Relaxed);
         let stalled = self.write_blocked.load(Ordering::Relaxed) && !wrote;
         let since = self.born + Duration::from_nanos(self.since_ns.load(Ordering::Relaxed));
@@ -126,7 +144,14 @@ impl Pulse {
 /// Serves a connection until it ends by itself, its peer is too slow, or the listener closes.
 pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mut stage: watch::Receiver<Stage>) {
     let pulse = Arc::new(Pulse::new());
-    let watched = TokioIo::new(Watched { socket, pulse: pulse.clone(), rim: rim.clone(), dismissed: false });
+    let mut socket = Watched { socket, rest: Bytes::new(), pulse: pulse.clone(), rim: rim.clone(), dismissed: false };
+    if rim.api.takes_plain {
+        match plain::serve(&mut socket, peer, (pulse.clone(), &rim), &stage).await {
+            Onward::Over => return,
+            Onward::With(rest) => socket.rest = rest,
+        }
+    }
+    let watched = TokioIo::new(socket);
     let service = service_fn(|request| {
         let (rim, pulse) = (&rim, &pulse);
         async move { Ok::<_, std::convert::Infallible>(rim.handle(peer, pulse, request).await) }
@@ -140,7 +165,7 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
         .serve_connection(watched, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let mut look = std::pin::pin!(sleep_until(pulse.born + rim.limits.head_timeout()));
+    let mut look = std::pin::pin!(sleep_until(pulse.look(&rim.limits)));
     loop {
         tokio::select! {
             biased;
@@ -170,8 +195,10 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
 }
 
 /// A socket that notes on the pulse when bytes pass.
-struct Watched {
+pub(crate) struct Watched {
     socket: TcpStream,
+    /// What has been read of it already.
+    rest: Bytes,
     pulse: Arc<Pulse>,
     rim: Arc<Rim>,
     /// The peer has been told that there is no memory for its head; what it still sends is thrown away.
@@ -182,6 +209,11 @@ impl Watched {
     /// Reads no more at once than the connection counts as: hyper's buffer grows with what a read gives.
     fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         let before = buf.filled().len();
+        if !self.rest.is_empty() {
+            let size = self.rest.len().min(buf.remaining()).min(HEAD_FREE_BYTES - 1);
+            buf.put_slice(&self.rest.split_to(size));
+            return Poll::Ready(Ok(size));
+        }
         if buf.remaining() <= HEAD_FREE_BYTES {
             ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
             return Poll::Ready(Ok(buf.filled().len() - before));
@@ -191,6 +223,11 @@ impl Watched {
         let read = part.filled().len();
         buf.advance(read);
         Poll::Ready(Ok(read))
+    }
+
+    /// Reads past the pulse, for whoever keeps that himself.
+    pub(crate) fn poll_raw(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(cx, buf)
     }
 
     /// Tells the peer why its head is not read any further. An answer that is on its way is not broken into.

@@ -45,10 +45,10 @@ pub(crate) struct Rim {
 
 /// Where a request comes from.
 #[derive(Clone, Copy)]
-struct Origin {
-    peer: SocketAddr,
-    started: Instant,
-    trace: TraceContext,
+pub(crate) struct Origin {
+    pub(crate) peer: SocketAddr,
+    pub(crate) started: Instant,
+    pub(crate) trace: TraceContext,
 }
 
 impl Rim {
@@ -163,7 +163,8 @@ impl Rim {
             // The context is new, nobody else has set its identity.
             let _ = context.identity.set(identity);
         }
-        let _memory = self.memory_for(&body, &route.limits)?;
+        let size = body.size_hint().exact().unwrap_or(route.limits.body_max_bytes);
+        let _memory = self.memory_for(size)?;
         let is_read = parts.method.is_safe();
         parts.extensions.insert(context.clone());
         let mut request = Request::from_parts(parts, bounded(body, &route.limits));
@@ -187,9 +188,8 @@ impl Rim {
         Ok(response)
     }
 
-    /// The memory that the body takes until the request is answered; none without a body.
-    fn memory_for(&self, body: &Incoming, limits: &Limits) -> Result<Option<Grant>, Problem> {
-        let size = body.size_hint().exact().unwrap_or(limits.body_max_bytes);
+    /// The memory that a body of this size takes until the request is answered; none without a body.
+    pub(crate) fn memory_for(&self, size: u64) -> Result<Option<Grant>, Problem> {
         let Some(memory) = self.memory.as_ref().filter(|_| size > 0) else { return Ok(None) };
         memory.take(size).map(Some).ok_or_else(|| no_memory("a body", size, memory))
     }
@@ -228,7 +228,7 @@ fn check_head(parts: &Parts, limits: &ListenerLimits) -> Result<(), Problem> {
     Ok(())
 }
 
-fn authorize(access: Access, role: Role, identity: &Identity) -> Result<(), Problem> {
+pub(crate) fn authorize(access: Access, role: Role, identity: &Identity) -> Result<(), Problem> {
     let principal = &identity.principal;
     if !principal.roles.has(role) {
         let wanted = format!("{role:?}").to_lowercase();
@@ -307,7 +307,7 @@ fn unknown_route(request: &Request<Incoming>) -> Problem {
 }
 
 /// Renders a problem in the group's style, and writes the request's line to the log.
-fn finish(mut response: Response, group: &Group, method: &Method, route: &str, origin: Origin) -> Response {
+pub(crate) fn finish(mut response: Response, group: &Group, method: &Method, route: &str, origin: Origin) -> Response {
     let problem = response.extensions_mut().remove::<Problem>();
     if let (Some(style), Some(problem)) = (group.style, &problem) {
         response = style(problem.clone());
@@ -327,11 +327,11 @@ fn finish(mut response: Response, group: &Group, method: &Method, route: &str, o
     response
 }
 
-fn count(metrics: &RouteMetrics, response: &Response, origin: Origin) {
+pub(crate) fn count(metrics: &RouteMetrics, response: &Response, origin: Origin) {
     metrics.answered(response.status().as_u16(), origin.started.elapsed().as_secs_f64());
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     format!("the handler panicked: {}", text.unwrap_or("no text"))
 }

@@ -18,6 +18,7 @@ use millstream_types::Role;
 use percent_encoding::percent_decode_str;
 
 use crate::openapi::{Answer, Docs, Parameter, ParameterPlace};
+use crate::plain::{PlainAnswer, PlainRequest, PlainRoute};
 use crate::{Content, Cors, ErrorStyle, Problem, Reason};
 
 /// Most parameters that one path may have.
@@ -66,6 +67,7 @@ pub struct Route {
     pub(crate) docs: Docs,
     pub(crate) tenant_param: Option<&'static str>,
     pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) plain: Option<PlainRoute>,
 }
 
 impl fmt::Debug for Route {
@@ -91,6 +93,18 @@ impl Route {
     /// `summary` is its line in the documentation. A route for GET also answers HEAD.
     pub fn on(method: Method, path: &str, access: Access, limits: Limits, summary: &'static str) -> RouteDraft {
         RouteDraft { method, path: path.to_owned(), access, limits, docs: Docs::new(summary), tenant_param: None }
+    }
+
+    /// Takes plain requests by a function, without the handler: those that have, beside headers that mean nothing here,
+    /// only `headers` (in small letters). What it does not pass on it answers as the handler would have.
+    #[must_use]
+    pub fn plain(
+        mut self,
+        headers: &'static [&'static str],
+        take: impl Fn(&PlainRequest<'_>) -> PlainAnswer + Send + Sync + 'static,
+    ) -> Self {
+        self.plain = Some(PlainRoute { headers, take: Box::new(take) });
+        self
     }
 
     /// [`Route::on`] for GET.
@@ -168,7 +182,7 @@ impl RouteDraft {
     {
         let Self { method, path, access, limits, docs, tenant_param } = self;
         let endpoint = Box::new(Bound { handler, state, arguments: PhantomData });
-        Route { method, path, access, limits, docs, tenant_param, endpoint }
+        Route { method, path, access, limits, docs, tenant_param, endpoint, plain: None }
     }
 
     fn parameter(mut self, place: ParameterPlace, name: &'static str, text: &'static str) -> Self {
@@ -274,14 +288,19 @@ impl PathParams {
     pub(crate) fn at<'a>(&'a self, path: &'a str, index: usize) -> Result<(&'a str, Cow<'a, str>), Problem> {
         let name =
             self.names.get(index).ok_or_else(|| Problem::internal("the path has fewer parameters than asked for"))?;
-        let (start, end) = self.ranges[index];
-        let raw = path.get(start as usize..end as usize).unwrap_or_default();
+        let raw = self.raw(path, index);
         let value = percent_decode_str(raw).decode_utf8().map_err(|_| {
             Problem::new(Reason::MalformedParameter, format!("path parameter '{name}' is not UTF-8 once decoded"))
                 .value(raw)
                 .remedy("percent-encode UTF-8")
         })?;
         Ok((name, value))
+    }
+
+    /// The parameter at `index` as it stands in the path; empty if there is none.
+    pub(crate) fn raw<'a>(&self, path: &'a str, index: usize) -> &'a str {
+        let (start, end) = self.ranges.get(index).copied().unwrap_or_default();
+        path.get(start as usize..end as usize).unwrap_or_default()
     }
 
     pub(crate) fn get<'a>(&'a self, path: &'a str, name: &str) -> Result<Option<Cow<'a, str>>, Problem> {

@@ -27,8 +27,13 @@ pub struct TraceContext {
 impl TraceContext {
     /// The caller's trace with a new span, or a new trace if the header is missing or malformed.
     pub fn of(headers: &HeaderMap) -> Self {
+        Self::from_header(headers.get("traceparent").map(HeaderValue::as_bytes))
+    }
+
+    /// As [`TraceContext::of`], from the header's value.
+    pub(crate) fn from_header(traceparent: Option<&[u8]>) -> Self {
         let span_id = random();
-        match headers.get("traceparent").and_then(|value| parse(value.as_bytes())) {
+        match traceparent.and_then(parse) {
             Some((trace_id, flags)) => Self { trace_id, span_id, flags },
             None => Self { trace_id: u128::from(random()) << 64 | u128::from(random()), span_id, flags: 0 },
         }

@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use bytes::Bytes;
-use millstream_http::{Payload, Problem, TraceContext};
+use millstream_http::{Payload, PlainRequest, Problem, TraceContext};
 
 use crate::commands::{Response, correlation_of};
 use crate::meter::Delivery;
@@ -14,10 +14,11 @@ use crate::outgoing::{check_type, status_of_reply};
 use crate::refusal::{bad_reply_status, bad_request_id};
 use crate::streams::Stream;
 
-const QOS_LEVEL: &str = "qos-level";
+pub(super) const QOS_LEVEL: &str = "qos-level";
 const TTD: &str = "hono-ttd";
 const TTL: &str = "hono-ttl";
 const STATUS: &str = "hono-cmd-status";
+const NO_TYPE: &str = "an empty body needs a Content-Type";
 
 /// What a request brings.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +27,42 @@ pub(super) enum What<'a> {
     Message(Stream),
     /// The answer to the command that was delivered under this request id.
     Reply(&'a str),
+}
+
+/// What the request says, as it is handed on. Nothing of it is copied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Said<'a> {
+    pub(super) delivery: Delivery,
+    pub(super) content_type: Option<&'a [u8]>,
+    /// How long the device waits for a command, seconds.
+    pub(super) ttd_s: Option<u32>,
+    /// When an event is void, seconds.
+    pub(super) ttl_s: Option<u64>,
+    /// The path that it was sent to.
+    pub(super) address: &'a str,
+    pub(super) payload: &'a [u8],
+    pub(super) trace: TraceContext,
+    /// Correlation id and status of an answer to a command.
+    pub(super) reply: Option<(&'a str, u16)>,
+}
+
+impl<'a> Said<'a> {
+    /// What a plain request says.
+    pub(super) fn plainly(stream: Stream, request: &PlainRequest<'a>) -> Result<Self, Problem> {
+        let delivery = delivery(stream, request.header(QOS_LEVEL))?;
+        let content_type = request.header(CONTENT_TYPE.as_str()).filter(|value| !value.is_empty());
+        check_type(content_type, request.payload, NO_TYPE)?;
+        Ok(Self {
+            delivery,
+            content_type,
+            ttd_s: None,
+            ttl_s: None,
+            address: request.path(),
+            payload: request.payload,
+            trace: request.trace,
+            reply: None,
+        })
+    }
 }
 
 /// What the request says, checked on its own.
@@ -63,6 +100,20 @@ impl Message {
         Ok(Self { delivery, content_type, ttd_s: None, ttl_s: None, address, payload, trace, reply })
     }
 
+    /// As it is handed on.
+    pub(super) fn said(&self) -> Said<'_> {
+        Said {
+            delivery: self.delivery,
+            content_type: self.content_type.as_ref().map(HeaderValue::as_bytes),
+            ttd_s: self.ttd_s,
+            ttl_s: self.ttl_s,
+            address: self.address.path(),
+            payload: &self.payload,
+            trace: self.trace,
+            reply: self.reply.as_ref().map(|(correlation_id, status)| (correlation_id.as_str(), *status)),
+        }
+    }
+
     /// As whoever waits for it gets it.
     pub(super) fn response(&self, device: &str, status: u16) -> Response {
         let content_type = self.content_type.as_ref().and_then(|value| value.to_str().ok()).map(Into::into);
@@ -71,7 +122,7 @@ impl Message {
 
     async fn read_message(stream: Stream, trace: TraceContext, request: Request) -> Result<Self, Problem> {
         let (headers, address) = (request.headers(), request.uri().clone());
-        let delivery = delivery(stream, headers)?;
+        let delivery = delivery(stream, headers.get(QOS_LEVEL).map(HeaderValue::as_bytes))?;
         let ttd_s = number(TTD, headers, &address)?.filter(|seconds| *seconds > 0);
         let ttl_s = match stream {
             Stream::Telemetry | Stream::CommandResponse => None,
@@ -79,7 +130,7 @@ impl Message {
         };
         let content_type = content_type(headers);
         let Payload(payload) = Payload::from_request(request, &()).await?;
-        check_type(content_type.as_ref().map(HeaderValue::as_bytes), &payload, "an empty body needs a Content-Type")?;
+        check_type(content_type.as_ref().map(HeaderValue::as_bytes), &payload, NO_TYPE)?;
         let ttd_s = ttd_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
         Ok(Self { delivery, content_type, ttd_s, ttl_s, address, payload, trace, reply: None })
     }
@@ -89,9 +140,8 @@ fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
     headers.get(CONTENT_TYPE).filter(|value| !value.is_empty()).cloned()
 }
 
-fn delivery(stream: Stream, headers: &HeaderMap) -> Result<Delivery, Problem> {
-    let given = headers.get(QOS_LEVEL);
-    match (stream, given.map(HeaderValue::as_bytes)) {
+fn delivery(stream: Stream, qos_level: Option<&[u8]>) -> Result<Delivery, Problem> {
+    match (stream, qos_level) {
         (Stream::Telemetry, None | Some(b"0")) => Ok(Delivery::AtMostOnce),
         (Stream::Telemetry, Some(b"1")) => Ok(Delivery::AtLeastOnce),
         (Stream::Event, None | Some(b"1")) => Ok(Delivery::Event),

@@ -9,9 +9,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use millstream_http::{Caller, Problem};
 use millstream_log::{AckLevel, Appended, Done, reply};
+use millstream_types::Principal;
 use tokio::time::timeout;
 
-use super::message::{Message, What};
+use super::message::{Message, Said, What};
 use super::wait::Waiting;
 use super::{ADAPTER, Asked, HttpAdapter};
 use crate::login::UNAUTHENTICATED;
@@ -22,7 +23,7 @@ use crate::sender::{Origin, Sender, Target};
 use crate::streams::TenantStreams;
 use crate::usage::Moment;
 
-fn origin(caller: &Caller) -> Origin<'_> {
+fn origin(caller: &Principal) -> Origin<'_> {
     Origin { adapter: ADAPTER, tenant: &caller.tenant, device: &caller.name }
 }
 
@@ -42,9 +43,9 @@ impl Drop for Accepted<'_> {
 }
 
 /// A message that was handed to its partition.
-struct Offered {
+pub(super) struct Offered {
     /// What the log says of it, unless nothing was promised.
-    verdict: Option<millstream_log::Reply<Appended>>,
+    pub(super) verdict: Option<millstream_log::Reply<Appended>>,
     /// Its device, if that waits for a command.
     waiting: Option<Waiting>,
 }
@@ -59,23 +60,15 @@ impl HttpAdapter {
         request: Request,
     ) -> Result<Response, Problem> {
         let started = self.monotonic.now();
-        let message = match Message::read(what, asked.trace, request).await {
-            Ok(message) => message,
-            Err(problem) => {
-                self.totals.rejected.fetch_add(1, Ordering::Relaxed);
-                return Err(problem);
-            }
-        };
+        let message = Message::read(what, asked.trace, request).await;
+        let message = message.inspect_err(|_| self.count_unread())?;
         let (delivery, payload_bytes) = (message.delivery, message.payload.len());
         let sent = self.send(message, target, &asked.caller).await;
         let took = self.monotonic.now().saturating_sub(started);
         let (streams, waiting) = match sent {
             Ok(sent) => sent,
             Err(problem) => {
-                self.totals.rejected.fetch_add(1, Ordering::Relaxed);
-                let is_ours = problem.status().is_server_error();
-                let fate = if is_ours { Fate::Undeliverable } else { Fate::Unprocessable };
-                self.meters.of(&asked.caller.tenant).count(delivery, fate, payload_bytes, took);
+                self.count_refused(&asked.caller, &problem, delivery, payload_bytes, took);
                 return Err(problem);
             }
         };
@@ -90,6 +83,26 @@ impl HttpAdapter {
         Ok(answer)
     }
 
+    /// Counts a message that could not even be read.
+    pub(super) fn count_unread(&self) {
+        self.totals.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a message that was refused.
+    pub(super) fn count_refused(
+        &self,
+        caller: &Principal,
+        problem: &Problem,
+        delivery: Delivery,
+        payload_bytes: usize,
+        took: Duration,
+    ) {
+        self.totals.rejected.fetch_add(1, Ordering::Relaxed);
+        let is_ours = problem.status().is_server_error();
+        let fate = if is_ours { Fate::Undeliverable } else { Fate::Unprocessable };
+        self.meters.of(&caller.tenant).count(delivery, fate, payload_bytes, took);
+    }
+
     async fn send(
         &self,
         message: Message,
@@ -100,19 +113,16 @@ impl HttpAdapter {
             Some(known) => known,
             None => self.resolve(target, caller).await?,
         };
-        let mut outcome = self.offer(&message, target, caller, &streams)?;
+        let mut outcome = self.offer(message.said(), target, caller, &streams)?;
         if let Err(millstream_log::Error::UnknownTopic { .. }) = outcome {
             // Somebody has deleted the topic since it was resolved.
             self.streams.forget(&caller.tenant);
             streams = self.resolve(target, caller).await?;
-            outcome = self.offer(&message, target, caller, &streams)?;
+            outcome = self.offer(message.said(), target, caller, &streams)?;
         }
         let Offered { verdict, waiting } = outcome.map_err(|error| not_taken(&error))?;
         if let Some(verdict) = verdict {
-            let patience = Duration::from_millis(self.config.send_timeout_ms);
-            let judged = timeout(patience, verdict).await;
-            let judged = judged.map_err(|_| not_accepted_in_time("connect.http.send_timeout_ms", patience))?;
-            judged.map_err(|error| not_taken(&error))?;
+            self.judged(verdict).await?;
         }
         if let Some((correlation_id, status)) = &message.reply {
             let device = match target {
@@ -122,6 +132,14 @@ impl HttpAdapter {
             self.commands.responded(&caller.tenant, correlation_id, message.response(device, *status));
         }
         Ok((streams, waiting))
+    }
+
+    /// Waits until the log has said what it makes of a message.
+    pub(super) async fn judged(&self, verdict: millstream_log::Reply<Appended>) -> Result<(), Problem> {
+        let patience = Duration::from_millis(self.config.send_timeout_ms);
+        let judged = timeout(patience, verdict).await;
+        let judged = judged.map_err(|_| not_accepted_in_time("connect.http.send_timeout_ms", patience))?;
+        judged.map(drop).map_err(|error| not_taken(&error))
     }
 
     /// The tenant's topics, created if need be: but only for a message that may be sent.
@@ -135,11 +153,11 @@ impl HttpAdapter {
     }
 
     /// Checks the message against the registry as it is now and hands it to its partition.
-    fn offer(
+    pub(super) fn offer(
         &self,
-        message: &Message,
+        message: Said<'_>,
         target: Target<'_>,
-        caller: &Caller,
+        caller: &Principal,
         streams: &TenantStreams,
     ) -> Result<Result<Offered, millstream_log::Error>, Problem> {
         let snapshot = self.registry.snapshot(&caller.tenant);
@@ -159,8 +177,8 @@ impl HttpAdapter {
         let wall_ms = self.wall.now_ms();
         let numbers = Numbers::at(wall_ms).with_times(ttd_s, ttl_s);
         let trace = message.trace.traceparent();
-        let status = message.reply.as_ref().map(|(_, status)| status.to_string()).unwrap_or_default();
-        let reply = message.reply.as_ref().map(|(correlation_id, _)| Reply {
+        let status = message.reply.map(|(_, status)| status.to_string()).unwrap_or_default();
+        let reply = message.reply.map(|(correlation_id, _)| Reply {
             tenant: caller.tenant.as_str(),
             correlation_id,
             status: &status,
@@ -168,11 +186,11 @@ impl HttpAdapter {
         let outgoing = Outgoing {
             adapter: ADAPTER,
             delivery: message.delivery,
-            address: message.address.path(),
-            content_type: message.content_type.as_ref().map(|value| value.as_bytes()),
+            address: message.address,
+            content_type: message.content_type,
             traceparent: Some(&trace),
             is_retained: false,
-            payload: &message.payload,
+            payload: message.payload,
             reply,
         };
         // In place before anybody can see the message and react to it.

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
-use millstream_http::Caller;
+use millstream_types::Principal;
 use tokio::sync::oneshot;
 
 use super::{Asked, HttpAdapter};
@@ -30,7 +30,13 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Begins to listen for a command to `device`, which `caller` is or acts for. A gateway's own request takes those
     /// to the devices behind it, too.
-    pub(super) fn of(commands: &Arc<Commands>, known: &TenantState, caller: &Caller, device: &str, ttd_s: u32) -> Self {
+    pub(super) fn of(
+        commands: &Arc<Commands>,
+        known: &TenantState,
+        caller: &Principal,
+        device: &str,
+        ttd_s: u32,
+    ) -> Self {
         let (outbox, inbox) = oneshot::channel();
         let once = Once::new(outbox);
         let device: Arc<str> = device.into();

@@ -1,5 +1,7 @@
 //! The reference's tables of the HTTP adapter, row by row. Those of commands are in `command_http.rs`.
 
+use std::collections::BTreeSet;
+
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_types::{Kind, header};
 use serde_json::json;
@@ -108,6 +110,12 @@ async fn rows_of_routes_request_parts_and_status_codes() {
             202 => assert_eq!(answer.body, "", "{row}"),
             _ => assert!(answer.json()["error"].is_string(), "{row}: {answer:?}"),
         }
+        // A request with a header that nobody knows takes the long way through the rim.
+        let headers = [headers, &[("x-long", "way")]].concat();
+        let other = sent(&world, who, line, &headers, body).await;
+        assert_eq!((other.status, &other.body), (answer.status, &answer.body), "{row}");
+        let names = |answer: &Answer| answer.headers.iter().map(|(name, _)| name.clone()).collect::<BTreeSet<_>>();
+        assert_eq!(names(&other), names(&answer), "{row}");
     }
     world.stop().await;
 }

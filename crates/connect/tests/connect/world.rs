@@ -137,7 +137,7 @@ impl World {
 
     /// A request of a device.
     pub(crate) async fn device(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        ask(self.devices.address(), line, headers, body).await
+        exchange(self.devices.address(), line, headers, body).await
     }
 
     /// Creates tenant and device and gives it the password `pw` under its own id.
@@ -207,10 +207,16 @@ impl Kept {
     }
 }
 
-/// One request on a connection of its own; `line` is method and target.
+/// One request on a connection of its own; `line` is method and target. It ends with the answer, by the server.
 pub(crate) async fn ask(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let headers = [&[("connection", "close")], headers].concat();
+    exchange(address, line, &headers, body).await
+}
+
+/// As [`ask`], over a connection that could go on: a request that is plain is taken as such.
+async fn exchange(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut socket = TcpStream::connect(address).await.unwrap();
-    let mut request = format!("{line} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    let mut request = format!("{line} HTTP/1.1\r\nhost: test\r\n");
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
     }
@@ -219,8 +225,17 @@ pub(crate) async fn ask(address: SocketAddr, line: &str, headers: &[(&str, &str)
     request.extend_from_slice(body);
     socket.write_all(&request).await.unwrap();
     let mut text = Vec::new();
-    socket.read_to_end(&mut text).await.unwrap();
+    while !is_whole(&text) && socket.read_buf(&mut text).await.unwrap() > 0 {}
     Answer::parse(&String::from_utf8(text).unwrap())
+}
+
+/// Whether an answer is there with as much of a body as it announces.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    // An answer without body, such as 204, announces none.
+    length.map_or_else(|| head.contains(" 204 "), |length| body.len() >= length.parse().unwrap())
 }
 
 impl Answer {

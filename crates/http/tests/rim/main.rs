@@ -7,6 +7,7 @@ mod answer;
 mod lifetime;
 mod limits;
 mod memory;
+mod plain;
 mod refusals;
 mod server;
 mod streams;

@@ -1,0 +1,98 @@
+//! Messages whose request is plain: from the thread's buffer to the partition, without anything between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use millstream_http::{PlainAnswer, PlainRequest, PlainVerdict, Problem};
+use millstream_log::{Appended, Error};
+use millstream_types::Principal;
+
+use super::HttpAdapter;
+use super::message::Said;
+use super::send::Offered;
+use crate::meter::{Delivery, Fate};
+use crate::refusal::not_taken;
+use crate::sender::Target;
+use crate::streams::{Stream, TenantStreams};
+
+/// A message that waits for what the log makes of it. Dropped before that, its sender has left, and it is not counted.
+struct Unjudged {
+    adapter: Arc<HttpAdapter>,
+    streams: Arc<TenantStreams>,
+    caller: Arc<Principal>,
+    delivery: Delivery,
+    payload_bytes: usize,
+    started: Duration,
+}
+
+impl HttpAdapter {
+    /// As [`HttpAdapter::take`], for a message that needs nothing but to be appended.
+    pub(super) fn take_plain(
+        self: &Arc<Self>,
+        stream: Stream,
+        target: Target<'_>,
+        request: &PlainRequest<'_>,
+    ) -> PlainAnswer {
+        let caller = request.principal;
+        let Some(streams) = self.streams.known(&caller.tenant) else { return PlainAnswer::Pass };
+        let started = self.monotonic.now();
+        let said = match Said::plainly(stream, request) {
+            Ok(said) => said,
+            Err(problem) => {
+                self.count_unread();
+                return PlainAnswer::Now(Err(problem));
+            }
+        };
+        // The log's own time must end first, as its refusal is the one that is told.
+        if said.delivery != Delivery::AtMostOnce && self.config.send_timeout_ms >= self.config.request_timeout_ms {
+            return PlainAnswer::Pass;
+        }
+        let offered = match self.offer(said, target, caller, &streams) {
+            // Somebody has deleted the topic since it was resolved.
+            Ok(Err(Error::UnknownTopic { .. })) => return PlainAnswer::Pass,
+            Ok(Err(error)) => Err(not_taken(&error)),
+            Ok(Ok(offered)) => Ok(offered),
+            Err(problem) => Err(problem),
+        };
+        let (delivery, payload_bytes) = (said.delivery, said.payload.len());
+        match offered {
+            Ok(Offered { verdict: Some(verdict), .. }) => {
+                let (adapter, caller) = (self.clone(), caller.clone());
+                let unjudged = Unjudged { adapter, streams, caller, delivery, payload_bytes, started };
+                PlainAnswer::Later(unjudged.wait(verdict))
+            }
+            Ok(_) => {
+                let took = self.monotonic.now().saturating_sub(started);
+                self.totals.accept_latency.record(took);
+                streams.meter.count(delivery, Fate::Forwarded, payload_bytes, took);
+                PlainAnswer::Now(Ok(StatusCode::ACCEPTED))
+            }
+            Err(problem) => {
+                let took = self.monotonic.now().saturating_sub(started);
+                self.count_refused(caller, &problem, delivery, payload_bytes, took);
+                PlainAnswer::Now(Err(problem))
+            }
+        }
+    }
+}
+
+impl Unjudged {
+    fn wait(self, verdict: millstream_log::Reply<Appended>) -> PlainVerdict {
+        Box::pin(async move {
+            let judged: Result<(), Problem> = self.adapter.judged(verdict).await;
+            let took = self.adapter.monotonic.now().saturating_sub(self.started);
+            match judged {
+                Ok(()) => {
+                    self.adapter.totals.accept_latency.record(took);
+                    self.streams.meter.count(self.delivery, Fate::Forwarded, self.payload_bytes, took);
+                    Ok(StatusCode::ACCEPTED)
+                }
+                Err(problem) => {
+                    self.adapter.count_refused(&self.caller, &problem, self.delivery, self.payload_bytes, took);
+                    Err(problem)
+                }
+            }
+        })
+    }
+}

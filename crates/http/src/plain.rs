@@ -1,0 +1,227 @@
+//! Plain requests: head and body have come together, and nothing in them needs more than a look.
+//!
+//! A route may take them by a function of its own ([`Route::plain`](crate::Route::plain)), beside its handler: they are
+//! worked off where they lie, in the buffer of their thread, without an allocation. Whatever is not plain in the
+//! narrowest sense (another header, a login that has to be waited for, a part that is late) is left to hyper and the
+//! route's handler, with all that follows on its connection. Both ways end in the same answers: what refuses a request
+//! before anything was done is never said here.
+
+mod answer;
+mod line;
+
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use httparse::{Header, Status};
+use millstream_types::{Grant, Principal};
+use tokio::time::Instant;
+
+use crate::api::{Found, Served};
+use crate::rim::{Origin, Rim, authorize, panic_text};
+use crate::route::PathParams;
+use crate::{Problem, TraceContext};
+
+pub(crate) use line::{Onward, serve};
+
+/// A request of which a part is missing for longer is not plain: whoever is slow gets what is due to him elsewhere.
+const PART_MAX: Duration = Duration::from_millis(100);
+/// A request with more headers is not plain.
+const HEADERS_MAX: usize = 24;
+
+/// Headers that a plain request may have beside those that its route reads. What they say is read here, or changes
+/// nothing.
+const KNOWN: [&str; 11] = [
+    "authorization",
+    "content-length",
+    "traceparent",
+    "connection",
+    "host",
+    "content-type",
+    "user-agent",
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+];
+const AUTHORIZATION: usize = 0;
+const CONTENT_LENGTH: usize = 1;
+const TRACEPARENT: usize = 2;
+const CONNECTION: usize = 3;
+
+/// A verdict that is waited for.
+pub type PlainVerdict = Pin<Box<dyn Future<Output = Result<StatusCode, Problem>> + Send>>;
+
+/// What a route makes of a plain request.
+pub enum PlainAnswer {
+    /// It needs the route's handler; nothing has been done or counted.
+    Pass,
+    /// Its answer: a status without a body, or a refusal.
+    Now(Result<StatusCode, Problem>),
+    /// The same, to be waited for; it comes within the route's time.
+    Later(PlainVerdict),
+}
+
+/// Takes a route's plain requests.
+pub(crate) struct PlainRoute {
+    /// Headers that it reads, in small letters.
+    pub(crate) headers: &'static [&'static str],
+    pub(crate) take: Box<dyn Fn(&PlainRequest<'_>) -> PlainAnswer + Send + Sync>,
+}
+
+/// A request whose caller is known and whose body is there.
+pub struct PlainRequest<'a> {
+    path: &'a str,
+    params: &'a PathParams,
+    headers: &'a [Header<'a>],
+    /// The body.
+    pub payload: &'a [u8],
+    /// Who sends it.
+    pub principal: &'a Arc<Principal>,
+    /// The trace that it belongs to.
+    pub trace: TraceContext,
+}
+
+impl<'a> PlainRequest<'a> {
+    /// The request target.
+    pub fn path(&self) -> &'a str {
+        self.path
+    }
+
+    /// The parameter of the path at `index`. Nothing in it is to be decoded.
+    pub fn param(&self, index: usize) -> &'a str {
+        self.params.raw(self.path, index)
+    }
+
+    /// The value of a header; its name is given in small letters.
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    }
+}
+
+/// How far a look at some bytes has come.
+enum Looked {
+    /// They do not begin with a plain request.
+    NotPlain,
+    /// They may be the beginning of one.
+    Partial,
+    /// A request of so many bytes is answered.
+    Answered(usize),
+    /// A request of so many bytes is taken.
+    Taken(usize, Box<Pending>),
+}
+
+/// A request that waits for its verdict.
+struct Pending {
+    verdict: PlainVerdict,
+    route: Arc<Served>,
+    method: Method,
+    origin: Origin,
+    _memory: Option<Grant>,
+}
+
+/// What the headers of a plain request say.
+#[derive(Default)]
+struct Said<'a> {
+    authorization: &'a [u8],
+    traceparent: Option<&'a [u8]>,
+    body_bytes: usize,
+}
+
+impl Rim {
+    /// Works off the request that `bytes` begin with, if it is plain, and adds its answer to `out`. `started`: when the
+    /// bytes came.
+    fn look(&self, bytes: &[u8], peer: SocketAddr, started: Instant, out: &mut Vec<u8>) -> Looked {
+        let mut room = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut head = httparse::Request::new(&mut []);
+        let head_bytes = match head.parse_with_uninit_headers(bytes, &mut room) {
+            Ok(Status::Complete(head_bytes)) => head_bytes,
+            Ok(Status::Partial) => return Looked::Partial,
+            Err(_) => return Looked::NotPlain,
+        };
+        let method = match (head.method, head.version) {
+            (Some("PUT"), Some(1)) => Method::PUT,
+            (Some("POST"), Some(1)) => Method::POST,
+            _ => return Looked::NotPlain,
+        };
+        let path = head.path.unwrap_or_default();
+        if !is_plain_path(path) || path.len() > self.limits.uri_max_bytes || head_bytes > self.limits.head_max_bytes {
+            return Looked::NotPlain;
+        }
+        let Found::Route(route, params) = self.api.find(&method, path) else { return Looked::NotPlain };
+        let Some((plain, role)) = route.plain.as_ref().zip(route.access.role()) else { return Looked::NotPlain };
+        let Some(said) = said(head.headers, plain.headers) else { return Looked::NotPlain };
+        if said.body_bytes as u64 > route.limits.body_max_bytes {
+            return Looked::NotPlain;
+        }
+        if bytes.len() - head_bytes < said.body_bytes {
+            return Looked::Partial;
+        }
+        let identity = self.authenticator.authenticate_plain(said.authorization);
+        let Some(identity) = identity.filter(|identity| authorize(route.access, role, identity).is_ok()) else {
+            return Looked::NotPlain;
+        };
+        let Ok(memory) = self.memory_for(said.body_bytes as u64) else { return Looked::NotPlain };
+        let origin = Origin { peer, started, trace: TraceContext::from_header(said.traceparent) };
+        let size = head_bytes + said.body_bytes;
+        let payload = &bytes[head_bytes..size];
+        let principal = &identity.principal;
+        let request =
+            PlainRequest { path, params: &params, headers: head.headers, payload, principal, trace: origin.trace };
+        let taken = catch_unwind(AssertUnwindSafe(|| (plain.take)(&request)));
+        let answer = taken.unwrap_or_else(|panic| PlainAnswer::Now(Err(Problem::internal(panic_text(&*panic)))));
+        if !matches!(answer, PlainAnswer::Pass) {
+            route.metrics.request_bytes.inc_by(said.body_bytes as u64);
+        }
+        match answer {
+            PlainAnswer::Pass => Looked::NotPlain,
+            PlainAnswer::Now(result) => {
+                answer::answer(result, route, &method, origin, out);
+                Looked::Answered(size)
+            }
+            PlainAnswer::Later(verdict) => {
+                let pending = Pending { verdict, route: route.clone(), method, origin, _memory: memory };
+                Looked::Taken(size, Box::new(pending))
+            }
+        }
+    }
+}
+
+/// Whether a path needs no decoding and has no query, and no character that a URI may not have.
+fn is_plain_path(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~:@!$&'()*+,;=".contains(&byte);
+    path.starts_with('/') && path.bytes().all(is_plain)
+}
+
+/// What the headers say; `None` if one is not known, stands twice, or asks for more than a plain answer.
+fn said<'a>(headers: &[Header<'a>], of_route: &[&str]) -> Option<Said<'a>> {
+    let mut said = Said::default();
+    let mut seen = 0_u64;
+    for header in headers {
+        let is_it = |name: &&str| name.eq_ignore_ascii_case(header.name);
+        let at = KNOWN.iter().chain(of_route).position(is_it)?;
+        let bit = 1_u64.checked_shl(at as u32)?;
+        if seen & bit != 0 {
+            return None;
+        }
+        seen |= bit;
+        match at {
+            AUTHORIZATION => said.authorization = header.value,
+            CONTENT_LENGTH => said.body_bytes = length(header.value)?,
+            TRACEPARENT => said.traceparent = Some(header.value),
+            CONNECTION if !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
+            _ => {}
+        }
+    }
+    (seen & 1 << AUTHORIZATION != 0).then_some(said)
+}
+
+/// A length of few digits, as one writes it.
+fn length(digits: &[u8]) -> Option<usize> {
+    let is_number = (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
+}
