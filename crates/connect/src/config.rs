@@ -80,6 +80,11 @@ impl Default for ConnectConfig {
 }
 
 impl ConnectConfig {
+    /// Memory that threads keep to hash passwords in, bytes: those that check logins, and the one that hashes new passwords.
+    pub fn hashing_max_bytes(&self) -> u64 {
+        u64::from(self.hashing_memory_kib) * 1024 * (self.logins_threads.max(1) as u64 + 1)
+    }
+
     /// Checks what only has a meaning within bounds.
     ///
     /// # Errors

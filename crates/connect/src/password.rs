@@ -2,11 +2,11 @@
 //!
 //! New ones are hashed with argon2id. SHA-256 and SHA-512 (with salt) and bcrypt are taken as others have made them.
 
+use std::cell::RefCell;
 use std::fmt;
 
-use argon2::password_hash::phc;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::phc::{self, Output, ParamsString, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,11 @@ use sha2::{Digest, Sha256, Sha512};
 
 /// Longest salt that is taken, bytes.
 const SALT_MAX_BYTES: usize = 256;
+
+thread_local! {
+    /// What argon2 works in, kept by each thread that has: 19 MiB anew each time would stay with the allocator, in many pieces.
+    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
 
 /// How a password was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,8 +102,7 @@ impl PasswordHash {
             HashFunction::Sha256 => self.digest_matches::<Sha256>(password),
             HashFunction::Sha512 => self.digest_matches::<Sha512>(password),
             HashFunction::Bcrypt => bcrypt::verify(password, &self.hash).unwrap_or(false),
-            HashFunction::Argon2id => phc::PasswordHash::new(&self.hash)
-                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            HashFunction::Argon2id => argon2_matches(&self.hash, password).unwrap_or(false),
         }
     }
 
@@ -142,10 +146,45 @@ impl PasswordHashing {
 
     /// Hashes with a new salt. Slow.
     pub(crate) fn hash(&self, password: &[u8]) -> Result<PasswordHash, String> {
-        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.0.clone());
-        let hash = argon2.hash_password(password).map_err(|error| error.to_string())?;
+        let hash = self.phc(password).map_err(|error| error.to_string())?;
         Ok(PasswordHash { function: HashFunction::Argon2id, hash: hash.to_string(), salt: None })
     }
+
+    fn phc(&self, password: &[u8]) -> Result<phc::PasswordHash, argon2::password_hash::Error> {
+        let (algorithm, version) = (Algorithm::Argon2id, Version::V0x13);
+        let salt = Salt::generate();
+        let mut digest = [0; Params::DEFAULT_OUTPUT_LEN];
+        fill(&Argon2::new(algorithm, version, self.0.clone()), password, &salt, &mut digest)?;
+        Ok(phc::PasswordHash {
+            algorithm: algorithm.ident(),
+            version: Some(version.into()),
+            params: ParamsString::try_from(&self.0)?,
+            salt: Some(salt),
+            hash: Some(Output::new(&digest)?),
+        })
+    }
+}
+
+/// Whether `hash`, in the form of the PHC, is that of `password`.
+fn argon2_matches(hash: &str, password: &[u8]) -> Result<bool, argon2::password_hash::Error> {
+    let hash = phc::PasswordHash::new(hash)?;
+    let version = hash.version.map(Version::try_from).transpose()?.unwrap_or_default();
+    let argon2 = Argon2::new(Algorithm::try_from(hash.algorithm.as_str())?, version, Params::try_from(&hash)?);
+    let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return Ok(false) };
+    let mut digest = vec![0; expected.len()];
+    fill(&argon2, password, salt, &mut digest)?;
+    Ok(same(&digest, expected.as_ref()))
+}
+
+/// Works `digest` out in the blocks of this thread.
+fn fill(argon2: &Argon2<'_>, password: &[u8], salt: &[u8], digest: &mut [u8]) -> Result<(), argon2::Error> {
+    BLOCKS.with_borrow_mut(|blocks| {
+        let count = argon2.params().block_count();
+        if blocks.len() < count {
+            blocks.resize(count, Block::default());
+        }
+        argon2.hash_password_into_with_memory(password, salt, digest, blocks)
+    })
 }
 
 #[cfg(test)]
@@ -177,6 +216,24 @@ mod tests {
         let hash = PasswordHashing::new(64, 1).unwrap().hash(b"secret").unwrap();
         assert!(hash.matches(b"secret") && !hash.matches(b"secret ") && hash.is_slow());
         assert_eq!(format!("{hash:?}"), "PasswordHash(Argon2id)");
+    }
+
+    #[test]
+    fn hashes_of_argon2_work_in_the_memory_of_those_before() {
+        let hashing = PasswordHashing::new(256, 1).unwrap();
+        let memory = || BLOCKS.with_borrow(|blocks| (blocks.as_ptr(), blocks.len()));
+        let hash = hashing.hash(b"secret").unwrap();
+        let before = memory();
+        for _ in 0..10 {
+            assert!(hash.matches(b"secret") && !hash.matches(b"wrong"));
+            assert_ne!(hashing.hash(b"secret").unwrap(), hash, "a salt of its own");
+        }
+        assert_eq!(memory(), before);
+        assert!(
+            argon2_matches("$argon2id$v=19$m=8,t=1$c2FsdHNhbHQ", b"secret").is_ok_and(|matches| !matches),
+            "no digest"
+        );
+        assert!(argon2_matches("$argon2id$", b"secret").is_err());
     }
 
     #[test]

@@ -370,6 +370,8 @@ impl Config {
             ("log.compaction_map_bytes", self.log.compaction_map_bytes as u64),
             ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
             ("connect.registry_inbox_max_bytes", self.connect.registry_inbox_max_bytes as u64),
+            // Each thread that hashes keeps what it works in.
+            ("connect.hashing_memory_kib", self.connect.hashing_max_bytes()),
             ("connect.usage_notes_max_bytes", self.connect.usage_notes_max_bytes as u64),
             ("connect.mqtt.presence_max_bytes", self.connect.mqtt.presence_max_bytes as u64),
             ("connect.commands.state_dirty_max_bytes", self.connect.commands.state_dirty_max_bytes as u64),
