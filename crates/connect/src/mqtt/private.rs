@@ -103,8 +103,9 @@ impl Client {
             .and_then(|sender| self.admit(&streams, &sender, run));
         match admission {
             Ok(admission) => {
-                self.append_private(run)?;
-                admission.keep();
+                if self.append_private(run)? {
+                    admission.keep();
+                }
                 Ok(())
             }
             // What fits is taken, to the last message.
@@ -179,9 +180,9 @@ impl Client {
         Ok(())
     }
 
-    /// Publishes messages that are promised alike.
-    fn append_private(&mut self, run: &[Item<'_>]) -> Result<(), Fault> {
-        let Some(private) = &self.private else { return Ok(()) };
+    /// Publishes messages that are promised alike. Whether they were taken: those that are promised at most once may not be.
+    fn append_private(&mut self, run: &[Item<'_>]) -> Result<bool, Fault> {
+        let Some(private) = &self.private else { return Ok(false) };
         let space = &private.link.space;
         let now_ms = self.adapter.wall.now_ms();
         let parts: Vec<Parts> = run.iter().map(|item| Parts::of(item, now_ms)).collect();
@@ -196,7 +197,7 @@ impl Client {
             });
             let verdict = private.link.publish(ones.collect());
             self.pend(verdict, Waits::Owned(acks.collect()));
-            return Ok(());
+            return Ok(true);
         }
         let headers: Vec<_> = drafts.iter().map(Draft::headers).collect();
         let records: Vec<Record<'_>> =
@@ -210,14 +211,17 @@ impl Client {
         };
         if let Err(error) = space.partition.append(&records, level, done) {
             self.count_rejected(run.len());
-            // What is promised at most once may be lost here, too.
-            return if acks.is_empty() { Ok(()) } else { Err(Fault::refused(reason::BUSY, not_taken(&error).text())) };
+            return if acks.is_empty() {
+                Ok(false)
+            } else {
+                Err(Fault::refused(reason::BUSY, not_taken(&error).text()))
+            };
         }
         match answer {
             Some(reply) => self.pend(Verdict::Log(reply), Waits::Private(acks)),
             None => self.count_accepted(run.len(), Duration::ZERO),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether something of a run is kept together with its messages. What follows goes the same way until that is

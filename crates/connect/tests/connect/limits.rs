@@ -1,8 +1,10 @@
 //! What a tenant and a device may use: volume, connections, time, rates. And what is told and counted of it.
 
+use millstream_log::LogConfig;
 use millstream_types::{Kind, header};
 use serde_json::{Value, json};
 
+use crate::gate::GatedFiles;
 use crate::mqtt_client::{Hello, Mqtt, connect};
 use crate::world::{World, basic, quick};
 
@@ -122,6 +124,45 @@ async fn messages_of_the_private_space_count_like_all_others_and_stay_counted_af
     world.do_registry("PUT /v1/devices/T/d", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
     client.publish(2, 3, "a", b"").await;
     assert_eq!(client.next().await, (0x50, vec![0, 3, QUOTA]), "a rate holds here, too");
+    client.finish().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_the_log_has_no_room_for_is_no_use_of_the_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = GatedFiles::default();
+    let log = LogConfig {
+        journal_file_bytes: 64 << 10,
+        journal_max_bytes: 256 << 10,
+        append_max_bytes: 32 << 10,
+        batch_max_bytes: 16 << 10,
+        pending_max_bytes: 32 << 10,
+        ..LogConfig::default()
+    };
+    let world = World::open_on(dir.path(), quick(), log, files.clone()).await;
+    world.register("T", "d").await;
+    world.register("other", "d").await;
+    limit(&world, &volume(50), &json!({})).await;
+    let other = basic("d@other", "pw");
+    let headers = [("authorization", other.as_str())];
+    let send_other = || world.device("POST /telemetry", &headers, b"x");
+    assert_eq!(send_other().await.status, 202);
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    files.shut();
+    while send_other().await.status == 202 {}
+    // There may be room for one of them, as they are smaller.
+    for _ in 0..10 {
+        client.publish(0, 0, "a", b"0123456789").await;
+    }
+    client.send(&[0xc0, 0]).await;
+    assert_eq!(client.next().await, (0xd0, Vec::new()), "all have been looked at");
+    files.open_again();
+    while send_other().await.status != 202 {}
+    for id in 1..=4 {
+        client.publish(1, id, "a", b"0123456789").await;
+        assert_eq!(client.next().await.1.get(2).copied().unwrap_or(0), 0, "message {id}");
+    }
     client.finish().await;
     world.stop().await;
 }
