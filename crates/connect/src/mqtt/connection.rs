@@ -1,9 +1,10 @@
 //! One connection: a task that reads, works off what came, and sends what is to be answered, all in one place.
 
-use std::future::poll_fn;
+use std::future::{Future as _, pending, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -71,7 +72,9 @@ enum Event {
     RegistryChanged,
     /// The log has answered for messages.
     Settled,
-    /// There is something to be sent.
+    /// A command is to be sent.
+    Sent,
+    /// There is something in the session to be sent.
     Rung,
     /// Time has passed.
     Due,
@@ -92,13 +95,72 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &self.client.verified.identity.principal.name
     }
 
+    /// Serves the client until it goes. What is waited for beside its packets stays arranged from one to the next.
     async fn run(&mut self) -> Result<(), Fault> {
+        let Signals { mut stopping, mut registry } = self.signals.clone();
+        let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
+        let mut timer = pin!(sleep(self.rest()));
+        loop {
+            let bell = self.client.private.as_ref().map(|private| Arc::clone(&private.link.bell));
+            let mut rung = pin!(async move {
+                match &bell {
+                    Some(bell) => bell.notified().await,
+                    None => pending().await,
+                }
+            });
+            let mut changed = pin!(async {
+                if registry.changed().await.is_err() {
+                    pending().await
+                }
+            });
+            loop {
+                if self.work_off().await? == Read::End {
+                    return Ok(());
+                }
+                let due = tokio::time::Instant::now() + self.rest();
+                // One that is later than need be is put off when it comes.
+                if due < timer.deadline() || timer.is_elapsed() {
+                    timer.as_mut().reset(due);
+                }
+                let event = poll_fn(|cx| {
+                    if stopped.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Err(Fault::ShuttingDown));
+                    }
+                    if changed.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Ok(Event::RegistryChanged));
+                    }
+                    if let Poll::Ready(worked) = self.poll_work(cx) {
+                        return Poll::Ready(worked);
+                    }
+                    let is_rung = rung.as_mut().poll(cx).map(|()| Ok(Event::Rung));
+                    if is_rung.is_ready() { is_rung } else { timer.as_mut().poll(cx).map(|()| Ok(Event::Due)) }
+                });
+                match event.await? {
+                    Event::RegistryChanged => {
+                        recheck(&self.client)?;
+                        break;
+                    }
+                    Event::Rung => break,
+                    // While it was not read, it could not be heard.
+                    Event::Settled => self.heard = Instant::now(),
+                    Event::Sent => {}
+                    Event::Due => self.due()?,
+                    Event::Read(Read::Some) => self.heard = Instant::now(),
+                    Event::Read(Read::End) => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Sends what is there to be sent and takes what has been read before; the end if the client has said good-bye.
+    async fn work_off(&mut self) -> Result<Read, Fault> {
         let write_limit = Duration::from_millis(self.client.adapter.config.write_timeout_ms);
         loop {
             self.line.flush(write_limit).await?;
             self.client.flushed();
             if self.client.end.is_some() {
-                return self.drain(write_limit).await;
+                self.drain(write_limit).await?;
+                return Ok(Read::End);
             }
             self.deliver().await?;
             self.line.flush(write_limit).await?;
@@ -112,10 +174,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     continue;
                 }
             }
-            if self.step().await? == Read::End {
-                return Ok(());
-            }
+            return Ok(Read::Some);
         }
+    }
+
+    /// Tells the client what the log or a command brings, or reads what it sends.
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Fault>> {
+        let is_reading = self.is_reading();
+        let Self { line, client, .. } = self;
+        if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
+            return Poll::Ready(settled.map(|()| Event::Settled));
+        }
+        if let Poll::Ready(sent) = client.poll_commands(cx, &mut line.out) {
+            return Poll::Ready(sent.map(|()| Event::Sent));
+        }
+        if !is_reading {
+            return Poll::Pending;
+        }
+        line.poll_read(cx, &mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out)).map_ok(Event::Read)
     }
 
     /// Sends what waits for the client, a burst at most.
@@ -129,52 +205,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             private.link.bell.notify_one();
         }
         Ok(())
-    }
-
-    /// Waits for whatever comes first, and deals with it.
-    async fn step(&mut self) -> Result<Read, Fault> {
-        let rest = self.rest();
-        let is_reading = self.is_reading();
-        let bell = self.client.private.as_ref().map(|private| Arc::clone(&private.link.bell));
-        let rung = async move {
-            match &bell {
-                Some(bell) => bell.notified().await,
-                None => std::future::pending().await,
-            }
-        };
-        let Self { line, client, signals, .. } = self;
-        let work = poll_fn(|cx| {
-            if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
-                return Poll::Ready(settled.map(|()| Event::Settled));
-            }
-            if let Poll::Ready(sent) = client.poll_commands(cx, &mut line.out) {
-                return Poll::Ready(sent.map(|()| Event::Rung));
-            }
-            if !is_reading {
-                return Poll::Pending;
-            }
-            line.poll_read(cx, &mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out)).map_ok(Event::Read)
-        });
-        let event = tokio::select! {
-            biased;
-            _ = signals.stopping.wait_for(|stopping| *stopping) => return Err(Fault::ShuttingDown),
-            Ok(()) = signals.registry.changed() => Event::RegistryChanged,
-            worked = work => worked?,
-            () = rung => Event::Rung,
-            () = sleep(rest) => Event::Due,
-        };
-        match event {
-            Event::RegistryChanged => recheck(&self.client)?,
-            // While it was not read, it could not be heard.
-            Event::Settled => self.heard = Instant::now(),
-            Event::Rung => {}
-            Event::Due => self.due()?,
-            Event::Read(read) => {
-                self.heard = Instant::now();
-                return Ok(read);
-            }
-        }
-        Ok(Read::Some)
     }
 
     /// How long nothing is due.
