@@ -4,6 +4,7 @@
 //! threads of its own if it is slow, with a bounded queue in front: a storm of logins holds up nobody who is logged in.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
@@ -185,9 +186,15 @@ impl Parts {
 
     fn is_current(&self, verified: &Verified) -> bool {
         let snapshot = self.registry.snapshot(&verified.tenant);
-        let login = snapshot.state.tenant(&verified.tenant).and_then(|known| known.login(verified.auth_id.as_str()));
-        login.is_some_and(|login| login.version == verified.version)
-            && verified.credential.secrets[verified.secret].is_valid_at(self.wall.now_ms())
+        if verified.seen_at.load(Ordering::Relaxed) != snapshot.next.0 {
+            let known = snapshot.state.tenant(&verified.tenant);
+            let login = known.and_then(|known| known.login(verified.auth_id.as_str()));
+            if login.is_none_or(|login| login.version != verified.version) {
+                return false;
+            }
+            verified.seen_at.store(snapshot.next.0, Ordering::Relaxed);
+        }
+        verified.credential.secrets[verified.secret].is_valid_at(self.wall.now_ms())
     }
 
     /// Finds what a new login is to be checked against.
@@ -227,6 +234,7 @@ impl Parts {
             credential: attempt.credential.clone(),
             secret,
             identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant },
+            seen_at: AtomicU64::new(u64::MAX),
         });
         // The credentials may have changed while the password was hashed.
         if !self.is_current(&verified) {

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use millstream_http::Identity;
 use millstream_types::TenantId;
@@ -34,6 +35,8 @@ pub(crate) struct Verified {
     pub(crate) secret: usize,
     /// Who it is.
     pub(crate) identity: Identity,
+    /// How far the registry's state reached when it was last seen to be as it was: nothing has changed until that moves.
+    pub(crate) seen_at: AtomicU64,
 }
 
 /// Stands for one `Authorization` header.
