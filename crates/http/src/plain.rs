@@ -1,7 +1,7 @@
 //! Plain requests: head and body have come together, and nothing in them needs more than a look.
 //!
 //! A route may take them by a function of its own ([`Route::plain`](crate::Route::plain)), beside its handler: they are
-//! worked off where they lie, in the buffer of their thread, without an allocation. Whatever is not plain in the
+//! worked off where they lie, in the buffer of their thread, without header maps and futures. Whatever is not plain in the
 //! narrowest sense (another header, a login that has to be waited for, a part that is late) is left to hyper and the
 //! route's handler, with all that follows on its connection. Both ways end in the same answers: what refuses a request
 //! before anything was done is never said here.
