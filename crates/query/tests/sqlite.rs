@@ -1,0 +1,159 @@
+//! Statements that SQL has too mean what SQL means: random ones over random records, against SQLite (by Python's own
+//! module).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use millstream_query::{Compiled, Limits, Matcher, parse};
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, PartitionId, Record};
+use serde_json::{Value, json};
+
+mod common;
+
+use common::Random;
+
+/// Reads records and queries, answers each query over the records.
+const SQLITE: &str = "
+import json, sqlite3, sys
+given = json.load(sys.stdin)
+db = sqlite3.connect(':memory:')
+db.execute('CREATE TABLE r (id INTEGER, a INTEGER, b INTEGER, c REAL, t TEXT)')
+rows = [[r.get(n) for n in ('id', 'a', 'b', 'c', 't')] for r in given['records']]
+db.executemany('INSERT INTO r VALUES (?, ?, ?, ?, ?)', rows)
+json.dump([db.execute(q).fetchall() for q in given['queries']], sys.stdout)
+";
+
+/// What SQLite answers.
+fn by_sqlite(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
+    let mut python = Command::new("python3")
+        .args(["-c", SQLITE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs: scripts/setup-clients says what the tests need");
+    let given = json!({"records": records, "queries": queries}).to_string();
+    python.stdin.take().unwrap().write_all(given.as_bytes()).unwrap();
+    let output = python.wait_with_output().unwrap();
+    assert!(output.status.success(), "{queries:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What all queries together give: the values of each one's rows.
+fn by_matcher(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
+    let mut builder = BatchBuilder::default();
+    let payloads: Vec<String> = records.iter().map(Value::to_string).collect();
+    for payload in &payloads {
+        builder.push(&Record { value: Some(payload.as_bytes()), ..Record::default() });
+    }
+    let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+    let mut matcher = Matcher::default();
+    for (i, query) in queries.iter().enumerate() {
+        let text = query.replace("FROM r", "FROM STREAM()");
+        let plan = parse(&text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+        matcher.insert(Arc::new(Compiled::new(&plan)), i);
+    }
+    matcher.run(&batch, PartitionId(0), Offset(0), 0).unwrap();
+    let mut answers = vec![Vec::new(); queries.len()];
+    matcher.drain(|_, i, yielded| {
+        assert_eq!(yielded.evaluation_errors, 0, "{}", queries[*i]);
+        answers[*i] = yielded
+            .rows
+            .rows()
+            .map(|row| {
+                let row: serde_json::Map<String, Value> = serde_json::from_slice(row).unwrap();
+                row.into_iter().map(|(_, value)| value).collect()
+            })
+            .collect();
+    });
+    answers
+}
+
+fn records(random: &mut Random, count: usize) -> Vec<Value> {
+    let record = |id: usize, random: &mut Random| {
+        let mut record = json!({"id": id});
+        if !random.one_in(4) {
+            record["a"] = (random.below(9) as i64 - 4).into();
+        }
+        record["b"] = if random.one_in(6) { Value::Null } else { (random.below(100) as i64 - 20).into() };
+        if !random.one_in(5) {
+            record["c"] = ((random.below(40) as f64 - 10.0) / 4.0).into();
+        }
+        if !random.one_in(5) {
+            record["t"] = random.of(&["x", "y", "", "abc", "Abc", " ab ", "b'c"]).into();
+        }
+        record
+    };
+    (0..count).map(|id| record(id, random)).collect()
+}
+
+fn number(random: &mut Random, depth: usize) -> String {
+    if depth == 0 || random.one_in(3) {
+        return random.of(&["a", "b", "c", "id", "0", "1", "-3", "2.5", "7", "0.25"]).to_owned();
+    }
+    let part = number(random, depth - 1);
+    match random.below(7) {
+        0 => format!("ABS({part})"),
+        1 => format!("{} / {}", random.of(&["a", "b", "id"]), random.of(&["2", "-3", "0.5"])),
+        2 => format!("{} % {}", random.of(&["a", "b", "id"]), random.of(&["2", "-3", "7"])),
+        3 => format!("({part}) * {}", number(random, 0)),
+        _ => format!("{part} {} ({})", random.of(&["+", "-"]), number(random, depth - 1)),
+    }
+}
+
+fn text(random: &mut Random) -> String {
+    random.of(&["t", "LOWER(t)", "UPPER(t)", "TRIM(t)", "SUBSTR(t, 2)", "SUBSTR(t, 1, 2)"]).to_owned()
+}
+
+fn condition(random: &mut Random, depth: usize) -> String {
+    if depth > 0 && !random.one_in(3) {
+        let (left, right) = (condition(random, depth - 1), condition(random, depth - 1));
+        return match random.below(4) {
+            0 => format!("NOT ({left})"),
+            1 => format!("({left}) OR ({right})"),
+            _ => format!("({left}) AND ({right})"),
+        };
+    }
+    let comparison = random.of(&["=", "=", "!=", "<", "<=", ">", ">=", "<>"]).to_owned();
+    match random.below(9) {
+        0 => format!("{} {comparison} {}", text(random), random.of(&["'x'", "'abc'", "''", "'b''c'", "t", "NULL"])),
+        1 => format!("{} IN ('x', {})", text(random), random.of(&["'y'", "NULL", "'ABC'"])),
+        2 => format!("{} NOT IN ({}, 3)", number(random, 1), random.of(&["1", "NULL", "2.5"])),
+        3 => format!("{} IN (1, {}, -2)", random.of(&["a", "b", "c"]), random.of(&["5", "NULL", "0.25"])),
+        4 => format!("{} BETWEEN {} AND {}", number(random, 1), number(random, 0), number(random, 0)),
+        5 => format!("{} IS NULL", random.of(&["a", "b", "c", "t", "a + b"])),
+        6 => format!("{} IS NOT NULL", random.of(&["a", "b", "c", "t"])),
+        _ => format!("{} {comparison} {}", number(random, 2), number(random, 1)),
+    }
+}
+
+/// Whether two values are the same to SQL: 3 and 3.0 are.
+fn same(ours: &Value, theirs: &Value) -> bool {
+    match (ours.as_f64(), theirs.as_f64()) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        _ => ours == theirs,
+    }
+}
+
+#[test]
+fn ten_thousand_random_queries_give_what_sqlite_gives() {
+    let mut random = Random::from_seed();
+    for _ in 0..20 {
+        let records = records(&mut random, 60);
+        let queries: Vec<String> = (0..500)
+            .map(|_| {
+                let (value, text) = (number(&mut random, 2), text(&mut random));
+                let filter = condition(&mut random, 3);
+                format!("SELECT id, {value} AS n, {text} AS s FROM r WHERE {filter}")
+            })
+            .collect();
+        let (ours, theirs) = (by_matcher(&records, &queries), by_sqlite(&records, &queries));
+        for ((query, ours), theirs) in queries.iter().zip(&ours).zip(&theirs) {
+            let agree = ours.len() == theirs.len()
+                && ours.iter().flatten().zip(theirs.iter().flatten()).all(|(ours, theirs)| same(ours, theirs));
+            assert!(agree, "{query}\nours   {ours:?}\nsqlite {theirs:?}\n{records:?}");
+        }
+    }
+}
