@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{Partition, Topic};
-use millstream_types::{MonotonicClock, Offset, PartitionId, TenantId, WallClock};
+use millstream_types::{MonotonicClock, TenantId, WallClock};
 use parking_lot::Mutex;
 
 use crate::compiled::Compiled;
@@ -86,14 +86,14 @@ impl Live {
         meta
     }
 
-    /// Takes what a thread has matched in a partition, of which nothing before `next` is left to be matched.
-    pub(crate) fn take(&self, thread: usize, at: (PartitionId, Offset), yielded: Yield, now_ms: i64) -> Put {
+    /// Takes what a thread has matched.
+    pub(crate) fn take(&self, thread: usize, yielded: Yield, now_ms: i64) -> Put {
         let Yield { rows, evaluation_errors } = yielded;
         let Some(running) = &self.running else {
             return self.outbox.put(rows, evaluation_errors);
         };
         let mut given = Put::Taken;
-        let added = running.add(thread, &rows, at, now_ms, |window| {
+        let added = running.add(thread, &rows, now_ms, |window| {
             given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window))));
         });
         self.outbox.count(added.records, evaluation_errors + added.errors);

@@ -133,10 +133,9 @@ impl Tailed {
             part.progress.add(tally, part.next);
             self.totals.records_seen.fetch_add(tally.records, Ordering::Relaxed);
         }
-        let at = (part.partition.id().partition, part.next);
         self.matcher.drain(|_, query, yielded| {
             self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);
-            match query.take(self.thread, at, yielded, now_ms) {
+            match query.take(self.thread, yielded, now_ms) {
                 Put::Taken => {}
                 put => finished.push((query.clone(), put)),
             }

@@ -288,6 +288,33 @@ async fn windows_shorter_than_allowed_are_made_longer_which_is_told() {
 }
 
 #[tokio::test]
+async fn what_an_additive_window_has_come_to_counts_too() {
+    let config = Config { states_max_bytes: 200_000, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let mut query = fixture.live("SELECT COUNT(DISTINCT n) AS d FROM STREAM() WINDOWING EVERY(1000, TIME, ALL)").await;
+    let id = query.id();
+    let mut sent = 0;
+    // Each window adds little, so that only all together are too large.
+    while sent < 100_000 && fixture.engine.get(&fixture.tenant, id).is_ok() {
+        sent += fixture.spread((sent..sent + 2_000).map(|n| json!({"n": n})));
+        let seen = || fixture.engine.get(&fixture.tenant, id).map_or(true, |meta| meta.records_seen == sent);
+        until("it has been seen or given up", seen).await;
+        fixture.pass(1_000);
+        match query.next().await {
+            Some(Delivery::Window(_)) => {}
+            Some(Delivery::End(meta)) => {
+                assert_eq!(meta.cause, Some(Cause::Limit));
+                return;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let end = query.answer().await.meta;
+    assert_eq!(end.cause, Some(Cause::Limit));
+    assert!(end.errors[0].error.contains("query.states_max_bytes"), "{:?}", end.errors);
+}
+
+#[tokio::test]
 async fn states_that_take_more_than_they_may_end_their_query_with_what_it_has() {
     let config = Config { states_max_bytes: 300_000, ..two_threads() };
     let fixture = fixture(&memory(), config);

@@ -1,10 +1,10 @@
 //! What a query's records have come to so far, and the results that are due.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_types::{Grant, MemoryBudget, Offset, PartitionId};
+use millstream_types::{Grant, MemoryBudget};
 use parking_lot::Mutex;
 
 use super::{Summing, WindowMeta, WindowResult};
@@ -22,6 +22,8 @@ pub(crate) struct Running {
     window: Option<Window>,
     timing: Timing,
     memory: MemoryBudget,
+    /// Whether some state is larger than there is memory for.
+    too_large: AtomicBool,
     /// One for each thread; of a window by records only the first is used.
     parts: Vec<Mutex<Part>>,
     book: Mutex<Book>,
@@ -38,9 +40,13 @@ pub(crate) struct Timing {
 #[derive(Debug)]
 struct Part {
     state: State,
-    /// Up to where records of each partition are in it, or were.
-    next: HashMap<PartitionId, Offset>,
     unmeasured: u64,
+    memory: Held,
+}
+
+/// The memory that a state takes, as far as has been seen.
+#[derive(Debug, Default)]
+struct Held {
     size_bytes: usize,
     grant: Option<Grant>,
 }
@@ -52,6 +58,7 @@ struct Book {
     given: u64,
     /// Of an additive window, of a query without one, and of one that was resumed: all that was taken out of the parts.
     whole: Option<State>,
+    memory: Held,
     finished: bool,
 }
 
@@ -85,31 +92,22 @@ impl Running {
     ) -> Self {
         let part = || {
             let state = summing.state();
-            Mutex::new(Part { state, next: HashMap::new(), unmeasured: MEASURE_AFTER_ROWS, size_bytes: 0, grant: None })
+            Mutex::new(Part { state, unmeasured: MEASURE_AFTER_ROWS, memory: Held::default() })
         };
         let parts = (0..threads).map(|_| part()).collect();
-        let book = Mutex::new(Book { given: 0, whole: None, finished: false });
-        Self { summing, window, timing, memory, parts, book }
+        let book = Mutex::new(Book { given: 0, whole: None, memory: Held::default(), finished: false });
+        Self { summing, window, timing, memory, too_large: AtomicBool::new(false), parts, book }
     }
 
-    /// Adds the rows of records of `partition` before `next`, as `thread` has matched them; gives the windows that they
-    /// fill.
-    pub(crate) fn add(
-        &self,
-        thread: usize,
-        rows: &RowBatch,
-        (partition, next): (PartitionId, Offset),
-        now_ms: i64,
-        mut give: impl FnMut(WindowResult),
-    ) -> Added {
+    /// Adds rows as `thread` has matched them; gives the windows that they fill.
+    pub(crate) fn add(&self, thread: usize, rows: &RowBatch, now_ms: i64, mut give: impl FnMut(WindowResult)) -> Added {
         let mut added = Added::default();
         let Some(size) = self.records_of_window() else {
             let part = &mut *self.parts[thread].lock();
             for row in rows.rows() {
                 self.add_row(part, row, &mut added);
             }
-            part.next.insert(partition, next);
-            added.too_large = !part.measure(rows.row_count() as u64, &self.memory);
+            added.too_large = self.measure(part, rows.row_count() as u64);
             return added;
         };
         // All threads fill the same window, so its book is kept shut meanwhile.
@@ -125,9 +123,20 @@ impl Running {
                 give(self.window_result(book, state, now_ms));
             }
         }
-        part.next.insert(partition, next);
-        added.too_large = !part.measure(rows.row_count() as u64, &self.memory);
+        added.too_large = self.measure(part, rows.row_count() as u64);
         added
+    }
+
+    /// Whether what has been seen of the states is too large; from time to time it is looked.
+    fn measure(&self, part: &mut Part, rows: u64) -> bool {
+        part.unmeasured += rows;
+        if part.unmeasured >= MEASURE_AFTER_ROWS {
+            part.unmeasured = 0;
+            if !part.memory.cover(&part.state, &self.memory) {
+                self.too_large.store(true, Ordering::Relaxed);
+            }
+        }
+        self.too_large.load(Ordering::Relaxed)
     }
 
     fn add_row(&self, part: &mut Part, row: &[u8], added: &mut Added) {
@@ -202,7 +211,7 @@ impl Running {
                 continue;
             }
             let state = std::mem::replace(&mut part.state, self.summing.state());
-            (part.size_bytes, part.grant, part.unmeasured) = (0, None, MEASURE_AFTER_ROWS);
+            (part.memory, part.unmeasured) = (Held::default(), MEASURE_AFTER_ROWS);
             match &mut taken {
                 Some(taken) => taken.merge(&state),
                 None => taken = Some(state),
@@ -216,7 +225,11 @@ impl Running {
             Some(whole) => whole.merge(&state),
             None => book.whole = Some(state),
         }
-        book.whole.as_ref().expect("it has just been put there")
+        let whole = book.whole.as_ref().expect("it has just been put there");
+        if !book.memory.cover(whole, &self.memory) {
+            self.too_large.store(true, Ordering::Relaxed);
+        }
+        whole
     }
 
     fn window_result(&self, book: &mut Book, state: State, now_ms: i64) -> WindowResult {
@@ -252,15 +265,10 @@ impl Running {
     }
 }
 
-impl Part {
-    /// Whether there is memory for what it has become; it is looked from time to time.
-    fn measure(&mut self, rows: u64, memory: &MemoryBudget) -> bool {
-        self.unmeasured += rows;
-        if self.unmeasured < MEASURE_AFTER_ROWS {
-            return true;
-        }
-        self.unmeasured = 0;
-        let size_bytes = self.state.size_bytes();
+impl Held {
+    /// Takes what `state` has grown by since it was looked last; whether it was to be had.
+    fn cover(&mut self, state: &State, memory: &MemoryBudget) -> bool {
+        let size_bytes = state.size_bytes();
         let grown = size_bytes.saturating_sub(self.size_bytes) as u64;
         self.size_bytes = self.size_bytes.max(size_bytes);
         match &mut self.grant {
