@@ -2,12 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
+use axum::http::HeaderValue;
+use millstream_http::{Cors, Origins};
+
 use crate::Error;
 
 /// Largest record of the topics that entities lie in: room for the largest entity, and for the names of its attributes.
 pub(crate) const RECORD_MAX_BYTES: usize = 3 << 20;
 const ENTITY_LIMIT_BYTES: usize = 1 << 20;
 const MEASURED_ENTITY_LIMIT_BYTES: usize = 64 << 10;
+
+/// What pages of other origins may send and read.
+const CORS_ALLOWED: &str = "Authorization, Content-Type, Fiware-Service, Fiware-Servicepath, Ngsiv2-AttrsFormat, \
+    Fiware-Correlator, X-Forwarded-For, X-Real-IP, X-Auth-Token, If-Match, If-None-Match";
+const CORS_EXPOSED: &str = "Fiware-Correlator, Fiware-Total-Count, Location, ETag";
 
 /// Limits of the context plane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +44,10 @@ pub struct ContextConfig {
     pub lists_max_waiting: usize,
     /// Attributes of a tenant whose values are indexed because they are queried; further ones are not. Default 64.
     pub indexed_attributes_max: usize,
+    /// The origin whose pages may call `/v2`, as `scheme://host[:port]`; `__ALL` for any. Default none.
+    pub cors_origin: String,
+    /// How long browsers may remember what such pages are allowed, in seconds. Default 86,400.
+    pub cors_max_age_s: u32,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
 }
@@ -54,12 +66,35 @@ impl Default for ContextConfig {
             timeout_ms: 10_000,
             lists_max_waiting: 256,
             indexed_attributes_max: 64,
+            cors_origin: String::new(),
+            cors_max_age_s: 86_400,
             telemetry_threads: 1,
         }
     }
 }
 
 impl ContextConfig {
+    /// What pages of other origins may do, if they may do anything.
+    pub(crate) fn cors(&self) -> Result<Option<Cors>, Error> {
+        let origins = match self.cors_origin.as_str() {
+            "" => return Ok(None),
+            "__ALL" => Origins::Any,
+            origin => match HeaderValue::from_str(origin) {
+                Ok(origin) => Origins::Of(vec![origin]),
+                Err(_) => {
+                    let (setting, value) = ("context.cors_origin", origin.to_owned());
+                    return Err(Error::InvalidSetting { setting, value, rule: "use __ALL or scheme://host:port" });
+                }
+            },
+        };
+        Ok(Some(Cors {
+            origins,
+            allowed_headers: HeaderValue::from_static(CORS_ALLOWED),
+            exposed_headers: HeaderValue::from_static(CORS_EXPOSED),
+            max_age_s: self.cors_max_age_s,
+        }))
+    }
+
     /// Checks each setting by itself.
     ///
     /// # Errors
@@ -77,6 +112,7 @@ impl ContextConfig {
             ("context.tenants_max", self.tenants_max, 1..=100_000, "use 1 to 100000"),
             ("context.telemetry_threads", self.telemetry_threads, 1..=64, "use 1 to 64"),
         ];
+        self.cors()?;
         match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {
             None => Ok(()),
             Some((setting, value, _, rule)) => Err(Error::InvalidSetting { setting, value: value.to_string(), rule }),

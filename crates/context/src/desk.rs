@@ -35,6 +35,8 @@ pub(crate) struct Desk {
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) page_max_bytes: usize,
     pub(crate) wall: Arc<dyn WallClock>,
+    /// When the plane was opened, by `clock`.
+    pub(crate) started: Duration,
     /// Where bulky lists are rendered.
     pub(crate) background: Workers,
     pub(crate) upkeep: Upkeep,

@@ -52,6 +52,7 @@ mod types;
 mod update;
 mod upkeep;
 mod value_routes;
+mod version_route;
 
 pub use change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 pub use config::ContextConfig;

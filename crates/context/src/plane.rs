@@ -83,7 +83,8 @@ impl Context {
         let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let (wall, page_max_bytes) = (ground.wall.clone(), config.page_max_bytes);
-        let desk = Arc::new(Desk { views, topics, counters, clock, wall, page_max_bytes, background, upkeep });
+        let started = clock.now();
+        let desk = Arc::new(Desk { views, topics, counters, clock, wall, started, page_max_bytes, background, upkeep });
         Ok(Self { desk, follower, config })
     }
 

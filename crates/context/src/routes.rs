@@ -24,7 +24,7 @@ use crate::request::{CORRELATOR, Parameters};
 use crate::show::{self, Head, Selection};
 use crate::syntax::{check_attribute_name, check_identifier};
 use crate::update::Manner;
-use crate::{batch_routes, type_routes, value_routes};
+use crate::{batch_routes, type_routes, value_routes, version_route};
 
 pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
 const ENTITIES: &str = "/v2/entities";
@@ -49,10 +49,15 @@ pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
     let without_body = Limits { body_max_bytes: 0, ..limits };
     let entities = Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR));
     let entities = of_entities(entities, desk, limits, without_body);
+    let entities = match config.cors().ok().flatten() {
+        Some(cors) => entities.cors(cors),
+        None => entities,
+    };
     let attributes = of_attributes(entities, desk, limits, without_body);
     let values = value_routes::add(attributes, desk, limits, without_body);
     let types = type_routes::add(values, desk, without_body);
-    later(batch_routes::add(types, desk, limits), limits)
+    let batches = batch_routes::add(types, desk, limits);
+    later(version_route::add(batches, desk, without_body), limits)
 }
 
 fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {

@@ -11,6 +11,7 @@ mod operations;
 mod ordering;
 mod paging;
 mod refusals;
+mod shell;
 mod telemetry;
 mod updates;
 mod values;
