@@ -22,6 +22,9 @@ pub struct Config {
     pub live_max: usize,
     /// Most live queries of one tenant. Default 100,000.
     pub live_per_tenant_max: usize,
+    /// Most nanoseconds that a record may take, by an estimate, for conditions that no index finds; of all live queries of its
+    /// stream. Default 20,000.
+    pub residual_ns_per_record_max: u64,
     /// Most bytes of rows that wait for one client. Default 16 MiB.
     pub queue_max_bytes: usize,
     /// Most bytes of rows that wait for all clients. Default 256 MiB.
@@ -50,6 +53,7 @@ impl Default for Config {
             rows_max: 500,
             live_max: 100_000,
             live_per_tenant_max: 100_000,
+            residual_ns_per_record_max: 20_000,
             queue_max_bytes: 16 << 20,
             queues_max_bytes: 256 << 20,
             states_max_bytes: 256 << 20,

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::aggregate::SketchSizes;
 use crate::live::{Clocks, Live, Stream};
 use crate::outbox::{Bounds, Outbox};
+use crate::price::Price;
 use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::subscription::Subscription;
@@ -83,7 +84,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Zero`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
-    /// [`Error::TooMany`], [`Error::TooManyOfTenant`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is
+    /// [`Error::TooMany`], [`Error::TooManyOfTenant`], [`Error::TooCostly`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is
     /// left behind.
     pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
         let received = self.clocks.monotonic.now();
@@ -99,11 +100,13 @@ impl Engine {
         };
         let timing = Timing { started: received, started_ms: received_ms };
         let running = self.running(&plan, &request, timing, &mut clamped)?;
+        let compiled = Arc::new(Compiled::new(&plan));
         let live = Arc::new(Live {
             id: QueryId::unique(),
             tenant: tenant.clone(),
             columns: plan.columns(),
-            compiled: Arc::new(Compiled::new(&plan)),
+            price: Price::of(&compiled),
+            compiled,
             text: request.query,
             stream,
             received_ms,
@@ -116,7 +119,8 @@ impl Engine {
             shares: Mutex::default(),
             clocks: self.clocks.clone(),
         });
-        self.registry.admit(&live, &self.config)?;
+        let filter = plan.filter.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.registry.admit(&live, &filter, &self.config)?;
         // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
         let subscription = Subscription::new(live.clone(), self.registry.clone());
         self.registry.start(&live).await?;

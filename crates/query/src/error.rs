@@ -62,6 +62,22 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// No index finds the query's records, and too many such queries are live.
+    #[error(
+        "no index finds the records for which '{filter}' is TRUE: each of the stream's would take {price_ns} ns more, and \
+         {taken_ns} ns of query.residual_ns_per_record_max = {limit_ns} are taken; join it by AND to an equality, a list, a range \
+         with both ends or an RLIKE that begins with plain text, or end another query"
+    )]
+    TooCostly {
+        /// The condition.
+        filter: String,
+        /// What it would cost a record.
+        price_ns: u64,
+        /// What other queries cost it.
+        taken_ns: u64,
+        /// The limit.
+        limit_ns: u64,
+    },
     /// The log refused to be read.
     #[error("stream '{stream}' cannot be read")]
     Log {
@@ -95,6 +111,7 @@ impl Error {
             Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,
             Self::TooMany { .. } => ErrorCode::Overloaded,
             Self::TooManyOfTenant { .. } => ErrorCode::RateLimited,
+            Self::TooCostly { .. } => ErrorCode::Overloaded,
             Self::Log { source, .. } => source.code(),
             Self::Batch { .. } => ErrorCode::Corrupt,
             Self::Thread(_) => ErrorCode::Internal,

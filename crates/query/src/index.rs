@@ -231,9 +231,12 @@ mod tests {
         for i in 0..10_000 {
             index.learn(&Value::Text(if i % 2 == 0 { "often".into() } else { format!("rare-{i}").into() }));
         }
-        assert!(index.cost(&key("often")) > 100 * index.cost(&key("rare-7")));
+        // Some share a counter with others.
+        let rare = (1..20).step_by(2).map(|i| index.cost(&key(&format!("rare-{i}")))).min();
+        assert!(rare.is_some_and(|rare| index.cost(&key("often")) > 100 * rare));
+        assert!(index.cost(&Hold::Present) > index.cost(&key("often")));
+        let mut index = FieldIndex::default();
         index.insert(&key("a"), FilterId(0));
         assert!(index.cost(&key("a")) > index.cost(&key("b")));
-        assert!(index.cost(&Hold::Present) > index.cost(&key("often")));
     }
 }

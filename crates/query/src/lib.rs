@@ -103,6 +103,7 @@ mod outbox;
 mod parser;
 mod pattern;
 mod plan;
+mod price;
 mod progress;
 mod reader;
 mod record;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::compiled::Compiled;
 use crate::outbox::{Counts, Delivery, Outbox, Put};
+use crate::price::Price;
 use crate::progress::Share;
 use crate::window::{Final, Running};
 use crate::{Cause, Clamped, Meta, QueryId, SketchMeta, Trouble, Yield};
@@ -33,6 +34,7 @@ pub(crate) struct Live {
     pub(crate) text: String,
     pub(crate) columns: Vec<String>,
     pub(crate) compiled: Arc<Compiled>,
+    pub(crate) price: Price,
     pub(crate) stream: Stream,
     pub(crate) received_ms: i64,
     pub(crate) received: Duration,

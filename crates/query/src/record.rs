@@ -17,6 +17,8 @@ use crate::value::{Unreadable, Value};
 pub(crate) struct Scratch<'a> {
     found: Vec<Option<&'a [u8]>>,
     visited: Vec<bool>,
+    /// What has been read of the fields, so that many queries that ask for one read it once.
+    values: Vec<Option<Result<Value<'a>, Unreadable>>>,
 }
 
 /// What is known about the payload.
@@ -49,6 +51,8 @@ impl<'a, 's> LazyRecord<'a, 's> {
         table: &'s FieldTable,
         scratch: &'s mut Scratch<'a>,
     ) -> Self {
+        scratch.values.clear();
+        scratch.values.resize(table.end(), None);
         Self { view, partition, now_ms, table, scratch, payload: Payload::Plausible, read: false }
     }
 
@@ -57,7 +61,7 @@ impl<'a, 's> LazyRecord<'a, 's> {
         if std::mem::replace(&mut self.read, true) {
             return;
         }
-        let Scratch { found, visited } = &mut *self.scratch;
+        let Scratch { found, visited, values } = &mut *self.scratch;
         found.clear();
         found.resize(self.table.end(), None);
         let Some(payload) = self.view.value.filter(|_| !self.table.tree().is_empty()) else {
@@ -65,6 +69,7 @@ impl<'a, 's> LazyRecord<'a, 's> {
         };
         if self.table.tree().find(payload, visited, found).is_err() {
             self.payload = Payload::Damaged;
+            values.fill(None);
         } else if !payload.trim_ascii_start().starts_with(b"{") {
             self.check_whole();
         }
@@ -78,6 +83,9 @@ impl<'a, 's> LazyRecord<'a, 's> {
         let is_json =
             |payload| std::str::from_utf8(payload).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
         self.payload = if self.view.value.is_none_or(is_json) { Payload::Whole } else { Payload::Damaged };
+        if self.payload == Payload::Damaged {
+            self.scratch.values.fill(None);
+        }
     }
 
     /// Whether the payload is known not to be JSON.
@@ -99,11 +107,18 @@ impl<'a, 's> LazyRecord<'a, 's> {
 
     /// The value of a field.
     pub(crate) fn value(&mut self, slot: u32) -> Result<Value<'a>, Unreadable> {
-        match self.table.field(slot) {
+        if let Some(Some(known)) = self.scratch.values.get(slot as usize) {
+            return known.clone();
+        }
+        let value = match self.table.field(slot) {
             None => Ok(Value::Null),
             Some(Field::Payload(_)) => self.raw(slot).map_or(Ok(Value::Null), scan::value),
             Some(field) => metadata(field, &self.view, self.partition),
+        };
+        if let Some(place) = self.scratch.values.get_mut(slot as usize) {
+            *place = Some(value.clone());
         }
+        value
     }
 
     /// Writes a field as JSON; what stands in the payload byte for byte.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::live::Live;
+use crate::price::Prices;
 use crate::progress::Totals;
 use crate::{Cause, Config, Error, QueryId, Trouble};
 
@@ -75,6 +76,7 @@ pub(crate) struct Registry {
 struct LiveQueries {
     by_id: HashMap<QueryId, Arc<Live>>,
     by_tenant: HashMap<TenantId, usize>,
+    prices: Prices,
     stopped: bool,
 }
 
@@ -84,8 +86,8 @@ impl Registry {
         Self { live: Mutex::default(), inboxes, totals: Arc::default() }
     }
 
-    /// Takes a query, if there is room.
-    pub(crate) fn admit(&self, query: &Arc<Live>, config: &Config) -> Result<(), Error> {
+    /// Takes a query with this condition, if there is room.
+    pub(crate) fn admit(&self, query: &Arc<Live>, filter: &str, config: &Config) -> Result<(), Error> {
         let mut live = self.live.lock();
         if live.stopped {
             return Err(Error::Stopped);
@@ -93,12 +95,12 @@ impl Registry {
         if live.by_id.len() >= config.live_max {
             return Err(Error::TooMany { limit: config.live_max });
         }
-        let of_tenant = live.by_tenant.entry(query.tenant.clone()).or_default();
-        if *of_tenant >= config.live_per_tenant_max {
+        if live.by_tenant.get(&query.tenant).is_some_and(|of_tenant| *of_tenant >= config.live_per_tenant_max) {
             let limit = config.live_per_tenant_max;
             return Err(Error::TooManyOfTenant { tenant: query.tenant.clone(), limit });
         }
-        *of_tenant += 1;
+        live.prices.add(query.stream.topic.id, query.price, filter, config)?;
+        *live.by_tenant.entry(query.tenant.clone()).or_default() += 1;
         live.by_id.insert(query.id, query.clone());
         Ok(())
     }
@@ -124,6 +126,7 @@ impl Registry {
         }
         let mut live = self.live.lock();
         live.by_id.remove(&query.id);
+        live.prices.remove(query.stream.topic.id, query.price);
         if let Some(of_tenant) = live.by_tenant.get_mut(&query.tenant) {
             *of_tenant -= 1;
             if *of_tenant == 0 {

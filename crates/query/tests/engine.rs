@@ -311,3 +311,20 @@ async fn records_that_a_ring_has_lost_before_they_were_read_are_told() {
     let distinct: BTreeMap<String, ()> = offsets.into_iter().map(|row| (row, ())).collect();
     assert_eq!(distinct.len() as u64, answer.meta.matched);
 }
+
+#[tokio::test]
+async fn conditions_that_no_index_finds_have_a_budget() {
+    let config = Config { residual_ns_per_record_max: 40, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let first = fixture.live("SELECT * FROM STREAM() WHERE n != 1").await;
+    let _second = fixture.live("SELECT * FROM STREAM() WHERE n != 2").await;
+    let _same = fixture.live("SELECT id FROM STREAM() WHERE n != 2").await;
+    let _indexed = fixture.live("SELECT * FROM STREAM() WHERE n != 3 AND id = 'd0'").await;
+    let third = || fixture.engine.submit(&fixture.tenant, QueryRequest::new("SELECT * FROM STREAM() WHERE n != 4"));
+    let refused = third().await.err().unwrap();
+    assert_eq!(refused.code().http_status(), 503);
+    let text = refused.to_string();
+    assert!(text.contains("'n != 4'") && text.contains("query.residual_ns_per_record_max = 40"), "{text}");
+    drop(first);
+    third().await.unwrap();
+}
