@@ -23,6 +23,7 @@
 //!
 //! Not here: starting servers and reading their memory and CPU time (the bench commands of `server` do that).
 
+pub mod asker;
 mod client;
 mod csv;
 mod duration;

@@ -1,5 +1,7 @@
 //! `/api/queries`: live queries over HTTP. A thin door: what a query is and does stands in crate `query`.
 
+mod socket;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +67,12 @@ pub(crate) fn routes(engine: Queries) -> Routes {
             Route::get("/api/queries", reader, LOOK_LIMITS, "List the tenant's live queries")
                 .answers_with(200, "What can be told about each.", Content::json(json!({"type": "array"})))
                 .to(list, Arc::clone(&engine)),
+        )
+        .route(
+            Route::get("/api/queries/ws", reader, LOOK_LIMITS, "Ask many live queries over one WebSocket")
+                .answers(101, "A WebSocket: `{tag, query, …}` asks, `{kill: tag}` ends; `opening`, `records`, `end`, `problem` come back.")
+                .answers(400, "No WebSocket was asked for.")
+                .to(socket::open, Arc::clone(&engine)),
         )
         .route(
             Route::get("/api/queries/{id}", reader, LOOK_LIMITS, "Look at a live query")

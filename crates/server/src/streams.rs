@@ -22,6 +22,8 @@ mod tail;
 mod topics;
 mod units;
 
+pub(crate) use self::tail::check_origin;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;

@@ -116,7 +116,7 @@ pub(super) async fn tail(
 }
 
 /// Any page in a browser may open a WebSocket to anywhere: it must come from this server.
-fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
     let Some(origin) = text(ORIGIN) else { return Ok(()) };
     if origin.split_once("://").map(|(_, host)| host) == text(HOST) {

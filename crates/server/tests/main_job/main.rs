@@ -7,6 +7,7 @@ mod guide;
 mod load;
 mod memory;
 mod process;
+mod query_socket;
 mod readme;
 mod ready;
 mod replay;

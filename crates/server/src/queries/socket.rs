@@ -1,0 +1,236 @@
+//! `GET /api/queries/ws`: many live queries over one WebSocket.
+//!
+//! A query is a message such as `{"tag": "a", "query": "SELECT …", "on_slow": "drop_oldest"}`; what comes back carries its
+//! tag: once `opening` (or `problem`), then `records` as they match or each `window`, at last `end`. `{"kill": "a"}` ends it before its
+//! time. With the connection all its queries end.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures_util::stream::{FuturesUnordered, SelectAll};
+use futures_util::{FutureExt as _, SinkExt as _, Stream, StreamExt as _};
+use millstream_http::{Caller, KEEP_ALIVE, Problem, Shutdown};
+use millstream_query::{Deliver, Delivery, Error, QueryId, QueryRequest, Subscription};
+use millstream_types::TenantId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Queries, place};
+use crate::streams::check_origin;
+
+/// Longest message of a client: as much as a request may have.
+const HEARD_MAX_BYTES: usize = super::ASK_LIMITS.body_max_bytes as usize;
+/// Queries of one connection that are on their way to be live; more are not read from it meanwhile.
+const SUBMITTING_MAX: usize = 256;
+/// Messages that are written before the socket is flushed and the client is heard again.
+const MESSAGES_PER_FLUSH: usize = 256;
+/// The client takes what is written within this time, or is gone.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a client says.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Said {
+    Kill {
+        kill: String,
+    },
+    Ask {
+        tag: String,
+        #[serde(flatten)]
+        request: Value,
+    },
+}
+
+type Submitting = Pin<Box<dyn Future<Output = (Arc<str>, Result<Subscription, Error>)> + Send>>;
+
+/// A query of the connection, by the client's name for it.
+struct Tagged {
+    tag: Arc<str>,
+    subscription: Subscription,
+}
+
+impl Stream for Tagged {
+    type Item = (Arc<str>, Delivery);
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let tag = self.tag.clone();
+        self.subscription.poll_next_unpin(cx).map(|delivery| delivery.map(|delivery| (tag, delivery)))
+    }
+}
+
+struct Connection {
+    engine: Queries,
+    tenant: TenantId,
+    socket: WebSocket,
+    submitting: FuturesUnordered<Submitting>,
+    live: SelectAll<Tagged>,
+    /// The names in use; `None` until the query is live.
+    tags: HashMap<Arc<str>, Option<QueryId>>,
+}
+
+/// The client is gone, or does not take what it is sent.
+struct Gone;
+
+pub(super) async fn open(
+    State(engine): State<Queries>,
+    caller: Caller,
+    shutdown: Shutdown,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let upgrade = upgrade.map_err(|refusal| {
+        let problem = Problem::invalid(refusal.body_text()).value("upgrade").rule("RFC 6455");
+        problem.remedy("use a WebSocket client, or POST /api/queries")
+    })?;
+    check_origin(&headers)?;
+    let tenant = caller.tenant.clone();
+    let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
+    Ok(upgrade.on_upgrade(async move |socket| {
+        let (submitting, live, tags) = (FuturesUnordered::new(), SelectAll::new(), HashMap::new());
+        // Whoever is gone needs to be told nothing.
+        let _ = Connection { engine, tenant, socket, submitting, live, tags }.serve(shutdown).await;
+    }))
+}
+
+impl Connection {
+    async fn serve(mut self, shutdown: Shutdown) -> Result<(), Gone> {
+        let mut stopping = std::pin::pin!(shutdown.begun());
+        let mut alive = tokio::time::interval(KEEP_ALIVE);
+        loop {
+            tokio::select! {
+                heard = self.socket.recv(), if self.submitting.len() < SUBMITTING_MAX => self.hear(heard).await?,
+                Some((tag, submitted)) = self.submitting.next() => self.begin(tag, submitted).await?,
+                Some((tag, delivery)) = self.live.next() => self.deliver(tag, delivery).await?,
+                _ = alive.tick() => self.write(Message::Ping(Default::default())).await?,
+                () = &mut stopping => {
+                    let frame = CloseFrame { code: close_code::AWAY, reason: "the server stops".into() };
+                    self.write(Message::Close(Some(frame))).await?;
+                    return self.flush().await;
+                }
+            }
+            self.write_ready().await?;
+            self.flush().await?;
+        }
+    }
+
+    /// Writes what is ready without waiting, up to a bound.
+    async fn write_ready(&mut self) -> Result<(), Gone> {
+        for _ in 0..MESSAGES_PER_FLUSH {
+            if let Some(Some((tag, delivery))) = self.live.next().now_or_never() {
+                self.deliver(tag, delivery).await?;
+            } else if let Some(Some((tag, submitted))) = self.submitting.next().now_or_never() {
+                self.begin(tag, submitted).await?;
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self, heard: Option<Result<Message, axum::Error>>) -> Result<(), Gone> {
+        let text = match heard {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
+            Some(Ok(_)) => return Ok(()),
+        };
+        match serde_json::from_str(&text) {
+            Ok(Said::Kill { kill }) => {
+                if let Some(Some(id)) = self.tags.get(&*kill) {
+                    // It may have ended by itself.
+                    let _ = self.engine.kill(&self.tenant, *id);
+                }
+                Ok(())
+            }
+            Ok(Said::Ask { tag, request }) => match serde_json::from_value::<QueryRequest>(request) {
+                Ok(request) => self.submit(tag.into(), request).await,
+                Err(wrong) => self.refuse(&tag, json!({ "detail": wrong.to_string() })).await,
+            },
+            Err(_) => {
+                let detail = "a message is {\"tag\": name, \"query\": text, …} or {\"kill\": name}";
+                self.refuse("", json!({ "detail": detail })).await
+            }
+        }
+    }
+
+    async fn submit(&mut self, tag: Arc<str>, request: QueryRequest) -> Result<(), Gone> {
+        if self.tags.contains_key(&tag) {
+            let detail = format!("tag '{tag}' is in use on this connection; choose another, or end its query first");
+            return self.refuse(&tag, json!({ "detail": detail })).await;
+        }
+        self.tags.insert(tag.clone(), None);
+        let (engine, tenant) = (Arc::clone(&self.engine), self.tenant.clone());
+        let request = QueryRequest { deliver: Deliver::Sse, ..request };
+        self.submitting.push(Box::pin(async move { (tag, engine.submit(&tenant, request).await) }));
+        Ok(())
+    }
+
+    async fn begin(&mut self, tag: Arc<str>, submitted: Result<Subscription, Error>) -> Result<(), Gone> {
+        match submitted {
+            Ok(subscription) => {
+                self.tags.insert(tag.clone(), Some(subscription.id()));
+                let opening = json!({ "tag": &*tag, "opening": subscription.opening() });
+                self.live.push(Tagged { tag, subscription });
+                self.write(Message::text(opening.to_string())).await
+            }
+            Err(error) => {
+                self.tags.remove(&tag);
+                let mut problem = json!({ "code": error.code().as_str(), "detail": error.to_string() });
+                if let Error::Refused { diagnostics } = &error {
+                    problem["errors"] = diagnostics.iter().map(place).collect();
+                }
+                self.refuse(&tag, problem).await
+            }
+        }
+    }
+
+    async fn deliver(&mut self, tag: Arc<str>, delivery: Delivery) -> Result<(), Gone> {
+        let mut message = format!("{{\"tag\":{},", Value::from(&*tag)).into_bytes();
+        match delivery {
+            Delivery::Rows(rows) => {
+                message.extend_from_slice(b"\"records\":[");
+                rows.write_list(&mut message);
+                message.push(b']');
+            }
+            Delivery::Window(window) => {
+                message.extend_from_slice(b"\"window\":");
+                message.extend_from_slice(&window.to_json());
+            }
+            Delivery::End(meta) => {
+                self.tags.remove(&tag);
+                message.extend_from_slice(b"\"end\":");
+                serde_json::to_writer(&mut message, &meta).expect("writing to memory cannot fail");
+            }
+        }
+        message.push(b'}');
+        self.write(Message::text(String::from_utf8_lossy(&message).into_owned())).await
+    }
+
+    async fn refuse(&mut self, tag: &str, problem: Value) -> Result<(), Gone> {
+        self.write(Message::text(json!({ "tag": tag, "problem": problem }).to_string())).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), Gone> {
+        in_time(self.socket.feed(message)).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        in_time(self.socket.flush()).await
+    }
+}
+
+/// What is waited for while the client takes what was written before.
+async fn in_time(written: impl Future<Output = Result<(), axum::Error>>) -> Result<(), Gone> {
+    match tokio::time::timeout(SEND_TIMEOUT, written).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Gone),
+    }
+}
