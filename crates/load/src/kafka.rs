@@ -17,10 +17,14 @@
 
 mod client;
 mod error;
+mod pool;
 mod produce;
 mod read;
+mod stream;
 
 pub use client::Client;
 pub use error::KafkaError;
+pub use pool::{Planted, render};
 pub use produce::{Acks, ProduceLoad, Produced};
 pub use read::{Read, ReadLoad};
+pub use stream::{Plant, StreamLoad, Streamed, Streaming, stamp_us};

@@ -6,6 +6,7 @@
 //! - `reader`: producers of `millstream serve` beside a consumer that has fallen far behind ([`reader`]).
 //! - `connect`: devices over HTTP and MQTT, against `millstream serve` and, if asked for, others in turn ([`connect`]).
 //! - `context`: entities over time ([`context`]).
+//! - `query`: live queries by the published tests of Bullet and beyond, against `millstream serve` ([`query`]).
 //!
 //! Every suite ends in the same report: a table on standard output, and the same figures as JSON if asked for.
 
@@ -19,6 +20,7 @@ mod kafka;
 mod log;
 mod machine;
 mod process;
+mod query;
 mod reader;
 
 use std::path::PathBuf;
@@ -45,6 +47,9 @@ enum Suite {
     Connect(ConnectArgs),
     /// Entities over time: the last points and hourly averages of a million, and what keeping them costs
     Context(RunArgs),
+    /// Live queries: the first answer, one record found, and up to 100,000 queries that must get exactly their records out of
+    /// a stream of 1.8 KiB records
+    Query(query::QueryArgs),
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +161,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
         Suite::Reader(run) => (reader::measure(run.length())?, run),
         Suite::Context(run) => (context::measure(run.length())?, run),
         Suite::Connect(arguments) => (arguments.measure()?, &arguments.run),
+        Suite::Query(arguments) => (query::measure(arguments)?, &arguments.run),
     };
     print!("{report}");
     if let Some(path) = &run.json {

@@ -249,7 +249,7 @@ fn share(cpu_before: Duration, begin: Instant) -> f64 {
 }
 
 /// CPU time of the calling thread.
-fn thread_cpu() -> Duration {
+pub(super) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

@@ -71,6 +71,13 @@ impl Served {
         create_topic(&self.applications_url, topic, partitions, level)
     }
 
+    /// Creates a topic in memory of this size.
+    pub(crate) fn create_topic_in_memory(&self, topic: &str, partitions: u32, bytes: &str) -> anyhow::Result<()> {
+        let settings =
+            json!({ "partitions": partitions, "storage": "memory", "storage_bytes": bytes, "level": "memory" });
+        put_topic(&self.applications_url, topic, &settings)
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -95,11 +102,14 @@ struct Applications {
 
 /// Creates a topic of this level in the server whose applications listener is at `url`.
 pub(crate) fn create_topic(url: &str, topic: &str, partitions: u32, level: &str) -> anyhow::Result<()> {
+    put_topic(url, topic, &json!({ "partitions": partitions, "level": level }))
+}
+
+fn put_topic(url: &str, topic: &str, settings: &serde_json::Value) -> anyhow::Result<()> {
     let Applications { server } = Applications::try_parse_from(["bench", "--server", url])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let settings = json!({ "partitions": partitions, "level": level }).to_string();
     let path = format!("/api/streams/{topic}");
-    let answer = runtime.block_on(server.send(Method::PUT, &path, settings, "application/json"))?;
+    let answer = runtime.block_on(server.send(Method::PUT, &path, settings.to_string(), "application/json"))?;
     if !answer.status().is_success() {
         bail!("creating topic {topic} was answered with {}", answer.status());
     }

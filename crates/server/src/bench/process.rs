@@ -10,13 +10,32 @@ const TICKS_PER_S: f64 = 100.0;
 /// Seconds of CPU time, in user and kernel mode, that all threads of a process have used.
 pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
     let stat = read(pid, "stat")?;
+    cpu_s_of(&stat).with_context(|| format!("/proc/{pid}/stat has no CPU times: {stat:?}"))
+}
+
+fn cpu_s_of(stat: &str) -> Option<f64> {
     // The second field is the program's name in parentheses, which may hold blanks; `utime` and `stime` are fields 14, 15.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut fields = after_name.split_ascii_whitespace().skip(11).map(str::parse::<f64>);
     match (fields.next(), fields.next()) {
-        (Some(Ok(user)), Some(Ok(system))) => Ok((user + system) / TICKS_PER_S),
-        _ => anyhow::bail!("/proc/{pid}/stat has no CPU times: {stat:?}"),
+        (Some(Ok(user)), Some(Ok(system))) => Some((user + system) / TICKS_PER_S),
+        _ => None,
     }
+}
+
+/// The same of those of its threads whose names begin with `prefix`.
+pub(crate) fn threads_cpu_s(pid: u32, prefix: &str) -> anyhow::Result<f64> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut all = 0.0;
+    for task in fs::read_dir(&tasks).with_context(|| format!("cannot read {tasks}"))? {
+        let path = task?.path();
+        // A thread may have ended meanwhile.
+        let Ok(stat) = fs::read_to_string(path.join("stat")) else { continue };
+        if stat.split_once('(').is_some_and(|(_, name)| name.starts_with(prefix)) {
+            all += cpu_s_of(&stat).with_context(|| format!("{}/stat has no CPU times", path.display()))?;
+        }
+    }
+    Ok(all)
 }
 
 /// Resident memory in MiB.

@@ -1,0 +1,388 @@
+//! Suite `query`: live queries, by the tests B1 to B6: how soon a first answer comes, how soon a record is found, and how
+//! many queries find exactly their records while 1.8 KiB records stream in.
+//!
+//! The server is a process of its own; this one sends the records through the Kafka listener, by timetable, asks the
+//! queries over one WebSocket and hears what they give. One clock stamps records when they are sent and answers when they
+//! are heard.
+
+mod planted;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use millstream_load::Latencies;
+use millstream_load::asker::Waiter;
+use millstream_load::kafka::{Planted, StreamLoad, Streaming, stamp_us};
+use millstream_load::report::{BenchCase, Peer};
+use serde_json::{Map, Value, json};
+
+use self::planted::{Delivered, Planting, Session};
+use super::child::Served;
+use super::machine::Machine;
+use super::{Length, Report, RunArgs};
+
+const PARTITIONS: u32 = 2;
+const TOPIC: &str = "bench";
+/// Of each partition.
+const TOPIC_BYTES: &str = "64MiB";
+/// Records of the pool: 16,384 in whole batches.
+const POOL_RECORDS: usize = 16_384;
+
+#[derive(Debug, Args)]
+pub(super) struct QueryArgs {
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+    /// Only this test, such as b5
+    #[arg(long, value_name = "TEST")]
+    only: Option<String>,
+    /// How many queries b4, b5 and b6 ask
+    #[arg(long, default_value_t = 100_000)]
+    queries: usize,
+}
+
+/// How long things take.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// Questions of B1 and B2.
+    questions: usize,
+    /// Between two questions of B2, twice what is between a question and its record.
+    pause: Duration,
+    /// Within which all records of B3 to B6 are planted.
+    planting: Duration,
+    queries: usize,
+}
+
+impl Plan {
+    fn of(length: Length, queries: usize) -> Self {
+        let ms = Duration::from_millis;
+        match length {
+            Length::Quick => Self { questions: 100, pause: ms(50), planting: ms(5_000), queries },
+            Length::Default => Self { questions: 100, pause: ms(200), planting: ms(10_000), queries },
+            Length::Full => Self { questions: 100, pause: ms(1_000), planting: ms(20_000), queries },
+        }
+    }
+}
+
+struct Ground {
+    plan: Plan,
+    machine: Machine,
+    begin: Instant,
+}
+
+/// A server with the topic.
+struct Place {
+    server: Served,
+    applications: SocketAddr,
+    kafka: SocketAddr,
+    _dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn open() -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
+        let server = Served::start(dir.path())?;
+        server.create_topic_in_memory(TOPIC, PARTITIONS, TOPIC_BYTES)?;
+        let kafka = server.kafka.parse().with_context(|| format!("{} is no address", server.kafka))?;
+        let url = server.applications_url.trim_start_matches("http://").trim_end_matches('/');
+        let applications = url.parse().with_context(|| format!("{url} is no address"))?;
+        Ok(Self { server, applications, kafka, _dir: dir })
+    }
+}
+
+/// Runs the suite.
+pub(super) fn measure(arguments: &QueryArgs) -> anyhow::Result<Report> {
+    let machine = Machine::with_files_in(&std::env::temp_dir());
+    let plan = Plan::of(arguments.run.length(), arguments.queries);
+    let ground = Ground { plan, machine, begin: Instant::now() };
+    let (mut cases, mut notes) = (Vec::new(), Vec::new());
+    type Test = fn(&Ground) -> anyhow::Result<(BenchCase, String)>;
+    let tests: [(&str, Test); 6] = [
+        ("b1", Ground::first_answer),
+        ("b2", Ground::find_one),
+        ("b3", Ground::one_value_735),
+        ("b4", Ground::one_value_many),
+        ("b5", Ground::distinct_values),
+        ("b6", Ground::mixed),
+    ];
+    for (name, test) in tests {
+        if arguments.only.as_ref().is_none_or(|only| only.eq_ignore_ascii_case(name)) {
+            eprintln!("{name}");
+            let (case, note) = test(&ground).with_context(|| format!("test {name}"))?;
+            cases.push(case);
+            notes.push(note);
+        }
+    }
+    notes.extend(ground.machine.warning());
+    let heading = format!(
+        "Over sockets: records of 1.8 KiB with 40 fields through the Kafka listener into a topic in memory with {PARTITIONS} partitions, \
+         open loop; the server is a process of its own, generator and clients are another, all on the same cores.\n{}.\n\
+         Published figures beside ours: Bullet on Storm, 219.5 reserved cores of a cluster.",
+        ground.machine
+    );
+    Ok(Report { heading, cases, notes })
+}
+
+impl Ground {
+    fn stream(&self, place: &Place, records_per_s: f64, batch_records: usize) -> anyhow::Result<Streaming> {
+        let load = StreamLoad {
+            address: place.kafka,
+            topic: TOPIC.to_owned(),
+            partitions: PARTITIONS,
+            batches: POOL_RECORDS / batch_records,
+            batch_records,
+            records_per_s,
+            begin: self.begin,
+        };
+        Ok(load.start()?)
+    }
+
+    /// B1: no filter, LIMIT 1, one question after the other.
+    fn first_answer(&self) -> anyhow::Result<(BenchCase, String)> {
+        let place = Place::open()?;
+        let stream = self.stream(&place, 10_000.0, 4)?;
+        let mut waiter = Waiter::connect(place.applications)?;
+        let question = json!({ "query": format!("SELECT * FROM \"{TOPIC}\" LIMIT 1") });
+        let (mut round_trip, mut inside, mut since_record) =
+            (Latencies::default(), Latencies::default(), Latencies::default());
+        for number in 0..self.plan.questions + 10 {
+            let asked = Instant::now();
+            let answer = waiter.post("/api/queries", &question)?;
+            let now_us = stamp_us(self.begin);
+            // The first ones warm up.
+            if number < 10 {
+                continue;
+            }
+            round_trip.record(asked.elapsed());
+            inside.record(Duration::from_micros(answer["meta"]["elapsed_us"].as_u64().context("no elapsed_us")?));
+            let emitted_us = answer["records"][0]["emitted_us"].as_u64().context("no record")?;
+            since_record.record(Duration::from_micros(now_us.saturating_sub(emitted_us)));
+        }
+        let streamed = stream.stop()?;
+        let (inside, since_record) = (inside.summary(), since_record.summary());
+        let more = json!({ "received_to_finished_ms": inside, "record_sent_to_answer_ms": since_record });
+        let met = since_record.p50 <= 0.3 && since_record.p99 <= 2.0;
+        let note = format!(
+            "B1, from a record's emission to the answer in the client's hands p50 at most 0.3 ms, p99 at most 2 ms: {}: {:.2} and {:.2} ms; \
+             from the query's reception to its end {:.2} and {:.2} ms. Published: 1.74 ms mean from reception to the end.",
+            verdict(met),
+            since_record.p50,
+            since_record.p99,
+            inside.p50,
+            inside.p99,
+        );
+        let peer = published("mean 1.74 ms", 0.0);
+        let mut case =
+            self.case("B1 first answer, 10,000 records/s", &place, &streamed, round_trip.summary(), more, peer)?;
+        case.errors = streamed.refused;
+        Ok((case, note))
+    }
+
+    /// B2: a unique value, planted once its query is live.
+    fn find_one(&self) -> anyhow::Result<(BenchCase, String)> {
+        let place = Place::open()?;
+        let stream = self.stream(&place, 164_000.0, 128)?;
+        let mut session = Session::open(place.applications, self.begin)?;
+        let mut latencies = Latencies::default();
+        for number in 0..self.plan.questions {
+            let query = format!("SELECT * FROM \"{TOPIC}\" WHERE id = '{}' LIMIT 1", foreign_id(number));
+            session.ask([(number, query)])?;
+            session.wait_live(number + 1)?;
+            std::thread::sleep(self.plan.pause / 2);
+            stream.plant(vec![(Planted::Id, foreign_id(number)), (Planted::Sequence, format!("{number:08}"))]);
+            latencies.record(session.wait_row(number)?);
+            std::thread::sleep(self.plan.pause / 2);
+        }
+        let streamed = stream.stop()?;
+        let found = latencies.summary();
+        let note = format!(
+            "B2, emitted to answer p99 at most 20 ms: {}: p50 {:.2} ms, p99 {:.2} ms, all {} found, at {:.0} records/s. Published: at most \
+             646.71 ms, of which 4.53 ms from seeing the record.",
+            verdict(found.p99 <= 20.0 && kept_pace(&streamed, 164_000.0)),
+            found.p50,
+            found.p99,
+            self.plan.questions,
+            streamed.rate_per_s(),
+        );
+        let peer = published("646.71 ms at most, 164,000 records/s", 164_000.0);
+        Ok((self.case("B2 one record found", &place, &streamed, found, Value::Null, peer)?, note))
+    }
+
+    fn one_value_735(&self) -> anyhow::Result<(BenchCase, String)> {
+        self.one_value("B3", 735, 170_000.0)
+    }
+
+    fn one_value_many(&self) -> anyhow::Result<(BenchCase, String)> {
+        self.one_value("B4", self.plan.queries.min(10_000), 168_000.0)
+    }
+
+    /// B3, B4: all ask for one value; ten records have it.
+    fn one_value(&self, name: &str, queries: usize, records_per_s: f64) -> anyhow::Result<(BenchCase, String)> {
+        let query = format!("SELECT * FROM \"{TOPIC}\" WHERE id = '{}' LIMIT 10", foreign_id(0));
+        let plants = (0..10).map(|_| (vec![(Planted::Id, foreign_id(0))], (0..queries).collect())).collect();
+        let planting = Planting { queries: vec![query; queries], plants, records_per_s, time: self.plan.planting };
+        self.deliver(&format!("{name} one value, {queries} queries"), &planting, "735 queries, 168,000 records/s")
+    }
+
+    /// B5: each asks for a value of its own; records for a thousand of them, and a hundred for none.
+    fn distinct_values(&self) -> anyhow::Result<(BenchCase, String)> {
+        let count = self.plan.queries;
+        let ask = |i| format!("SELECT * FROM \"{TOPIC}\" WHERE id = '{}'", foreign_id(i));
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut plants: Vec<_> =
+            (0..1_000).map(|_| random.usize(..count)).map(|i| (vec![(Planted::Id, foreign_id(i))], vec![i])).collect();
+        plants.extend((0..100).map(|i| (vec![(Planted::Id, foreign_id(count + i))], Vec::new())));
+        random.shuffle(&mut plants);
+        let queries = (0..count).map(ask).collect();
+        let planting = Planting { queries, plants, records_per_s: 170_000.0, time: self.plan.planting };
+        self.deliver(&format!("B5 distinct values, {count} queries"), &planting, "735 queries of one value")
+    }
+
+    /// B6: 80 % one equality, 10 % two, 5 % range, 3 % OR of three, 1 % NOT, 1 % RLIKE. One of a hundred sums up in windows;
+    /// for these no record is planted.
+    fn mixed(&self) -> anyhow::Result<(BenchCase, String)> {
+        let count = self.plan.queries;
+        let mut random = fastrand::Rng::with_seed(6);
+        let raw: Vec<usize> = (0..count).filter(|i| !is_summed_up(*i)).collect();
+        let plants = (0..1_000).map(|_| raw[random.usize(..raw.len())]).map(|i| (mixed_plant(i), vec![i])).collect();
+        let queries = (0..count).map(mixed_query).collect();
+        let planting = Planting { queries, plants, records_per_s: 100_000.0, time: self.plan.planting };
+        self.deliver(&format!("B6 mixed, {count} queries"), &planting, "735 queries of one value")
+    }
+
+    fn deliver(&self, name: &str, planting: &Planting, published_as: &str) -> anyhow::Result<(BenchCase, String)> {
+        let place = Place::open()?;
+        let stream = self.stream(&place, planting.records_per_s, 128)?;
+        let delivered = planting.run(&place, &stream, self.begin);
+        let streamed = stream.stop()?;
+        let delivered = delivered?;
+        let Delivered { expected, missing, foreign, twice, cpu, .. } = &delivered;
+        let kept = kept_pace(&streamed, planting.records_per_s);
+        let met = *missing + *foreign + *twice == 0 && kept && streamed.refused == 0;
+        let note = format!(
+            "{name}: {}: {} of {expected} planted rows delivered, {foreign} foreign, {twice} twice, at {:.0} of {:.0} records/s (sent at \
+             most {:.1} ms late); CPU of the query threads {:.2}, of the whole server {:.2}, of the generator {:.2} cores; queries live \
+             after {:.2} s, {:.0} bytes of memory each.",
+            verdict(met),
+            expected - missing,
+            streamed.rate_per_s(),
+            planting.records_per_s,
+            streamed.late_max.as_secs_f64() * 1e3,
+            cpu.query,
+            cpu.server,
+            streamed.cpu.as_secs_f64() / streamed.took.as_secs_f64(),
+            delivered.live_after.as_secs_f64(),
+            delivered.bytes_per_query,
+        );
+        let more = delivered.conditions(planting);
+        let errors = (missing + foreign + twice) as u64 + streamed.refused;
+        let latency = delivered.latencies.summary();
+        let peer = published(published_as, 168_000.0);
+        let mut case = self.case(name, &place, &streamed, latency, more, peer)?;
+        case.errors = errors;
+        case.generator_bottleneck = !kept;
+        Ok((case, note))
+    }
+
+    fn case(
+        &self,
+        name: &str,
+        place: &Place,
+        streamed: &millstream_load::kafka::Streamed,
+        latency: millstream_load::LatencyMs,
+        more: Value,
+        peer: Peer,
+    ) -> anyhow::Result<BenchCase> {
+        let mut conditions: Map<String, Value> = self.machine.conditions();
+        let own = json!({
+            "server": "millstream serve, a process of its own, default configuration",
+            "generator_and_clients": "one process, on the same cores",
+            "topic": format!("in memory, {PARTITIONS} partitions"),
+            "record": "1.8 KiB of JSON, 40 fields, the queried one last",
+            "pool_records": POOL_RECORDS,
+            "late_max_ms": streamed.late_max.as_secs_f64() * 1e3,
+            "generator_cores": streamed.cpu.as_secs_f64() / streamed.took.as_secs_f64(),
+        });
+        for members in [own, more] {
+            if let Value::Object(members) = members {
+                conditions.extend(members);
+            }
+        }
+        Ok(BenchCase {
+            suite: "query".to_owned(),
+            case: name.to_owned(),
+            conditions,
+            rate_per_s: streamed.rate_per_s(),
+            per_core_per_s: None,
+            latency_ms: Some(latency),
+            errors: streamed.refused,
+            rss_mib: Some(super::process::rss_peak_mib(place.server.pid())?),
+            cpu_s_per_million: Some(place.server.cpu_s()? / streamed.records as f64 * 1e6),
+            peer: Some(peer),
+            ratio: None,
+            generator_bottleneck: false,
+        })
+    }
+}
+
+fn published(what: &str, records_per_s: f64) -> Peer {
+    Peer { name: format!("Bullet, published: {what}"), rate_per_s: records_per_s, ..Peer::default() }
+}
+
+/// Whether 99 % of the rate was reached.
+fn kept_pace(streamed: &millstream_load::kafka::Streamed, records_per_s: f64) -> bool {
+    streamed.rate_per_s() >= 0.99 * records_per_s
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "missed" }
+}
+
+/// Ten characters, not all of them hexadecimal digits: no record has it unless it was planted.
+fn foreign_id(i: usize) -> String {
+    format!("q{i:09}")
+}
+
+/// Beyond the integers that records have by themselves; ten digits.
+fn foreign_long(i: usize) -> usize {
+    5_000_000_000 + i * 20
+}
+
+fn is_summed_up(i: usize) -> bool {
+    i % 100 == 50
+}
+
+fn mixed_query(i: usize) -> String {
+    let (filter, every) = (mixed_filter(i), "WINDOWING TUMBLING(1000, TIME)");
+    match (is_summed_up(i), i / 100 % 3) {
+        (false, _) => format!("SELECT * FROM \"{TOPIC}\" WHERE {filter}"),
+        (_, 0) => format!("SELECT COUNT(DISTINCT text_01) AS n FROM \"{TOPIC}\" WHERE {filter} {every}"),
+        (_, 1) => format!("SELECT TOP(3, text_01) FROM \"{TOPIC}\" WHERE {filter} {every}"),
+        _ => format!("SELECT flag_0, COUNT(*) AS n FROM \"{TOPIC}\" WHERE {filter} GROUP BY flag_0 {every}"),
+    }
+}
+
+fn mixed_filter(i: usize) -> String {
+    let id = foreign_id(i);
+    match i % 100 {
+        0..80 => format!("id = '{id}'"),
+        80..90 => format!("flag_1 = TRUE AND id = '{id}'"),
+        90..95 => format!("long_1 BETWEEN {} AND {}", foreign_long(i), foreign_long(i) + 9),
+        95..98 => format!("id = '{id}' OR text_03 = '{id}' OR text_20 = '{id}'"),
+        98 => format!("id = '{id}' AND NOT flag_1"),
+        _ => format!("text_10 RLIKE '.*{id}.*'"),
+    }
+}
+
+/// What a record must have for [`mixed_filter`] of `i`, and no other.
+fn mixed_plant(i: usize) -> Vec<(Planted, String)> {
+    let id = (Planted::Id, foreign_id(i));
+    match i % 100 {
+        80..90 => vec![id, (Planted::Flag, "true ".to_owned())],
+        90..95 => vec![(Planted::Long, (foreign_long(i) + 5).to_string())],
+        98 => vec![id, (Planted::Flag, "false".to_owned())],
+        99 => vec![(Planted::Text, format!("zz{}", foreign_id(i)))],
+        _ => vec![id],
+    }
+}
