@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::entity::{Attribute, Entity};
+use crate::entity::{Attribute, DATE_EXPIRES, Entity};
 use crate::json::push_string;
 use crate::update::{Difference, Differs};
 
@@ -60,7 +60,9 @@ fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
     out.push_str("{\"type\":");
     push_string(&entity.key.kind, out);
     let _ = write!(out, ",\"created\":{},\"modified\":{},\"times\":[", entity.created_ms, entity.modified_ms);
-    for (i, attribute) in entity.attributes.iter().enumerate() {
+    // As many as the record's value shows.
+    let shown = entity.attributes.iter().filter(|attribute| *attribute.name != *DATE_EXPIRES);
+    for (i, attribute) in shown.enumerate() {
         let comma = if i > 0 { "," } else { "" };
         let (after, before) = (attribute.created_ms - entity.created_ms, entity.modified_ms - attribute.modified_ms);
         let _ = write!(out, "{comma}{after},{before}");

@@ -6,6 +6,7 @@ use axum::http::HeaderValue;
 use millstream_http::{Cors, Origins};
 
 use crate::Error;
+use crate::subscriptions::NotificationsConfig;
 
 /// Largest record of the topics that entities lie in: room for the largest entity, and for the names of its attributes.
 pub(crate) const RECORD_MAX_BYTES: usize = 3 << 20;
@@ -50,6 +51,8 @@ pub struct ContextConfig {
     pub cors_max_age_s: u32,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
+    /// Limits of subscriptions and of what is delivered for them.
+    pub notifications: NotificationsConfig,
 }
 
 impl Default for ContextConfig {
@@ -69,6 +72,7 @@ impl Default for ContextConfig {
             cors_origin: String::new(),
             cors_max_age_s: 86_400,
             telemetry_threads: 1,
+            notifications: NotificationsConfig::default(),
         }
     }
 }
@@ -114,7 +118,7 @@ impl ContextConfig {
         ];
         self.cors()?;
         match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {
-            None => Ok(()),
+            None => self.notifications.validate(),
             Some((setting, value, _, rule)) => Err(Error::InvalidSetting { setting, value: value.to_string(), rule }),
         }
     }

@@ -22,6 +22,7 @@ use crate::partition_key;
 use crate::refusal::{Failure, Refusal};
 use crate::request::{self, Parameters, Paths};
 use crate::stats::Counters;
+use crate::subscriptions::Tokens;
 use crate::upkeep::Upkeep;
 
 /// Writes of one batch that are with their owners at once.
@@ -37,6 +38,7 @@ pub(crate) struct Desk {
     pub(crate) wall: Arc<dyn WallClock>,
     /// When the plane was opened, by `clock`.
     pub(crate) started: Duration,
+    pub(crate) tokens: Arc<Tokens>,
     /// Where bulky lists are rendered.
     pub(crate) background: Workers,
     pub(crate) upkeep: Upkeep,
@@ -93,14 +95,20 @@ impl Ask {
     }
 
     /// Whose request it is, for whoever is told of what it changes.
-    pub(crate) fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self, tokens: &Tokens) -> Origin {
         let given = self.headers.get(request::CORRELATOR).filter(|value| !value.is_empty()).cloned();
         let correlator = given.unwrap_or_else(|| self.trace.id_as_uuid());
+        let token = self.headers.get(request::AUTH_TOKEN).and_then(|value| value.to_str().ok());
         Origin {
             correlator: correlator.to_str().unwrap_or_default().into(),
+            token: token.filter(|token| !token.is_empty()).map(|token| tokens.keep(token)),
             is_forced: request::is_forced(&self.uri),
-            ..Origin::default()
         }
+    }
+
+    /// The service path header, if there is one.
+    pub(crate) fn path(&self) -> Result<Option<&str>, Refusal> {
+        request::path_header(&self.headers)
     }
 
     /// Whether the client has this version of the entity already.
@@ -155,7 +163,8 @@ impl Desk {
         let path = request::write_path(&ask.headers)?;
         let tell = self.tell(&ask.tenant, id).await?;
         let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
-        let (tenant, versions, origin) = (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin());
+        let (tenant, versions, origin) =
+            (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin(&self.tokens));
         let request = Request { tenant, path, tell, versions, origin, action };
         match self.views.ask(owner, Command::Request(Box::new(request))).await? {
             Answer::Refused(refusal) => Err(refusal.into()),
@@ -181,7 +190,7 @@ impl Desk {
             let tell = self.tell(&ask.tenant, &id).await?;
             let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
             let (tenant, path) = (ask.tenant.clone(), path.clone());
-            let request = Request { tenant, path, tell, versions: None, origin: ask.origin(), action };
+            let request = Request { tenant, path, tell, versions: None, origin: ask.origin(&self.tokens), action };
             let started = self.clock.now();
             waiting.push_back((named, started, self.views.submit(owner, Command::Request(Box::new(request)))?));
         }

@@ -11,7 +11,7 @@
 //! `context.<tenant>`. An update is answered once it is durable, and a read after the answer sees it.
 //!
 //! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`].
-//! Not yet: subscriptions, registrations, history; the first two are answered by 501.
+//! Not yet: registrations, history; the first are answered by 501.
 
 mod batch_routes;
 mod change_details;
@@ -46,6 +46,7 @@ mod show;
 mod state;
 mod state_record;
 mod stats;
+mod subscriptions;
 mod syntax;
 mod type_routes;
 mod types;
@@ -60,6 +61,7 @@ pub use error::Error;
 pub use mapping::{DEFAULT_ID_PREFIX, DEFAULT_TYPE, MAPPING_MEMBER, Mapping, Mappings};
 pub use plane::Context;
 pub use stats::ContextStats;
+pub use subscriptions::NotificationsConfig;
 
 use config::RECORD_MAX_BYTES;
 use millstream_types::TenantId;

@@ -15,6 +15,7 @@ use crate::mapping::Mappings;
 use crate::measurement::Telemetry;
 use crate::routes;
 use crate::stats::Counters;
+use crate::subscriptions::Subscriptions;
 use crate::upkeep::Upkeep;
 use crate::{ContextConfig, ContextStats, Error};
 
@@ -29,6 +30,7 @@ const COMMAND_MAX_MEASUREMENTS: usize = 16;
 pub struct Context {
     desk: Arc<Desk>,
     follower: Follower,
+    subscriptions: Arc<Subscriptions>,
     config: ContextConfig,
 }
 
@@ -82,15 +84,27 @@ impl Context {
         let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
         let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
-        let (wall, page_max_bytes) = (ground.wall.clone(), config.page_max_bytes);
-        let started = clock.now();
-        let desk = Arc::new(Desk { views, topics, counters, clock, wall, started, page_max_bytes, background, upkeep });
-        Ok(Self { desk, follower, config })
+        let subscriptions = Subscriptions::open(ground, &config, metrics)?;
+        let (wall, tokens) = (ground.wall.clone(), subscriptions.tokens.clone());
+        let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
+        let desk = Arc::new(Desk {
+            views,
+            topics,
+            counters,
+            clock,
+            wall,
+            started,
+            page_max_bytes,
+            tokens,
+            background,
+            upkeep,
+        });
+        Ok(Self { desk, follower, subscriptions, config })
     }
 
     /// The NGSI-v2 routes, under `/v2`.
     pub fn routes(&self) -> Routes {
-        routes::routes(&self.desk, &self.config)
+        self.subscriptions.routes(routes::routes(&self.desk, &self.config), &self.config)
     }
 
     /// What has been counted.
@@ -102,12 +116,12 @@ impl Context {
     /// What of the entities has failed and does not come right by itself: telemetry that is not followed any further,
     /// records that no entity has taken, owners that ended.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        self.desk.views.failures()
+        self.desk.views.failures().into_iter().chain(self.subscriptions.failures()).collect()
     }
 
     /// Records of telemetry that never reach an entity: refused by an owner, or trimmed before they were read.
     pub fn records_passed_over(&self) -> u64 {
-        self.desk.views.records_passed_over()
+        self.desk.views.records_passed_over() + self.subscriptions.records_passed_over()
     }
 
     /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
@@ -116,11 +130,12 @@ impl Context {
         self.desk.upkeep.stop();
         self.follower.stop();
         self.desk.views.stop();
+        self.subscriptions.stop();
     }
 }
 
 /// Made here and not by the view, because an entity may be larger than a record usually is.
-fn create_state_topic(name: &TopicName, partitions: u32, log: &dyn Log) -> Result<(), Error> {
+pub(crate) fn create_state_topic(name: &TopicName, partitions: u32, log: &dyn Log) -> Result<(), Error> {
     if log.topic(name).is_none() {
         let config = TopicConfig {
             partitions,

@@ -22,6 +22,9 @@ pub(crate) const SERVICE: &str = "fiware-service";
 /// Names a request in logs of all systems that it passes; a client's own, or a new one.
 pub(crate) const CORRELATOR: &str = "fiware-correlator";
 
+/// A client's secret for receivers.
+pub(crate) const AUTH_TOKEN: &str = "x-auth-token";
+
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
 
@@ -230,7 +233,8 @@ pub(crate) fn write_path(headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
     }
 }
 
-fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+/// The service path header, if there is one.
+pub(crate) fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     match headers.get(SERVICE_PATH).map(|value| value.to_str()) {
         None => Ok(None),
         Some(Ok("")) => Ok(None),
@@ -239,7 +243,7 @@ fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     }
 }
 
-fn illegal_path(error: ServicePathError) -> Refusal {
+pub(crate) fn illegal_path(error: ServicePathError) -> Refusal {
     Refusal::bad(error.to_string())
 }
 

@@ -129,9 +129,7 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
 
 /// Operations of NGSI-v2 that this version does not have.
 fn later(routes: Routes, limits: Limits) -> Routes {
-    let table: [(&str, &[Method]); 4] = [
-        ("/v2/subscriptions", &[Method::GET, Method::POST]),
-        ("/v2/subscriptions/{id}", &[Method::GET, Method::PATCH, Method::DELETE]),
+    let table: [(&str, &[Method]); 2] = [
         ("/v2/registrations", &[Method::GET, Method::POST]),
         ("/v2/registrations/{id}", &[Method::GET, Method::DELETE]),
     ];

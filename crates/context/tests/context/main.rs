@@ -3,15 +3,20 @@
 
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
+mod deliveries;
 mod filters;
 mod geo;
 mod guide;
 mod indexes;
+mod mosquitto;
+mod notifications;
 mod operations;
 mod ordering;
 mod paging;
+mod receiver;
 mod refusals;
 mod shell;
+mod subscriptions;
 mod telemetry;
 mod updates;
 mod values;

@@ -230,9 +230,6 @@ async fn what_this_version_does_not_have_is_501() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served) = world_with_rooms(dir.path()).await;
     for (head, body, named) in [
-        ("POST /v2/subscriptions", Some("{}"), "POST"),
-        ("GET /v2/subscriptions", None, "GET"),
-        ("DELETE /v2/subscriptions/x", None, "DELETE"),
         ("GET /v2/registrations", None, "registrations"),
         ("POST /v2/registrations", Some("{}"), "registrations"),
         ("DELETE /v2/registrations/x", None, "registrations"),

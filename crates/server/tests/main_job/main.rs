@@ -6,6 +6,7 @@ mod flights;
 mod guide;
 mod load;
 mod memory;
+mod notifications;
 mod process;
 mod query_socket;
 mod readme;

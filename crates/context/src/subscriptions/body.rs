@@ -1,0 +1,292 @@
+//! A subscription's body: checked, compiled, patched, shown.
+
+use serde_json::{Map, Value, json};
+
+use super::member::Member;
+use super::subscription::{Alterations, Condition, Content, Delivery, Format, Identity, Retry, Subscription};
+use super::target::{TARGETS, Target};
+use crate::datetime;
+use crate::query::{Criteria, Selector};
+use crate::refusal::Refusal;
+use crate::request::{Paths, illegal_path};
+use crate::syntax::{check_identifier, forbidden_in};
+
+const DESCRIPTION_MAX_CHARS: usize = 1_024;
+/// Entities of one subscription.
+const ENTITIES_MAX: usize = 1_000;
+/// A year: the longest pause between two notifications, and the longest time that one is tried, seconds.
+const YEAR_S: u64 = 366 * 24 * 3600;
+/// How long a notification is tried: one that waits in memory, one that is durable.
+const MAX_AGE_MEMORY_S: u64 = 60;
+const MAX_AGE_DURABLE_S: u64 = 24 * 3600;
+
+/// What a client has given, compiled; see [`Subscription::compile`].
+pub(crate) fn compile(identity: Identity, document: Map<String, Value>) -> Result<Subscription, Refusal> {
+    check_texts(&document)?;
+    let mut top = Member::of("the subscription", Value::Object(document.clone()))?;
+    check_description(top.take("description"))?;
+    let mut subject = required(&mut top, "subject")?;
+    let entities = entities(&mut subject)?;
+    let condition = match subject.full_object("condition")? {
+        None => Condition::default(),
+        Some(given) => condition(given)?,
+    };
+    subject.nothing_else()?;
+    let mut notification = required(&mut top, "notification")?;
+    let content = content(&mut notification)?;
+    let fails_limit = notification.number("maxFailsLimit", 1..=u64::MAX)?;
+    let (delivery, keeps_latest) = delivery(&mut notification)?;
+    let target = Target::read(&mut notification)?;
+    notification.nothing_else()?;
+    let throttling_ms = top.number("throttling", 0..=YEAR_S)?.unwrap_or(0) as i64 * 1_000;
+    let expires_ms = expires(&mut top)?;
+    top.nothing_else()?;
+    let Identity { tenant, id, path, since } = identity;
+    let paths = Paths::parse(&path).map_err(illegal_path)?;
+    Ok(Subscription {
+        tenant,
+        id,
+        path,
+        paths,
+        document,
+        since,
+        entities,
+        condition,
+        content,
+        target,
+        throttling_ms,
+        keeps_latest,
+        expires_ms,
+        fails_limit,
+        delivery,
+    })
+}
+
+fn required(given: &mut Member, name: &'static str) -> Result<Member, Refusal> {
+    let missing = given.wrong(name, "missing", "it is required; add it");
+    given.object(name)?.ok_or(missing)
+}
+
+/// Characters that are forbidden are forbidden everywhere but where queries, headers and values of a patch stand.
+fn check_texts(document: &Map<String, Value>) -> Result<(), Refusal> {
+    let mut checked = Value::Object(document.clone());
+    if let Some(condition) = checked.pointer_mut("/subject/condition").and_then(Value::as_object_mut) {
+        condition.shift_remove("expression");
+        condition.shift_remove("jexlExpression");
+    }
+    for target in TARGETS {
+        let Some(target) = checked.pointer_mut(&format!("/notification/{target}")).and_then(Value::as_object_mut)
+        else {
+            continue;
+        };
+        target.shift_remove("ngsi");
+        if let Some(headers) = target.get_mut("headers").and_then(Value::as_object_mut) {
+            for value in headers.values_mut() {
+                let without_quotes = value.as_str().map(|text| text.replace(['"', '\''], ""));
+                *value = without_quotes.map_or(Value::Null, Value::from);
+            }
+        }
+    }
+    match forbidden_in(&checked) {
+        None => Ok(()),
+        Some(text) => Err(Refusal::bad(format!(
+            "'{text}' has one of the characters < > \" ' = ; ( ), which are forbidden; leave them out, or encode them as \
+             %xx where the text is decoded before it is sent"
+        ))),
+    }
+}
+
+fn check_description(given: Option<Value>) -> Result<(), Refusal> {
+    match given {
+        None => Ok(()),
+        Some(Value::String(text)) if text.chars().count() <= DESCRIPTION_MAX_CHARS => Ok(()),
+        Some(Value::String(text)) => Err(Refusal::bad(format!(
+            "the description has {} characters: at most {DESCRIPTION_MAX_CHARS} are allowed; shorten it",
+            text.chars().count()
+        ))),
+        Some(other) => Err(Refusal::bad(format!("description = {other}: it must be a text; send one"))),
+    }
+}
+
+fn entities(subject: &mut Member) -> Result<Vec<Selector>, Refusal> {
+    match subject.take("entities") {
+        Some(Value::Array(items)) if (1..=ENTITIES_MAX).contains(&items.len()) => {
+            items.iter().map(Selector::of_json).collect()
+        }
+        given => {
+            let shown = match given {
+                None => "missing".to_owned(),
+                Some(Value::Array(items)) => format!("a list of {}", items.len()),
+                Some(other) => other.to_string(),
+            };
+            Err(subject.wrong("entities", &shown, &format!("it must be a list of 1 to {ENTITIES_MAX}; send one")))
+        }
+    }
+}
+
+fn condition(mut given: Member) -> Result<Condition, Refusal> {
+    let attrs = names(&mut given, "attrs")?;
+    let expression = match given.full_object("expression")? {
+        None => None,
+        Some(expression) => Some(Criteria::of_json(&expression.into_all())?),
+    };
+    if let Some(text) = given.take("jexlExpression") {
+        return Err(Refusal::later("jexlExpression", text.as_str().unwrap_or_default()));
+    }
+    let alterations = match given.texts("alterationTypes")? {
+        None => Alterations::default(),
+        Some(kinds) if kinds.is_empty() => Alterations::default(),
+        Some(kinds) => alterations(&given, &kinds)?,
+    };
+    let ignores_metadata = !given.flag("notifyOnMetadataChange")?.unwrap_or(true);
+    given.nothing_else()?;
+    Ok(Condition { attrs, expression, alterations, ignores_metadata })
+}
+
+fn alterations(given: &Member, kinds: &[String]) -> Result<Alterations, Refusal> {
+    let mut wanted = Alterations { create: false, update: false, change: false, delete: false };
+    for kind in kinds {
+        match kind.as_str() {
+            "entityCreate" => wanted.create = true,
+            "entityUpdate" => wanted.update = true,
+            "entityChange" => wanted.change = true,
+            "entityDelete" => wanted.delete = true,
+            other => {
+                let rule = "use entityCreate, entityUpdate, entityChange and entityDelete";
+                return Err(given.wrong("alterationTypes", other, rule));
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+fn content(notification: &mut Member) -> Result<Content, Refusal> {
+    let has_except = notification.has("exceptAttrs");
+    let attrs = names(notification, "attrs")?;
+    let except = names(notification, "exceptAttrs")?;
+    if has_except && (except.is_empty() || !attrs.is_empty()) {
+        let rule = "it must not be empty, nor stand beside attrs; leave it out, or name attributes";
+        return Err(notification.wrong("exceptAttrs", &format!("{except:?}"), rule));
+    }
+    let metadata = names(notification, "metadata")?;
+    let only_changed = notification.flag("onlyChangedAttrs")?.unwrap_or(false);
+    let covered = notification.flag("covered")?.unwrap_or(false);
+    if covered && attrs.is_empty() {
+        return Err(notification.wrong("covered", "true", "it needs attrs that are not empty; name attributes"));
+    }
+    let format = match notification.text("attrsFormat")? {
+        None => Format::default(),
+        Some(name) => {
+            Format::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format).ok_or_else(|| {
+                let known = Format::ALL.map(|(name, _)| name).join(", ");
+                notification.wrong("attrsFormat", &name, &format!("use {known}"))
+            })?
+        }
+    };
+    Ok(Content { attrs, except, metadata, only_changed, covered, format })
+}
+
+fn names(given: &mut Member, list: &'static str) -> Result<Vec<String>, Refusal> {
+    let names = given.texts(list)?.unwrap_or_default();
+    let what = format!("{list} of {}:", given.what());
+    names.iter().filter(|name| *name != "*").try_for_each(|name| check_identifier(&what, name))?;
+    Ok(names)
+}
+
+/// How hard is tried to deliver, and whether the latest is kept of what is throttled: our own additions.
+fn delivery(notification: &mut Member) -> Result<(Delivery, bool), Refusal> {
+    let mut given = match notification.full_object("delivery")? {
+        Some(given) => given,
+        None => Member::of("delivery", json!({}))?,
+    };
+    let is_durable = choice(&mut given, "queue", [("memory", false), ("durable", true)])?;
+    let retry =
+        choice(&mut given, "retry", [("safe", Retry::Safe), ("never", Retry::Never), ("always", Retry::Always)])?;
+    let keeps_latest = choice(&mut given, "throttled", [("drop", false), ("latest", true)])?;
+    let default_s = if is_durable { MAX_AGE_DURABLE_S } else { MAX_AGE_MEMORY_S };
+    let max_age_ms = given.number("maxAge", 1..=YEAR_S)?.unwrap_or(default_s) * 1_000;
+    given.nothing_else()?;
+    Ok((Delivery { is_durable, retry, max_age_ms }, keeps_latest))
+}
+
+/// One of a few words; the first is the default.
+fn choice<T: Copy, const N: usize>(
+    given: &mut Member,
+    name: &'static str,
+    words: [(&str, T); N],
+) -> Result<T, Refusal> {
+    let Some(word) = given.text(name)? else { return Ok(words[0].1) };
+    words.iter().find(|(known, _)| *known == word).map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let known = words.map(|(known, _)| known).join(" or ");
+        given.wrong(name, &word, &format!("use {known}"))
+    })
+}
+
+fn expires(top: &mut Member) -> Result<Option<i64>, Refusal> {
+    match top.take("expires") {
+        None => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(value) => match value.as_str().and_then(datetime::parse) {
+            Some(at_ms) => Ok(Some(at_ms)),
+            None => Err(top.wrong("expires", &value.to_string(), "write YYYY-MM-DDThh:mm:ss.sssZ, or \"\" for never")),
+        },
+    }
+}
+
+/// `document` with the fields of `patch`; of `subject` and `notification` each member is a field.
+pub(crate) fn patched(document: &Map<String, Value>, patch: Map<String, Value>) -> Map<String, Value> {
+    let mut patched = document.clone();
+    for (name, value) in patch {
+        match (name.as_str(), value, patched.get_mut(&name)) {
+            ("subject", Value::Object(fields), Some(Value::Object(known))) => known.extend(fields),
+            ("notification", Value::Object(fields), Some(Value::Object(known))) => {
+                let excluded: &[&[&str]] = &[&TARGETS, &["attrs", "exceptAttrs"]];
+                for names in excluded {
+                    if names.iter().any(|name| fields.contains_key(*name)) {
+                        known.retain(|name, _| !names.contains(&name.as_str()));
+                    }
+                }
+                known.extend(fields);
+            }
+            (_, value, _) => {
+                patched.insert(name, value);
+            }
+        }
+    }
+    patched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_changes_the_fields_that_it_has() {
+        let Value::Object(document) = json!({"description": "d", "throttling": 5,
+            "subject": {"entities": [{"id": "a"}], "condition": {"attrs": ["x"]}},
+            "notification": {"http": {"url": "http://a"}, "attrs": ["x"], "covered": true}})
+        else {
+            unreachable!()
+        };
+        for (patch, expected) in [
+            (json!({"throttling": 7}), json!({"throttling": 7})),
+            (
+                json!({"subject": {"condition": {"attrs": []}}}),
+                json!({"subject": {"entities": [{"id": "a"}], "condition": {"attrs": []}}}),
+            ),
+            (
+                json!({"notification": {"mqtt": {"url": "mqtt://a:1"}}}),
+                json!({"notification": {"attrs": ["x"], "covered": true, "mqtt": {"url": "mqtt://a:1"}}}),
+            ),
+            (
+                json!({"notification": {"exceptAttrs": ["y"], "covered": false}}),
+                json!({"notification": {"http": {"url": "http://a"}, "covered": false, "exceptAttrs": ["y"]}}),
+            ),
+        ] {
+            let (Value::Object(patch), Value::Object(changed)) = (patch, expected) else { unreachable!() };
+            let mut expected = document.clone();
+            expected.extend(changed);
+            assert_eq!(Value::Object(patched(&document, patch.clone())), Value::Object(expected), "{patch:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Finds the few subscriptions that a change may concern, of however many there are.
+//!
+//! A subscription is filed under what it says of the id (the id itself; the text with which each match of a pattern
+//! begins; the pattern; any), of the type (one; any), and under each attribute of its condition. A change is looked up
+//! under its own id, type and attributes. What is found is checked in full by whoever asked: a false candidate is
+//! allowed, a miss never. Only patterns that are not anchored to a text are tried one by one, each once however many
+//! subscriptions have it.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+
+use super::change::Change;
+use super::subscription::Subscription;
+use crate::query::{Names, Pattern};
+
+/// The subscriptions that may fire.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    tenants: HashMap<TenantId, Filed>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Filed {
+    all: HashMap<Arc<str>, Arc<Subscription>>,
+    /// Ids by the hash of where they are filed.
+    places: HashMap<u64, BTreeSet<Arc<str>>>,
+    /// Lengths of the texts with which patterns begin, and how often each is filed.
+    start_lengths: BTreeMap<usize, usize>,
+    /// Patterns that begin with no text, and how often each is filed.
+    patterns: HashMap<String, (Pattern, usize)>,
+}
+
+/// What a subscription says of the id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Id<'a> {
+    Any,
+    One(&'a str),
+    Start(&'a str),
+    Like(&'a str),
+}
+
+impl Index {
+    /// Files a subscription, in place of what was filed under its id.
+    pub(crate) fn put(&mut self, subscription: &Arc<Subscription>) {
+        self.remove(&subscription.tenant, &subscription.id);
+        let filed = self.tenants.entry(subscription.tenant.clone()).or_default();
+        for place in places(subscription, &self.hasher) {
+            filed.places.entry(place).or_default().insert(subscription.id.clone());
+        }
+        for pattern in patterns(subscription) {
+            match literal_start(pattern.as_str()) {
+                Some((_, true)) => {}
+                Some((start, false)) => *filed.start_lengths.entry(start.len()).or_default() += 1,
+                None => {
+                    let text = pattern.as_str().to_owned();
+                    filed.patterns.entry(text).or_insert_with(|| (pattern.clone(), 0)).1 += 1;
+                }
+            }
+        }
+        filed.all.insert(subscription.id.clone(), subscription.clone());
+    }
+
+    /// Takes a subscription out.
+    pub(crate) fn remove(&mut self, tenant: &TenantId, id: &str) {
+        let Some(filed) = self.tenants.get_mut(tenant) else { return };
+        let Some(known) = filed.all.remove(id) else { return };
+        for place in places(&known, &self.hasher) {
+            if let Some(ids) = filed.places.get_mut(&place) {
+                ids.remove(id);
+                if ids.is_empty() {
+                    filed.places.remove(&place);
+                }
+            }
+        }
+        for pattern in patterns(&known) {
+            match literal_start(pattern.as_str()) {
+                Some((_, true)) => {}
+                Some((start, false)) => {
+                    if let Some(count) = filed.start_lengths.get_mut(&start.len()) {
+                        *count -= 1;
+                        if *count == 0 {
+                            filed.start_lengths.remove(&start.len());
+                        }
+                    }
+                }
+                None => {
+                    if let Some((_, count)) = filed.patterns.get_mut(pattern.as_str()) {
+                        *count -= 1;
+                        if *count == 0 {
+                            filed.patterns.remove(pattern.as_str());
+                        }
+                    }
+                }
+            }
+        }
+        if filed.all.is_empty() {
+            self.tenants.remove(tenant);
+        }
+    }
+
+    /// Whether a change of this tenant could concern anybody.
+    pub(crate) fn has(&self, tenant: &TenantId) -> bool {
+        self.tenants.contains_key(tenant)
+    }
+
+    /// The subscriptions that the change may concern, by id, each once.
+    pub(crate) fn candidates(&self, change: &Change<'_>) -> Vec<Arc<Subscription>> {
+        let Some(filed) = self.tenants.get(change.tenant) else { return Vec::new() };
+        let id = &*change.key.id;
+        let starts = filed.start_lengths.keys().filter_map(|length| id.get(..*length)).map(Id::Start);
+        let like = filed.patterns.values().filter(|(pattern, _)| pattern.fits(id)).map(|(p, _)| Id::Like(p.as_str()));
+        let mut found = BTreeSet::new();
+        for id in [Id::Any, Id::One(id)].into_iter().chain(starts).chain(like) {
+            for kind in [None, Some(&*change.key.kind)] {
+                for attribute in change.touched().map(Some).chain([None]) {
+                    let place = self.hasher.hash_one((id, kind, attribute));
+                    found.extend(filed.places.get(&place).into_iter().flatten());
+                }
+            }
+        }
+        found.into_iter().filter_map(|id| filed.all.get(id).cloned()).collect()
+    }
+}
+
+/// Where a subscription is filed.
+fn places(subscription: &Subscription, hasher: &RandomState) -> Vec<u64> {
+    let condition = &subscription.condition;
+    // That an entity is gone concerns it whatever attributes the entity had.
+    let attributes: Vec<Option<&str>> = if condition.attrs.is_empty() || condition.alterations.delete {
+        vec![None]
+    } else {
+        condition.attrs.iter().map(|name| Some(name.as_str())).collect()
+    };
+    let mut places = Vec::new();
+    for selector in &subscription.entities {
+        let kinds: Vec<Option<&str>> = match &selector.kinds {
+            Names::Of(kinds) => kinds.iter().map(|kind| Some(kind.as_str())).collect(),
+            Names::Any | Names::Like(_) => vec![None],
+        };
+        for id in ids(&selector.ids) {
+            for kind in &kinds {
+                places.extend(attributes.iter().map(|attribute| hasher.hash_one((id, kind, attribute))));
+            }
+        }
+    }
+    places
+}
+
+fn ids(names: &Names) -> Vec<Id<'_>> {
+    match names {
+        Names::Any => vec![Id::Any],
+        Names::Of(ids) => ids.iter().map(|id| Id::One(id)).collect(),
+        Names::Like(pattern) => vec![match literal_start(pattern.as_str()) {
+            Some((id, true)) => Id::One(id),
+            Some((start, false)) => Id::Start(start),
+            None => Id::Like(pattern.as_str()),
+        }],
+    }
+}
+
+fn patterns(subscription: &Subscription) -> impl Iterator<Item = &Pattern> {
+    subscription.entities.iter().filter_map(|selector| match &selector.ids {
+        Names::Like(pattern) => Some(pattern),
+        Names::Any | Names::Of(_) => None,
+    })
+}
+
+/// The text with which every match of `pattern` begins, if it is anchored to one; and whether that is all of it.
+fn literal_start(pattern: &str) -> Option<(&str, bool)> {
+    let rest = pattern.strip_prefix('^')?;
+    if rest.contains('|') {
+        return None;
+    }
+    let end = rest.find(|c: char| r"\.+*?()[]{}^$".contains(c)).unwrap_or(rest.len());
+    let is_all = &rest[end..] == "$";
+    // A quantifier belongs to the character before it.
+    let end = if rest[end..].starts_with(['*', '?', '{']) { rest[..end].char_indices().last()?.0 } else { end };
+    (end > 0).then(|| (&rest[..end], is_all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_literal_start_of_a_pattern_is_found_and_never_too_long() {
+        for (pattern, expected) in [
+            ("^urn:room:1$", Some(("urn:room:1", true))),
+            ("^urn:room:.*", Some(("urn:room:", false))),
+            ("^room", Some(("room", false))),
+            ("^rooms*", Some(("room", false))),
+            ("^rooms{0,1}", Some(("room", false))),
+            ("^rooms+", Some(("rooms", false))),
+            ("^a|b", None),
+            ("^(a)", None),
+            ("^s*", None),
+            ("room", None),
+            (".*", None),
+        ] {
+            assert_eq!(literal_start(pattern), expected, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Reads the changes of all tenants and finds out which subscriptions fire.
+//!
+//! It works beside the path of updates: it follows the change topics up to what is durable. What fires goes, with the
+//! change's notification, to the owner of the tenant's subscriptions, who decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_log::Topic;
+use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, WallClock, partition_of_key};
+use millstream_view::{Follow, Source, Views};
+use parking_lot::Mutex;
+
+use super::change::{Change, Place};
+use super::hub::Hub;
+use super::render::{Occasion, root};
+use super::stats::NotificationCounters;
+use super::tokens::Tokens;
+use super::view::{Command, Fired, SubscriptionView};
+use crate::entity::Key;
+
+/// Notifications of one change that go to the owner at once, and bytes of them, about; more go in several parts.
+const PART_MAX: usize = 64;
+const PART_MAX_BYTES: usize = 16 << 10;
+/// How long it waits when others fill the owner's inbox.
+const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
+/// Entities of which it is remembered who has changed them last.
+const ROOTS_MAX: usize = 32_768;
+
+/// See the module.
+pub(crate) struct Matcher {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) views: Arc<Views<SubscriptionView>>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) counters: Arc<NotificationCounters>,
+    pub(crate) custom: bool,
+    pub(crate) message_max_bytes: usize,
+    pub(crate) roots: Mutex<Roots>,
+}
+
+impl Follow<SubscriptionView> for Matcher {
+    type Item = Vec<Fired>;
+
+    fn follows(&self, topic: &Topic) -> bool {
+        topic.name.kind() == Kind::Context
+    }
+
+    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Vec<Fired>)> {
+        let tenant = topic.name.tenant();
+        if !self.hub.index.read().has(tenant) {
+            return None;
+        }
+        let partition = partition_of_key(record.key?, topic.config.partitions).0;
+        let place = Place { topic: topic.id.0, partition, offset: record.offset.0 };
+        let change = Change::read(tenant, place, record)?;
+        if self.comes_back(&change) {
+            return None;
+        }
+        let owner = self.views.partition_of(tenant.as_str().as_bytes());
+        let fired = self.fired(&change, owner);
+        (!fired.is_empty()).then_some((owner, fired))
+    }
+
+    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Vec<Fired>)>) -> Command {
+        Command::Fired { from: Some((source, next)), items }
+    }
+}
+
+impl Matcher {
+    /// Whether a notification of ours has led to this change of the entity that it told of.
+    fn comes_back(&self, change: &Change<'_>) -> bool {
+        let root = root(change);
+        let before = self.roots.lock().set(change.tenant, &change.key, &root);
+        change.details.correlator.contains("cbnotif") && before.is_some_and(|before| *before == *root)
+    }
+
+    /// What fires, but for what has been handed over already because it is too much at once.
+    fn fired(&self, change: &Change<'_>, owner: PartitionId) -> Vec<Fired> {
+        let candidates = self.hub.index.read().candidates(change);
+        self.counters.candidates.inc_by(candidates.len() as u64);
+        let now_ms = self.wall.now_ms();
+        let token = change.details.token.and_then(|number| self.tokens.get(number));
+        let (custom, max_bytes) = (self.custom, self.message_max_bytes);
+        let occasion = Occasion { change, now_ms, token: token.as_deref(), custom, max_bytes };
+        let (mut part, mut part_bytes, mut number) = (Vec::new(), 0, 0);
+        for subscription in candidates {
+            if !subscription.fires(change, now_ms) {
+                continue;
+            }
+            number += 1;
+            let Some(notification) = occasion.notification(&subscription, number) else { continue };
+            self.counters.matched.inc();
+            if part.len() >= PART_MAX || part_bytes > PART_MAX_BYTES {
+                self.hand_over(owner, std::mem::take(&mut part));
+                part_bytes = 0;
+            }
+            part_bytes += notification.size_bytes();
+            let (tenant, id) = (subscription.tenant.clone(), subscription.id.clone());
+            part.push(Fired { tenant, id, notification: Arc::new(notification) });
+        }
+        part
+    }
+
+    /// Hands over a part of what a change has led to, before that the change was looked at is stored.
+    fn hand_over(&self, owner: PartitionId, mut part: Vec<Fired>) {
+        loop {
+            let again: Vec<Fired> = part.iter().map(Fired::again).collect();
+            match self.views.submit(owner, Command::Fired { from: None, items: vec![(Offset::ZERO, part)] }) {
+                Err(millstream_view::Error::Overloaded { .. } | millstream_view::Error::InboxFull { .. }) => {
+                    std::thread::sleep(OVERLOADED_PAUSE);
+                    part = again;
+                }
+                // At the end it is left; the change is looked at again at the next start.
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Fired {
+    fn again(&self) -> Self {
+        Self { tenant: self.tenant.clone(), id: self.id.clone(), notification: self.notification.clone() }
+    }
+}
+
+/// The first cause of each entity's last change, of as many entities as changed last.
+#[derive(Default)]
+pub(crate) struct Roots {
+    young: HashMap<(TenantId, Key), Arc<str>>,
+    old: HashMap<(TenantId, Key), Arc<str>>,
+}
+
+impl Roots {
+    /// Notes the cause of a change; that of the one before.
+    fn set(&mut self, tenant: &TenantId, key: &Key, root: &str) -> Option<Arc<str>> {
+        if self.young.len() >= ROOTS_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let entity = (tenant.clone(), key.clone());
+        let old = self.old.remove(&entity);
+        self.young.insert(entity, root.into()).or(old)
+    }
+}

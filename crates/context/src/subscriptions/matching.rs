@@ -1,0 +1,35 @@
+//! Whether a change makes a subscription fire.
+
+use super::change::{Alteration, Change};
+use super::subscription::{Condition, Subscription};
+
+impl Subscription {
+    /// Whether the change is one that it wants to hear of.
+    pub(crate) fn fires(&self, change: &Change<'_>, now_ms: i64) -> bool {
+        let place = change.place;
+        !self.is_expired(now_ms)
+            && !self.since.is_after(place.topic, place.partition, place.offset)
+            && self.paths.have(&change.key.path)
+            && self.entities.iter().any(|selector| selector.has(&change.key))
+            && self.condition.allows(change)
+    }
+}
+
+impl Condition {
+    fn allows(&self, change: &Change<'_>) -> bool {
+        let wanted = self.alterations;
+        let named = |name: &str| self.attrs.is_empty() || self.attrs.iter().any(|attribute| attribute == name);
+        let differs =
+            || change.changed(self.ignores_metadata).any(named) || change.details.is_forced && self.attrs.is_empty();
+        let fires = match change.alteration {
+            Alteration::Delete => wanted.delete,
+            Alteration::Create => wanted.create && (self.attrs.is_empty() || differs()),
+            Alteration::Update | Alteration::Change => {
+                let is_update = || self.attrs.is_empty() || change.touched().any(named);
+                wanted.change && differs() || wanted.update && is_update()
+            }
+        };
+        let holds = |entity| self.expression.as_ref().is_none_or(|expression| expression.matches(entity));
+        fires && change.entity().is_some_and(holds)
+    }
+}

@@ -1,0 +1,206 @@
+//! Subscriptions: who wants to hear of which changes, and how they get to hear of them.
+//!
+//! ```text
+//!  /v2/subscriptions ──► owner of the tenant ──► _subscriptions ──► index
+//!                                                                     │ candidates
+//!  context.<tenant> ──► matcher: which fire, what they are told ◄─────┘
+//!                          └──► owner: throttling, one shot, counters, durable queue ──► _subscriptions
+//!                                   └──► queue of the subscription ──► lane by lane ──► receiver (HTTP, MQTT)
+//!                                          what became of it ──► owner ◄──┘
+//! ```
+//!
+//! The state is a view over the compacted topic `_subscriptions`, partitioned by tenant. A definition is at work when its
+//! request is answered. What a change leads to is stored together with the place of the change, in one append, and goes
+//! out once that is durable: never twice by a restart; and never lost, if the subscription's queue is durable.
+
+mod attempt;
+mod body;
+mod change;
+mod config;
+mod delivery;
+mod details;
+mod http_receiver;
+mod hub;
+mod index;
+mod matcher;
+mod matching;
+mod member;
+mod mqtt_receiver;
+mod notification;
+mod progress;
+mod queue;
+mod record;
+mod render;
+mod reports;
+mod routes;
+mod shape;
+mod shown;
+mod state;
+mod stats;
+mod subscription;
+mod target;
+mod template;
+mod tokens;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use millstream_http::{Metrics, Routes};
+use millstream_log::Log;
+use millstream_types::{Kind, TenantId, TopicName, TopicPartition};
+use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
+use parking_lot::{Mutex, RwLock};
+
+pub use config::NotificationsConfig;
+pub(crate) use tokens::Tokens;
+
+use crate::config::RECORD_MAX_BYTES;
+use crate::plane::create_state_topic;
+use crate::{ContextConfig, Error};
+use delivery::Delivery;
+use hub::{Effect, Hub};
+use matcher::Matcher;
+use stats::NotificationCounters;
+use subscription::Since;
+use view::SubscriptionView;
+
+/// The compacted topic that holds subscriptions and what waits for them.
+const STATE_TOPIC: &str = "_subscriptions";
+/// Room for a definition of the largest body, or for a large notification.
+const APPEND_MAX_BYTES: usize = 4 << 20;
+/// Changes in one command: each may lead to as much as `matcher` lets through at once.
+const COMMAND_MAX_CHANGES: usize = 64;
+/// Queues that metrics name one by one.
+const QUEUES_SHOWN_MAX: usize = 100;
+
+/// The subscriptions of all tenants, at work.
+pub(crate) struct Subscriptions {
+    views: Arc<Views<SubscriptionView>>,
+    hub: Arc<Hub>,
+    log: Arc<dyn Log>,
+    ground: Ground,
+    follower: Follower,
+    /// The millisecond in the newest id.
+    last_id_ms: AtomicU64,
+    pub(crate) tokens: Arc<Tokens>,
+}
+
+impl Subscriptions {
+    /// Opens the subscriptions in `ground`, takes up what waits, and begins to follow changes.
+    ///
+    /// # Errors
+    /// [`Error::View`], [`Error::Log`], [`Error::Thread`].
+    pub(crate) fn open(ground: &Ground, config: &ContextConfig, metrics: &Metrics) -> Result<Arc<Self>, Error> {
+        let notifications = config.notifications.clone();
+        let counters = Arc::new(NotificationCounters::new(metrics));
+        let delivery = Delivery::start(notifications.clone(), ground.wall.clone(), counters.clone())
+            .map_err(|source| Error::Thread(Arc::new(source)))?;
+        let hub = Arc::new(Hub { index: RwLock::default(), delivery });
+        show_queues(&hub, metrics);
+        let name = TopicName::internal(STATE_TOPIC);
+        create_state_topic(&name, config.partitions, &*ground.log)?;
+        let views_config = ViewsConfig {
+            partitions: config.partitions,
+            append_max_bytes: APPEND_MAX_BYTES,
+            dirty_max_bytes: config.dirty_max_bytes,
+            inbox_max_bytes: config.inbox_max_bytes,
+            inbox_setting: "context.inbox_max_bytes",
+            ..ViewsConfig::default()
+        };
+        let view = SubscriptionView { hub: hub.clone(), tenant_max: notifications.subscriptions_max };
+        let views = Views::open(view, &name, &views_config, ground)?;
+        hub.delivery.report_to(&views);
+        for snapshot in views.snapshots() {
+            take_up(&hub, &snapshot.state);
+        }
+        let tokens = Arc::new(Tokens::default());
+        let matcher = Matcher {
+            hub: hub.clone(),
+            views: views.clone(),
+            wall: ground.wall.clone(),
+            tokens: tokens.clone(),
+            counters,
+            custom: notifications.custom,
+            // A durable queue keeps it as a record.
+            message_max_bytes: notifications.message_max_bytes.min(RECORD_MAX_BYTES / 2),
+            roots: Mutex::default(),
+        };
+        let follower_config =
+            FollowerConfig { threads: 1, command_max_records: COMMAND_MAX_CHANGES, ..FollowerConfig::default() };
+        let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
+        let (log, ground) = (ground.log.clone(), ground.clone());
+        Ok(Arc::new(Self { views, hub, log, ground, follower, last_id_ms: AtomicU64::new(0), tokens }))
+    }
+
+    /// Adds the routes under `/v2/subscriptions`.
+    pub(crate) fn routes(self: &Arc<Self>, routes: Routes, config: &ContextConfig) -> Routes {
+        routes::add(routes, self, config)
+    }
+
+    /// What has failed and does not come right by itself.
+    pub(crate) fn failures(&self) -> Vec<millstream_view::Failure> {
+        self.views.failures()
+    }
+
+    /// Changes that were never looked at: trimmed before they were read, or refused by an owner.
+    pub(crate) fn records_passed_over(&self) -> u64 {
+        self.views.records_passed_over()
+    }
+
+    /// Looks at no more changes, lets attempts end, stores what became of them, writes the checkpoint.
+    pub(crate) fn stop(&self) {
+        self.follower.stop();
+        self.hub.delivery.stop();
+        self.views.stop();
+    }
+
+    /// From where on changes concern a subscription that begins now.
+    fn since(&self, tenant: &TenantId) -> Since {
+        let Some(topic) = self.log.topic(&TopicName::reserved(Kind::Context, tenant)) else { return Since::default() };
+        let end = |number| {
+            let partition = self.log.partition(&TopicPartition::new(topic.name.clone(), number));
+            partition.map_or(0, |partition| partition.offsets().high.0)
+        };
+        Since { topic: topic.id.0, offsets: (0..topic.config.partitions).map(end).collect() }
+    }
+}
+
+/// Puts to work what a state holds.
+fn take_up(hub: &Hub, state: &state::State) {
+    for (subscription, known) in state.all() {
+        let (tenant, id) = (&subscription.tenant, &subscription.id);
+        let mut effects = Vec::new();
+        if known.progress.is_at_work() {
+            effects.push(Effect::Begin(subscription.clone()));
+        }
+        effects.extend(known.waiting.values().map(|one| Effect::Deliver(subscription.clone(), one.clone())));
+        if known.held.is_some() {
+            let last_ms = known.progress.last_notification_ms.unwrap_or_default();
+            let due_ms = last_ms.saturating_add(subscription.throttling_ms);
+            effects.push(Effect::Wait { tenant: tenant.clone(), id: id.clone(), due_ms });
+        }
+        hub.take_effect(&effects);
+    }
+}
+
+fn show_queues(hub: &Arc<Hub>, metrics: &Metrics) {
+    let of = hub.clone();
+    metrics.gauge_fn("millstream_notifications_waiting", "Notifications that wait to be delivered.", move || {
+        of.delivery.total().0 as f64
+    });
+    let of = hub.clone();
+    metrics.gauge_fn("millstream_notifications_waiting_bytes", "What waiting notifications take.", move || {
+        of.delivery.total().1 as f64
+    });
+    let of = hub.clone();
+    metrics.gauges_fn(
+        "millstream_subscription_waiting",
+        "Notifications that wait for one subscription, for the longest queues.",
+        &["tenant", "subscription"],
+        move || {
+            let longest = of.delivery.longest(QUEUES_SHOWN_MAX);
+            longest.into_iter().map(|(tenant, id, count)| (vec![tenant, id], count as f64)).collect()
+        },
+    );
+}

@@ -1,0 +1,95 @@
+//! What waits to be delivered for one subscription.
+//!
+//! Changes of one partition form a lane: its notifications are delivered one after the other. Lanes are independent.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::notification::Notification;
+use super::subscription::Subscription;
+
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueLimits {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The queue of one subscription.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) subscription: Arc<Subscription>,
+    lanes: HashMap<u32, Lane>,
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+    /// How many had to go because the queue was full.
+    pub(crate) dropped: u64,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    /// The first is being delivered, if the lane is running.
+    waiting: VecDeque<Arc<Notification>>,
+    is_running: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(subscription: Arc<Subscription>) -> Self {
+        Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0 }
+    }
+
+    /// Appends to the lane of the notification's partition; whether somebody has to begin to deliver from it.
+    pub(crate) fn push(&mut self, notification: Arc<Notification>) -> bool {
+        self.count += 1;
+        self.bytes += notification.size_bytes();
+        let lane = self.lanes.entry(notification.place.partition).or_default();
+        lane.waiting.push_back(notification);
+        !std::mem::replace(&mut lane.is_running, true)
+    }
+
+    /// Takes out the oldest that is not being delivered, while there is more than may wait.
+    pub(crate) fn overflow(&mut self, limits: QueueLimits) -> Option<Arc<Notification>> {
+        if self.count <= limits.count && self.bytes <= limits.bytes {
+            return None;
+        }
+        let oldest = self.lanes.iter().filter_map(|(number, lane)| {
+            let at = usize::from(lane.is_running);
+            Some((lane.waiting.get(at)?.made_ms, *number, at))
+        });
+        let (_, number, at) = oldest.min()?;
+        let gone = self.lanes.get_mut(&number)?.waiting.remove(at)?;
+        self.count -= 1;
+        self.bytes -= gone.size_bytes();
+        self.dropped += 1;
+        Some(gone)
+    }
+
+    /// The first of a lane; none ends its delivery.
+    pub(crate) fn first(&mut self, lane: u32) -> Option<Arc<Notification>> {
+        let lane = self.lanes.get_mut(&lane)?;
+        let first = lane.waiting.front().cloned();
+        lane.is_running = first.is_some();
+        first
+    }
+
+    /// Takes out what was delivered or given up.
+    pub(crate) fn done(&mut self, notification: &Arc<Notification>) {
+        let Some(lane) = self.lanes.get_mut(&notification.place.partition) else { return };
+        if lane.waiting.front().is_some_and(|first| Arc::ptr_eq(first, notification)) {
+            lane.waiting.pop_front();
+            self.count -= 1;
+            self.bytes -= notification.size_bytes();
+        }
+    }
+
+    /// Whether nothing waits and nothing runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.count == 0 && self.lanes.values().all(|lane| !lane.is_running)
+    }
+
+    /// Forgets everything; what is being delivered finds its place empty.
+    pub(crate) fn clear(&mut self) {
+        self.lanes.values_mut().for_each(|lane| lane.waiting.clear());
+        (self.count, self.bytes) = (0, 0);
+    }
+}

@@ -1,0 +1,141 @@
+//! How subscriptions lie in their state topic, fixed for ever.
+//!
+//! | key: tenant, 0, id, 0, and | value: version 1, and JSON |
+//! | --- | --- |
+//! | `s` | the definition: `path`, `since`, `document` |
+//! | `p` | what was counted: [`Progress`] |
+//! | `h` | a notification that is held back by throttling: [`Notification`] |
+//! | `q`, topic (16), partition (4), offset (8) of the change | a notification of a durable queue |
+
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+use millstream_view::{DecodeError, Encoded};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::change::Place;
+use super::notification::Notification;
+use super::progress::Progress;
+use super::subscription::{Identity, Since, Subscription};
+
+const VERSION: u8 = 1;
+const PLACE_BYTES: usize = 28;
+
+/// One part of a subscription and its new value, or its removal.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) tenant: TenantId,
+    pub(crate) id: Arc<str>,
+    pub(crate) part: Part,
+}
+
+/// See [`Change`]; `None` removes it.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Definition(Option<Arc<Subscription>>),
+    Progress(Option<Arc<Progress>>),
+    Held(Option<Arc<Notification>>),
+    Waiting(Place, Option<Arc<Notification>>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Definition {
+    path: String,
+    since: Since,
+    document: Map<String, Value>,
+}
+
+/// Appends key and value of a change.
+pub(crate) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    key.extend_from_slice(change.tenant.as_str().as_bytes());
+    key.push(0);
+    key.extend_from_slice(change.id.as_bytes());
+    key.push(0);
+    match &change.part {
+        Part::Definition(given) => {
+            key.push(b's');
+            let definition = given.as_ref().map(|given| Definition {
+                path: given.path.clone(),
+                since: given.since.clone(),
+                document: given.document.clone(),
+            });
+            write(definition.as_ref(), value)
+        }
+        Part::Progress(given) => {
+            key.push(b'p');
+            write(given.as_deref(), value)
+        }
+        Part::Held(given) => {
+            key.push(b'h');
+            write(given.as_deref(), value)
+        }
+        Part::Waiting(place, given) => {
+            key.push(b'q');
+            key.extend_from_slice(&place.topic.to_be_bytes());
+            key.extend_from_slice(&place.partition.to_be_bytes());
+            key.extend_from_slice(&place.offset.to_be_bytes());
+            write(given.as_deref(), value)
+        }
+    }
+}
+
+fn write(given: Option<&impl Serialize>, value: &mut Vec<u8>) -> Encoded {
+    let Some(given) = given else { return Encoded::Tombstone };
+    value.push(VERSION);
+    serde_json::to_writer(value, given).expect("writing to memory");
+    Encoded::Value
+}
+
+/// Reads a record back.
+pub(crate) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    let mut parts = key.splitn(3, |byte| *byte == 0);
+    let mut next = || parts.next().ok_or_else(|| DecodeError::new("a subscription's key ends too early"));
+    let (tenant, id, kind) = (text(next()?)?, text(next()?)?, next()?);
+    let tenant = TenantId::new(tenant).map_err(|error| DecodeError::new(error.to_string()))?;
+    let id: Arc<str> = id.into();
+    let part = match kind {
+        b"s" => Part::Definition(match read::<Definition>(value)? {
+            None => None,
+            Some(Definition { path, since, document }) => {
+                let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
+                let compiled = Subscription::compile(identity, document);
+                Some(Arc::new(compiled.map_err(|refusal| DecodeError::new(refusal.description))?))
+            }
+        }),
+        b"p" => Part::Progress(read(value)?.map(Arc::new)),
+        b"h" => Part::Held(read(value)?.map(Arc::new)),
+        [b'q', place @ ..] => Part::Waiting(read_place(place)?, read(value)?.map(Arc::new)),
+        _ => return Err(DecodeError::new("a subscription's key is of no known kind")),
+    };
+    Ok(Change { tenant, id, part })
+}
+
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError::new("a subscription's key is not UTF-8"))
+}
+
+fn read<T: DeserializeOwned>(value: Option<&[u8]>) -> Result<Option<T>, DecodeError> {
+    match value.map(<[u8]>::split_first) {
+        None => Ok(None),
+        Some(Some((&VERSION, json))) => {
+            let read = serde_json::from_slice(json);
+            read.map(Some).map_err(|error| DecodeError::new(format!("a subscription's record: {error}")))
+        }
+        Some(Some((version, _))) => Err(DecodeError::new(format!("subscription record of version {version}"))),
+        Some(None) => Err(DecodeError::new("an empty subscription record")),
+    }
+}
+
+fn read_place(bytes: &[u8]) -> Result<Place, DecodeError> {
+    let wrong = || DecodeError::new(format!("a waiting notification's place has {PLACE_BYTES} bytes"));
+    let (topic, rest) = bytes.split_first_chunk::<16>().ok_or_else(wrong)?;
+    let (partition, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
+    let offset: [u8; 8] = rest.try_into().map_err(|_| wrong())?;
+    Ok(Place {
+        topic: u128::from_be_bytes(*topic),
+        partition: u32::from_be_bytes(*partition),
+        offset: u64::from_be_bytes(offset),
+    })
+}

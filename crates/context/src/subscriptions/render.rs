@@ -1,0 +1,157 @@
+//! Makes the notification of a change for one subscription.
+
+use axum::http::{HeaderName, HeaderValue, Uri};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::change::Change;
+use super::notification::{Message, Notification};
+use super::shape::{Scope, body, patched, service};
+use super::subscription::Subscription;
+use super::target::{Http, Mqtt, Payload, Target};
+use super::template::Template;
+use crate::entity::Entity;
+
+const JSON_UTF8: &str = "application/json; charset=utf-8";
+/// A receiver learns the cause of a notification from these; they are never overridden.
+const FIXED: [&str; 2] = ["fiware-correlator", "ngsiv2-attrsformat"];
+
+/// What all notifications of one change share.
+pub(crate) struct Occasion<'a> {
+    pub(crate) change: &'a Change<'a>,
+    pub(crate) now_ms: i64,
+    /// The client's `X-Auth-Token`.
+    pub(crate) token: Option<&'a str>,
+    /// Custom targets act as such.
+    pub(crate) custom: bool,
+    /// Largest message, in bytes.
+    pub(crate) max_bytes: usize,
+}
+
+impl Occasion<'_> {
+    /// The notification for `subscription`, the `number`th of this change; `None` if the record cannot be read.
+    pub(crate) fn notification(&self, subscription: &Subscription, number: usize) -> Option<Notification> {
+        let entity = self.change.entity()?;
+        let mut message = match &subscription.target {
+            Target::Http(target) => self.http(subscription, target, entity, number),
+            Target::Mqtt(target) => self.mqtt(subscription, target, entity),
+        };
+        let made = Notification { place: self.change.place, made_ms: self.now_ms, message: message.clone() };
+        if made.size_bytes() > self.max_bytes {
+            let why = format!("the message would have more than {} bytes", self.max_bytes);
+            message = Message::Impossible { why };
+        }
+        Some(Notification { message, ..made })
+    }
+
+    fn scope<'a>(&'a self, entity: &'a Entity) -> Scope<'a> {
+        Scope { change: self.change, entity, token: self.token }
+    }
+
+    /// Body, its media type, and the name of its format.
+    fn content(&self, subscription: &Subscription, entity: &Entity) -> (String, &'static str, &'static str) {
+        let (content, scope) = (&subscription.content, self.scope(entity));
+        let payload = if self.custom { subscription.target.payload() } else { &Payload::Plain };
+        match payload {
+            Payload::Plain => {
+                let text = body(&subscription.id, content, self.change, entity, None);
+                (text, JSON_UTF8, content.format.name())
+            }
+            Payload::Ngsi(patch) => {
+                let entity = patched(patch, &scope);
+                let text = body(&subscription.id, content, self.change, &entity, Some(patch));
+                (text, JSON_UTF8, content.format.name())
+            }
+            Payload::Nothing => (String::new(), "", "custom"),
+            Payload::Text(template) => (template.fill(&scope), "text/plain", "custom"),
+            Payload::Json(template) => {
+                let mut text = String::new();
+                template.fill(&scope, &mut text);
+                (text, "application/json", "custom")
+            }
+        }
+    }
+
+    fn filled(&self, template: &Template, entity: &Entity) -> String {
+        if self.custom { template.fill(&self.scope(entity)) } else { template.raw().to_owned() }
+    }
+
+    fn mqtt(&self, subscription: &Subscription, target: &Mqtt, entity: &Entity) -> Message {
+        let topic = self.filled(&target.topic, entity);
+        if topic.is_empty() || topic.contains(['+', '#', '\0']) {
+            return Message::Impossible { why: format!("'{topic}' is no topic that can be published to") };
+        }
+        let (payload, ..) = self.content(subscription, entity);
+        Message::Mqtt { topic, payload }
+    }
+
+    fn http(&self, subscription: &Subscription, target: &Http, entity: &Entity, number: usize) -> Message {
+        let scope = self.scope(entity);
+        let mut url = self.filled(&target.url, entity);
+        if self.custom {
+            for (name, value) in &target.qs {
+                let encode =
+                    |template: &Template| utf8_percent_encode(&template.fill(&scope), NON_ALPHANUMERIC).to_string();
+                url.push(if url.contains('?') { '&' } else { '?' });
+                url.push_str(&format!("{}={}", encode(name), encode(value)));
+            }
+        }
+        let address: Option<Uri> = url.parse().ok();
+        if !address
+            .is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
+        {
+            return Message::Impossible { why: format!("'{url}' is no URL that can be sent to") };
+        }
+        let (body, media, format) = self.content(subscription, entity);
+        let mut headers = self.headers(entity, media, format, number);
+        if self.custom {
+            for (name, value) in &target.headers {
+                set(&mut headers, &name.fill(&scope), value.fill(&scope));
+            }
+        }
+        let method = if self.custom { target.method.as_str() } else { "POST" };
+        Message::Http { method: method.to_owned(), url, headers, body }
+    }
+
+    fn headers(&self, entity: &Entity, media: &str, format: &str, number: usize) -> Vec<(String, String)> {
+        let correlator = format!("{}; cbnotif={number}", root(self.change));
+        let agent = concat!("millstream/", env!("CARGO_PKG_VERSION"));
+        let path = &*self.change.entity().unwrap_or(entity).key.path;
+        let given = [
+            ("content-type", media),
+            ("accept", "application/json"),
+            ("user-agent", agent),
+            ("ngsiv2-attrsformat", format),
+            ("fiware-servicepath", path),
+            ("fiware-service", service(self.change)),
+            ("fiware-correlator", &correlator),
+            ("x-auth-token", self.token.unwrap_or_default()),
+        ];
+        let given = given.into_iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
+
+/// Sets a header, or removes it if the value is empty. What no header can be is left out.
+fn set(headers: &mut Vec<(String, String)>, name: &str, value: String) {
+    let name = name.to_ascii_lowercase();
+    if FIXED.contains(&name.as_str()) {
+        return;
+    }
+    headers.retain(|(known, _)| *known != name);
+    let is_legal = HeaderName::try_from(&name).is_ok() && HeaderValue::try_from(&value).is_ok();
+    if is_legal && !value.is_empty() {
+        headers.push((name, value));
+    }
+}
+
+/// The name of the request that was the first cause; of a measurement, one made of where it lies.
+pub(crate) fn root(change: &Change<'_>) -> String {
+    match change.details.correlator.split(';').next().map(str::trim) {
+        Some(root) if !root.is_empty() => root.to_owned(),
+        _ => {
+            let place = change.place;
+            let id = format!("{:032x}", place.topic ^ (u128::from(place.partition) << 64 | u128::from(place.offset)));
+            [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-")
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `/v2/subscriptions`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Content, Limits, Path, Problem, Route, Routes};
+use millstream_types::{ErrorCode, Role, TenantId};
+use serde_json::{Map, Value, json};
+
+use super::Subscriptions;
+use super::body::patched;
+use super::progress::Progress;
+use super::shown::{Waiting, settled, shown};
+use super::state::Known;
+use super::subscription::{Identity, Status, Subscription};
+use super::view::{Answer, Command};
+use crate::ContextConfig;
+use crate::desk::{Ask, JsonText};
+use crate::given;
+use crate::list::Count;
+use crate::refusal::{Failure, Name, Refusal};
+
+const SUBSCRIPTIONS: &str = "/v2/subscriptions";
+const SUBSCRIPTION: &str = "/v2/subscriptions/{id}";
+const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
+/// The paths of a subscription that names none.
+const ALL_PATHS: &str = "/#";
+
+type Answered = Result<Response, Failure>;
+type Shared = State<Arc<Subscriptions>>;
+
+/// Adds the routes.
+pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &ContextConfig) -> Routes {
+    let limits = Limits {
+        body_max_bytes: config.body_max_bytes,
+        body_max_setting: "context.body_max_bytes",
+        timeout: Duration::from_millis(config.timeout_ms),
+    };
+    let without_body = Limits { body_max_bytes: 0, ..limits };
+    let (reader, writer) = (Access::Role(Role::Reader), Access::Role(Role::Writer));
+    let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
+    let service = "The tenant: letters, digits, underscores; 'default' if left out.";
+    let which = "The subscription's id.";
+    let list = Route::get(SUBSCRIPTIONS, reader, without_body, "List subscriptions, oldest first")
+        .header("Fiware-Service", service)
+        .header("Fiware-ServicePath", "Only subscriptions with exactly this path.")
+        .query("limit", "Subscriptions on a page, 0 to 1000; 20 if left out.")
+        .query("offset", "Subscriptions to pass over; 0 if left out.")
+        .query("options", "count: the total in Fiware-Total-Count.")
+        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": {"type": "object"}})));
+    let create = Route::post(SUBSCRIPTIONS, writer, limits, "Create a subscription")
+        .header("Fiware-Service", service)
+        .header("Fiware-ServicePath", "The path of the entities; with '/#' at its end also those below.")
+        .takes(schema())
+        .answers(201, "Created and at work; Location names it.")
+        .answers(429, "The tenant has as many as it may.");
+    let read = Route::get(SUBSCRIPTION, reader, without_body, "Read a subscription").param("id", which).answers_with(
+        200,
+        "The subscription.",
+        schema(),
+    );
+    let patch = Route::patch(SUBSCRIPTION, writer, limits, "Change fields of a subscription")
+        .param("id", which)
+        .takes(schema())
+        .answers(204, "Changed.");
+    let delete = Route::delete(SUBSCRIPTION, writer, without_body, "Delete a subscription")
+        .param("id", which)
+        .answers(204, "It is gone.");
+    routes
+        .route(list.to(list_all, subscriptions.clone()))
+        .route(create.to(create_one, subscriptions.clone()))
+        .route(read.to(read_one, subscriptions.clone()))
+        .route(patch.to(patch_one, subscriptions.clone()))
+        .route(delete.to(delete_one, subscriptions.clone()))
+}
+
+impl Subscriptions {
+    fn find(&self, tenant: &TenantId, id: &str) -> Result<(Arc<Subscription>, Known), Refusal> {
+        let snapshot = self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()));
+        let found = snapshot.state.get(tenant, id).map(|(subscription, known)| (subscription.clone(), known.clone()));
+        found.ok_or_else(|| not_found(id))
+    }
+
+    async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Answer, Failure> {
+        let owner = self.views.partition_of(tenant.as_str().as_bytes());
+        Ok(self.views.ask(owner, command).await?)
+    }
+
+    fn show(&self, subscription: &Subscription, known: &Known) -> Value {
+        let (count, bytes, dropped) = self.hub.delivery.waiting(&subscription.tenant, &subscription.id);
+        let waiting = Waiting { count, bytes, dropped, is_held: known.held.is_some() };
+        shown(subscription, &known.progress, &waiting, self.ground.wall.now_ms())
+    }
+
+    /// Ids ascend by creation: each has a millisecond of its own.
+    fn new_id(&self) -> Arc<str> {
+        let now_ms = self.ground.wall.now_ms().max(0) as u64;
+        let next = |last: u64| Some(now_ms.max(last + 1));
+        let last = self.last_id_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
+        format!("{:012x}{:012x}", now_ms.max(last + 1) & 0xffff_ffff_ffff, fastrand::u64(..) >> 16).into()
+    }
+}
+
+fn not_found(id: &str) -> Refusal {
+    Refusal::new(Name::NotFound, format!("there is no subscription '{id}' in this tenant; create it, or check the id"))
+}
+
+fn too_many(known: usize, limit: usize) -> Failure {
+    let problem = Problem::new(
+        millstream_http::Reason::Code(ErrorCode::RateLimited),
+        "the tenant has as many subscriptions as it may; nothing was stored",
+    );
+    let rule = format!("context.notifications.subscriptions_max = {limit}");
+    Failure::Problem(problem.value(known).rule(rule).remedy("delete some, or raise the limit"))
+}
+
+/// A path as it is compared: without a slash at its end.
+fn plain_path(text: &str) -> &str {
+    if text == "/" { text } else { text.strip_suffix('/').unwrap_or(text) }
+}
+
+fn status(document: &mut Map<String, Value>) -> Result<Option<Status>, Refusal> {
+    match document.shift_remove("status") {
+        None => Ok(None),
+        Some(value) => value.as_str().and_then(Status::of).map(Some).ok_or_else(|| {
+            Refusal::bad(format!("status = {value}: use active, inactive or oneshot; the others are computed"))
+        }),
+    }
+}
+
+async fn list_all(State(subscriptions): Shared, ask: Ask) -> Answered {
+    let given = ask.parameters(&["limit", "offset"], &["count"])?;
+    let page = given.page()?;
+    let path = ask.path()?.map(plain_path);
+    let owner = subscriptions.views.partition_of(ask.tenant.as_str().as_bytes());
+    let snapshot = subscriptions.views.snapshot(owner);
+    let fits = |one: &(&Arc<Subscription>, &Known)| path.is_none_or(|path| one.0.path == path);
+    let shown: Vec<Value> = (snapshot.state.of(&ask.tenant).filter(fits).skip(page.offset).take(page.limit))
+        .map(|(subscription, known)| subscriptions.show(subscription, known))
+        .collect();
+    let mut response = json_answer(&Value::Array(shown));
+    if given.count() == Count::Wanted {
+        let total = snapshot.state.of(&ask.tenant).filter(fits).count();
+        response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
+    }
+    Ok(response)
+}
+
+async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
+    ask.parameters(&[], &[])?;
+    let mut document = given::object(&body)?;
+    let status = status(&mut document)?.unwrap_or_default();
+    let path = plain_path(ask.path()?.unwrap_or(ALL_PATHS)).to_owned();
+    if path.contains(',') {
+        return Err(Refusal::bad(format!("Fiware-ServicePath '{path}': a subscription has one path; send one")).into());
+    }
+    let (tenant, id) = (ask.tenant.clone(), subscriptions.new_id());
+    let since = subscriptions.since(&tenant);
+    let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
+    let subscription = Arc::new(Subscription::compile(identity, settled(document))?);
+    match subscriptions.ask(&tenant, Command::Create { subscription, status }).await? {
+        Answer::TooMany { known, limit } => Err(too_many(known, limit)),
+        _ => {
+            let location = HeaderValue::try_from(format!("{SUBSCRIPTIONS}/{id}")).expect("an id is hexadecimal");
+            Ok((StatusCode::CREATED, [(LOCATION, location)]).into_response())
+        }
+    }
+}
+
+async fn read_one(State(subscriptions): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+    ask.parameters(&[], &[])?;
+    let (subscription, known) = subscriptions.find(&ask.tenant, &id)?;
+    Ok(json_answer(&subscriptions.show(&subscription, &known)))
+}
+
+async fn patch_one(
+    State(subscriptions): Shared,
+    ask: Ask,
+    Path(id): Path<String>,
+    JsonText(body): JsonText,
+) -> Answered {
+    ask.parameters(&[], &[])?;
+    let mut patch = given::object(&body)?;
+    let status = status(&mut patch)?;
+    loop {
+        let (before, known) = subscriptions.find(&ask.tenant, &id)?;
+        let since = since(&subscriptions, &before, &known.progress, status);
+        let identity = Identity { tenant: ask.tenant.clone(), id: before.id.clone(), path: before.path.clone(), since };
+        let document = settled(patched(&before.document, patch.clone()));
+        let after = Arc::new(Subscription::compile(identity, document)?);
+        match subscriptions.ask(&ask.tenant, Command::Replace { before, after, status }).await? {
+            Answer::Outdated => {}
+            Answer::NotFound => return Err(not_found(&id).into()),
+            _ => return Ok(StatusCode::NO_CONTENT.into_response()),
+        }
+    }
+}
+
+/// One that was asleep hears of nothing that happened meanwhile.
+fn since(
+    subscriptions: &Subscriptions,
+    before: &Subscription,
+    progress: &Progress,
+    status: Option<Status>,
+) -> super::subscription::Since {
+    let wakes = !progress.is_at_work() && status.is_some_and(|status| status != Status::Inactive);
+    if wakes { subscriptions.since(&before.tenant) } else { before.since.clone() }
+}
+
+async fn delete_one(State(subscriptions): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+    ask.parameters(&[], &[])?;
+    let (subscription, _) = subscriptions.find(&ask.tenant, &id)?;
+    let (tenant, id) = (ask.tenant.clone(), subscription.id.clone());
+    match subscriptions.ask(&ask.tenant, Command::Delete { tenant, id: id.clone() }).await? {
+        Answer::NotFound => Err(not_found(&id).into()),
+        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+fn json_answer(value: &Value) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string()).into_response()
+}

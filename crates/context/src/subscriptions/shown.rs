@@ -1,0 +1,98 @@
+//! A subscription as clients read it.
+
+use millstream_types::iso_time;
+use serde_json::{Map, Value, json};
+
+use super::progress::Progress;
+use super::subscription::Subscription;
+use crate::datetime;
+
+/// What waits for a subscription.
+pub(crate) struct Waiting {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+    pub(crate) dropped: u64,
+    pub(crate) is_held: bool,
+}
+
+/// What it says, what was counted, and what waits, as one JSON object.
+pub(crate) fn shown(subscription: &Subscription, progress: &Progress, waiting: &Waiting, now_ms: i64) -> Value {
+    let document = &subscription.document;
+    let mut out = Map::new();
+    out.insert("id".to_owned(), Value::from(&*subscription.id));
+    let mut copy = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(name.to_owned(), value);
+        }
+    };
+    copy("description", document.get("description").cloned());
+    copy("expires", subscription.expires_ms.map(|at_ms| Value::from(iso_time(at_ms))));
+    let status = if subscription.is_expired(now_ms) { "expired" } else { progress.status.name() };
+    copy("status", Some(Value::from(status)));
+    copy("subject", Some(subject(document)));
+    copy("notification", Some(notification(subscription, progress, waiting)));
+    copy("throttling", document.get("throttling").cloned());
+    Value::Object(out)
+}
+
+fn subject(document: &Map<String, Value>) -> Value {
+    let mut subject = document.get("subject").cloned().unwrap_or_default();
+    if let Some(subject) = subject.as_object_mut() {
+        let condition = subject.entry("condition").or_insert_with(|| json!({}));
+        if let Some(condition) = condition.as_object_mut() {
+            condition.entry("attrs").or_insert_with(|| json!([]));
+            condition.entry("notifyOnMetadataChange").or_insert_with(|| json!(true));
+        }
+    }
+    subject
+}
+
+fn notification(subscription: &Subscription, progress: &Progress, waiting: &Waiting) -> Value {
+    let mut shown = subscription.document.get("notification").and_then(Value::as_object).cloned().unwrap_or_default();
+    if !shown.contains_key("exceptAttrs") {
+        shown.entry("attrs").or_insert_with(|| json!([]));
+    }
+    shown.entry("onlyChangedAttrs").or_insert_with(|| json!(false));
+    shown.entry("covered").or_insert_with(|| json!(false));
+    shown.insert("attrsFormat".to_owned(), Value::from(subscription.content.format.name()));
+    for target in ["mqtt", "mqttCustom"] {
+        if let Some(target) = shown.get_mut(target).and_then(Value::as_object_mut) {
+            target.entry("qos").or_insert_with(|| json!(0));
+            target.entry("retain").or_insert_with(|| json!(false));
+            if let Some(password) = target.get_mut("passwd") {
+                *password = Value::from("*****");
+            }
+        }
+    }
+    let at = |ms: Option<i64>| ms.map(|ms| Value::from(iso_time(ms)));
+    let more_than_none = |count: u64| (count > 0).then(|| Value::from(count));
+    for (name, value) in [
+        ("timesSent", more_than_none(progress.times_sent)),
+        ("lastNotification", at(progress.last_notification_ms)),
+        ("lastSuccess", at(progress.last_success_ms)),
+        ("lastSuccessCode", progress.last_success_code.map(Value::from)),
+        ("lastFailure", at(progress.last_failure_ms)),
+        ("lastFailureReason", progress.last_failure_reason.clone().map(Value::from)),
+        ("failsCounter", more_than_none(progress.fails)),
+    ] {
+        if let Some(value) = value {
+            shown.insert(name.to_owned(), value);
+        }
+    }
+    if subscription.delivery.is_durable || waiting.count > 0 || waiting.dropped > 0 || waiting.is_held {
+        let Waiting { count, bytes, dropped, is_held } = waiting;
+        shown.insert("queue".to_owned(), json!({"length": count, "bytes": bytes, "dropped": dropped, "held": is_held}));
+    }
+    Value::Object(shown)
+}
+
+/// The document with its dates as they are shown, and without what is kept elsewhere.
+pub(crate) fn settled(mut document: Map<String, Value>) -> Map<String, Value> {
+    document.shift_remove("status");
+    if let Some(at_ms) = document.get("expires").and_then(Value::as_str).and_then(datetime::parse) {
+        document.insert("expires".to_owned(), Value::from(iso_time(at_ms)));
+    } else if document.get("expires").and_then(Value::as_str) == Some("") {
+        document.shift_remove("expires");
+    }
+    document
+}

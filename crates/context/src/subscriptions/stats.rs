@@ -1,0 +1,48 @@
+//! What is counted of notifications.
+
+use millstream_http::{Counter, Histogram, Metrics};
+
+const DELAY_BOUNDS_S: [f64; 12] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// Counted where it happens.
+pub(crate) struct NotificationCounters {
+    /// Subscriptions that were looked at because a change might concern them.
+    pub(crate) candidates: Counter,
+    pub(crate) matched: Counter,
+    delivered: Counter,
+    /// Notifications of which an attempt has failed.
+    pub(crate) failed: Counter,
+    /// Further attempts.
+    pub(crate) retried: Counter,
+    pub(crate) given_up: Counter,
+    pub(crate) dropped: Counter,
+    pub(crate) reports: Counter,
+    delay_s: Histogram,
+}
+
+impl NotificationCounters {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let counter = |name: &str, help| metrics.counter(&format!("millstream_notifications_{name}_total"), help, &[]);
+        Self {
+            candidates: counter("candidates", "Subscriptions that a change might have concerned."),
+            matched: counter("matched", "Notifications that changes led to, throttled ones included."),
+            delivered: counter("delivered", "Notifications that their receivers have."),
+            failed: counter("failed", "Notifications of which an attempt has failed."),
+            retried: counter("retried", "Attempts after a failed one."),
+            given_up: counter("given_up", "Notifications that are not tried any more."),
+            dropped: counter("dropped", "Notifications that had to go because too many waited."),
+            reports: counter("reports", "Ends of notifications that were stored."),
+            delay_s: metrics.histogram(
+                "millstream_notification_delay_seconds",
+                "Time from the matching of a change to the receiver's answer.",
+                &[],
+                &DELAY_BOUNDS_S,
+            ),
+        }
+    }
+
+    pub(crate) fn delivered(&self, took_ms: i64) {
+        self.delivered.inc();
+        self.delay_s.observe(took_ms.max(0) as f64 / 1_000.0);
+    }
+}

@@ -1,0 +1,267 @@
+//! How notifications are delivered: counters, throttling, retries, isolation, and what outlives the process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::notifications::{change, to};
+use crate::receiver::{Received, Receiver, until};
+use crate::subscriptions::{patch, shown, subscribe};
+use crate::world::{Served, World};
+
+async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let patience = std::time::Instant::now();
+    loop {
+        let shown = shown(served, id).await;
+        if holds(&shown) {
+            return shown;
+        }
+        assert!(patience.elapsed() < std::time::Duration::from_secs(60), "{shown}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+async fn set_t(served: &Served, id: &str, t: usize) {
+    change(
+        served,
+        &format!("POST /v2/entities?options=upsert,keyValues\nfiware-correlator: c{t}"),
+        &json!({"id": id, "t": t}).to_string(),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_status_and_throttling_are_kept_by_the_subscription() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let (served, receiver) = (world.serve().await, Receiver::start().await);
+    let plain = |path: &str| to(&receiver, path, "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"}));
+    let all = subscribe(&served, "", &plain("/all")).await;
+    assert_eq!(shown(&served, &all).await["notification"].get("timesSent"), None, "absent until it has a value");
+    let mut body = plain("/once");
+    body["status"] = json!("oneshot");
+    let once = subscribe(&served, "", &body).await;
+    body["status"] = json!("inactive");
+    body["notification"]["http"]["url"] = json!(receiver.url("/asleep"));
+    let asleep = subscribe(&served, "", &body).await;
+    let mut body = plain("/expired");
+    body["expires"] = json!("2000-01-01");
+    subscribe(&served, "", &body).await;
+    let mut body = plain("/throttled");
+    body["throttling"] = json!(3_600);
+    let throttled = subscribe(&served, "", &body).await;
+    let mut body = plain("/latest");
+    body["throttling"] = json!(1);
+    body["notification"]["delivery"] = json!({"throttled": "latest"});
+    subscribe(&served, "", &body).await;
+    for t in 1..=5 {
+        set_t(&served, "e", t).await;
+    }
+    let ts = |received: Vec<Received>| received.iter().map(|one| one.json()["t"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(ts(receiver.under("/all", 5).await), [1, 2, 3, 4, 5]);
+    let latest = ts(receiver.under("/latest", 2).await);
+    assert_eq!((latest[0], latest.last()), (1, Some(&5)), "the latest is sent when the time is up: {latest:?}");
+    let found = until_shown(&served, &all, |shown| shown["notification"]["lastSuccessCode"] == 200).await;
+    assert_eq!(found["notification"]["timesSent"], 5);
+    assert!(found["notification"]["lastNotification"].is_string() && found["notification"]["lastSuccess"].is_string());
+    assert_eq!((found["notification"].get("failsCounter"), found["notification"].get("queue")), (None, None));
+    assert_eq!(
+        until_shown(&served, &once, |shown| shown["status"] == "inactive").await["notification"]["timesSent"],
+        1
+    );
+    assert_eq!(shown(&served, &throttled).await["notification"]["timesSent"], 1);
+    for (id, change) in [(&once, json!({"status": "oneshot"})), (&asleep, json!({"status": "active"}))] {
+        assert_eq!(patch(&served, id, &change).await.status, 204);
+    }
+    set_t(&served, "e", 6).await;
+    set_t(&served, "e", 7).await;
+    assert_eq!(ts(receiver.under("/once", 2).await), [1, 6], "it is armed again");
+    assert_eq!(ts(receiver.under("/asleep", 2).await), [6, 7], "nothing of what happened while it slept");
+    assert_eq!(ts(receiver.under("/throttled", 1).await), [1]);
+    assert!(receiver.under("/expired", 0).await.is_empty());
+    served.stop().await;
+    world.close();
+    // Counters survive.
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    assert_eq!(shown(&served, &all).await["notification"]["timesSent"], 7);
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_taken_is_sent_again_in_order_and_once() {
+    const CHANGES: usize = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    // Every third attempt is refused for now.
+    let receiver =
+        Receiver::answering("127.0.0.1:0".parse().unwrap(), |number, _| Some(if number % 3 == 0 { 503 } else { 200 }))
+            .await;
+    let mut body = to(&receiver, "/n", "x", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"}));
+    body["subject"]["entities"] = json!([{"idPattern": ".*"}]);
+    let id = subscribe(&served, "", &body).await;
+    for t in 0..CHANGES {
+        set_t(&served, &format!("e{}", t % 4), t).await;
+    }
+    let found = until_shown(&served, &id, |shown| {
+        shown["notification"]["lastSuccess"].is_string() && shown["notification"].get("queue").is_none()
+    })
+    .await;
+    assert_eq!(found["notification"]["timesSent"], CHANGES, "attempts are no notifications");
+    let received = receiver.received();
+    let taken: Vec<&Received> =
+        received.iter().enumerate().filter(|(number, _)| number % 3 != 0).map(|(_, one)| one).collect();
+    assert_eq!(taken.len(), CHANGES, "each is taken once");
+    for entity in 0..4 {
+        let of: Vec<usize> = (taken.iter().map(|one| one.json()))
+            .filter(|body| body["id"] == format!("e{entity}"))
+            .map(|body| body["t"].as_u64().unwrap() as usize)
+            .collect();
+        assert_eq!(of, (0..CHANGES).filter(|t| t % 4 == entity).collect::<Vec<_>>(), "in order");
+    }
+    for (number, one) in received.iter().enumerate().filter(|(number, _)| number % 3 == 0) {
+        let correlator = one.header("fiware-correlator");
+        let again = received[number + 1..].iter().find(|other| other.body == one.body).unwrap();
+        assert_eq!(again.header("fiware-correlator"), correlator, "the same in every attempt");
+    }
+    assert!(receiver.connections() <= 16, "connections are kept: {}", receiver.connections());
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_answer_is_a_success_and_too_many_failures_end_a_subscription() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), |_, one| match one.path() {
+        "/404" => Some(404),
+        "/silent" => None,
+        _ => Some(500),
+    })
+    .await;
+    let plain = |path: &str| to(&receiver, path, "e", Value::Null, &json!({}));
+    let unknown = subscribe(&served, "", &plain("/404")).await;
+    let failing = subscribe(&served, "", &plain("/500")).await;
+    let mut body = plain("/silent");
+    body["notification"]["http"]["timeout"] = json!(50);
+    body["notification"]["maxFailsLimit"] = json!(2);
+    let silent = subscribe(&served, "", &body).await;
+    for t in 0..3 {
+        set_t(&served, "e", t).await;
+    }
+    for (id, code) in [(&unknown, 404), (&failing, 500)] {
+        let found = until_shown(&served, id, |shown| shown["notification"]["lastSuccessCode"] == code).await;
+        assert_eq!(found["notification"].get("lastFailure"), None);
+    }
+    let found = until_shown(&served, &silent, |shown| shown["status"] == "inactive").await;
+    assert_eq!(found["notification"]["failsCounter"], 3, "more than the limit");
+    assert!(found["notification"]["lastFailureReason"].as_str().unwrap().contains("timeout"), "{found}");
+    assert_eq!(receiver.under("/silent", 3).await.len(), 3, "after a timeout nothing is sent again");
+    assert_eq!(patch(&served, &silent, &json!({"status": "active"})).await.status, 204);
+    assert_eq!(shown(&served, &silent).await["notification"].get("failsCounter"), None);
+    set_t(&served, "e", 9).await;
+    receiver.under("/silent", 4).await;
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_never_answers_delays_nobody_else() {
+    const CHANGES: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let (served, healthy) = (world.serve().await, Receiver::start().await);
+    let dead = Receiver::answering("127.0.0.1:0".parse().unwrap(), |_, _| None).await;
+    // Far more subscriptions than the dead receiver may have connections.
+    let body = |receiver: &Receiver| {
+        let mut body = to(receiver, "/n", "x", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"}));
+        body["subject"]["entities"] = json!([{"idPattern": ".*"}]);
+        body["notification"]["http"]["timeout"] = json!(1_800_000);
+        body
+    };
+    let mut stuck = String::new();
+    for _ in 0..40 {
+        stuck = subscribe(&served, "", &body(&dead)).await;
+    }
+    subscribe(&served, "", &body(&healthy)).await;
+    for t in 0..CHANGES {
+        set_t(&served, &format!("e{}", t % 8), t).await;
+    }
+    healthy.under("/n", CHANGES).await;
+    until("the dead receiver's connections", || dead.connections() == 16).await;
+    assert!(dead.received().len() <= 16, "one attempt on each connection, and none has ended");
+    let queue = &shown(&served, &stuck).await["notification"]["queue"];
+    assert_eq!(queue["length"], CHANGES, "what waits can be seen");
+    served.stop().await;
+    dead.stop();
+    world.close();
+    healthy.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_queue_outlives_the_process() {
+    const CHANGES: usize = 50;
+    let dir = tempfile::tempdir().unwrap();
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = is_open.clone();
+    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), move |_, _| {
+        Some(if opened.load(Ordering::Acquire) { 200 } else { 503 })
+    })
+    .await;
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let durable = |path: &str, queue: &str| {
+        let notification = json!({"attrsFormat": "simplifiedKeyValues", "delivery": {"queue": queue}});
+        let mut body = to(&receiver, path, "x", Value::Null, &notification);
+        body["subject"]["entities"] = json!([{"idPattern": ".*"}]);
+        body
+    };
+    let id = subscribe(&served, "", &durable("/durable", "durable")).await;
+    subscribe(&served, "", &durable("/memory", "memory")).await;
+    for t in 0..CHANGES {
+        set_t(&served, &format!("e{}", t % 4), t).await;
+    }
+    until_shown(&served, &id, |shown| shown["notification"]["queue"]["length"] == CHANGES).await;
+    served.stop().await;
+    world.close();
+    is_open.store(true, Ordering::Release);
+    let before = receiver.received().len();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let shown = until_shown(&served, &id, |shown| shown["notification"]["queue"]["length"] == 0).await;
+    assert_eq!(shown["notification"]["timesSent"], CHANGES);
+    let received: Vec<Received> = receiver.received().split_off(before);
+    assert!(received.iter().all(|one| one.path() == "/durable"), "what waits in memory is gone with the process");
+    for entity in 0..4 {
+        let of: Vec<usize> = (received.iter().map(Received::json))
+            .filter(|body| body["id"] == format!("e{entity}"))
+            .map(|body| body["t"].as_u64().unwrap() as usize)
+            .collect();
+        assert_eq!(of, (0..CHANGES).filter(|t| t % 4 == entity).collect::<Vec<_>>(), "each once, in order");
+    }
+    // A queue that is dropped does not come back.
+    is_open.store(false, Ordering::Release);
+    set_t(&served, "e0", 99).await;
+    until_shown(&served, &id, |shown| shown["notification"]["queue"]["length"] == 1).await;
+    assert_eq!(patch(&served, &id, &json!({"status": "inactive"})).await.status, 204);
+    served.stop().await;
+    world.close();
+    is_open.store(true, Ordering::Release);
+    let before = receiver.under("/durable", 0).await.len();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    assert_eq!(patch(&served, &id, &json!({"status": "active"})).await.status, 204);
+    set_t(&served, "e0", 100).await;
+    let after = receiver.under("/durable", before + 1).await;
+    assert_eq!(after[before].json()["t"], 100);
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}

@@ -1,0 +1,245 @@
+//! Subscriptions as clients make, read, change and delete them: section 14 of the reference.
+
+use serde_json::{Value, json};
+
+use crate::world::{Answer, Served, World};
+
+/// Creates a subscription; its id.
+pub(crate) async fn subscribe(served: &Served, head: &str, body: &Value) -> String {
+    let answer = served.ask(&format!("POST /v2/subscriptions\n{head}"), Some(&body.to_string())).await;
+    assert_eq!(answer.status, 201, "{body}: {answer:?}");
+    let id = answer.header("location").unwrap().strip_prefix("/v2/subscriptions/").unwrap().to_owned();
+    assert!(id.len() == 24 && id.bytes().all(|c| c.is_ascii_hexdigit()), "{id}");
+    id
+}
+
+pub(crate) async fn shown(served: &Served, id: &str) -> Value {
+    let answer = served.get(&format!("/v2/subscriptions/{id}")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+pub(crate) async fn patch(served: &Served, id: &str, body: &Value) -> Answer {
+    served.ask(&format!("PATCH /v2/subscriptions/{id}"), Some(&body.to_string())).await
+}
+
+fn plain() -> Value {
+    json!({"subject": {"entities": [{"id": "e"}]}, "notification": {"http": {"url": "http://127.0.0.1:1/n"}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_is_made_read_changed_and_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let given = json!({"description": "d", "expires": "2050-04-05T14:00:00.00Z", "throttling": 5,
+        "subject": {"entities": [{"idPattern": ".*", "type": "Room"}],
+            "condition": {"attrs": ["t"], "expression": {"q": "t>40"}, "alterationTypes": ["entityCreate"]}},
+        "notification": {"mqtt": {"url": "mqtt://127.0.0.1:1", "topic": "t", "user": "u", "passwd": "secret"},
+            "attrs": ["t"], "maxFailsLimit": 3}});
+    let id = subscribe(&served, "", &given).await;
+    assert_eq!(
+        shown(&served, &id).await,
+        json!({"id": id, "description": "d", "expires": "2050-04-05T14:00:00.000Z", "status": "active",
+            "subject": {"entities": [{"idPattern": ".*", "type": "Room"}], "condition": {"attrs": ["t"],
+                "expression": {"q": "t>40"}, "alterationTypes": ["entityCreate"], "notifyOnMetadataChange": true}},
+            "notification": {"mqtt": {"url": "mqtt://127.0.0.1:1", "topic": "t", "user": "u", "passwd": "*****",
+                "qos": 0, "retain": false}, "attrs": ["t"], "maxFailsLimit": 3, "onlyChangedAttrs": false,
+                "covered": false, "attrsFormat": "normalized"}, "throttling": 5})
+    );
+    for (change, pointer, expected) in [
+        (json!({"throttling": 7}), "/throttling", json!(7)),
+        (json!({"expires": ""}), "/expires", Value::Null),
+        (json!({"expires": "2000-01-01"}), "/status", json!("expired")),
+        (json!({"status": "inactive", "expires": "2050-01-01"}), "/status", json!("inactive")),
+        (json!({"status": "oneshot"}), "/status", json!("oneshot")),
+        (json!({"notification": {"http": {"url": "http://h/p"}}}), "/notification/mqtt", Value::Null),
+        (json!({"notification": {"exceptAttrs": ["x"]}}), "/notification/attrs", Value::Null),
+        (json!({"subject": {"condition": {"attrs": ["u"]}}}), "/subject/condition/attrs/0", json!("u")),
+    ] {
+        assert_eq!(patch(&served, &id, &change).await.status, 204, "{change}");
+        let found = shown(&served, &id).await.pointer(pointer).cloned().unwrap_or_default();
+        assert_eq!(found, expected, "{change}");
+    }
+    assert_eq!(
+        shown(&served, &id).await["subject"]["entities"],
+        given["subject"]["entities"],
+        "what was not sent stays"
+    );
+    let target = format!("/v2/subscriptions/{id}");
+    assert_eq!(served.ask(&format!("GET {target}\nfiware-service: other"), None).await.status, 404);
+    assert_eq!(served.ask(&format!("DELETE {target}"), None).await.status, 204);
+    for head in ["GET", "DELETE"] {
+        assert_eq!(served.ask(&format!("{head} {target}"), None).await.status, 404, "{head}");
+    }
+    assert_eq!(patch(&served, &id, &json!({"throttling": 1})).await.json()["error"], "NotFound");
+    served.stop().await;
+    world.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_has_pages_a_count_and_exactly_one_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    for n in 0..25 {
+        let head = ["", "fiware-servicepath: /a", "fiware-servicepath: /a/#"][n % 3];
+        let mut body = plain();
+        body["description"] = json!(n.to_string());
+        subscribe(&served, head, &body).await;
+    }
+    for (query, head, expected, total) in [
+        ("", "", (0..20).collect::<Vec<usize>>(), 25),
+        ("&limit=3&offset=21", "", vec![21, 22, 23], 25),
+        ("&limit=0", "", vec![], 25),
+        ("&offset=99", "", vec![], 25),
+        ("&limit=2", "fiware-servicepath: /a", vec![1, 4], 8),
+        ("&limit=2", "fiware-servicepath: /a/#", vec![2, 5], 8),
+        ("&limit=2", "fiware-servicepath: /#", vec![0, 3], 9),
+        ("", "fiware-servicepath: /b", vec![], 0),
+    ] {
+        let answer = served.ask(&format!("GET /v2/subscriptions?options=count{query}\n{head}"), None).await;
+        let list = answer.json();
+        let found: Vec<usize> =
+            list.as_array().unwrap().iter().map(|one| one["description"].as_str().unwrap().parse().unwrap()).collect();
+        assert_eq!(found, expected, "{query} {head}");
+        assert_eq!(answer.header("fiware-total-count"), Some(total.to_string().as_str()), "{query} {head}");
+    }
+    served.stop().await;
+    world.close();
+}
+
+/// `plain()` with `value` at `pointer`.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut body = plain();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    body.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(name.to_owned(), value);
+    body
+}
+
+fn target(name: &str, value: Value) -> Value {
+    let mut body = with(&format!("/notification/{name}"), value);
+    if name != "http" {
+        body["notification"].as_object_mut().unwrap().remove("http");
+    }
+    body
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let long = "x".repeat(1_025);
+    let url = "http://h/";
+    let rows: Vec<(Value, u16, &str)> = vec![
+        (json!({"notification": {"http": {"url": url}}}), 400, "subject"),
+        (json!({"subject": {"entities": [{"id": "e"}]}}), 400, "notification"),
+        (with("/subject/entities", json!([])), 400, "entities"),
+        (with("/subject/entities", json!([{"type": "T"}])), 400, "idPattern"),
+        (with("/subject/entities", json!([{"id": "e", "idPattern": "e"}])), 400, "idPattern"),
+        (with("/subject/entities", json!([{"id": "e", "type": "T", "typePattern": "T"}])), 400, "typePattern"),
+        (with("/subject/entities", json!([{"idPattern": "["}])), 400, "idPattern"),
+        (with("/subject/entities", json!([{"id": "e f"}])), 400, "e f"),
+        (with("/subject/condition", json!({})), 400, "condition"),
+        (with("/subject/condition", json!({"attrs": "t"})), 400, "attrs"),
+        (with("/subject/condition", json!({"expression": {}})), 400, "expression"),
+        (with("/subject/condition", json!({"expression": {"q": ""}})), 400, "q"),
+        (with("/subject/condition", json!({"expression": {"q": "t=="}})), 400, "t=="),
+        (with("/subject/condition", json!({"expression": {"x": "1"}})), 400, "'x'"),
+        (with("/subject/condition", json!({"jexlExpression": "a|b"})), 501, "jexlExpression"),
+        (with("/subject/condition", json!({"alterationTypes": ["entityGone"]})), 400, "entityGone"),
+        (with("/subject/condition", json!({"notifyOnMetadataChange": 1})), 400, "notifyOnMetadataChange"),
+        (with("/subject/colour", json!(1)), 400, "colour"),
+        (with("/notification/exceptAttrs", json!([])), 400, "exceptAttrs"),
+        (
+            json!({"subject": plain()["subject"], "notification": {"http": {"url": url}, "attrs": ["a"], "exceptAttrs": ["b"]}}),
+            400,
+            "exceptAttrs",
+        ),
+        (with("/notification/covered", json!(true)), 400, "covered"),
+        (with("/notification/attrsFormat", json!("legacy")), 400, "legacy"),
+        (with("/notification/attrsFormat", json!("unique")), 400, "unique"),
+        (with("/notification/maxFailsLimit", json!(0)), 400, "maxFailsLimit"),
+        (with("/notification/maxFailsLimit", json!("3")), 400, "maxFailsLimit"),
+        (with("/notification/timesSent", json!(3)), 400, "timesSent"),
+        (with("/notification/delivery", json!({"queue": "disk"})), 400, "disk"),
+        (with("/notification/mqtt", json!({"url": "mqtt://h:1", "topic": "t"})), 400, "http, mqtt"),
+        (json!({"subject": plain()["subject"], "notification": {"attrs": ["t"]}}), 400, "exactly one"),
+        (target("http", json!({})), 400, "url"),
+        (target("http", json!({"url": "h/p"})), 400, "h/p"),
+        (target("http", json!({"url": "ftp://h/p"})), 400, "ftp://h/p"),
+        (target("http", json!({"url": "https://h/p"})), 501, "https://h/p"),
+        (target("http", json!({"url": "http://h/p?a=b"})), 400, "a=b"),
+        (target("http", json!({"url": url, "timeout": 1_800_001})), 400, "timeout"),
+        (target("http", json!({"url": url, "timeout": -1})), 400, "timeout"),
+        (target("http", json!({"url": url, "headers": {"a": "b"}})), 400, "headers"),
+        (target("httpCustom", json!({"url": url, "headers": {}})), 400, "headers"),
+        (target("httpCustom", json!({"url": url, "qs": {}})), 400, "qs"),
+        (target("httpCustom", json!({"url": url, "method": "STEAL"})), 400, "STEAL"),
+        (target("httpCustom", json!({"url": url, "payload": "a", "json": {}})), 400, "payload and json"),
+        (target("httpCustom", json!({"url": url, "payload": 1})), 400, "payload"),
+        (target("httpCustom", json!({"url": url, "payload": "a<b"})), 400, "a<b"),
+        (target("httpCustom", json!({"url": url, "payload": "${t+1}"})), 501, "t+1"),
+        (target("httpCustom", json!({"url": url, "payload": "${t"})), 400, "${t"),
+        (target("httpCustom", json!({"url": url, "json": "text"})), 400, "json"),
+        (target("httpCustom", json!({"url": url, "json": {"a": "${b|len}"}})), 501, "b|len"),
+        (
+            target("httpCustom", json!({"url": url, "ngsi": {"a": {"value": 1, "metadata": {"m": {"value": 1}}}}})),
+            400,
+            "'m'",
+        ),
+        (target("httpCustom", json!({"url": url, "ngsi": {"a": 1}})), 400, "'a'"),
+        (target("mqtt", json!({"url": "mqtt://h", "topic": "t"})), 400, "mqtt://h"),
+        (target("mqtt", json!({"url": "mqtt://h:1/p", "topic": "t"})), 400, "mqtt://h:1/p"),
+        (target("mqtt", json!({"url": "mqtts://h:1", "topic": "t"})), 501, "mqtts://h:1"),
+        (target("mqtt", json!({"url": "mqtt://h:1"})), 400, "topic"),
+        (target("mqtt", json!({"url": "mqtt://h:1", "topic": "a/#"})), 400, "a/#"),
+        (target("mqtt", json!({"url": "mqtt://h:1", "topic": "t", "qos": 3})), 400, "qos"),
+        (target("mqtt", json!({"url": "mqtt://h:1", "topic": "t", "user": "u"})), 400, "passwd"),
+        (target("mqttCustom", json!({"url": "mqtt://h:1", "topic": "t", "headers": {"a": "b"}})), 400, "headers"),
+        (target("kafka", json!({"url": "kafka://h:1", "topic": "t"})), 501, "kafka"),
+        (target("kafkaCustom", json!({"url": "kafka://h:1", "topic": "t"})), 501, "kafkaCustom"),
+        (with("/description", json!(long)), 400, "1025"),
+        (with("/description", json!("a(b")), 400, "a(b"),
+        (with("/throttling", json!(-1)), 400, "throttling"),
+        (with("/throttling", json!("5")), 400, "throttling"),
+        (with("/expires", json!("tomorrow")), 400, "tomorrow"),
+        (with("/status", json!("failed")), 400, "failed"),
+        (with("/status", json!("expired")), 400, "expired"),
+        (with("/id", json!("0123456789abcdef01234567")), 400, "'id'"),
+    ];
+    for (body, status, named) in rows {
+        let answer = served.ask("POST /v2/subscriptions", Some(&body.to_string())).await;
+        let name = if status == 400 { "BadRequest" } else { "NotImplemented" };
+        assert_eq!(answer.status, status, "{body}: {answer:?}");
+        assert_eq!((answer.status, answer.json()["error"].as_str()), (status, Some(name)), "{body}: {answer:?}");
+        let text = answer.json()["description"].as_str().unwrap().to_owned();
+        assert!(text.contains(named), "{body}: '{named}' in '{text}'");
+    }
+    for (head, body, status) in [
+        ("POST /v2/subscriptions", "{", 400),
+        ("POST /v2/subscriptions", "[]", 400),
+        ("POST /v2/subscriptions\nfiware-servicepath: /a,/b", "{}", 400),
+        ("POST /v2/subscriptions?colour=1", "{}", 400),
+        ("POST /v2/subscriptions\ncontent-type: text/plain", "{}", 415),
+        ("PATCH /v2/subscriptions/0123456789abcdef01234567", "{}", 404),
+        ("PUT /v2/subscriptions/0123456789abcdef01234567", "{}", 405),
+    ] {
+        assert_eq!(served.ask(head, Some(body)).await.status, status, "{head} {body}");
+    }
+    assert_eq!(served.get("/v2/subscriptions").await.json(), json!([]));
+    let id = subscribe(&served, "", &plain()).await;
+    let before = shown(&served, &id).await;
+    for change in [
+        json!({"throttling": -1}),
+        json!({"notification": {"covered": true}}),
+        json!({"status": "failed"}),
+        json!({"x": 1}),
+    ] {
+        assert_eq!(patch(&served, &id, &change).await.status, 400, "{change}");
+    }
+    assert_eq!(shown(&served, &id).await, before);
+    served.stop().await;
+    world.close();
+}
