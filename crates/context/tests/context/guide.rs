@@ -35,9 +35,13 @@ async fn the_guide_says_what_happens() {
                 requests += 1;
             }
             "json" => {
-                let expected: Value = serde_json::from_str(&block).unwrap();
-                let answer = last.take().expect("a request stands before its answer");
-                assert_eq!(answer.json(), expected, "{block}");
+                let mut expected: Value = serde_json::from_str(&block).unwrap();
+                let mut answer = last.take().expect("a request stands before its answer").json();
+                // An index of values is built in the background: it may be there already.
+                for plan in [&mut expected, &mut answer].into_iter().filter_map(Value::as_object_mut) {
+                    plan.remove("building");
+                }
+                assert_eq!(answer, expected, "{block}");
                 compared += 1;
             }
             _ => {}
