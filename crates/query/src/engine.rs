@@ -1,7 +1,7 @@
 //! The engine: takes queries, answers what is asked about them, ends them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -117,6 +117,7 @@ impl Engine {
             running,
             sketches: Mutex::default(),
             shares: Mutex::default(),
+            matched: AtomicBool::new(false),
             clocks: self.clocks.clone(),
         });
         let filter = plan.filter.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -127,9 +128,10 @@ impl Engine {
         Ok(subscription)
     }
 
-    /// What can be told about the live queries of `tenant`, oldest first.
+    /// What can be told about the live queries of `tenant`, oldest first: those that see what is appended from now on.
     pub fn list(&self, tenant: &TenantId) -> Vec<Meta> {
-        self.registry.list(|live| live.tenant == *tenant).iter().map(|live| live.meta()).collect()
+        let is_listed = |live: &Live| live.tenant == *tenant && live.matched.load(Ordering::Acquire);
+        self.registry.list(is_listed).iter().map(|live| live.meta()).collect()
     }
 
     /// What can be told about one of them.

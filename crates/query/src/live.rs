@@ -1,6 +1,7 @@
 //! A live query, as the engine, its threads and its client share it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use millstream_log::{Partition, Topic};
@@ -48,6 +49,8 @@ pub(crate) struct Live {
     pub(crate) sketches: Mutex<Vec<SketchMeta>>,
     /// What it sees of each partition, added by the threads that read them.
     pub(crate) shares: Mutex<Vec<Share>>,
+    /// Whether all threads match for it.
+    pub(crate) matched: AtomicBool,
     pub(crate) clocks: Clocks,
 }
 

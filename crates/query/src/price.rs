@@ -1,6 +1,7 @@
 //! What a query costs each record of its stream because no index finds it.
 //!
-//! The figures of single tests are those of `cargo bench --bench matching`, rounded up. What the index finds is free.
+//! The prices of single tests are set and not measured: what they cost beside each other, about. What the index finds is
+//! free.
 
 use std::collections::HashMap;
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_log::Bell;
 use millstream_types::TenantId;
@@ -116,6 +117,7 @@ impl Registry {
         for answer in answers {
             answer.await.unwrap_or(Err(Error::Stopped))?;
         }
+        query.matched.store(true, Ordering::Release);
         Ok(())
     }
 

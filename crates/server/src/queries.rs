@@ -22,11 +22,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Rows batches that may wait in the socket's own queue; what waits beyond stays with the query and its bounds.
-const EVENTS_WAITING_MAX: usize = 4;
+pub(crate) const EVENTS_WAITING_MAX: usize = 4;
 /// A query that waits for its one answer may take as long as its duration says, up to a day; the routes' text says so.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const BODY_MAX_SETTING: &str = "none: a request for a query has at most 128 KiB";
-const ASK_LIMITS: Limits =
+pub(crate) const ASK_LIMITS: Limits =
     Limits { body_max_bytes: 128 << 10, body_max_setting: BODY_MAX_SETTING, timeout: ANSWER_TIMEOUT };
 const LOOK_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: BODY_MAX_SETTING, timeout: Duration::from_secs(10) };
@@ -94,29 +94,36 @@ async fn ask(
     State(engine): State<Queries>,
     caller: Caller,
     shutdown: Shutdown,
-    mut memory: AnswerMemory,
+    memory: AnswerMemory,
     Json(request): Json<QueryRequest>,
 ) -> Result<Response, Problem> {
-    let deliver = request.deliver;
-    let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
-    match deliver {
-        Deliver::Wait => {
-            let answer = tokio::select! {
-                answer = subscription.answer() => answer,
-                () = shutdown.begun() => return Err(problem(Error::Stopped)),
-            };
-            memory.cover(answer.size_bytes())?;
-            let json = HeaderValue::from_static("application/json");
-            let mut response = ([(CONTENT_TYPE, json)], Bytes::from(answer.to_json())).into_response();
-            memory.hold_for(&mut response);
-            Ok(response)
-        }
-        Deliver::Sse => {
-            let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
-            tokio::spawn(deliver_events(subscription, sender));
-            Ok(stream.into_response())
-        }
+    if request.deliver == Deliver::Wait {
+        return answer_once(&engine, &caller, request, shutdown, memory).await;
     }
+    let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
+    let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
+    tokio::spawn(deliver_events(subscription, sender));
+    Ok(stream.into_response())
+}
+
+/// Waits for the end of a query: all that it gave, as one answer.
+pub(crate) async fn answer_once(
+    engine: &Engine,
+    caller: &Caller,
+    request: QueryRequest,
+    shutdown: Shutdown,
+    mut memory: AnswerMemory,
+) -> Result<Response, Problem> {
+    let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
+    let answer = tokio::select! {
+        answer = subscription.answer() => answer,
+        () = shutdown.begun() => return Err(problem(Error::Stopped)),
+    };
+    memory.cover(answer.size_bytes())?;
+    let json = HeaderValue::from_static("application/json");
+    let mut response = ([(CONTENT_TYPE, json)], Bytes::from(answer.to_json())).into_response();
+    memory.hold_for(&mut response);
+    Ok(response)
 }
 
 /// Sends what a query gives until it ends or its client leaves, which ends it.
@@ -188,7 +195,7 @@ fn parse_id(id: &str) -> Result<QueryId, Problem> {
 }
 
 /// A refusal; one of the text itself is 422 and points at the places.
-fn problem(error: Error) -> Problem {
+pub(crate) fn problem(error: Error) -> Problem {
     let problem = Problem::from_error(error.code(), &error);
     match error {
         Error::Refused { diagnostics } => {

@@ -30,6 +30,8 @@ enum Output {
     Table,
     /// One JSON object a line
     Ndjson,
+    /// Values with commas between them, below a line of names; columns as the query or its first row names them
+    Csv,
 }
 
 pub(crate) fn run(arguments: &QueryArgs) -> anyhow::Result<()> {
@@ -53,7 +55,7 @@ async fn ask(arguments: &QueryArgs) -> anyhow::Result<()> {
         let data: Value = serde_json::from_str(&event.data).context("the server sent no JSON")?;
         match event.name.as_str() {
             "meta" => printer.columns = named_columns(&data),
-            "rows" => {
+            "rows" | "window" => {
                 for record in data["records"].as_array().into_iter().flatten() {
                     printer.print(record)?;
                 }
@@ -126,6 +128,19 @@ impl Printer {
                 }
                 writeln!(out, "{}", self.line(members))?;
             }
+            (Output::Csv, Value::Object(members)) => {
+                if self.rows == 0 {
+                    self.settle_columns(members);
+                    let header = self.columns.iter().map(|(name, _)| quoted(name));
+                    writeln!(out, "{}", header.collect::<Vec<_>>().join(","))?;
+                }
+                let values = self.columns.iter().map(|(name, _)| match members.get(name) {
+                    None | Some(Value::Null) => String::new(),
+                    Some(Value::String(text)) => quoted(text),
+                    Some(other) => quoted(&other.to_string()),
+                });
+                writeln!(out, "{}", values.collect::<Vec<_>>().join(","))?;
+            }
             _ => writeln!(out, "{record}")?,
         }
         self.rows += 1;
@@ -158,6 +173,11 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// A value of a CSV line (RFC 4180): in quotes where it must be.
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
 /// A value as the table shows it: text without quotes, nothing for null.
 fn cell(value: &Value) -> String {
     match value {
@@ -170,6 +190,15 @@ fn cell(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn csv_quotes_what_would_be_read_otherwise() {
+        for (text, expected) in
+            [("a", "a"), ("a,b", "\"a,b\""), ("say \"x\"", "\"say \"\"x\"\"\""), ("a\nb", "\"a\nb\"")]
+        {
+            assert_eq!(quoted(text), expected);
+        }
+    }
 
     #[test]
     fn a_refusal_points_at_the_place_in_the_text() {

@@ -24,7 +24,7 @@ use crate::history_rules::RegistryRules;
 use crate::mappings::RegistryMappings;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
-use crate::{console, figures, health, logging, queries, stats, streams};
+use crate::{bullet, console, figures, health, logging, queries, stats, streams};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
@@ -261,6 +261,7 @@ impl Planes {
             .with(self.context.routes())
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query)))
+            .with(bullet::routes(Arc::clone(&self.query)))
             .with(streams::routes(&self.streams))
             .with(stats::routes(Arc::clone(sampler)))
             .with(health::routes(metrics, self.readiness()))
