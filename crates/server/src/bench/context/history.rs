@@ -76,21 +76,25 @@ fn measure_points(
     let history = History::open(&base, &HistoryConfig::default(), &Metrics::default())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let recent = points / 10;
-    let read = async {
+    let from_files = async {
         let serving = serve(&history).await?;
         let mut client = Client::connect(serving.1).await?;
         cases.push(bench.read(&mut client, "lastN = 100, all in files", "lastN=100", reads).await?);
         let hourly = "options=aggregatedValues&aggrMethods=avg&aggrPeriodDuration=PT1H";
         let averages = bench.read(&mut client, "hourly average of all, in files", hourly, (reads / 50).max(3)).await?;
         cases.push(averages);
-        // Later points, in memory only: what most reads meet.
-        append_from(&*log, points, recent)?;
+        anyhow::Ok((serving, client))
+    };
+    let (serving, mut client) = runtime.block_on(from_files)?;
+    // Later points, in memory only: what most reads meet.
+    append_from(&*log, points, recent)?;
+    let from_memory = async {
         cases.push(bench.read(&mut client, "lastN = 100, the last in memory", "lastN=100", reads).await?);
         drop(client);
         serving.0.shut_down(Duration::from_secs(5)).await;
         anyhow::Ok(())
     };
-    runtime.block_on(read)?;
+    runtime.block_on(from_memory)?;
     history.stop();
     log.close().context("the log was not closed cleanly")?;
     let aims = cases.iter().filter(|case| case.case.contains("lastN")).filter_map(|case| {
