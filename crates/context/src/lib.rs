@@ -10,8 +10,8 @@
 //! The state is a view over the compacted topic `_context`, partitioned by (tenant, entity id); every change is told in
 //! `context.<tenant>`. An update is answered once it is durable, and a read after the answer sees it.
 //!
-//! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`].
-//! Not yet: registrations, history; the first are answered by 501.
+//! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`]. What
+//! entities were (`history`). Not yet: registrations, which are answered by 501.
 
 mod batch_routes;
 mod change_details;

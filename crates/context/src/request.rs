@@ -28,8 +28,8 @@ pub(crate) const AUTH_TOKEN: &str = "x-auth-token";
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
 
-/// Parameters that NGSI knows, not all of them served.
-const KNOWN_PARAMETERS: [&str; 14] = [
+/// Parameters of a list, which are all that NGSI knows.
+pub(crate) const LIST_PARAMETERS: [&str; 14] = [
     "id",
     "type",
     "idPattern",
@@ -80,7 +80,7 @@ impl Parameters {
                 continue;
             }
             if !parameters.contains(&name.as_str()) {
-                return Err(not_here("parameter", &name, &KNOWN_PARAMETERS, parameters));
+                return Err(not_here("parameter", &name, &LIST_PARAMETERS, parameters));
             }
             if value.is_empty() {
                 return Err(Refusal::bad(format!("parameter '{name}' is empty: give it a value, or leave it out")));

@@ -20,7 +20,7 @@ use crate::given;
 use crate::list::{self, Filter, Shape};
 use crate::query::Order;
 use crate::refusal::{Failure, Refusal, style};
-use crate::request::{CORRELATOR, Parameters};
+use crate::request::{CORRELATOR, LIST_PARAMETERS, Parameters};
 use crate::show::{self, Head, Selection};
 use crate::syntax::{check_attribute_name, check_identifier};
 use crate::update::Manner;
@@ -180,22 +180,7 @@ async fn not_yet(method: Method, uri: Uri) -> Response {
 
 async fn list_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory) -> Answered {
     let given = ask.parameters(
-        &[
-            "id",
-            "type",
-            "idPattern",
-            "typePattern",
-            "q",
-            "mq",
-            "georel",
-            "geometry",
-            "coords",
-            "attrs",
-            "metadata",
-            "orderBy",
-            "limit",
-            "offset",
-        ],
+        &LIST_PARAMETERS,
         &["keyValues", "values", "unique", "count", "skipForwarding", "dateCreated", "dateModified", "explain"],
     )?;
     let criteria = given.criteria()?;
