@@ -1,8 +1,7 @@
 //! What the operator sets (`query.*`).
 
+use millstream_columns::Limits;
 use serde::{Deserialize, Serialize};
-
-use crate::Limits;
 
 /// Configuration of live queries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,12 +3,10 @@
 //! A conjunction needs only its best part to be found, a disjunction all of its parts. NOT is pushed down to the
 //! comparisons on the way, so the same holds below it; that is exact in three-valued logic, where NOT (a AND b) is TRUE
 //! if one of them is FALSE. What has no place makes the filter be evaluated for every record.
+use millstream_columns::{Comparison, Operand, Pattern, Test, Value};
 
-use crate::compiled::{Operand, Test};
 use crate::index::{GRAM_BYTES, Hold, Interval, Key, sortable};
 use crate::literals::{Required, required};
-use crate::value::Value;
-use crate::{Comparison, Pattern};
 
 /// Most places of one filter.
 const PLACES_MAX: usize = 32;
@@ -221,15 +219,6 @@ fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 /// among literals of one shape.
 fn gram(literal: &[u8]) -> Option<[u8; GRAM_BYTES]> {
     literal.last_chunk().copied()
-}
-
-impl Operand {
-    fn constant(&self) -> Option<&Value<'static>> {
-        match self {
-            Self::Constant(value) => Some(value),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Why a query is refused.
 
+use millstream_columns::Diagnostic;
 use millstream_types::{BatchError, ErrorCode, NameError, TenantId, TopicName};
 
-use crate::{Diagnostic, QueryId};
+use crate::QueryId;
 
 /// What can go wrong with a request about queries.
 #[derive(Debug, thiserror::Error)]

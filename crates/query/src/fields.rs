@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::Field;
-use crate::scan::PathTree;
+use millstream_columns::{Field, PathTree};
+
 use crate::slab::Slab;
 
 /// The fields of all queries of a stream.

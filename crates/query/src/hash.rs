@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-use crate::value::{CanonicalNumber, Value};
+use millstream_columns::{CanonicalNumber, Value};
 
 /// Odd, with as many ones as zeros.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -9,10 +9,11 @@ mod postings;
 
 pub(crate) use self::frequencies::Frequencies;
 pub(crate) use self::intervals::Interval;
+use millstream_columns::Value;
+
 use self::intervals::Intervals;
 use self::postings::Postings;
 use crate::hash::{hash_gram, hash_text, hash_value};
-use crate::value::Value;
 
 /// The number of a filter within its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

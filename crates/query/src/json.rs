@@ -8,10 +8,10 @@ mod aggregation;
 mod filter;
 mod post;
 
+use millstream_columns::{Diagnostic, Expr, Field, Item, Limits, Place, Step};
 use serde_json::{Map, Value};
 
-use crate::diagnostic::{Diagnostic, Place};
-use crate::{Expr, Extent, Field, Item, Limits, Plan, Select, Source, Step, StreamDuration, Window, parse};
+use crate::{Extent, Plan, Select, Source, StreamDuration, Window, parse};
 
 /// What is wrong, with the place in the document as a path.
 type Wrong = String;
@@ -42,7 +42,7 @@ fn refusal(text: &str, byte: usize, message: String) -> Diagnostic {
     Diagnostic {
         place: Place::of(text, byte),
         message,
-        found: crate::lexer::excerpt(&text[byte..]),
+        found: millstream_columns::excerpt(&text[byte..]),
         expected: Vec::new(),
         suggestion: None,
     }
@@ -160,7 +160,7 @@ fn list<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], Wrong> {
 /// Refuses members that mean nothing: a query with a misspelled filter would take everything.
 fn known(members: &Map<String, Value>, path: &str, names: &[&str]) -> Result<(), Wrong> {
     let Some(unknown) = members.keys().find(|name| !names.contains(&name.as_str())) else { return Ok(()) };
-    let meant = crate::suggest::nearest(unknown, names.iter().copied());
+    let meant = millstream_columns::nearest(unknown, names.iter().copied());
     let meant =
         meant.map_or_else(|| format!("there are {}", names.join(", ")), |meant| format!("did you mean {meant}?"));
     Err(format!("{path}: '{unknown}' means nothing here; {meant}"))

@@ -1,8 +1,7 @@
 //! What must stand in every text that a pattern matches.
 
+use millstream_columns::Pattern;
 use regex_syntax::hir::{Class, Hir, HirKind};
-
-use crate::Pattern;
 
 /// Most literals of which one must occur; a pattern with more alternatives tells nothing.
 const ALTERNATIVES_MAX: usize = 32;

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use millstream_columns::Value;
 use millstream_types::{BatchError, Offset, PartitionId, RecordBatch, RecordView};
 
 use crate::compiled::Compiled;
@@ -28,7 +29,6 @@ use crate::record::{LazyRecord, Scratch};
 use crate::rows::{RowBatch, Rows};
 use crate::seeker::{Candidate, Seeker};
 use crate::slab::Slab;
-use crate::value::Value;
 
 /// The number of a query within its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,22 +1,15 @@
 //! The statement: `SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [WINDOWING …] [LIMIT n]`.
 
-mod aggregate;
 mod check;
-mod expression;
-mod operand;
-mod path;
-mod scope;
 mod select;
 mod source;
 
-use crate::cursor::{Cursor, Refusal};
-use crate::diagnostic::{Diagnostic, Place};
-use crate::lexer::Token;
-use crate::{Limits, Order, Plan, Select, Type, json};
+use millstream_columns::parser::{Scope, condition, named, value, within_items_max};
+use millstream_columns::{Cursor, Diagnostic, Limits, Place, Refusal, Token, Type};
+
+use crate::{Order, Plan, Select, json};
 
 use check::check;
-use expression::{condition, value};
-use scope::Scope;
 use select::select;
 use source::{limit, source, window};
 
@@ -33,7 +26,7 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
                 text.len(),
                 limits.text_max_bytes
             ),
-            found: crate::lexer::excerpt(text),
+            found: millstream_columns::excerpt(text),
             expected: Vec::new(),
             suggestion: None,
         }]);
@@ -100,7 +93,7 @@ fn clauses(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan, marks: &mu
     }
     marks.having = cursor.mark();
     if cursor.take_word("HAVING") {
-        plan.having = Some(condition(cursor, limits, Scope::of_results(plan))?);
+        plan.having = Some(condition(cursor, limits, Scope::of_results(plan.items(), &plan.group_by))?);
     }
     if cursor.take_word("ORDER") {
         cursor.need_word("BY")?;
@@ -122,7 +115,7 @@ fn group_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan) -> Result
     loop {
         let mark = cursor.mark();
         let key = value(cursor, limits, Scope::KEY)?;
-        let key = scope::named(plan, cursor.name_since(mark)).unwrap_or(key);
+        let key = named(plan.items(), cursor.name_since(mark)).unwrap_or(key);
         if key.holds_aggregate() {
             let message = "a group is made by values of records; this name stands for an aggregate";
             return Err(cursor.refuse_at(mark, message.to_owned()));
@@ -141,8 +134,8 @@ fn group_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan) -> Result
 fn order_by(cursor: &mut Cursor<'_>, limits: &Limits, plan: &mut Plan, marks: &mut Marks) -> Result<(), Refusal> {
     loop {
         let mark = cursor.mark();
-        let by = value(cursor, limits, Scope::of_results(plan))?;
-        let by = scope::named(plan, cursor.name_since(mark)).unwrap_or(by);
+        let by = value(cursor, limits, Scope::of_results(plan.items(), &plan.group_by))?;
+        let by = named(plan.items(), cursor.name_since(mark)).unwrap_or(by);
         need_primitive(cursor, mark, by.kind(), "sorted")?;
         let descending = cursor.take_word("DESC");
         if !descending {
@@ -162,14 +155,6 @@ fn need_primitive(cursor: &Cursor<'_>, mark: usize, kind: Type, done: &str) -> R
         return Ok(());
     }
     Err(cursor.refuse_at(mark, format!("rows are {done} by numbers, texts and booleans; this is {}", kind.noun())))
-}
-
-fn within_items_max(cursor: &Cursor<'_>, mark: usize, count: usize, limits: &Limits) -> Result<(), Refusal> {
-    if count <= limits.items_max {
-        return Ok(());
-    }
-    let message = format!("more than query.limits.items_max = {} values stand here; name fewer", limits.items_max);
-    Err(cursor.refuse_at(mark, message))
 }
 
 /// What follows a statement and is no part of it.

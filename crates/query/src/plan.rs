@@ -11,14 +11,12 @@
 //! A raw query evaluates its items on records. Of a grouped one the keys and the arguments of the aggregates are
 //! evaluated on records; items, HAVING and ORDER BY are expressions over these keys and aggregates.
 
-mod aggregate;
 mod display;
 mod window;
 
-pub use aggregate::{Aggregate, Points, Statistic, Summary};
 pub use window::{Extent, Window};
 
-use crate::{Expr, Field};
+use millstream_columns::{Aggregate, Expr, Item, Summary};
 
 /// A query that has been parsed and typed. Displays as a text that parses to the same plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,34 +109,6 @@ pub enum Select {
     All,
     /// Some values; not empty, all names different. A field has the bytes that it has in the payload.
     Items(Vec<Item>),
-}
-
-/// A selected value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Item {
-    /// Which.
-    pub value: Expr,
-    /// The name given by AS.
-    pub alias: Option<String>,
-}
-
-impl Item {
-    /// The name of the result row's member.
-    pub fn name(&self) -> String {
-        match (&self.alias, &self.value) {
-            (Some(alias), _) => alias.clone(),
-            (None, Expr::Field(field)) => field.default_name(),
-            (None, value) => value.to_string(),
-        }
-    }
-
-    /// The field, if it is one as it is.
-    pub fn field(&self) -> Option<&Field> {
-        match &self.value {
-            Expr::Field(field) => Some(field),
-            _ => None,
-        }
-    }
 }
 
 /// A value by which rows are sorted. NULL comes before everything else, then booleans, numbers, texts.

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
+use millstream_columns::{Operand, Test};
 use millstream_types::TopicId;
 
-use crate::compiled::{Operand, Test};
 use crate::cover::{Cover, cover};
 use crate::index::FieldIndex;
 use crate::{Compiled, Config, Error};

@@ -3,14 +3,12 @@
 //! A payload is JSON or it has no fields. Finding fields does not prove that it is JSON, so whoever would act on a
 //! record asks [`LazyRecord::check_whole`] first: that is once for each record that matches, not for each that is read.
 
+use millstream_columns::{Field, Unreadable, Value};
 use millstream_types::{PartitionId, RecordView};
 use serde::de::IgnoredAny;
 
-use crate::Field;
 use crate::fields::FieldTable;
 use crate::rows::write_opaque;
-use crate::scan;
-use crate::value::{Unreadable, Value};
 
 /// Buffers that the records of a batch share.
 #[derive(Debug, Default)]
@@ -112,7 +110,7 @@ impl<'a, 's> LazyRecord<'a, 's> {
         }
         let value = match self.table.field(slot) {
             None => Ok(Value::Null),
-            Some(Field::Payload(_)) => self.raw(slot).map_or(Ok(Value::Null), scan::value),
+            Some(Field::Payload(_)) => self.raw(slot).map_or(Ok(Value::Null), Value::read),
             Some(field) => metadata(field, &self.view, self.partition),
         };
         if let Some(place) = self.scratch.values.get_mut(slot as usize) {

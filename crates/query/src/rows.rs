@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_columns::write_text;
 use millstream_types::{Grant, MemoryBudget};
 
 /// Some result rows, in the order of their records. Each row is one JSON value. Queries that ask the same share one
@@ -120,11 +121,6 @@ impl fmt::Debug for RowBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.rows().map(String::from_utf8_lossy)).finish()
     }
-}
-
-/// Writes a text as JSON.
-pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("writing to memory cannot fail");
 }
 
 /// Writes a payload that is no JSON as JSON: a text, or `{"$base64": …}` if it is not even UTF-8.

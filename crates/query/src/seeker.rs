@@ -1,13 +1,11 @@
 //! Finds the filters that each record of a chunk may satisfy: by the fields in which filters hang.
 
+use millstream_columns::{Field, PathTree, Unreadable, Value};
 use millstream_types::{PartitionId, RecordView};
 
-use crate::Field;
 use crate::index::{FieldIndex, FilterId, Hold};
 use crate::record::metadata;
-use crate::scan::{self, PathTree};
 use crate::sieve::Sieve;
-use crate::value::{Unreadable, Value};
 
 /// Of so many records one is looked at closely, to learn which values are rare.
 const LEARNED_OF: usize = 64;
@@ -143,7 +141,7 @@ impl Seeker {
             }
             for (hung, raw) in self.hung.iter().zip(&raw) {
                 if let (Some(hung), Some(raw)) = (hung, raw) {
-                    meet(&hung.index, scan::value(raw), &mut hit);
+                    meet(&hung.index, Value::read(raw), &mut hit);
                 }
             }
         }
@@ -156,7 +154,7 @@ impl Seeker {
             let Some(Hung { index, .. }) = &self.hung[slot] else { return };
             match raw {
                 [b'"', text @ .., b'"'] => index.meet_text(text, hit),
-                _ => meet(index, scan::value(raw), hit),
+                _ => meet(index, Value::read(raw), hit),
             }
         })
     }
@@ -168,7 +166,7 @@ impl Seeker {
             return;
         }
         for (hung, raw) in self.hung.iter_mut().zip(raw) {
-            if let (Some(hung), Some(Ok(value))) = (hung, raw.map(scan::value)) {
+            if let (Some(hung), Some(Ok(value))) = (hung, raw.map(Value::read)) {
                 hung.index.learn(&value);
             }
         }

@@ -8,8 +8,7 @@
 
 use aho_corasick::packed::Searcher;
 use memchr::memmem::Finder;
-
-use crate::Step;
+use millstream_columns::Step;
 
 /// More names are found faster by reading the structure.
 const NAMES_MAX: usize = 32;

@@ -2,11 +2,10 @@
 
 use datasketches::common::SearchCriteria;
 use datasketches::kll::{KllFloat, KllSketch};
+use millstream_columns::{Points, Value};
 
 use super::number::Number;
 use super::sketch::SketchMeta;
-use crate::plan::Points;
-use crate::value::Value;
 
 type Double = KllFloat<f64>;
 

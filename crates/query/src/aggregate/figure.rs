@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use millstream_columns::Value;
+
 use super::distinct::Distinct;
 use super::key::{Nested, write_tuple};
 use super::number::{Number, Total};
-use crate::value::Value;
 
 /// Which figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

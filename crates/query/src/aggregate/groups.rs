@@ -7,12 +7,12 @@ use datasketches::tuple::{
     CompactTupleSketch, SummaryCombinePolicy, SummaryPolicy, SummaryUpdatePolicy, TupleSketch, TupleSketchBuilder,
     TupleUnionBuilder,
 };
+use millstream_columns::Value;
 
 use super::figure::{Figure, FigureOf};
 use super::key::{Nested, order_tuples, owned, read_tuple, write_tuple};
 use super::shape::SketchSizes;
 use super::sketch::{Bounds, SketchMeta};
-use crate::value::Value;
 
 /// A tuple sketch of the groups seen here, and one of those that were merged or read.
 #[derive(Debug)]

@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 
 use datasketches::error::{Error, ErrorKind};
-
-use crate::value::{CanonicalNumber, Value};
+use millstream_columns::{CanonicalNumber, Value};
 
 /// An object or an array where a single value is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

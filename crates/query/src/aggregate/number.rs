@@ -1,6 +1,6 @@
 //! Numbers as aggregates take them, and sums that lose nothing.
 
-use crate::value::Value;
+use millstream_columns::Value;
 
 /// A number.
 #[derive(Debug, Clone, Copy, PartialEq)]

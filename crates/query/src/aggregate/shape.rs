@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use millstream_columns::Points;
+
 use super::{DistributionKind, FigureOf};
-use crate::plan::Points;
 
 /// What is computed of the inputs of each record.
 #[derive(Debug, Clone, PartialEq)]

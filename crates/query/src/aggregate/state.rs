@@ -1,5 +1,7 @@
 //! What a query's records have come to.
 
+use millstream_columns::Value;
+
 use super::distribution::Distribution;
 use super::figure::Figure;
 use super::groups::{Figures, Groups};
@@ -7,7 +9,6 @@ use super::key::{Nested, read_tuple};
 use super::shape::{Shape, SketchSizes};
 use super::sketch::SketchMeta;
 use super::top::Top;
-use crate::value::Value;
 
 /// The state of an aggregate. All of one shape merge.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! The most frequent tuples: exact while there are few different ones, then with counts that are upper bounds.
 
 use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
+use millstream_columns::Value;
 
 use super::key::{Nested, order_tuples, owned, read_tuple, write_tuple};
 use super::sketch::SketchMeta;
-use crate::value::Value;
 
 /// The bytes of a tuple.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -1,9 +1,10 @@
 //! Aggregations: `{"type", "size", "fields", "attributes"}`.
 
+use millstream_columns::{Aggregate, Expr, Item, Points, Statistic, Summary};
 use serde_json::{Map, Value};
 
 use super::{Wrong, field, keyword, known, list, object, renamed};
-use crate::{Aggregate, Expr, Item, Plan, Points, Select, Statistic, Summary};
+use crate::{Plan, Select};
 
 pub(super) fn apply(aggregation: &Map<String, Value>, plan: &mut Plan) -> Result<(), Wrong> {
     known(aggregation, "aggregation", &["type", "size", "fields", "attributes"])?;

@@ -1,9 +1,9 @@
 //! Filters: clauses that are true or false.
 
+use millstream_columns::{Comparison, Expr, Function, Literal, Pattern, Type};
 use serde_json::Value;
 
 use super::{Wrong, field, keyword, known, list, object};
-use crate::{Comparison, Expr, Function, Literal, Pattern, Type};
 
 /// All of a list of clauses; `None` of nothing.
 pub(super) fn all(filters: Option<&Value>) -> Result<Option<Expr>, Wrong> {

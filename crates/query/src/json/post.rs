@@ -1,9 +1,10 @@
 //! Post-aggregations: what is done with each result. They are written into the plan in their order.
 
+use millstream_columns::{Expr, Item, Literal, Operator};
 use serde_json::Value;
 
 use super::{Wrong, field, keyword, list, object};
-use crate::{Expr, Item, Literal, Operator, Order, Plan, Select};
+use crate::{Order, Plan, Select};
 
 pub(super) fn apply(step: &Value, path: &str, plan: &mut Plan) -> Result<(), Wrong> {
     let step = object(step, path)?;

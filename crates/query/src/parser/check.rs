@@ -1,9 +1,9 @@
 //! What can only be judged once a whole statement is read: how its clauses go together.
 
+use millstream_columns::{Aggregate, Cursor, Expr, Refusal, Summary, nearest};
+
 use super::Marks;
-use crate::cursor::{Cursor, Refusal};
-use crate::suggest::nearest;
-use crate::{Aggregate, Expr, Plan, Select, Summary, Window};
+use crate::{Plan, Select, Window};
 
 /// Refuses a plan whose clauses contradict each other, and folds the items beside a TOP into it.
 pub(super) fn check(cursor: &Cursor<'_>, plan: &mut Plan, marks: &Marks) -> Result<(), Refusal> {

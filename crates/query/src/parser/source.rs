@@ -1,7 +1,6 @@
 //! Where a query's records come from, and how many rows it wants when: FROM, WINDOWING and LIMIT.
+use millstream_columns::{Cursor, Refusal, Token};
 
-use crate::cursor::{Cursor, Refusal};
-use crate::lexer::Token;
 use crate::{Extent, Source, StreamDuration, Window};
 
 pub(super) fn source(cursor: &mut Cursor<'_>) -> Result<Source, Refusal> {

@@ -1,11 +1,10 @@
 //! How records become the rows of a result.
+use millstream_columns::{Aggregate, Compiler, Expr, Operand, Statistic, Summary, Test, Value, write_text};
 
-use crate::Expr;
 use crate::aggregate::{DistributionKind, FigureKind, FigureOf, Shape, SketchSizes, State, order};
-use crate::compiled::{Column, Compiler, Operand, Test};
-use crate::plan::{Aggregate, Plan, Statistic, Summary};
-use crate::rows::{RowBatch, Rows as EncodedRows, write_text};
-use crate::value::Value;
+use crate::compiled::Column;
+use crate::plan::Plan;
+use crate::rows::{RowBatch, Rows as EncodedRows};
 
 /// What is computed of records, and what rows are made of it.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ impl Summing {
         let mut groups = state.rows();
         if let Rows::Computed { having, order_by, .. } = &self.rows {
             if let Some(having) = having {
-                groups.retain(|group| having.holds_for_group(group, now_ms) == Ok(true));
+                groups.retain(|group| having.holds_for_given(group, now_ms) == Ok(true));
             }
             sort(&mut groups, order_by, now_ms);
         }
@@ -77,7 +76,7 @@ impl Summing {
             Rows::Computed { columns, .. } => {
                 for Column { value, prefix } in columns {
                     out.extend_from_slice(prefix);
-                    value.value_of_group(group, now_ms).unwrap_or(Value::Null).write_json(out);
+                    value.value_of_given(group, now_ms).unwrap_or(Value::Null).write_json(out);
                 }
             }
         }
@@ -97,7 +96,7 @@ fn push(rows: &mut EncodedRows, write: impl FnOnce(&mut Vec<u8>)) {
 fn sort(groups: &mut [Vec<Value<'static>>], order_by: &[(Operand, bool)], now_ms: i64) {
     groups.sort_by(|a, b| {
         for (operand, descending) in order_by {
-            let value = |group| operand.value_of_group(group, now_ms).unwrap_or(Value::Null);
+            let value = |group| operand.value_of_given(group, now_ms).unwrap_or(Value::Null);
             let order = order(&value(a), &value(b));
             if order.is_ne() {
                 return if *descending { order.reverse() } else { order };
@@ -113,7 +112,7 @@ fn computed(plan: &Plan) -> Rows {
     let mut compiler = Compiler::of_given(given);
     let items = plan.items().iter().enumerate();
     Rows::Computed {
-        columns: items.map(|(i, item)| compiler.column(i, &item.value, &item.name())).collect(),
+        columns: items.map(|(i, item)| Column::new(&mut compiler, i, &item.value, &item.name())).collect(),
         having: plan.having.as_ref().map(|having| compiler.test(having)),
         order_by: plan.order_by.iter().map(|order| (compiler.operand(&order.by), order.descending)).collect(),
     }

@@ -13,21 +13,24 @@ use crate::value::{Failure, Value};
 
 /// A computation.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Formula {
+pub enum Formula {
     /// The value as one of that type, else NULL.
     Hint(Type, Operand),
     /// The value made one of that type.
     Cast(Type, Operand),
+    /// A number of two numbers.
     Arithmetic(Operator, Operand, Operand),
+    /// A list of these.
     List(Vec<Operand>),
     /// The member or element that the second value names.
     Element(Operand, Operand),
+    /// A function of these.
     Call(Function, Vec<Operand>),
 }
 
 impl Formula {
     /// What it is computed of.
-    pub(crate) fn operands(&self) -> Vec<&Operand> {
+    pub fn operands(&self) -> Vec<&Operand> {
         match self {
             Self::Hint(_, value) | Self::Cast(_, value) => vec![value],
             Self::Arithmetic(_, left, right) | Self::Element(left, right) => vec![left, right],
@@ -36,12 +39,12 @@ impl Formula {
     }
 
     /// Whether it can give something else than NULL where an operand is NULL.
-    pub(crate) fn looks_at_null(&self) -> bool {
+    pub fn looks_at_null(&self) -> bool {
         matches!(self, Self::List(_) | Self::Call(Function::If | Function::Filter, _))
     }
 
     /// Its value, if that is the same for every record.
-    pub(crate) fn constant(&self) -> Option<Value<'static>> {
+    pub fn constant(&self) -> Option<Value<'static>> {
         struct NoRow;
         impl Row<'static> for NoRow {
             fn field(&mut self, _: usize) -> Result<Value<'static>, Failure> {

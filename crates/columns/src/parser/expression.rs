@@ -17,12 +17,18 @@ pub(super) enum Power {
 }
 
 /// Reads an expression of any type.
-pub(super) fn value(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn value(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
     Reader { cursor, limits, scope, depth: 0, operators: 0 }.boolean(Power::Nothing)
 }
 
 /// Reads a condition.
-pub(super) fn condition(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn condition(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
     let mark = cursor.mark();
     let reader = &mut Reader { cursor, limits, scope, depth: 0, operators: 0 };
     let expr = reader.boolean(Power::Nothing)?;

@@ -4,7 +4,7 @@ use crate::diagnostic::{Diagnostic, Place};
 
 /// What a piece of text is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Token {
+pub enum Token {
     /// A keyword or a plain name; which one is the parser's business.
     Word(String),
     /// A name in double quotes, without them.
@@ -163,7 +163,7 @@ fn quoted_kind(quote: char) -> &'static str {
 }
 
 /// The beginning of `text`, short enough for a message.
-pub(crate) fn excerpt(text: &str) -> String {
+pub fn excerpt(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{}…", &text[..cut]),

@@ -7,54 +7,62 @@ use crate::lexer::{Lexeme, Token, excerpt, lex};
 use crate::suggest::nearest;
 
 /// One diagnostic; boxed because it is large and rare.
-pub(crate) type Refusal = Box<Diagnostic>;
+pub type Refusal = Box<Diagnostic>;
 
-pub(crate) struct Cursor<'a> {
+/// A place in a text that has been cut into tokens.
+pub struct Cursor<'a> {
     text: &'a str,
     lexemes: Vec<Lexeme>,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(text: &'a str) -> Result<Self, Vec<Diagnostic>> {
+    /// The beginning of `text`.
+    ///
+    /// # Errors
+    /// All that is no token.
+    pub fn new(text: &'a str) -> Result<Self, Vec<Diagnostic>> {
         Ok(Self { text, lexemes: lex(text)?, at: 0 })
     }
 
-    pub(crate) fn here(&self) -> &Lexeme {
+    fn here(&self) -> &Lexeme {
         &self.lexemes[self.at]
     }
 
-    pub(crate) fn peek(&self) -> &Token {
+    /// This token.
+    pub fn peek(&self) -> &Token {
         &self.here().token
     }
 
     /// The token after this one.
-    pub(crate) fn peek_next(&self) -> &Token {
+    pub fn peek_next(&self) -> &Token {
         self.peek_at(1)
     }
 
     /// The token so many after this one.
-    pub(crate) fn peek_at(&self, distance: usize) -> &Token {
+    pub fn peek_at(&self, distance: usize) -> &Token {
         &self.lexemes[(self.at + distance).min(self.lexemes.len() - 1)].token
     }
 
     /// Takes this token; at the end it stays there.
-    pub(crate) fn advance(&mut self) -> Token {
+    pub fn advance(&mut self) -> Token {
         let token = self.peek().clone();
         self.at = (self.at + 1).min(self.lexemes.len() - 1);
         token
     }
 
-    pub(crate) fn is_word(&self, word: &str) -> bool {
+    /// Whether this token is that word, in any case.
+    pub fn is_word(&self, word: &str) -> bool {
         matches!(self.peek(), Token::Word(found) if found.eq_ignore_ascii_case(word))
     }
 
-    pub(crate) fn is_symbol(&self, symbol: &str) -> bool {
+    /// Whether this token is that symbol.
+    pub fn is_symbol(&self, symbol: &str) -> bool {
         matches!(self.peek(), Token::Symbol(found) if *found == symbol)
     }
 
     /// Takes the word if it is there.
-    pub(crate) fn take_word(&mut self, word: &str) -> bool {
+    pub fn take_word(&mut self, word: &str) -> bool {
         let there = self.is_word(word);
         if there {
             self.advance();
@@ -63,7 +71,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the symbol if it is there.
-    pub(crate) fn take_symbol(&mut self, symbol: &str) -> bool {
+    pub fn take_symbol(&mut self, symbol: &str) -> bool {
         let there = self.is_symbol(symbol);
         if there {
             self.advance();
@@ -71,16 +79,24 @@ impl<'a> Cursor<'a> {
         there
     }
 
-    pub(crate) fn need_word(&mut self, word: &str) -> Result<(), Refusal> {
+    /// Takes the word.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn need_word(&mut self, word: &str) -> Result<(), Refusal> {
         if self.take_word(word) { Ok(()) } else { Err(self.expected(&[word])) }
     }
 
-    pub(crate) fn need_symbol(&mut self, symbol: &str) -> Result<(), Refusal> {
+    /// Takes the symbol.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn need_symbol(&mut self, symbol: &str) -> Result<(), Refusal> {
         if self.take_symbol(symbol) { Ok(()) } else { Err(self.expected(&[symbol])) }
     }
 
     /// A plain name that is not reserved, or one in double quotes; `what` says what it would name.
-    pub(crate) fn need_name(&mut self, what: &str) -> Result<String, Refusal> {
+    pub fn need_name(&mut self, what: &str) -> Result<String, Refusal> {
         match self.peek() {
             Token::Word(word) if is_reserved(word) => {
                 let message =
@@ -97,7 +113,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// This token is not what can stand here.
-    pub(crate) fn expected(&self, expected: &[&str]) -> Refusal {
+    pub fn expected(&self, expected: &[&str]) -> Refusal {
         let found = self.found();
         let mut refusal = self.refuse(format!("expected {}, found {}", listed(expected), described(&found)));
         refusal.expected = expected.iter().map(|&word| word.to_owned()).collect();
@@ -113,17 +129,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// This token breaks a rule that `message` tells.
-    pub(crate) fn refuse(&self, message: String) -> Refusal {
+    pub fn refuse(&self, message: String) -> Refusal {
         self.refuse_at(self.at, message)
     }
 
     /// As [`Self::refuse`], for the token that was taken last.
-    pub(crate) fn refuse_last(&self, message: String) -> Refusal {
+    pub fn refuse_last(&self, message: String) -> Refusal {
         self.refuse_at(self.at.saturating_sub(1), message)
     }
 
     /// As [`Self::refuse`], for an earlier token by its [`Self::mark`].
-    pub(crate) fn refuse_at(&self, mark: usize, message: String) -> Refusal {
+    pub fn refuse_at(&self, mark: usize, message: String) -> Refusal {
         let lexeme = &self.lexemes[mark];
         Box::new(Diagnostic {
             place: Place::of(self.text, lexeme.start),
@@ -135,22 +151,22 @@ impl<'a> Cursor<'a> {
     }
 
     /// What the language has, or will have, and this version does not.
-    pub(crate) fn unavailable(&self, what: &str) -> Refusal {
+    pub fn unavailable(&self, what: &str) -> Refusal {
         self.unavailable_at(self.at, what)
     }
 
     /// As [`Self::unavailable`], for an earlier token by its [`Self::mark`].
-    pub(crate) fn unavailable_at(&self, mark: usize, what: &str) -> Refusal {
+    pub fn unavailable_at(&self, mark: usize, what: &str) -> Refusal {
         self.refuse_at(mark, format!("{what} is not there yet"))
     }
 
     /// The current place, for [`Self::refuse_at`].
-    pub(crate) fn mark(&self) -> usize {
+    pub fn mark(&self) -> usize {
         self.at
     }
 
     /// The name that is all that was read since `mark`, if it is one.
-    pub(crate) fn name_since(&self, mark: usize) -> Option<&str> {
+    pub fn name_since(&self, mark: usize) -> Option<&str> {
         match &self.lexemes[mark].token {
             Token::Word(name) | Token::Name(name) if self.at == mark + 1 => Some(name),
             _ => None,
@@ -162,7 +178,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The refusal of whatever follows a complete query or condition.
-    pub(crate) fn unexpected_rest(&self, expected: &[&str]) -> Refusal {
+    pub fn unexpected_rest(&self, expected: &[&str]) -> Refusal {
         match self.peek() {
             Token::Word(word) => match keyword::unavailable(word) {
                 Some(what) => self.unavailable(what),

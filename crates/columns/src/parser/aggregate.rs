@@ -1,8 +1,8 @@
 //! Calls of aggregates, once their name and the opening parenthesis are passed.
 
 use super::expression::value;
+use super::items::Items;
 use super::scope::Scope;
-use super::select::Items;
 use crate::cursor::{Cursor, Refusal};
 use crate::expr::{Expr, Type};
 use crate::lexer::Token;

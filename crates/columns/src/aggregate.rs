@@ -1,6 +1,10 @@
 //! What is computed of many records.
 
-use crate::{Expr, Type};
+mod display;
+
+pub use display::listed;
+
+use crate::{Expr, Item, Type};
 
 /// Something that is computed of the records of a group.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +73,7 @@ pub enum Summary {
         /// The least count that is told.
         threshold: Option<u64>,
         /// The values and their names; not empty, all names different.
-        values: Vec<super::Item>,
+        values: Vec<Item>,
     },
 }
 
@@ -147,7 +151,7 @@ impl Summary {
             Self::Quantile { .. } => fixed(&["Quantile", "Value"]),
             Self::Frequency { .. } | Self::CumulativeFrequency { .. } => fixed(&["Range", "Count", "Probability"]),
             Self::Top { values, .. } => {
-                values.iter().map(super::Item::name).chain([name.unwrap_or("Count").to_owned()]).collect()
+                values.iter().map(Item::name).chain([name.unwrap_or("Count").to_owned()]).collect()
             }
         }
     }
@@ -155,7 +159,7 @@ impl Summary {
 
 impl Points {
     /// Whether all points are from 0 to 1.
-    pub(crate) fn are_ranks(&self) -> bool {
+    pub fn are_ranks(&self) -> bool {
         let is_rank = |point: &f64| (0.0..=1.0).contains(point);
         match self {
             Self::Linear(_) => true,

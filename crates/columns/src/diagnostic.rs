@@ -17,7 +17,7 @@ pub struct Place {
 
 impl Place {
     /// The place `byte` bytes into `text`.
-    pub(crate) fn of(text: &str, byte: usize) -> Self {
+    pub fn of(text: &str, byte: usize) -> Self {
         let before = &text[..byte];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self { byte, line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }

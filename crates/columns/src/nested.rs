@@ -7,7 +7,6 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::scan;
 use crate::value::{Failure, Value};
 
 /// The members of an object; of several with one name the first.
@@ -39,7 +38,7 @@ pub(crate) fn list<'a>(value: &Value<'a>) -> Result<Option<Vec<Value<'a>>>, Fail
 
 fn elements(raw: &[u8]) -> Result<Vec<Value<'_>>, Failure> {
     let elements: Vec<&RawValue> = serde_json::from_slice(raw).map_err(|_| Failure::Unreadable)?;
-    elements.into_iter().map(|element| Ok(scan::value(element.get().as_bytes())?)).collect()
+    elements.into_iter().map(|element| Ok(Value::read(element.get().as_bytes())?)).collect()
 }
 
 fn members(raw: &[u8]) -> Result<Members<'_>, Failure> {
@@ -71,7 +70,7 @@ impl<'a> Members<'a> {
     }
 
     fn values(&self) -> impl Iterator<Item = Result<Value<'a>, Failure>> {
-        self.0.iter().map(|(_, raw)| Ok(scan::value(raw)?))
+        self.0.iter().map(|(_, raw)| Ok(Value::read(raw)?))
     }
 }
 
@@ -79,7 +78,7 @@ impl<'a> Members<'a> {
 pub(crate) fn element<'a>(of: Value<'a>, key: &Value<'_>) -> Result<Value<'a>, Failure> {
     Ok(match (parts(&of)?, key) {
         (Some(Parts::Map(map)), Value::Text(name)) => match map.member(name) {
-            Some(raw) => scan::value(raw)?,
+            Some(raw) => Value::read(raw)?,
             None => Value::Null,
         },
         (Some(Parts::List(mut list)), Value::Integer(index)) => match usize::try_from(*index) {

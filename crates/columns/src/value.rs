@@ -4,18 +4,19 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::Type;
-use crate::rows::write_text;
 
 /// A value of a record or of a query.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
     /// Missing, or JSON's null.
     Null,
+    /// TRUE or FALSE.
     Boolean(bool),
     /// A number without fraction and exponent that fits 64 bits.
     Integer(i64),
     /// Any other number; always finite.
     Double(f64),
+    /// Text.
     Text(Cow<'a, str>),
     /// An object or array as it stands in the payload: it is there, but equal to and less than nothing.
     Nested(&'a [u8]),
@@ -25,7 +26,7 @@ pub(crate) enum Value<'a> {
 
 /// A value that is there and cannot be read: its record is no match, and is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+pub enum Unreadable {
     /// A number beyond the largest double, or no number at all.
     Number,
     /// A text with an escape that stands for no character, or with bytes that are not UTF-8.
@@ -34,7 +35,7 @@ pub(crate) enum Unreadable {
 
 /// Why an expression has no value for a record: that is no match, and is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// A value that it reads cannot be read.
     Unreadable,
     /// A division by zero.
@@ -53,7 +54,7 @@ impl From<Unreadable> for Failure {
 
 impl Value<'_> {
     /// Its type; NULL has none.
-    pub(crate) fn kind(&self) -> Option<Type> {
+    pub fn kind(&self) -> Option<Type> {
         match self {
             Self::Null => None,
             Self::Boolean(_) => Some(Type::Boolean),
@@ -66,7 +67,7 @@ impl Value<'_> {
     }
 
     /// The same without reference to a payload; `None` if it is a part of one.
-    pub(crate) fn into_owned(self) -> Option<Value<'static>> {
+    pub fn into_owned(self) -> Option<Value<'static>> {
         Some(match self {
             Self::Null => Value::Null,
             Self::Boolean(value) => Value::Boolean(value),
@@ -79,7 +80,7 @@ impl Value<'_> {
     }
 
     /// The number that it is.
-    pub(crate) fn as_double(&self) -> Option<f64> {
+    pub fn as_double(&self) -> Option<f64> {
         match self {
             Self::Integer(value) => Some(*value as f64),
             Self::Double(value) => Some(*value),
@@ -88,7 +89,7 @@ impl Value<'_> {
     }
 
     /// The hash code that Java gives a String, Integer or Long, Double or Boolean of that value.
-    pub(crate) fn java_hash(&self) -> Option<i32> {
+    pub fn java_hash(&self) -> Option<i32> {
         let folded = |bits: u64| (bits ^ (bits >> 32)) as i32;
         match self {
             Self::Boolean(value) => Some(if *value { 1231 } else { 1237 }),
@@ -102,7 +103,7 @@ impl Value<'_> {
     }
 
     /// Writes it as JSON.
-    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
+    pub fn write_json(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.extend_from_slice(b"null"),
             Self::Nested(raw) => out.extend_from_slice(raw),
@@ -124,7 +125,7 @@ impl Value<'_> {
     }
 
     /// How two values stand to each other; `None` (NULL) if one is NULL or nested or their types differ.
-    pub(crate) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
+    pub fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Self::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
             (Self::Integer(a), Value::Double(b)) => Some(compare_exactly(*a, *b)),
@@ -136,6 +137,11 @@ impl Value<'_> {
             _ => None,
         }
     }
+}
+
+/// Writes a text as JSON.
+pub fn write_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("writing to memory cannot fail");
 }
 
 /// Compares without rounding the integer: 2^53 + 1 is more than 2^53 as a double.
@@ -154,14 +160,16 @@ fn compare_exactly(integer: i64, double: f64) -> Ordering {
 
 /// A number in the form in which equal numbers are the same bits, to be hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum CanonicalNumber {
+pub enum CanonicalNumber {
+    /// One of 64 bits.
     Integer(i64),
     /// The bits of a double that is no 64-bit integer.
     Double(u64),
 }
 
 impl CanonicalNumber {
-    pub(crate) fn of_double(value: f64) -> Self {
+    /// That of a double.
+    pub fn of_double(value: f64) -> Self {
         let integer = value as i64;
         if compare_exactly(integer, value).is_eq() { Self::Integer(integer) } else { Self::Double(value.to_bits()) }
     }

@@ -46,7 +46,7 @@ impl Field {
     }
 
     /// The name, if it is a member of the payload itself.
-    pub(crate) fn bare_name(&self) -> Option<&str> {
+    pub fn bare_name(&self) -> Option<&str> {
         match self {
             Self::Payload(steps) => match steps.as_slice() {
                 [Step::Key(name)] => Some(name),
@@ -90,7 +90,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// A name, in double quotes where it would otherwise be read as something else.
-pub(crate) struct Name<'a>(pub(crate) &'a str);
+pub struct Name<'a>(pub &'a str);
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,7 +102,7 @@ impl fmt::Display for Name<'_> {
 }
 
 /// A text in single quotes.
-pub(crate) struct Text<'a>(pub(crate) &'a str);
+pub(crate) struct Text<'a>(pub &'a str);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! The nearest known word to one that was mistyped.
 
 /// The candidate nearest to `word`, ignoring case, if it is near enough to be what was meant.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = word.to_lowercase().chars().take(LONGEST).collect();
     let near_enough = (wanted.len() / 3).clamp(1, 3);
     candidates

@@ -14,11 +14,11 @@ use crate::value::{Unreadable, Value};
 
 /// The payload ends or breaks where a value was to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damaged;
+pub struct Damaged;
 
 /// The paths to be found, by their common beginnings.
 #[derive(Debug, Default)]
-pub(crate) struct PathTree {
+pub struct PathTree {
     root: Node,
     nodes: usize,
 }
@@ -43,7 +43,7 @@ const FEW_KEYS: usize = 8;
 
 impl PathTree {
     /// Adds a path whose value goes to `slot`. Each path is added once.
-    pub(crate) fn add(&mut self, steps: &[Step], slot: usize) {
+    pub fn add(&mut self, steps: &[Step], slot: usize) {
         let mut node = &mut self.root;
         for step in steps {
             node = node.child(step, &mut self.nodes);
@@ -51,12 +51,13 @@ impl PathTree {
         node.slot = Some(slot);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no path has been added.
+    pub fn is_empty(&self) -> bool {
         self.nodes == 0
     }
 
     /// Finds the values in `payload`; `found[slot]` gets the bytes of each that is there.
-    pub(crate) fn find<'a>(
+    pub fn find<'a>(
         &self,
         payload: &'a [u8],
         visited: &mut Vec<bool>,
@@ -293,15 +294,20 @@ const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeated(0x01)) & !word & repeated(0x80)
 }
 
-/// The value whose bytes were found.
-pub(crate) fn value(raw: &[u8]) -> Result<Value<'_>, Unreadable> {
-    match raw.first() {
-        Some(b'"') => text(raw).map(Value::Text),
-        Some(b'{' | b'[') => Ok(Value::Nested(raw)),
-        Some(b't') => Ok(Value::Boolean(true)),
-        Some(b'f') => Ok(Value::Boolean(false)),
-        Some(b'n') => Ok(Value::Null),
-        _ => number(raw),
+impl<'a> Value<'a> {
+    /// The value whose bytes were found.
+    ///
+    /// # Errors
+    /// What about it cannot be read.
+    pub fn read(raw: &'a [u8]) -> Result<Self, Unreadable> {
+        match raw.first() {
+            Some(b'"') => text(raw).map(Value::Text),
+            Some(b'{' | b'[') => Ok(Value::Nested(raw)),
+            Some(b't') => Ok(Value::Boolean(true)),
+            Some(b'f') => Ok(Value::Boolean(false)),
+            Some(b'n') => Ok(Value::Null),
+            _ => number(raw),
+        }
     }
 }
 
@@ -413,7 +419,7 @@ mod tests {
             ("null", Ok(Value::Null)),
             ("{}", Ok(Value::Nested(b"{}"))),
         ] {
-            assert_eq!(value(raw.as_bytes()), expected, "{raw}");
+            assert_eq!(Value::read(raw.as_bytes()), expected, "{raw}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What an expression may speak of, by where it stands.
 
-use crate::{Expr, Field, Item, Plan};
+use crate::{Expr, Field, Item};
 
 /// Where an expression stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scope<'a> {
+pub struct Scope<'a> {
     /// Why an aggregate is refused, if it is.
     pub(super) no_aggregates: Option<&'static str>,
     items: &'a [Item],
@@ -13,23 +13,21 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// After SELECT.
-    pub(super) const ITEM: Self = Self { no_aggregates: None, items: &[], keys: &[] };
+    pub const ITEM: Self = Self { no_aggregates: None, items: &[], keys: &[] };
     /// After WHERE.
-    pub(super) const FILTER: Self =
-        Self::without_aggregates("WHERE chooses records; conditions on aggregates are HAVING");
+    pub const FILTER: Self = Self::without_aggregates("WHERE chooses records; conditions on aggregates are HAVING");
     /// After GROUP BY.
-    pub(super) const KEY: Self = Self::without_aggregates("groups are made by values of records, not by aggregates");
+    pub const KEY: Self = Self::without_aggregates("groups are made by values of records, not by aggregates");
     /// Within an aggregate.
-    pub(super) const ARGUMENT: Self =
-        Self::without_aggregates("an aggregate is of values of records, not of aggregates");
+    pub const ARGUMENT: Self = Self::without_aggregates("an aggregate is of values of records, not of aggregates");
 
     const fn without_aggregates(why: &'static str) -> Self {
         Self { no_aggregates: Some(why), items: &[], keys: &[] }
     }
 
-    /// After HAVING and ORDER BY.
-    pub(super) fn of_results(plan: &'a Plan) -> Self {
-        Self { no_aggregates: None, items: plan.items(), keys: &plan.group_by }
+    /// After HAVING and ORDER BY of a query with these items and groups.
+    pub fn of_results(items: &'a [Item], keys: &'a [Expr]) -> Self {
+        Self { no_aggregates: None, items, keys }
     }
 
     /// `field`, or what a name given by AS stands for. A field by which groups are made means itself, and queries
@@ -47,9 +45,9 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// What a clause of `plan` means that is nothing but a `name`.
-pub(super) fn named(plan: &Plan, name: Option<&str>) -> Option<Expr> {
-    by_alias(plan.items(), name?).cloned()
+/// What a clause means that is nothing but the `name` of one of `items`.
+pub fn named(items: &[Item], name: Option<&str>) -> Option<Expr> {
+    by_alias(items, name?).cloned()
 }
 
 fn by_alias<'a>(items: &'a [Item], name: &str) -> Option<&'a Expr> {

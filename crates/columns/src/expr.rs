@@ -236,7 +236,7 @@ impl Expr {
     }
 
     /// This expression where a value of type `to` is needed.
-    pub(crate) fn coerced(self, to: Type) -> Self {
+    pub fn coerced(self, to: Type) -> Self {
         if self.kind() == Type::Any && to != Type::Any && to != Type::Null {
             return Self::Coerce { to, value: Box::new(self) };
         }
@@ -244,7 +244,7 @@ impl Expr {
     }
 
     /// Both compared, each coerced to what the other is known to be.
-    pub(crate) fn compare(self, comparison: Comparison, right: Self) -> Self {
+    pub fn compare(self, comparison: Comparison, right: Self) -> Self {
         let (left_kind, right_kind) = (self.kind().widest(), right.kind().widest());
         Self::Compare {
             comparison,
@@ -254,44 +254,44 @@ impl Expr {
     }
 
     /// `low <= self <= high`.
-    pub(crate) fn between(self, low: Self, high: Self) -> Self {
+    pub fn between(self, low: Self, high: Self) -> Self {
         let from = self.clone().compare(Comparison::GreaterOrEqual, low);
         from.and(self.compare(Comparison::LessOrEqual, high))
     }
 
     /// Equal to one of `list`.
-    pub(crate) fn within(self, list: Vec<Self>) -> Self {
+    pub fn within(self, list: Vec<Self>) -> Self {
         Self::In { value: Box::new(self), list }
     }
 
     /// Exactly one of both.
-    pub(crate) fn xor(self, right: Self) -> Self {
+    pub fn xor(self, right: Self) -> Self {
         Self::Xor(Box::new(self.coerced(Type::Boolean)), Box::new(right.coerced(Type::Boolean)))
     }
 
     /// A number of both.
-    pub(crate) fn arithmetic(self, operator: Operator, right: Self) -> Self {
+    pub fn arithmetic(self, operator: Operator, right: Self) -> Self {
         let (left, right) = (Box::new(self.coerced(Type::Number)), Box::new(right.coerced(Type::Number)));
         Self::Arithmetic { operator, left, right }
     }
 
     /// Whether the text as a whole matches.
-    pub(crate) fn rlike(self, pattern: crate::Pattern) -> Self {
+    pub fn rlike(self, pattern: crate::Pattern) -> Self {
         Self::Rlike { value: Box::new(self.coerced(Type::Text)), pattern }
     }
 
     /// Whether it is NULL.
-    pub(crate) fn null_test(self) -> Self {
+    pub fn null_test(self) -> Self {
         Self::IsNull(Box::new(self))
     }
 
     /// The opposite.
-    pub(crate) fn negated(self) -> Self {
+    pub fn negated(self) -> Self {
         Self::Not(Box::new(self.coerced(Type::Boolean)))
     }
 
     /// Both.
-    pub(crate) fn and(self, right: Self) -> Self {
+    pub fn and(self, right: Self) -> Self {
         let mut parts = match self.coerced(Type::Boolean) {
             Self::And(parts) => parts,
             other => vec![other],
@@ -304,7 +304,7 @@ impl Expr {
     }
 
     /// At least one.
-    pub(crate) fn or(self, right: Self) -> Self {
+    pub fn or(self, right: Self) -> Self {
         let mut parts = match self.coerced(Type::Boolean) {
             Self::Or(parts) => parts,
             other => vec![other],
@@ -358,7 +358,7 @@ impl Type {
     }
 
     /// Whether it holds other values.
-    pub(crate) fn is_nested(self) -> bool {
+    pub fn is_nested(self) -> bool {
         matches!(self, Self::List | Self::Map)
     }
 
@@ -383,7 +383,7 @@ impl Type {
     }
 
     /// As people call a value of it.
-    pub(crate) fn noun(self) -> &'static str {
+    pub fn noun(self) -> &'static str {
         match self {
             Self::Null => "NULL",
             Self::Boolean => "a condition",
@@ -423,7 +423,7 @@ impl Comparison {
     }
 
     /// What holds for two values of one type where this does not.
-    pub(crate) fn negated(self) -> Self {
+    pub fn negated(self) -> Self {
         match self {
             Self::Equal => Self::NotEqual,
             Self::NotEqual => Self::Equal,
@@ -435,7 +435,7 @@ impl Comparison {
     }
 
     /// The same with both sides exchanged.
-    pub(crate) fn mirrored(self) -> Self {
+    pub fn mirrored(self) -> Self {
         match self {
             Self::Less => Self::Greater,
             Self::LessOrEqual => Self::GreaterOrEqual,
@@ -446,7 +446,7 @@ impl Comparison {
     }
 
     /// Whether values that stand in this order pass.
-    pub(crate) fn holds(self, order: std::cmp::Ordering) -> bool {
+    pub fn holds(self, order: std::cmp::Ordering) -> bool {
         match self {
             Self::Equal => order.is_eq(),
             Self::NotEqual => order.is_ne(),

@@ -1,0 +1,71 @@
+//! Aggregates as text: what the parser reads back as the same.
+
+use std::fmt;
+
+use super::{Aggregate, Points, Summary};
+use crate::{Item, Name};
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.value)?;
+        match &self.alias {
+            Some(alias) => write!(f, " AS {}", Name(alias)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Aggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count => f.write_str("COUNT(*)"),
+            Self::Of { statistic, value } => write!(f, "{}({value})", statistic.as_str()),
+            Self::CountDistinct(values) => {
+                f.write_str("COUNT(DISTINCT ")?;
+                listed(f, values)?;
+                f.write_str(")")
+            }
+            Self::Summary(summary) => write!(f, "{summary}"),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantile { value, points } => write!(f, "QUANTILE({value}, {points})"),
+            Self::Frequency { value, points } => write!(f, "FREQ({value}, {points})"),
+            Self::CumulativeFrequency { value, points } => write!(f, "CUMFREQ({value}, {points})"),
+            Self::Top { k, threshold, values } => {
+                write!(f, "TOP({k}, ")?;
+                if let Some(threshold) = threshold {
+                    write!(f, "{threshold}, ")?;
+                }
+                listed(f, values)?;
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Points {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linear(count) => write!(f, "LINEAR, {count}"),
+            Self::Region { start, end, step } => write!(f, "REGION, {start:?}, {end:?}, {step:?}"),
+            Self::Manual(points) => {
+                f.write_str("MANUAL")?;
+                points.iter().try_for_each(|point| write!(f, ", {point:?}"))
+            }
+        }
+    }
+}
+
+/// With commas between them.
+pub fn listed<T: fmt::Display>(f: &mut fmt::Formatter<'_>, parts: &[T]) -> fmt::Result {
+    for (i, part) in parts.iter().enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        write!(f, "{comma}{part}")?;
+    }
+    Ok(())
+}
