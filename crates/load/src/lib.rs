@@ -1,5 +1,5 @@
 //! Load on a Millstream from outside: simulated devices, a year of real weather, batches and readers through Kafka's
-//! protocol, and the form in which results are told.
+//! protocol, prepared requests and a receiver of notifications, and the form in which results are told.
 //!
 //! Everything here speaks the public protocols and knows nothing of the server's insides, so it measures any server that
 //! speaks them. A server's refusals are figures of a result; errors are what keeps a run from being one.
@@ -25,6 +25,7 @@
 
 pub mod asker;
 mod client;
+mod cpu;
 mod csv;
 mod duration;
 mod error;
@@ -33,9 +34,11 @@ pub mod kafka;
 mod latency;
 mod mqtt;
 mod payload;
+mod receiver;
 mod registry;
 pub mod replay;
 pub mod report;
+mod requests;
 pub mod sim;
 mod table;
 pub mod weather;
@@ -43,5 +46,7 @@ pub mod weather;
 pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use latency::{Latencies, LatencyMs};
+pub use receiver::Receiver;
 pub use registry::SecretForm;
+pub use requests::{RequestLoad, Requested, Until};
 pub use table::Table;

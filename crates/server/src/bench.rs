@@ -5,7 +5,7 @@
 //! - `log --peer kafka`: Kafka's own clients against `millstream serve` and against a real broker in turn ([`kafka`]).
 //! - `reader`: producers of `millstream serve` beside a consumer that has fallen far behind ([`reader`]).
 //! - `connect`: devices over HTTP and MQTT, against `millstream serve` and, if asked for, others in turn ([`connect`]).
-//! - `context`: entities over time ([`context`]).
+//! - `context`: entities, their queries, subscriptions and history, against `millstream serve` ([`context`]).
 //! - `query`: live queries by the published tests of Bullet and beyond, against `millstream serve` ([`query`]).
 //!
 //! Every suite ends in the same report: a table on standard output, and the same figures as JSON if asked for.
@@ -45,8 +45,8 @@ enum Suite {
     /// Devices that send over HTTP and MQTT to a server of their own, as fast as it answers and at 70 % of that; or many
     /// that are idle, come back at once and log in; or more and more until it is too much
     Connect(ConnectArgs),
-    /// Entities over time: the last points and hourly averages of a million, and what keeping them costs
-    Context(RunArgs),
+    /// Entities: updates, reads and queries among a million, subscriptions and how long notifications take, history
+    Context(context::ContextArgs),
     /// Live queries: the first answer, one record found, and up to 100,000 queries that must get exactly their records out of
     /// a stream of 1.8 KiB records
     Query(query::QueryArgs),
@@ -159,7 +159,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
         }
         Suite::Log(LogArgs { run, peer: None, .. }) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
         Suite::Reader(run) => (reader::measure(run.length())?, run),
-        Suite::Context(run) => (context::measure(run.length())?, run),
+        Suite::Context(arguments) => (context::measure(arguments)?, &arguments.run),
         Suite::Connect(arguments) => (arguments.measure()?, &arguments.run),
         Suite::Query(arguments) => (query::measure(arguments)?, &arguments.run),
     };

@@ -13,11 +13,11 @@ use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProdu
 use kafka_protocol::messages::{ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record, SystemClock, WallClock as _};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::KafkaError;
 use super::client::{CORRELATION_AT, Client, decode, encode, refused_with};
 use crate::Latencies;
+use crate::cpu::thread_cpu;
 
 const VERSION: i16 = 7;
 const TIMEOUT_MS: i32 = 30_000;
@@ -246,10 +246,4 @@ fn counted_from(due: Instant) -> Instant {
 /// Share of a core that the calling thread has used since `begin`.
 fn share(cpu_before: Duration, begin: Instant) -> f64 {
     (thread_cpu() - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
-}
-
-/// CPU time of the calling thread.
-pub(super) fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

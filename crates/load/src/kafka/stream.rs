@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::KafkaError;
 use super::client::{Client, decode};
 use super::pool::{Frame, Planted, frames};
-use super::produce::thread_cpu;
+use crate::cpu::thread_cpu;
 
 const VERSION: i16 = 7;
 /// Requests that may be unanswered.

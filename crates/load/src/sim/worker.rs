@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -18,6 +17,7 @@ use super::mqtt::{self, Letters};
 use super::{Pacing, Progress, Protocol, SimArgs, between};
 use crate::Error;
 use crate::client::Target;
+use crate::cpu::thread_cpu;
 
 /// How long a connection rests after it could not be opened, so that an absent server is not called in a tight loop.
 const CONNECT_REST: Duration = Duration::from_millis(100);
@@ -206,10 +206,4 @@ async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, sending: &Sending) 
         false => Duration::ZERO,
     };
     Finished { at: Instant::now(), cpu }
-}
-
-/// CPU time of the calling thread.
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

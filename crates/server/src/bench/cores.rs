@@ -30,11 +30,16 @@ impl Cores {
             return Ok(Self::shared());
         }
         let pinned = Pinned { server: 0, generator: 1 };
-        let (core, own) = (pinned.generator.to_string(), std::process::id().to_string());
-        let told = Command::new("taskset").args(["-a", "-c", "-p", &core, &own]).output();
-        let told = told.context("cannot run taskset (of util-linux), which keeps server and generator apart")?;
-        ensure!(told.status.success(), "taskset: {}", String::from_utf8_lossy(&told.stderr));
+        pin_self(&pinned.generator.to_string())?;
         Ok(Self { pinned: Some(pinned) })
+    }
+
+    /// Lets this process and the servers that are started from now on run where the kernel puts them.
+    pub(crate) fn together(&self) -> anyhow::Result<Self> {
+        if let Some(Pinned { server, generator }) = self.pinned {
+            pin_self(&format!("{server},{generator}"))?;
+        }
+        Ok(Self::shared())
     }
 
     /// `program` as a server: on its core.
@@ -48,6 +53,14 @@ impl Cores {
             }
         }
     }
+}
+
+/// Keeps all threads of this process to these cores.
+fn pin_self(cores: &str) -> anyhow::Result<()> {
+    let told = Command::new("taskset").args(["-a", "-c", "-p", cores, &std::process::id().to_string()]).output();
+    let told = told.context("cannot run taskset (of util-linux), which keeps server and generator apart")?;
+    ensure!(told.status.success(), "taskset: {}", String::from_utf8_lossy(&told.stderr));
+    Ok(())
 }
 
 impl std::fmt::Display for Cores {

@@ -1,11 +1,19 @@
 //! CPU time and memory of a process, as the kernel tells them under `/proc`.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
 /// Linux tells CPU time in hundredths of a second, whatever its kernel ticks at (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
+
+/// A server is at rest when it uses less than this part of a core.
+const AT_REST: f64 = 0.03;
+/// Over which time that is looked at.
+const LOOK: Duration = Duration::from_millis(300);
+/// After which it is not waited for any longer.
+const REST_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Seconds of CPU time, in user and kernel mode, that all threads of a process have used.
 pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
@@ -23,7 +31,22 @@ fn cpu_s_of(stat: &str) -> Option<f64> {
     }
 }
 
-/// The same of those of its threads whose names begin with `prefix`.
+/// Waits until the server has nothing left to do.
+pub(crate) fn rest(pid: u32) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let mut before = cpu_s(pid)?;
+    while begin.elapsed() < REST_TIMEOUT {
+        std::thread::sleep(LOOK);
+        let now = cpu_s(pid)?;
+        if (now - before) / LOOK.as_secs_f64() <= AT_REST {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// Seconds of CPU time of those of its threads whose names begin with `prefix`.
 pub(crate) fn threads_cpu_s(pid: u32, prefix: &str) -> anyhow::Result<f64> {
     let tasks = format!("/proc/{pid}/task");
     let mut all = 0.0;

@@ -1,20 +1,11 @@
 //! What is sent in each case, and how one run of it is measured.
 
-use std::time::{Duration, Instant};
-
 use anyhow::Context as _;
 use millstream_load::sim::{self, SimArgs, SimReport};
 use tokio_util::sync::CancellationToken;
 
 use super::ConnectPeer;
 use crate::bench::process;
-
-/// A server is at rest when it uses less than this part of a core.
-const AT_REST: f64 = 0.03;
-/// Over which time that is looked at.
-const LOOK: Duration = Duration::from_millis(300);
-/// After which it is not waited for any longer.
-const REST_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// What a case's name ends in when it is paced.
 pub(super) const AT_PART: &str = ", at 70 %";
@@ -97,7 +88,7 @@ impl Measured {
 
 /// Lets devices send to the server with this process id.
 pub(super) async fn run(pid: u32, args: &SimArgs) -> anyhow::Result<Measured> {
-    rest(pid)?;
+    process::rest(pid)?;
     let mut begin = None;
     let look = |progress: sim::Progress| {
         if begin.is_none() && progress.elapsed >= args.warm_up {
@@ -106,25 +97,10 @@ pub(super) async fn run(pid: u32, args: &SimArgs) -> anyhow::Result<Measured> {
     };
     let report = sim::measure(args, &CancellationToken::new(), look).await?;
     let rss_mib = process::rss_mib(pid)?;
-    rest(pid)?;
+    process::rest(pid)?;
     let begin = begin.context("the run was over before its warm-up")??;
     let accepted = report.accepted.saturating_sub(begin.accepted) as f64;
     Ok(Measured { report, accepted, cpu_s: process::cpu_s(pid)? - begin.cpu_s, rss_mib })
-}
-
-/// Waits until the server has nothing left to do.
-fn rest(pid: u32) -> anyhow::Result<()> {
-    let begin = Instant::now();
-    let mut before = process::cpu_s(pid)?;
-    while begin.elapsed() < REST_TIMEOUT {
-        std::thread::sleep(LOOK);
-        let now = process::cpu_s(pid)?;
-        if (now - before) / LOOK.as_secs_f64() <= AT_REST {
-            break;
-        }
-        before = now;
-    }
-    Ok(())
 }
 
 /// The run with the median rate.
