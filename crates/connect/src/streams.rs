@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use millstream_log::{AckLevel, Log, Partition, Topic, TopicConfig};
+use millstream_log::{AckLevel, Log, Partition, Reply, Topic, TopicConfig};
 use millstream_types::{Kind, TenantId, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 
@@ -84,6 +84,11 @@ impl Streams {
         // Creating a topic waits for the disk.
         let resolved = tokio::task::spawn_blocking(move || streams.resolve(&tenant)).await;
         resolved.unwrap_or(Err(millstream_log::Error::Stopped))
+    }
+
+    /// As [`Log::room`].
+    pub(crate) fn room(&self) -> Option<Reply<()>> {
+        self.log.room()
     }
 
     /// Forgets those of `tenant`: one of them has been deleted.

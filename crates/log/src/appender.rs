@@ -36,7 +36,7 @@ impl Appender {
             Some(error) => Err(error),
             None => self.write(taken.entries),
         };
-        self.shared.release(taken.pending_bytes);
+        self.shared.room.release(taken.pending_bytes);
         match written {
             Ok(round) => self.hand_over(Round { waiters: taken.waiters, ..round }),
             Err(cause) => fail(taken.waiters, &self.shared.end(&cause)),

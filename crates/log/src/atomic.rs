@@ -48,7 +48,7 @@ impl Embedded {
         let mut locked: Locked<'_> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
         self.check(append, &targets, &read, &mut locked)?;
         ending.map_or(Ok(()), |ending| ending.check(&mut locked))?;
-        self.shared.reserve(size_bytes, level)?;
+        self.shared.room.reserve(size_bytes, level)?;
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);
         if let Some(ending) = ending {

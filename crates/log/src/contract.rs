@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use millstream_types::{Epoch, Offset, Position, Record, RecordBatch, TopicName, TopicPartition};
 
-use crate::{Bell, Done, Error, Topic, TopicConfig};
+use crate::{Bell, Done, Error, Reply, Topic, TopicConfig};
 
 /// What an answered append survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -262,6 +262,10 @@ pub trait Log: Send + Sync + 'static {
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error>;
+
+    /// Something to wait for before more is appended at [`AckLevel::Memory`], which nobody waits for: room, where so much
+    /// is waiting to be written that such appends will soon be refused. `None` while there is enough of it.
+    fn room(&self) -> Option<Reply<()>>;
 
     /// The position that `group` last committed for `partition`.
     ///

@@ -30,7 +30,7 @@ use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files, Lock,
-    Log, LogConfig, Owner, Partition, Topic, TopicConfig, appender, recovery, syncer, writeback,
+    Log, LogConfig, Owner, Partition, Reply, Topic, TopicConfig, appender, recovery, syncer, writeback,
 };
 
 /// The log on one machine: a journal that all partitions share, and segments behind it.
@@ -165,7 +165,7 @@ impl Embedded {
     /// What it has done since it was opened, and what is there now.
     pub fn stats(&self) -> LogStats {
         let mut stats = self.shared.counters.stats();
-        stats.pending_bytes = self.shared.pending_bytes() as u64;
+        stats.pending_bytes = self.shared.room.pending_bytes() as u64;
         stats.journal_bytes = self.shared.journal.used_bytes();
         for topic in self.catalog.topics() {
             stats.partitions.extend(topic.partitions.iter().map(|partition| partition_stats(partition)));
@@ -428,6 +428,10 @@ impl Log for Embedded {
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
         self.accept_end(end, level, done)
+    }
+
+    fn room(&self) -> Option<Reply<()>> {
+        self.shared.room.wait()
     }
 
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {

@@ -35,6 +35,7 @@ mod read;
 mod recent;
 mod recovery;
 mod retention;
+mod room;
 mod round;
 mod segment;
 mod shared;

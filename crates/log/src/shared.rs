@@ -1,6 +1,6 @@
 //! What the engine's threads and its partitions share: limits, clocks, files, the work to be done, and how it ended.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,17 +12,16 @@ use crate::compaction::Compaction;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::partition::PartitionLog;
+use crate::room::Room;
 use crate::round::Control;
 use crate::segment::BLOCK_MAX_BYTES;
 use crate::stats::Counters;
 use crate::syncer::SyncQueue;
 use crate::writeback::FlushQueue;
-use crate::{AckLevel, Error, Files, LogConfig};
+use crate::{Error, Files, LogConfig};
 
 /// How long the appender gathers records that nobody waits for.
 const LINGER: Duration = Duration::from_millis(1);
-/// What appends are refused by that nobody waits for.
-const UNWAITED_LIMIT: &str = "log.pending_unwaited_percent of log.pending_max_bytes";
 
 /// See the module.
 pub(crate) struct Shared {
@@ -37,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) epoch: Epoch,
     pub(crate) salt: u64,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) room: Room,
     pub(crate) work: WorkQueue,
     pub(crate) sync: SyncQueue,
     pub(crate) flush: FlushQueue,
@@ -46,7 +46,6 @@ pub(crate) struct Shared {
     /// has the whole of an atomic append or nothing of it. Taken before any partition's lock.
     gate: Mutex<()>,
     order: AtomicU64,
-    pending_bytes: AtomicUsize,
     closed: AtomicBool,
     ended: OnceLock<Error>,
 }
@@ -63,6 +62,7 @@ impl Shared {
         salt: u64,
         journal: Arc<Journal>,
     ) -> Self {
+        let room = Room::of(&config);
         let limits = BatchLimits { batch_max_bytes: 1 << 30, ..BatchLimits::default() };
         Self {
             config,
@@ -75,6 +75,7 @@ impl Shared {
             epoch,
             salt,
             journal,
+            room,
             work: WorkQueue::default(),
             sync: SyncQueue::default(),
             flush: FlushQueue::default(),
@@ -82,7 +83,6 @@ impl Shared {
             counters: Counters::default(),
             gate: Mutex::new(()),
             order: AtomicU64::new(0),
-            pending_bytes: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             ended: OnceLock::new(),
         }
@@ -131,32 +131,6 @@ impl Shared {
     /// The next place in the order of all that goes to the journal. Ask while holding the partition's lock.
     pub(crate) fn next_order(&self) -> u64 {
         self.order.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Counts `bytes` as waiting to be written. What nobody waits for is refused first, so that a flood of it leaves
-    /// room for what somebody was promised.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`]; then they are not counted.
-    pub(crate) fn reserve(&self, bytes: usize, level: AckLevel) -> Result<(), Error> {
-        let (limit, limit_bytes) = match level {
-            AckLevel::Memory => (UNWAITED_LIMIT, self.config.pending_unwaited_max_bytes()),
-            _ => ("log.pending_max_bytes", self.config.pending_max_bytes),
-        };
-        let before = self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if before + bytes <= limit_bytes {
-            return Ok(());
-        }
-        self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        Err(Error::Overloaded { waiting_bytes: before, limit, limit_bytes })
-    }
-
-    pub(crate) fn release(&self, bytes: usize) {
-        self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
-    }
-
-    pub(crate) fn pending_bytes(&self) -> usize {
-        self.pending_bytes.load(Ordering::Acquire)
     }
 }
 

@@ -198,6 +198,7 @@ fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_
     topic[0].append(&[Record::default()], AckLevel::Written, stall).unwrap();
     stalled.recv().unwrap();
 
+    assert!(log.room().is_none(), "there is nothing to wait for");
     let value = [b'x'; 1_000];
     let record = Record { value: Some(&value), ..Record::default() };
     let refusal = (0..1_000).find_map(|_| topic[1].append(&[record], AckLevel::Memory, Done::ignore()).err());
@@ -215,7 +216,9 @@ fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_
         })
         .into();
     topic[1].append(&[record], AckLevel::Memory, Done::ignore()).unwrap_err();
+    let room = log.room().expect("what nobody waits for is refused");
     let_go.send(()).unwrap();
+    room.wait().unwrap();
     answers.into_iter().for_each(|answer| assert!(answer.wait().is_ok()));
     append(&*topic[1], &value, AckLevel::Memory).unwrap();
     log.close().unwrap();

@@ -51,6 +51,10 @@ pub(super) struct Client {
     pub(super) waiting: usize,
     /// Runs of messages in [`Client::pending`] that the tenant's owner publishes.
     pub(super) owned: usize,
+    /// Whether its last message was one that nobody waits for.
+    pub(super) sends_unwaited: bool,
+    /// Whether [`Client::pending`] has a wait for room in the log.
+    pub(super) is_held_back: bool,
     /// Ids of messages exactly once that the client has got, and of those that it has forgotten, in what is being read.
     pub(super) received: Vec<u16>,
     pub(super) forgotten: Vec<u16>,
@@ -169,6 +173,8 @@ impl Client {
             pending: VecDeque::new(),
             waiting: 0,
             owned: 0,
+            sends_unwaited: false,
+            is_held_back: false,
             received: Vec::new(),
             forgotten: Vec::new(),
             end: None,
@@ -178,9 +184,9 @@ impl Client {
         }
     }
 
-    /// Whether the client has sent as much as it may before it is acknowledged.
+    /// Whether the client has sent as much as it may before it is acknowledged, or more than the log keeps up with.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting >= usize::from(self.adapter.config.in_flight_max)
+        self.is_held_back || self.waiting >= usize::from(self.adapter.config.in_flight_max)
     }
 
     /// Works through the packets at hand; answers how many bytes it has taken.

@@ -72,6 +72,8 @@ enum Event {
     RegistryChanged,
     /// The log has answered for messages.
     Settled,
+    /// The log is behind: the client is not listened to.
+    HeldBack,
     /// A command is to be sent.
     Sent,
     /// There is something in the session to be sent.
@@ -142,8 +144,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     Event::Rung => break,
                     // While it was not read, it could not be heard.
-                    Event::Settled => self.heard = Instant::now(),
-                    Event::Sent => {}
+                    Event::Settled => {
+                        self.heard = Instant::now();
+                        self.line.excuse();
+                    }
+                    Event::HeldBack | Event::Sent => {}
                     Event::Due => self.due()?,
                     Event::Read(Read::Some) => self.heard = Instant::now(),
                     Event::Read(Read::End) => return Ok(()),
@@ -167,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.client.are_streams_stale {
                 self.resolve().await;
             }
-            if self.line.has_held() && !self.client.is_full() {
+            if self.line.has_held() && !self.client.is_full() && !self.client.hold_back() {
                 let client = &mut self.client;
                 self.line.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out))?;
                 if !self.line.out.is_empty() || self.client.end.is_some() {
@@ -191,6 +196,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !is_reading {
             return Poll::Pending;
         }
+        if client.hold_back() {
+            return Poll::Ready(Ok(Event::HeldBack));
+        }
         line.poll_read(cx, &mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out)).map_ok(Event::Read)
     }
 
@@ -213,6 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let packet = self
             .line
             .begun()
+            .filter(|_| self.is_reading())
             .map(|begun| Duration::from_millis(config.packet_timeout_ms).saturating_sub(begun.elapsed()));
         let quiet = self.quiet_max().map(|limit| limit.saturating_sub(self.heard.elapsed()));
         let quiet = quiet.filter(|_| self.is_reading());
@@ -232,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn due(&mut self) -> Result<(), Fault> {
         let limit = Duration::from_millis(self.client.adapter.config.packet_timeout_ms);
-        if self.line.begun().is_some_and(|begun| begun.elapsed() >= limit) {
+        if self.is_reading() && self.line.begun().is_some_and(|begun| begun.elapsed() >= limit) {
             return Err(Fault::SlowPacket { limit });
         }
         if self.is_reading() && self.quiet_max().is_some_and(|limit| self.heard.elapsed() >= limit) {

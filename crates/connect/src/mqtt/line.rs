@@ -134,6 +134,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         self.begun
     }
 
+    /// It was not listened to: the rest of a packet may take as long again.
+    pub(super) fn excuse(&mut self) {
+        self.begun = self.begun.map(|_| Instant::now());
+    }
+
     /// Sends what waits.
     pub(super) async fn flush(&mut self, limit: Duration) -> Result<(), Fault> {
         if self.out.is_empty() {

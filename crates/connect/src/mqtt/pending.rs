@@ -40,6 +40,8 @@ pub(super) enum Waits {
     Received(Vec<u16>),
     /// Ids that the client has forgotten.
     Forgotten(Vec<u16>),
+    /// Nothing that came: what comes next would be refused.
+    Room,
 }
 
 impl Waits {
@@ -48,6 +50,7 @@ impl Waits {
             Self::Upstream(sent) => sent.len(),
             Self::Private(acks) | Self::Owned(acks) => acks.len(),
             Self::Subscribed { .. } | Self::Unsubscribed { .. } | Self::Received(_) | Self::Forgotten(_) => 1,
+            Self::Room => 0,
         }
     }
 }
@@ -59,6 +62,18 @@ impl Client {
         self.owned += usize::from(matches!(waits, Waits::Owned(_)));
         let started = self.adapter.monotonic.now();
         self.pending.push_back(Pending { verdict, waits, started });
+    }
+
+    /// Whether the client is not listened to from now on, until there is room in the log again: messages that nobody
+    /// waits for would be refused, and their sender has no other way to notice that he is too fast.
+    pub(super) fn hold_back(&mut self) -> bool {
+        if !self.sends_unwaited || self.is_held_back {
+            return false;
+        }
+        let Some(room) = self.adapter.streams.room() else { return false };
+        self.is_held_back = true;
+        self.pend(Verdict::Room(room), Waits::Room);
+        true
     }
 
     fn unpend(&mut self) -> Option<Pending> {
@@ -125,6 +140,7 @@ impl Client {
                     ack(out, self.version, AckKind::PubComp, id, reason::SUCCESS);
                 }
             }
+            (Waits::Room, _) => self.is_held_back = false,
             (Waits::Owned(_), _) => return Err(Fault::Protocol("an answer to something else")),
         }
         Ok(())

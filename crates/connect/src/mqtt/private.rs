@@ -217,6 +217,7 @@ impl Client {
                 Err(Fault::refused(reason::BUSY, not_taken(&error).text()))
             };
         }
+        self.sends_unwaited = answer.is_none();
         match answer {
             Some(reply) => self.pend(Verdict::Log(reply), Waits::Private(acks)),
             None => self.count_accepted(run.len(), Duration::ZERO),

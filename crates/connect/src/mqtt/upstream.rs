@@ -183,6 +183,7 @@ impl Client {
                 way.outgoing(item).record(&sender, &numbers, own)
             })
             .collect();
+        self.sends_unwaited = way.delivery == Delivery::AtMostOnce;
         let (level, done, verdict) = match way.delivery {
             Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
             delivery => {

@@ -5,7 +5,7 @@ use millstream_types::{Kind, header};
 use serde_json::{Value, json};
 
 use crate::gate::GatedFiles;
-use crate::mqtt_client::{Hello, Mqtt, connect};
+use crate::mqtt_client::{Hello, Mqtt, connect, publish};
 use crate::world::{World, basic, quick};
 
 async fn limit(world: &World, limits: &Value, more: &Value) {
@@ -151,11 +151,9 @@ async fn a_message_that_the_log_has_no_room_for_is_no_use_of_the_volume() {
     let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
     files.shut();
     while send_other().await.status == 202 {}
-    // There may be room for one of them, as they are smaller.
-    for _ in 0..10 {
-        client.publish(0, 0, "a", b"0123456789").await;
-    }
-    client.send(&[0xc0, 0]).await;
+    // There may be room for one of them, as they are smaller. They come in one read: the next would wait for room.
+    let refused = publish(5, 0, 0, "a", &[], b"0123456789").repeat(10);
+    client.send(&[&refused[..], &[0xc0, 0]].concat()).await;
     assert_eq!(client.next().await, (0xd0, Vec::new()), "all have been looked at");
     files.open_again();
     while send_other().await.status != 202 {}

@@ -1,10 +1,15 @@
 //! Every status by which the adapter refuses, with its body.
 
+use std::path::Path;
+use std::time::Duration;
+
 use millstream_log::LogConfig;
+use millstream_types::Kind;
 use serde_json::json;
 
 use crate::gate::GatedFiles;
-use crate::world::{World, basic, quick};
+use crate::mqtt_client::{Mqtt, publish};
+use crate::world::{Kept, World, basic, quick};
 
 /// Request, headers and body; status, value and rule of the refusal.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str, &'a str);
@@ -156,4 +161,53 @@ async fn the_ways_of_not_now_have_texts_of_their_own() {
     assert!(ended.body.contains("not accepted: the log takes no messages"));
     assert!(world.metrics.text().contains("status=\"undeliverable\",tenant=\"T\""), "counted as ours");
     world.stop_broken().await;
+}
+
+/// A server whose log writes nothing and has no room left for what nobody waits for, and a client that sends such.
+async fn behind(dir: &Path, send_timeout_ms: u64) -> (World, GatedFiles, Mqtt) {
+    let files = GatedFiles::default();
+    let mut config = quick();
+    config.mqtt.send_timeout_ms = send_timeout_ms;
+    let log = LogConfig { pending_max_bytes: 2 << 20, append_max_bytes: 1 << 20, ..LogConfig::default() };
+    let world = World::open_on(dir, config, log, files.clone()).await;
+    world.register("T", "d").await;
+    world.register("T", "other").await;
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    client.send(&[&publish(5, 0, 0, "t", &[], b"first")[..], &[0xc0, 0]].concat()).await;
+    assert_eq!(client.next().await.0, 0xd0);
+    files.shut();
+    let login = basic("other@T", "pw");
+    while world.device("POST /telemetry", &[("authorization", &login)], &[b'B'; 2_000]).await.status == 202 {}
+    (world, files, client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_waits_for_stays_in_the_socket_while_the_log_is_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, files, mut client) = behind(dir.path(), 600_000).await;
+    let sent: Vec<u8> = (0..1_000).flat_map(|n| publish(5, 0, 0, "t", &[], format!("{n:01000}").as_bytes())).collect();
+    let all = [&sent[..], &[0xc0, 0]].concat();
+    let (first, rest) = all.split_at(16 << 10);
+    client.send(first).await;
+    let refused = tokio::time::timeout(Duration::from_millis(200), client.next_or_end()).await;
+    assert!(refused.is_err(), "it is neither answered nor turned away: {refused:?}");
+    // The system's buffers may be smaller than this.
+    tokio::join!(client.send(rest), async { files.open_again() });
+    assert_eq!(client.next().await, (0xd0, Vec::new()), "all have been taken");
+    let records = world.records(Kind::Telemetry, "T");
+    let taken: Vec<_> = records.iter().filter(|record| record.key == "d" && record.value.len() == 1_000).collect();
+    assert_eq!(taken.len(), 1_000);
+    let in_order = |(n, record): (usize, &&Kept)| record.value == format!("{n:01000}").as_bytes();
+    assert!(taken.iter().enumerate().all(in_order));
+    client.finish().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_held_back_for_too_long_is_told_to_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, files, mut client) = behind(dir.path(), 50).await;
+    assert_eq!(client.expect_end().await, Some(0x89), "the server is busy");
+    files.open_again();
+    world.stop().await;
 }

@@ -13,6 +13,8 @@ use crate::refusal::not_taken;
 /// The answer of the log, or of a tenant's owner.
 pub(crate) enum Verdict {
     Log(Reply<Appended>),
+    /// There is room in the log.
+    Room(Reply<()>),
     Owner(millstream_view::Answer<KeptView>),
     /// It was refused at once.
     Refused(Option<millstream_view::Error>),
@@ -33,6 +35,9 @@ impl Future for Verdict {
         match &mut *self {
             Self::Log(reply) => {
                 Pin::new(reply).poll(cx).map(|answer| answer.map(|_| Answer::Done).map_err(|error| not_taken(&error)))
+            }
+            Self::Room(reply) => {
+                Pin::new(reply).poll(cx).map(|answer| answer.map(|()| Answer::Done).map_err(|error| not_taken(&error)))
             }
             Self::Owner(answer) => {
                 Pin::new(answer).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(stopped())).map_err(problem))
