@@ -3,6 +3,8 @@
 use millstream_columns::Limits;
 use serde::{Deserialize, Serialize};
 
+use crate::SchemaConfig;
+
 /// Configuration of live queries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -40,6 +42,8 @@ pub struct Config {
     pub read_max_bytes: usize,
     /// Bounds of a query's text.
     pub limits: Limits,
+    /// How closely streams are looked at for their fields.
+    pub schema: SchemaConfig,
 }
 
 impl Default for Config {
@@ -61,6 +65,7 @@ impl Default for Config {
             distinct_exact_max: 16_384,
             read_max_bytes: 256 << 10,
             limits: Limits::default(),
+            schema: SchemaConfig::default(),
         }
     }
 }

@@ -15,10 +15,11 @@ use crate::outbox::{Bounds, Outbox};
 use crate::price::Price;
 use crate::reader::Reader;
 use crate::registry::Registry;
+use crate::schema::Schemas;
 use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Error, Extent, Meta, Plan, QueryId, QueryRequest, Source,
+    Cause, Clamped, Compiled, Config, Deliver, Error, Extent, Meta, Plan, QueryId, QueryRequest, Schema, Source,
     StreamDuration, Window, parse,
 };
 
@@ -36,6 +37,7 @@ pub struct Engine {
     registry: Arc<Registry>,
     memory: MemoryBudget,
     states_memory: MemoryBudget,
+    schemas: Schemas,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -60,6 +62,7 @@ impl Engine {
             memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
             config,
+            schemas: Schemas::default(),
             threads: Mutex::default(),
         };
         for number in 0..threads {
@@ -126,6 +129,18 @@ impl Engine {
         let subscription = Subscription::new(live.clone(), self.registry.clone());
         self.registry.start(&live).await?;
         Ok(subscription)
+    }
+
+    /// What the records of a stream of `tenant` look like; without a name, of the one that `STREAM()` is. Waits for disks:
+    /// for plain threads, one at a time.
+    ///
+    /// # Errors
+    /// [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`]; [`Error::Log`], [`Error::Batch`].
+    pub fn schema(&self, tenant: &TenantId, stream: Option<&str>) -> Result<Arc<Schema>, Error> {
+        let source = stream.map_or(Source::Stream(StreamDuration::Default), |name| Source::Topic(name.to_owned()));
+        let stream = self.stream(tenant, &source)?;
+        let now = self.clocks.monotonic.now();
+        self.schemas.of(&stream, &self.config.schema, now).map_err(|broken| broken.of(&stream.topic.name))
     }
 
     /// What can be told about the live queries of `tenant`, oldest first: those that see what is appended from now on.

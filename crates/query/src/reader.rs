@@ -99,10 +99,7 @@ impl Reader {
         self.finish(finished);
         caught_up.map_err(|broken| {
             self.fail(id, &broken);
-            match broken {
-                Broken::Log(source) => Error::Log { stream: query.stream.topic.name.clone(), source: Box::new(source) },
-                Broken::Batch { stream, source } => Error::Batch { stream, source },
-            }
+            broken.of(&query.stream.topic.name)
         })
     }
 

@@ -10,7 +10,7 @@ use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch
 use crate::live::{Live, Stream};
 use crate::outbox::Put;
 use crate::progress::{Progress, Share, Totals};
-use crate::{EntryId, Matcher, QueryId};
+use crate::{EntryId, Error, Matcher, QueryId};
 
 /// Why a stream cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,16 @@ pub(crate) enum Broken {
     Log(#[from] LogError),
     #[error("a batch of stream '{stream}' cannot be read")]
     Batch { stream: TopicName, source: BatchError },
+}
+
+impl Broken {
+    /// What is told to who asked about `stream`.
+    pub(crate) fn of(self, stream: &TopicName) -> Error {
+        match self {
+            Self::Log(source) => Error::Log { stream: stream.clone(), source: Box::new(source) },
+            Self::Batch { stream, source } => Error::Batch { stream, source },
+        }
+    }
 }
 
 /// A query that has got enough, or more than its client takes.
@@ -145,7 +155,7 @@ impl Tailed {
 }
 
 /// The batch with its records laid open; `None` if they are markers of a transaction.
-fn readable(batch: &RecordBatch) -> Result<Option<RecordBatch>, BatchError> {
+pub(crate) fn readable(batch: &RecordBatch) -> Result<Option<RecordBatch>, BatchError> {
     if batch.is_control() {
         return Ok(None);
     }

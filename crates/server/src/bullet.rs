@@ -4,19 +4,22 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{
-    Access, AnswerMemory, Caller, Content, Event, EventSender, Payload, Problem, Route, Routes, Shutdown, event_stream,
+    Access, AnswerMemory, Caller, Content, Event, EventSender, Payload, Problem, Query, Route, Routes, Shutdown,
+    event_stream,
 };
 use millstream_query::{Deliver, Delivery, Engine, QueryRequest, Subscription};
 use millstream_types::Role;
 use serde_json::json;
 
 use crate::queries::{ASK_LIMITS, EVENTS_WAITING_MAX, answer_once, problem};
+use crate::schema::{LOOK_LIMITS, Parameters, STREAM, Schemas};
 
 /// The routes.
-pub(crate) fn routes(engine: Arc<Engine>) -> Routes {
+pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
     let reader = Access::Role(Role::Reader);
     let post = |path, summary| {
         Route::post(path, reader, ASK_LIMITS, summary)
@@ -40,6 +43,13 @@ pub(crate) fn routes(engine: Arc<Engine>) -> Routes {
             post("/api/bullet/queries/validate-query", "Check a query")
                 .answers(204, "It is one.")
                 .to(validate, Arc::clone(&engine)),
+        )
+        .route(
+            Route::get("/api/bullet/columns", reader, LOOK_LIMITS, "See what a query can select")
+                .query("stream", STREAM)
+                .answers_with(200, "A JSON:API document of fields.", Content::json(json!({"type": "object"})))
+                .answers(404, "The topic does not exist.")
+                .to(columns, Arc::clone(schemas)),
         )
         .route(
             post("/drpc/{function}", "Ask as Bullet's load script does")
@@ -109,4 +119,14 @@ async fn deliver(mut subscription: Subscription, sender: EventSender) {
 
 async fn validate(State(engine): State<Arc<Engine>>, Payload(body): Payload) -> Result<StatusCode, Problem> {
     engine.validate(text(&body)?).map(|_| StatusCode::NO_CONTENT).map_err(problem)
+}
+
+async fn columns(
+    State(schemas): State<Arc<Schemas>>,
+    caller: Caller,
+    Query(Parameters { stream }): Query<Parameters>,
+) -> Result<Response, Problem> {
+    let columns = schemas.look(&caller.tenant, stream).await?.bullet_columns();
+    let json_api = HeaderValue::from_static("application/vnd.api+json");
+    Ok(([(CONTENT_TYPE, json_api)], columns.to_string()).into_response())
 }

@@ -13,6 +13,7 @@ mod logging;
 mod mappings;
 mod queries;
 mod query_command;
+mod schema;
 mod serve;
 mod stats;
 mod streams;

@@ -22,9 +22,10 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, Door};
 use crate::history_rules::RegistryRules;
 use crate::mappings::RegistryMappings;
+use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
-use crate::{bullet, console, figures, health, logging, queries, stats, streams};
+use crate::{bullet, console, figures, health, logging, queries, schema, stats, streams};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
@@ -254,6 +255,7 @@ impl Planes {
 
     fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
         let [registry, commands] = self.connect.application_routes();
+        let schemas = Schemas::new(Arc::clone(&self.query));
         let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
             .with(console::routes())
             .with(registry)
@@ -261,7 +263,8 @@ impl Planes {
             .with(self.context.routes())
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query)))
-            .with(bullet::routes(Arc::clone(&self.query)))
+            .with(bullet::routes(Arc::clone(&self.query), &schemas))
+            .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))
             .with(stats::routes(Arc::clone(sampler)))
             .with(health::routes(metrics, self.readiness()))

@@ -53,3 +53,39 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
     }
     process.stop();
 }
+
+#[test]
+fn what_a_stream_holds_is_told_to_each_kind_of_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let to = process.applications;
+    let created = ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 2}");
+    assert!((200..300).contains(&created.status), "{}", created.text());
+    let records = br#"[{"key": "a", "value": {"item": "bolt", "size": {"mm": 8}}}, {"value": {"item": null}}]"#;
+    assert_eq!(ask(to, "POST", "/api/streams/orders/records", JSON, records).status, 200);
+
+    let schema = process.get_json("/api/streams/orders/schema");
+    assert_eq!((&schema["stream"], &schema["records"]), (&"orders".into(), &2.into()));
+    let paths: Vec<&str> = schema["fields"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["$key", "item", "size", "size.mm"]);
+    assert_eq!(
+        schema["fields"][3],
+        serde_json::json!(
+        {"path": "size.mm", "types": {"LONG": 1}, "present": 0.5, "examples": [8]})
+    );
+    assert_eq!(process.get_json("/api/queries/columns?stream=orders"), schema);
+
+    let answer = ask(to, "GET", "/api/bullet/columns?stream=orders", &[], b"");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("application/vnd.api+json"));
+    assert_eq!(
+        answer.json()["data"][1],
+        serde_json::json!({"id": "size", "type": "field", "attributes":
+        {"name": "size", "subFields": [{"name": "mm"}], "type": "LONG_MAP"}})
+    );
+    let missing = ask(to, "GET", "/api/bullet/columns?stream=none", &[], b"");
+    assert_eq!(missing.status, 404, "{}", missing.text());
+    assert!(missing.json()["meta"]["errors"][0]["error"].as_str().unwrap().contains("none"));
+    assert_eq!(ask(to, "GET", "/api/streams/none/schema", &[], b"").status, 404);
+    process.stop();
+}

@@ -1,0 +1,86 @@
+//! Which records of a stream are looked at.
+
+use std::sync::Arc;
+
+use millstream_log::{Error as LogError, Partition, UpTo};
+use millstream_types::Offset;
+
+use super::SchemaConfig;
+use super::node::Observed;
+use crate::live::Stream;
+use crate::tailed::{Broken, readable};
+
+/// At most at so many places of a partition besides its end.
+const PLACES_MAX: usize = 8;
+/// Fewer records are not looked for at one place: each may be a visit to the disk.
+const OF_PLACE_MIN: usize = 32;
+/// How much is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// What may still be looked at.
+struct Left {
+    records: usize,
+    bytes: usize,
+}
+
+/// Shows records to `observed`: of each partition the latest, and as many from places over all that it keeps.
+pub(super) fn records(stream: &Stream, config: &SchemaConfig, observed: &mut Observed) -> Result<(), Broken> {
+    let share = config.records_max.div_ceil(stream.partitions.len().max(1));
+    let mut left = Left { records: config.records_max, bytes: config.read_max_bytes };
+    for partition in &stream.partitions {
+        let offsets = partition.offsets();
+        let (first, tail) = (offsets.first.0, offsets.tail.0);
+        let latest = if tail - first <= share as u64 { share } else { share.div_ceil(2) };
+        let from = first.max(tail.saturating_sub(latest as u64));
+        look(stream, partition, Offset(from)..Offset(tail), latest, &mut left, observed)?;
+        let places = (share - latest).div_ceil(OF_PLACE_MIN).min(PLACES_MAX);
+        for place in 0..places {
+            let at = first + (from - first) / places as u64 * place as u64;
+            let wanted = (share - latest).div_ceil(places);
+            look(stream, partition, Offset(at)..Offset(from), wanted, &mut left, observed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows at most `wanted` records of a part of a partition.
+fn look(
+    stream: &Stream,
+    partition: &Arc<dyn Partition>,
+    part: std::ops::Range<Offset>,
+    wanted: usize,
+    left: &mut Left,
+    observed: &mut Observed,
+) -> Result<(), Broken> {
+    let (mut next, mut wanted) = (part.start, wanted.min(left.records));
+    let broken = |source| Broken::Batch { stream: stream.topic.name.clone(), source };
+    while next < part.end && wanted > 0 && left.bytes > 0 {
+        let batches = match partition.read(next, READ_BYTES.min(left.bytes), UpTo::Tail) {
+            Ok(batches) => batches,
+            Err(LogError::Trimmed { oldest, .. }) if oldest > next => {
+                next = oldest;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(last) = batches.last() else { return Ok(()) };
+        let end = last.next_offset();
+        for batch in &batches {
+            left.bytes = left.bytes.saturating_sub(batch.size_bytes());
+            let Some(batch) = readable(batch).map_err(broken)? else { continue };
+            for view in batch.records() {
+                let view = view.map_err(broken)?;
+                if view.offset < next || view.offset >= part.end {
+                    continue;
+                }
+                if wanted == 0 {
+                    return Ok(());
+                }
+                observed.add(&view);
+                (wanted, left.records) = (wanted - 1, left.records - 1);
+            }
+        }
+        next = end;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! What is told of a stream's fields.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "common/fixture.rs"]
+mod fixture;
+
+use std::time::Duration;
+
+use fixture::{Fixture, disk, fixture, memory, two_threads};
+use millstream_log::{AckLevel, Done, Log, TopicConfig};
+use millstream_query::{Config, Error, Schema, SchemaConfig};
+use millstream_types::{Header, Record, TenantId, TopicPartition};
+use serde_json::{Value, json};
+
+fn look(fixture: &Fixture) -> Schema {
+    // What was seen is told again for a second.
+    fixture.clock.advance(Duration::from_secs(2));
+    (*fixture.engine.schema(&fixture.tenant, None).unwrap()).clone()
+}
+
+fn send(fixture: &Fixture, payloads: &[&str]) {
+    fixture.send("k", &payloads.iter().map(ToString::to_string).collect::<Vec<_>>());
+}
+
+/// The schema's fields as JSON, by path.
+fn fields(schema: &Schema) -> Value {
+    schema.fields.iter().map(|field| (field.path.clone(), serde_json::to_value(field).unwrap())).collect()
+}
+
+fn with(limits: SchemaConfig) -> Config {
+    Config { schema: limits, ..two_threads() }
+}
+
+#[test]
+fn fields_are_told_with_path_types_share_and_examples() {
+    let fixture = fixture(&memory(), two_threads());
+    send(
+        &fixture,
+        &[
+            r#"{"id": "a", "temp": 21, "at": {"lat": 1.5, "odd name": [{"x": true}, {"y": 1}]}}"#,
+            r#"{"id": "b", "temp": 21.5, "temp": "second of its name", "at": null}"#,
+            r#"{"id": "a", "temp": 21, "big": 18446744073709551615}"#,
+            "no JSON",
+            "[1]",
+        ],
+    );
+    let schema = look(&fixture);
+    assert_eq!((&*schema.stream, schema.records, schema.objects, schema.cut), ("telemetry.acme", 5, 3, false));
+    let paths: Vec<&str> = schema.fields.iter().map(|field| &*field.path).collect();
+    let expected =
+        ["$key", "id", "temp", "at", "at.lat", "at['odd name']", "at['odd name'][0]", "at['odd name'][0].x", "big"];
+    assert_eq!(paths, expected);
+    let fields = fields(&schema);
+    assert_eq!(fields["id"], json!({"path": "id", "types": {"STRING": 3}, "present": 0.6, "examples": ["a", "b"]}));
+    assert_eq!(fields["temp"]["types"], json!({"LONG": 2, "DOUBLE": 1}));
+    assert_eq!(fields["temp"]["examples"], json!([21, 21.5]));
+    assert_eq!((&fields["at"]["types"], &fields["at"]["present"]), (&json!({"MAP": 1, "NULL": 1}), &json!(0.2)));
+    assert_eq!(fields["at"]["examples"], json!([]));
+    assert_eq!(fields["at['odd name']"]["types"], json!({"LIST": 1}));
+    assert_eq!(fields["big"]["types"], json!({"DOUBLE": 1}));
+    assert_eq!((&fields["$key"]["present"], &fields["$key"]["examples"]), (&json!(1.0), &json!(["k"])));
+}
+
+#[test]
+fn each_path_that_is_told_is_one_that_a_query_can_select() {
+    let fixture = fixture(&memory(), two_threads());
+    send(&fixture, &[r#"{"a": {"b c": {"select": [1]}, "it's": 1}, "order": 2, "x\"y": 3, "$key": 4, "ä": [[5]]}"#]);
+    for field in &look(&fixture).fields {
+        fixture.engine.validate(&format!("SELECT {} AS x FROM STREAM()", field.path)).unwrap();
+    }
+}
+
+#[test]
+fn headers_are_fields_too() {
+    let fixture = fixture(&memory(), two_threads());
+    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), 0)).unwrap();
+    let headers = [Header { key: "device_id", value: Some(b"d1") }, Header { key: "none", value: None }];
+    let records = [Record { headers: &headers, ..Record::default() }, Record::default()];
+    partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+    let schema = look(&fixture);
+    let fields = fields(&schema);
+    assert_eq!(schema.fields.len(), 1, "{schema:?}");
+    assert_eq!((&fields["$header['device_id']"]["present"], schema.objects), (&json!(0.5), 0));
+}
+
+#[test]
+fn limits_hold_and_are_told() {
+    let limits =
+        SchemaConfig { records_max: 10, fields_max: 4, depth_max: 2, example_max_bytes: 5, ..SchemaConfig::default() };
+    let fixture = fixture(&TopicConfig { partitions: 1, ..memory() }, with(limits));
+    let payloads: Vec<String> =
+        (0..100).map(|n| format!(r#"{{"text": "grüße", "a": {{"b": {{"c": 1}}}}, "n{n}": 0}}"#)).collect();
+    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), 0)).unwrap();
+    for payload in &payloads {
+        let record = Record { value: Some(payload.as_bytes()), ..Record::default() };
+        partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+    }
+    let schema = look(&fixture);
+    assert_eq!((schema.records, schema.cut), (10, true));
+    let paths: Vec<&str> = schema.fields.iter().map(|field| &*field.path).collect();
+    assert_eq!(paths.len(), 4);
+    assert!(paths[..3] == ["text", "a", "a.b"] && paths[3].starts_with('n'), "{paths:?}");
+    assert_eq!(schema.fields[0].examples, [json!("grü…")], "cut between characters");
+}
+
+#[test]
+fn half_of_the_records_are_the_latest_and_older_ones_are_seen_too() {
+    let fixture = fixture(&TopicConfig { partitions: 1, ..disk() }, two_threads());
+    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), 0)).unwrap();
+    for n in 0..20_000 {
+        let payload = format!(r#"{{"era{}": 1}}"#, n / 4000);
+        let record = Record { value: Some(payload.as_bytes()), ..Record::default() };
+        partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+    }
+    let schema = look(&fixture);
+    assert_eq!((schema.records, schema.fields.len()), (1000, 5), "{:?}", schema.fields);
+    let latest = schema.fields.iter().find(|field| field.path == "era4").unwrap();
+    assert!(latest.present >= 0.5, "{}", latest.present);
+}
+
+#[test]
+fn what_was_seen_holds_for_a_second_and_foreign_streams_are_not_shown() {
+    let fixture = fixture(&memory(), two_threads());
+    assert_eq!(look(&fixture).records, 0);
+    send(&fixture, &["{}"]);
+    let again = fixture.engine.schema(&fixture.tenant, Some("telemetry.acme")).unwrap();
+    assert_eq!(again.records, 0, "not looked at again within a second");
+    assert_eq!(look(&fixture).records, 1);
+    let other = TenantId::new("other").unwrap();
+    let refused = |tenant, stream| fixture.engine.schema(tenant, Some(stream)).unwrap_err();
+    assert!(matches!(refused(&other, "telemetry.acme"), Error::ForeignStream { .. }));
+    assert!(matches!(refused(&other, "telemetry.other"), Error::UnknownStream { .. }));
+    assert!(matches!(refused(&fixture.tenant, "_catalog"), Error::ForeignStream { .. }));
+    assert!(matches!(refused(&fixture.tenant, "a b"), Error::Name(_)));
+}
+
+#[test]
+fn bullet_gets_fields_with_types_as_it_knows_them() {
+    let fixture = fixture(&memory(), two_threads());
+    send(
+        &fixture,
+        &[
+            r#"{"s": "x", "n": 1, "d": 1, "b": true, "u": null, "mixed": {"a": 1, "b": "x"}, "tags": ["x"], "none": []}"#,
+            r#"{"d": 1.5, "of": {"k": 1}, "maps": {"A": {"a": 1.5}, "B": {"b": 2}}, "list": [{"x": "y"}], "deep": [[1]]}"#,
+        ],
+    );
+    let columns = look(&fixture).bullet_columns();
+    let field = |name: &str, rest: Value| {
+        let mut attributes = json!({"name": name});
+        attributes.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        json!({"id": name, "type": "field", "attributes": attributes})
+    };
+    let plain = |name, kind| field(name, json!({"type": kind}));
+    let names = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Value>();
+    let expected = json!({
+        "data": [
+            plain("s", "STRING"),
+            plain("n", "LONG"),
+            plain("d", "DOUBLE"),
+            plain("b", "BOOLEAN"),
+            plain("u", "UNKNOWN"),
+            field("mixed", json!({"type": "UNKNOWN_MAP", "subFields": names(&["a", "b"])})),
+            plain("tags", "STRING_LIST"),
+            plain("none", "UNKNOWN_LIST"),
+            field("of", json!({"type": "LONG_MAP", "subFields": names(&["k"])})),
+            field("maps", json!({"type": "DOUBLE_MAP_MAP", "subFields": names(&["A", "B"]), "subSubFields": names(&["a", "b"])})),
+            field("list", json!({"type": "STRING_MAP_LIST", "subListFields": names(&["x"])})),
+            plain("deep", "UNKNOWN_LIST"),
+        ],
+        "meta": {"version": "1.2"},
+    });
+    assert_eq!(columns, expected);
+}

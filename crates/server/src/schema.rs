@@ -1,0 +1,87 @@
+//! What the records of a stream look like, as seen when somebody asks: for completion, for tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Caller, Content, Limits, Path, Problem, Query, Route, Routes};
+use millstream_query::{Engine, Error, Schema};
+use millstream_types::{Role, TenantId};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::queries::problem;
+
+pub(crate) const LOOK_LIMITS: Limits =
+    Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(10) };
+
+/// What the parameter `stream` is.
+pub(crate) const STREAM: &str = "The topic; else the one that `STREAM()` is.";
+
+/// Looks at one stream at a time, on a thread that may wait for disks: however many ask, it takes at most one core.
+pub(crate) struct Schemas {
+    engine: Arc<Engine>,
+    turn: Arc<Semaphore>,
+}
+
+impl Schemas {
+    pub(crate) fn new(engine: Arc<Engine>) -> Arc<Self> {
+        Arc::new(Self { engine, turn: Arc::new(Semaphore::new(1)) })
+    }
+
+    pub(crate) async fn look(&self, tenant: &TenantId, stream: Option<String>) -> Result<Arc<Schema>, Problem> {
+        let (engine, tenant) = (Arc::clone(&self.engine), tenant.clone());
+        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|_| problem(Error::Stopped))?;
+        let looked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            engine.schema(&tenant, stream.as_deref())
+        });
+        looked.await.unwrap_or(Err(Error::Stopped)).map_err(problem)
+    }
+}
+
+/// The routes.
+pub(crate) fn routes(schemas: &Arc<Schemas>) -> Routes {
+    let reader = Access::Role(Role::Reader);
+    let described = "Fields with path, types seen, share of records, examples; and how many records were looked at.";
+    let schema = || Content::json(json!({"type": "object", "required": ["stream", "records", "fields"]}));
+    Routes::new("schema")
+        .route(
+            Route::get("/api/streams/{stream}/schema", reader, LOOK_LIMITS, "See what a stream's records hold")
+                .param("stream", "The topic's name.")
+                .answers_with(200, described, schema())
+                .answers(404, "The topic does not exist.")
+                .to(of_stream, Arc::clone(schemas)),
+        )
+        .route(
+            Route::get("/api/queries/columns", reader, LOOK_LIMITS, "See what a query can select")
+                .query("stream", STREAM)
+                .answers_with(200, described, schema())
+                .answers(404, "The topic does not exist.")
+                .to(of_queries, Arc::clone(schemas)),
+        )
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Parameters {
+    pub(crate) stream: Option<String>,
+}
+
+async fn of_stream(
+    State(schemas): State<Arc<Schemas>>,
+    caller: Caller,
+    Path(stream): Path<String>,
+) -> Result<Response, Problem> {
+    Ok(axum::Json(&*schemas.look(&caller.tenant, Some(stream)).await?).into_response())
+}
+
+async fn of_queries(
+    State(schemas): State<Arc<Schemas>>,
+    caller: Caller,
+    Query(Parameters { stream }): Query<Parameters>,
+) -> Result<Response, Problem> {
+    Ok(axum::Json(&*schemas.look(&caller.tenant, stream).await?).into_response())
+}
