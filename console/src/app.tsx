@@ -32,7 +32,15 @@ export function App(): ComponentChildren {
 
   return (
     <>
-      <a class="skip" href="#main">
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          // What stands behind the # belongs to the page.
+          event.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+      >
         Skip to content
       </a>
       <header class="bar">
@@ -62,7 +70,7 @@ export function App(): ComponentChildren {
       <main id="main" tabIndex={-1}>
         {place.page === "overview" && <OverviewPage stats={stats} samples={samples} params={place.params} />}
         {place.page === "entities" && <EntitiesPage params={place.params} />}
-        {place.page === "query" && <QueryPage params={place.params} />}
+        {place.page === "query" && <QueryPage place={place} />}
         {place.page === "unknown" && (
           <Notice tone="error" title="There is no such page">
             <a href={href("overview", { tenant })} onClick={follow}>

@@ -2,6 +2,7 @@ import { render } from "preact";
 import { App } from "./app";
 import "./styles/base.css";
 import "./styles/parts.css";
+import "./styles/query.css";
 import "./styles/pages.css";
 
 const root = document.getElementById("app");

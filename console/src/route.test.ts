@@ -14,8 +14,17 @@ describe("an address", () => {
   });
 
   it("leaves out what was not chosen", () => {
-    expect(href("query", { q: "a = 'b'&c", chart: "" })).toBe("/query?q=a+%3D+%27b%27%26c");
+    expect(href("query", { chart: "" }, { q: "" })).toBe("/query");
     expect(href("overview", { tenant: "" })).toBe("/");
+  });
+});
+
+describe("the address of a query", () => {
+  it("keeps the text behind the #, whatever stands in it", () => {
+    const text = "SELECT a\nFROM \"b\" WHERE c = '100 % #1 & ü'";
+    const address = href("query", { chart: "a" }, { q: text });
+    const { page, params, fragment } = placeOf(new URL(address, "http://console"));
+    expect([page, params.get("chart"), params.get("q"), fragment.get("q")]).toEqual(["query", "a", null, text]);
   });
 });
 

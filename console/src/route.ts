@@ -13,19 +13,27 @@ export type PageName = keyof typeof PAGES;
 export interface Place {
   page: PageName | "unknown";
   params: URLSearchParams;
+  /** What stands behind the `#`: for what is too long, or too private, to be sent to a server. */
+  fragment: URLSearchParams;
 }
 
 export function placeOf(url: URL): Place {
   const path = url.pathname.length > 1 ? url.pathname.replace(/\/+$/, "") : url.pathname;
   const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name] === path);
-  return { page: page ?? "unknown", params: url.searchParams };
+  return { page: page ?? "unknown", params: url.searchParams, fragment: new URLSearchParams(url.hash.slice(1)) };
 }
 
+type Choices = Readonly<Record<string, string>>;
+
 /** The address of a page; choices that are empty leave no trace in it. */
-export function href(page: PageName, params: Readonly<Record<string, string>>): string {
-  const chosen = Object.entries(params).filter(([, value]) => value !== "");
-  const query = new URLSearchParams(chosen).toString();
-  return query === "" ? PAGES[page] : `${PAGES[page]}?${query}`;
+export function href(page: PageName, params: Choices, fragment: Choices = {}): string {
+  const query = chosen(params);
+  const behind = chosen(fragment);
+  return `${PAGES[page]}${query === "" ? "" : `?${query}`}${behind === "" ? "" : `#${behind}`}`;
+}
+
+function chosen(choices: Choices): string {
+  return new URLSearchParams(Object.entries(choices).filter(([, value]) => value !== "")).toString();
 }
 
 /** `step`: the back button returns to where we were. `amend`: the same place, described anew. */

@@ -1,38 +1,15 @@
 /** Live queries: asked by POST, answered by a stream of events until the query ends. */
-import { array, type Decoder, type Json, json, number, object, string, withDefault } from "./decode";
+import { array, type Json, json, object, string, withDefault } from "./decode";
 import { readEvents } from "./events";
-import { ask, send, Unreachable } from "./http";
+import { ask, type Finding, Refused, send, Unreachable } from "./http";
+import { type Summary, summary, type WindowMeta, windowMeta } from "./query-meta";
 
 export type QueryEvent =
   | { kind: "meta"; id: string; columns: string[] }
   | { kind: "rows"; records: Json[] }
+  /** The result of one window, perhaps without any row. */
+  | { kind: "window"; records: Json[]; window: WindowMeta }
   | { kind: "end"; summary: Summary };
-
-/** What the server says of a query that has ended. */
-export interface Summary {
-  cause: string;
-  records_seen: number;
-  matched: number;
-  /** Rows the server left out because this client was too slow. */
-  dropped: number;
-  evaluation_errors: number;
-  not_json: number;
-  /** Offsets that were gone before they could be read. */
-  skipped: number;
-  clamped: Clamped[];
-  errors: Trouble[];
-}
-
-/** A setting that was given smaller than asked for. */
-export interface Clamped {
-  setting: string;
-  given: number;
-}
-
-export interface Trouble {
-  error: string;
-  resolution: string;
-}
 
 /** A query the server is answering for somebody, perhaps for another window. */
 export interface Running {
@@ -44,17 +21,7 @@ const meta = object({ id: string, columns: withDefault(array(string), []) });
 
 const rows = object({ records: array(json) });
 
-const summary: Decoder<Summary> = object<Summary>({
-  cause: string,
-  records_seen: withDefault(number, 0),
-  matched: withDefault(number, 0),
-  dropped: withDefault(number, 0),
-  evaluation_errors: withDefault(number, 0),
-  not_json: withDefault(number, 0),
-  skipped: withDefault(number, 0),
-  clamped: withDefault(array(object<Clamped>({ setting: string, given: number })), []),
-  errors: withDefault(array(object<Trouble>({ error: string, resolution: string })), []),
-});
+const windowResult = object({ records: array(json), meta: object({ window: windowMeta }) });
 
 const running = array(object<Running>({ id: string, text: string }));
 
@@ -88,6 +55,10 @@ export function decodeEvent(event: string, data: string): QueryEvent | null {
       return { kind: "meta", ...meta(JSON.parse(data), "meta") };
     case "rows":
       return { kind: "rows", ...rows(JSON.parse(data), "rows") };
+    case "window": {
+      const { records, meta } = windowResult(JSON.parse(data), "window");
+      return { kind: "window", records, window: meta.window };
+    }
     case "end":
       return { kind: "end", summary: summary(JSON.parse(data), "end") };
     default:
@@ -99,7 +70,23 @@ export async function listRunning(tenant: string): Promise<Running[]> {
   return (await ask({ path: "/api/queries", tenant }, running)).value;
 }
 
+/** What can be told of a query while it lives. */
+export async function fetchProgress(tenant: string, id: string): Promise<Summary> {
+  return (await ask({ path: `/api/queries/${encodeURIComponent(id)}`, tenant }, summary)).value;
+}
+
 /** Ends a query; its stream then closes with its summary. */
 export async function kill(tenant: string, id: string): Promise<void> {
   await send({ path: `/api/queries/${encodeURIComponent(id)}`, tenant, method: "DELETE" });
+}
+
+/** Where `text` is wrong; nothing if the server would take it. */
+export async function validate(tenant: string, text: string, signal: AbortSignal): Promise<readonly Finding[]> {
+  try {
+    await send({ path: "/api/queries/validate", tenant, method: "POST", body: { query: text }, signal });
+    return [];
+  } catch (cause) {
+    if (cause instanceof Refused) return cause.findings;
+    throw cause;
+  }
 }

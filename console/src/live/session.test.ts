@@ -1,10 +1,14 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { Refused } from "../api/http";
-import type { QueryEvent, Summary } from "../api/queries";
-import { QuerySession, ROWS_MAX, type Server, type Snapshot } from "./session";
+import type { QueryEvent } from "../api/queries";
+import type { Summary, WindowMeta } from "../api/query-meta";
+import { QuerySession, readingOrder, type Row, ROWS_MAX, type Server, type Snapshot } from "./session";
 
 const SUMMARY: Summary = {
   cause: "size",
+  stream: "telemetry.default",
+  received_ms: 1,
+  elapsed_us: 2,
   records_seen: 9,
   matched: 2,
   dropped: 0,
@@ -13,6 +17,7 @@ const SUMMARY: Summary = {
   skipped: 0,
   clamped: [],
   errors: [],
+  sketches: [],
 };
 const META: QueryEvent = { kind: "meta", id: "q1", columns: [] };
 
@@ -72,6 +77,24 @@ describe("a live query", () => {
     expect((await afterRun(answering([{ ...META, columns: ["b"] }, rows]))).columns).toEqual(["b"]);
   });
 
+  it("knows of each row to which window it belongs, and tells of windows without rows", async () => {
+    const window = (number: number, emit_time_ms: number): WindowMeta => {
+      return { name: "tumbling time", number, size: 1000, emit_time_ms, records: 2, sketches: [] };
+    };
+    const snapshot = await afterRun(
+      answering([
+        META,
+        { kind: "window", records: [{ a: 1 }, { a: 2 }], window: window(1, 500) },
+        { kind: "window", records: [], window: window(2, 1500) },
+      ]),
+    );
+    expect(snapshot.rows.map((row) => [row.window, row.at_ms])).toEqual([
+      [1, 500],
+      [1, 500],
+    ]);
+    expect(snapshot.window?.number).toBe(2);
+  });
+
   it("lets go of old rows and says how many", async () => {
     const records = Array.from({ length: ROWS_MAX + 5 }, (_, index) => ({ index }));
     const snapshot = await afterRun(answering([META, { kind: "rows", records }]));
@@ -117,5 +140,19 @@ describe("a live query", () => {
     session.stop();
     await running;
     expect(session.snapshot().state).toEqual({ kind: "ended", summary: null });
+  });
+});
+
+describe("rows in the order in which they are read", () => {
+  const row = (number: number, window: number | null): Row => ({ number, at_ms: 0, window, record: {} });
+
+  it("are newest first if they came one by one", () => {
+    expect(readingOrder([row(1, null), row(2, null)], false).map(({ number }) => number)).toEqual([2, 1]);
+  });
+
+  it("keep the order of their result", () => {
+    const windows = [row(1, 1), row(2, 1), row(3, 2), row(4, 2)];
+    expect(readingOrder(windows, true).map(({ number }) => number)).toEqual([3, 4, 1, 2]);
+    expect(readingOrder([row(1, null), row(2, null)], true).map(({ number }) => number)).toEqual([1, 2]);
   });
 });

@@ -6,7 +6,8 @@
  */
 import type { Json, JsonObject } from "../api/decode";
 import { type Finding, Refused } from "../api/http";
-import { askLive, kill, type QueryEvent, type Summary } from "../api/queries";
+import { askLive, kill, type QueryEvent } from "../api/queries";
+import type { Summary, WindowMeta } from "../api/query-meta";
 import { FramePainter } from "./frame";
 import { Ring } from "./ring";
 
@@ -20,8 +21,10 @@ const STOP_MAX_MS = 2_000;
 export interface Row {
   /** From 1, in the order of arrival. */
   number: number;
-  /** When this page received it, in milliseconds since 1970. */
+  /** When this page received it, or when its window was given, in milliseconds since 1970. */
   at_ms: number;
+  /** The number of its window, if the query has windows. */
+  window: number | null;
   /** Its columns. A record that is no JSON object has a single one, {@link WHOLE_RECORD}. */
   record: JsonObject;
 }
@@ -48,9 +51,19 @@ export interface Snapshot {
   received: number;
   /** Rows received but no longer kept. */
   dropped: number;
+  /** The latest window that was given, if the query has windows. */
+  window: WindowMeta | null;
 }
 
-export const IDLE: Snapshot = { state: { kind: "idle" }, id: null, columns: [], rows: [], received: 0, dropped: 0 };
+export const IDLE: Snapshot = {
+  state: { kind: "idle" },
+  id: null,
+  columns: [],
+  rows: [],
+  received: 0,
+  dropped: 0,
+  window: null,
+};
 
 /** What a session needs of the server; the tests' only door into it. */
 export interface Server {
@@ -69,6 +82,7 @@ export class QuerySession {
   readonly #columns = new Set<string>();
   /** Whether the query names its columns; else they are gathered from the rows. */
   #columnsAreFixed = false;
+  #window: WindowMeta | null = null;
   readonly #abort = new AbortController();
   readonly #painter: FramePainter;
   #stopTimer = 0;
@@ -126,6 +140,7 @@ export class QuerySession {
       rows: this.#rows.toArray(),
       received: this.#rows.pushed,
       dropped: this.#rows.dropped,
+      window: this.#window,
     };
   }
 
@@ -138,8 +153,11 @@ export class QuerySession {
         this.#become({ kind: "live", id: event.id, since_ms: Date.now() });
         break;
       case "rows":
-        for (const record of event.records) this.#keep(record);
-        this.#painter.request();
+        this.#keep(event.records, Date.now(), null);
+        break;
+      case "window":
+        this.#window = event.window;
+        this.#keep(event.records, event.window.emit_time_ms, event.window.number);
         break;
       case "end":
         this.#become({ kind: "ended", summary: event.summary });
@@ -147,11 +165,17 @@ export class QuerySession {
     }
   }
 
-  #keep(json: Json): void {
-    const isObject = typeof json === "object" && json !== null && !Array.isArray(json);
-    const record = isObject ? json : { [WHOLE_RECORD]: json };
-    this.#rows.push({ number: this.#rows.pushed + 1, at_ms: Date.now(), record });
-    if (this.#columnsAreFixed) return;
+  #keep(records: readonly Json[], at_ms: number, window: number | null): void {
+    for (const json of records) {
+      const isObject = typeof json === "object" && json !== null && !Array.isArray(json);
+      const record = isObject ? json : { [WHOLE_RECORD]: json };
+      this.#rows.push({ number: this.#rows.pushed + 1, at_ms, window, record });
+      if (!this.#columnsAreFixed) this.#gatherColumns(record);
+    }
+    this.#painter.request();
+  }
+
+  #gatherColumns(record: JsonObject): void {
     for (const name of Object.keys(record)) {
       if (this.#columns.size < COLUMNS_MAX) this.#columns.add(name);
     }
@@ -169,4 +193,19 @@ export class QuerySession {
     this.#state = state;
     this.#painter.request();
   }
+}
+
+/**
+ * Rows in the order in which they are read: the newest first, but those that came together as one result (of a window,
+ * or at the end) in the order that the query gave them.
+ */
+export function readingOrder(rows: readonly Row[], inResults: boolean): Row[] {
+  if (!inResults) return rows.toReversed();
+  const results: Row[][] = [];
+  for (const row of rows) {
+    const last = results.at(-1);
+    if (last !== undefined && last[0]?.window === row.window) last.push(row);
+    else results.push([row]);
+  }
+  return results.reverse().flat();
 }

@@ -18,11 +18,21 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     text: "SELECT origin, time, temp\nFROM STREAM(600000, TIME)\nWHERE temp > 80",
   },
   {
-    title: "Frost at one station",
-    text: "SELECT origin, time, temp, wind_speed\nFROM STREAM(600000, TIME)\nWHERE origin = 'JFK' AND temp < 32",
-  },
-  {
     title: "Storms",
     text: "SELECT origin, time, wind_gust, pressure, precip\nFROM STREAM(600000, TIME)\nWHERE wind_gust > 40 OR pressure < 1000",
+  },
+  {
+    title: "Mean of each station, every two seconds",
+    text:
+      "SELECT origin, COUNT(*) AS n, AVG(temp) AS mean, MAX(wind_speed) AS wind\nFROM STREAM(600000, TIME)\n" +
+      "GROUP BY origin\nWINDOWING TUMBLING(2000, TIME)",
+  },
+  {
+    title: "Who sends most",
+    text: "SELECT TOP(10, $key)\nFROM STREAM(10000, TIME)",
+  },
+  {
+    title: "How temperatures are spread",
+    text: "SELECT FREQ(temp, LINEAR, 10)\nFROM STREAM(10000, TIME)",
   },
 ];

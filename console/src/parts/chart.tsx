@@ -26,6 +26,9 @@ export interface ChartProps {
   height: number;
 }
 
+/** So few samples are marked each by itself: a line through one or two is hard to see. */
+const POINTS_MAX = 40;
+
 /** As many series as the style sheet has colours (`--series-1` …). */
 export const SERIES_MAX = 8;
 
@@ -60,7 +63,7 @@ export function Chart(props: ChartProps): ComponentChildren {
         height,
         legend: { show: false },
         cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-        padding: [8, 22, 0, 0],
+        padding: [8, 34, 0, 0],
         scales: {
           x: { range: (_plot, min, max) => timeRange(min, max, span_s) },
           y: { range: (_plot, min, max) => valueRange(min, max, fromZero) },
@@ -81,7 +84,7 @@ export function Chart(props: ChartProps): ComponentChildren {
             label,
             stroke: colour(seriesColour(index)),
             width: 1.75,
-            points: { show: false },
+            points: { show: (self: UPlot) => self.data[0].length <= POINTS_MAX },
             spanGaps: joinGaps,
           })),
         ],

@@ -1,18 +1,27 @@
-/** Where a query is written: a text field with coloured words behind it, and findings under the place they mean. */
+/** Where a query is written: a text field with coloured words behind it, options below the caret, findings below. */
 import type { ComponentChildren } from "preact";
-import { useRef } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Finding } from "../api/http";
-import { excerpt, rangeOf, tokens, withSuggestion } from "../query-text";
+import type { Known } from "../query/completion";
+import { rangeOf, tokens, withSuggestion } from "../query/text";
+import { CompletionList, LIST_ID, optionId } from "./completion-list";
+import { FindingLine } from "./finding-line";
+import { useCompletion } from "./use-completion";
 
 export function Editor(props: {
   text: string;
   /** Of exactly this text. */
   findings: readonly Finding[];
+  known: Known;
   onText: (text: string) => void;
   onRun: () => void;
 }): ComponentChildren {
-  const { text, findings, onText, onRun } = props;
+  const { text, findings, known, onText, onRun } = props;
   const field = useRef<HTMLTextAreaElement>(null);
+  const behind = useRef<HTMLPreElement>(null);
+  const completion = useCompletion(field, text, known, onText);
+  const { shown, active } = completion;
+  const place = usePlaceOf(behind, shown?.from ?? null);
   const goTo = (finding: Finding): void => {
     const { start, end } = rangeOf(text, finding);
     field.current?.focus();
@@ -21,7 +30,7 @@ export function Editor(props: {
   return (
     <div class="editor">
       <div class="editor-field">
-        <pre aria-hidden="true">
+        <pre aria-hidden="true" ref={behind}>
           {tokens(text, findings).map((token, index) => (
             <span key={index} class={token.finding === null ? token.kind : `${token.kind} bad`}>
               {token.text}
@@ -35,18 +44,31 @@ export function Editor(props: {
           aria-label="Query"
           aria-invalid={findings.length > 0}
           aria-describedby={findings.length > 0 ? "findings" : undefined}
+          aria-autocomplete="list"
+          aria-haspopup="listbox"
+          aria-controls={shown === null ? undefined : LIST_ID}
+          aria-activedescendant={shown === null ? undefined : optionId(active)}
           spellcheck={false}
           autocomplete="off"
           autocapitalize="off"
           onInput={(event) => {
-            onText(event.currentTarget.value);
+            const { value, selectionStart } = event.currentTarget;
+            onText(value);
+            completion.open(value, selectionStart, false);
           }}
+          onBlur={completion.close}
+          onClick={completion.close}
           onKeyDown={(event) => {
-            if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-            event.preventDefault();
-            onRun();
+            if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+              event.preventDefault();
+              completion.close();
+              onRun();
+            } else if (completion.key(event)) event.preventDefault();
           }}
         />
+        {shown !== null && place !== null && (
+          <CompletionList options={shown.options} active={active} {...place} onTake={completion.take} />
+        )}
       </div>
       {findings.length > 0 && (
         <ul class="findings" id="findings">
@@ -70,36 +92,41 @@ export function Editor(props: {
   );
 }
 
-function FindingLine(props: {
-  text: string;
-  finding: Finding;
-  onGo: () => void;
-  onTake: () => void;
-}): ComponentChildren {
-  const { text, finding, onGo, onTake } = props;
-  const { line, marks } = excerpt(text, finding);
-  return (
-    <li>
-      <pre aria-hidden="true">
-        {line}
-        {"\n"}
-        <span class="marks">{marks}</span>
-      </pre>
-      <p>
-        <button type="button" class="link" onClick={onGo}>
-          Line {finding.line}, column {finding.column}
-        </button>
-        : {finding.message}
-        {finding.suggestion !== null && (
-          <>
-            {" – did you mean "}
-            <button type="button" class="link" onClick={onTake}>
-              {finding.suggestion}
-            </button>
-            ?
-          </>
-        )}
-      </p>
-    </li>
-  );
+/** The list is at most so wide, and does not stand out on the right. */
+const LIST_WIDTH_PX = 340;
+
+/** Where the character at `index` of the coloured text stands: below it is the place of the options. */
+function usePlaceOf(
+  behind: { current: HTMLPreElement | null },
+  index: number | null,
+): { left: number; top: number } | null {
+  const [place, setPlace] = useState<{ left: number; top: number } | null>(null);
+  useLayoutEffect(() => {
+    const element = behind.current;
+    const at = element === null || index === null ? null : rectangleAt(element, index);
+    if (element === null || at === null) {
+      setPlace(null);
+      return;
+    }
+    const frame = element.getBoundingClientRect();
+    const left = Math.max(8, Math.min(at.left - frame.left, frame.width - LIST_WIDTH_PX - 8));
+    setPlace({ left, top: at.bottom - frame.top + 4 });
+  }, [behind, index]);
+  return place;
+}
+
+function rectangleAt(element: HTMLElement, index: number): DOMRect | null {
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  let left = index;
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    const length = node.textContent?.length ?? 0;
+    if (left < length) {
+      const range = document.createRange();
+      range.setStart(node, left);
+      range.setEnd(node, left + 1);
+      return range.getClientRects()[0] ?? range.getBoundingClientRect();
+    }
+    left -= length;
+  }
+  return null;
 }

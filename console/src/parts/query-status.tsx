@@ -1,20 +1,10 @@
-/** One line on the state of a query: is it live, what has it seen, how did it end. */
+/** One line on the state of a query: is it live, how many rows has it brought, how did it end. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Summary } from "../api/queries";
-import { duration, whole } from "../format";
-import type { QueryState, Snapshot } from "../live/session";
+import { counted, duration, whole } from "../format";
+import { type QueryState, ROWS_MAX, type Snapshot } from "../live/session";
+import { causeText } from "../query/explain";
 import { Notice, sentence } from "./notice";
-
-const CAUSES: Readonly<Record<string, string>> = {
-  duration: "its time was over",
-  size: "it had all the rows it asked for",
-  killed: "it was stopped",
-  limit: "it broke a limit",
-  error: "of an error",
-  disconnected: "the connection was lost",
-  shutdown: "the server shut down",
-};
 
 export function QueryStatus({ snapshot }: { snapshot: Snapshot }): ComponentChildren {
   const { state, received } = snapshot;
@@ -40,18 +30,22 @@ export function QueryStatus({ snapshot }: { snapshot: Snapshot }): ComponentChil
       return (
         <p class="query-status" role="status">
           <span class={`state ${state.kind === "live" ? "good" : "quiet"}`}>{LABELS[state.kind]}</span>
-          <b>{whole(received)}</b> rows
+          <Rows count={received} />
           {state.kind !== "asking" && <Elapsed since_ms={state.since_ms} />}
+          <LetGo snapshot={snapshot} />
         </p>
       );
-    case "ended":
+    case "ended": {
+      const cause = state.summary?.cause ?? null;
       return (
         <p class="query-status" role="status">
           <span class="state quiet">Ended</span>
-          <b>{whole(received)}</b> rows
-          {state.summary !== null && <SummaryFacts summary={state.summary} />}
+          <Rows count={received} />
+          {cause !== null && <span>because {causeText(cause)}</span>}
+          <LetGo snapshot={snapshot} />
         </p>
       );
+    }
   }
 }
 
@@ -61,48 +55,20 @@ const LABELS: Record<Extract<QueryState["kind"], "asking" | "live" | "stopping">
   stopping: "Stopping",
 };
 
-function SummaryFacts({ summary }: { summary: Summary }): ComponentChildren {
-  const { cause, records_seen, matched, dropped, evaluation_errors, not_json, skipped, clamped, errors } = summary;
+function Rows({ count }: { count: number }): ComponentChildren {
   return (
-    <>
-      <span>because {CAUSES[cause] ?? cause}</span>
-      <span>
-        <b>{whole(records_seen)}</b> records seen
-      </span>
-      <span>
-        <b>{whole(matched)}</b> matched
-      </span>
-      {dropped > 0 && (
-        <span class="warning">
-          <b>{whole(dropped)}</b> rows dropped by the server: this page was too slow
-        </span>
-      )}
-      {evaluation_errors > 0 && (
-        <span class="warning">
-          <b>{whole(evaluation_errors)}</b> evaluation errors
-        </span>
-      )}
-      {not_json > 0 && (
-        <span>
-          <b>{whole(not_json)}</b> records were not JSON
-        </span>
-      )}
-      {skipped > 0 && (
-        <span class="warning">
-          <b>{whole(skipped)}</b> offsets were gone before they could be read
-        </span>
-      )}
-      {clamped.map(({ setting, given }) => (
-        <span key={setting} class="warning">
-          <code>{setting}</code> allows only {whole(given)}
-        </span>
-      ))}
-      {errors.map(({ error, resolution }) => (
-        <span key={error} class="warning">
-          {sentence(error)} {sentence(resolution)}
-        </span>
-      ))}
-    </>
+    <span>
+      <b>{whole(count)}</b> {count === 1 ? "row" : "rows"}
+    </span>
+  );
+}
+
+function LetGo({ snapshot: { received, dropped } }: { snapshot: Snapshot }): ComponentChildren {
+  if (dropped === 0) return null;
+  return (
+    <span class="warning">
+      Showing the newest {whole(ROWS_MAX)} of {counted(received, "row")}; {whole(dropped)} older ones were let go.
+    </span>
   );
 }
 

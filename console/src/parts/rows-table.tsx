@@ -1,5 +1,5 @@
 /**
- * The newest rows of a live query, newest first. Only the rows in sight are in the document.
+ * The rows of a live query, newest first. Only the rows in sight are in the document.
  *
  * While the reader has scrolled down, the rows stand still and the table says how many newer ones wait above.
  */
@@ -20,11 +20,13 @@ interface Held {
 
 export function RowsTable(props: {
   columns: readonly string[];
-  /** Oldest first. */
+  /** In the order in which they are read. */
   rows: readonly Row[];
   received: number;
+  /** Whether the rows are of windows. */
+  windows: boolean;
 }): ComponentChildren {
-  const { columns, rows, received } = props;
+  const { columns, rows, received, windows } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [scroll, setScroll] = useState({ top: 0, height: 480 });
   const [held, setHeld] = useState<Held | null>(null);
@@ -45,10 +47,7 @@ export function RowsTable(props: {
 
   const from = Math.max(0, Math.floor(scroll.top / ROW_HEIGHT_PX) - OVERDRAW);
   const until = Math.min(shown.length, Math.ceil((scroll.top + scroll.height) / ROW_HEIGHT_PX) + OVERDRAW);
-  const visible = Array.from(
-    { length: Math.max(0, until - from) },
-    (_, index) => shown[shown.length - 1 - from - index],
-  );
+  const visible = shown.slice(from, until);
   return (
     <div class="rows">
       {newer > 0 && (
@@ -63,9 +62,14 @@ export function RowsTable(props: {
               <th scope="col" class="number">
                 #
               </th>
-              <th scope="col">Arrived</th>
+              {windows && (
+                <th scope="col" class="number">
+                  Window
+                </th>
+              )}
+              <th scope="col">{windows ? "Given" : "Arrived"}</th>
               {columns.map((name) => (
-                <th key={name} scope="col" class={alignment(shown.at(-1)?.record[name])}>
+                <th key={name} scope="col" class={alignment(shown[0]?.record[name])}>
                   {name}
                 </th>
               ))}
@@ -73,19 +77,18 @@ export function RowsTable(props: {
           </thead>
           <tbody>
             <Spacer rows={from} />
-            {visible.map((row) =>
-              row === undefined ? null : (
-                <tr key={row.number} style={{ height: `${ROW_HEIGHT_PX}px` }}>
-                  <td class="number quiet">{row.number}</td>
-                  <td class="quiet">{clock(row.at_ms)}</td>
-                  {columns.map((name) => (
-                    <td key={name} class={alignment(row.record[name])}>
-                      <Value value={row.record[name]} />
-                    </td>
-                  ))}
-                </tr>
-              ),
-            )}
+            {visible.map((row) => (
+              <tr key={row.number} style={{ height: `${ROW_HEIGHT_PX}px` }}>
+                <td class="number quiet">{row.number}</td>
+                {windows && <td class="number quiet">{row.window}</td>}
+                <td class="quiet">{clock(row.at_ms)}</td>
+                {columns.map((name) => (
+                  <td key={name} class={alignment(row.record[name])}>
+                    <Value value={row.record[name]} />
+                  </td>
+                ))}
+              </tr>
+            ))}
             <Spacer rows={shown.length - until} />
           </tbody>
         </table>

@@ -1,12 +1,8 @@
 /** What a person does with the console, done in a real browser against a real server. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { accessibilityFaults, launchBrowser, withPage } from "./console";
-import { type Device, Server } from "./server";
-
-const NEWARK: Device = { id: "EWR", name: "Newark Liberty", longitude: -74.1687, latitude: 40.6925 };
-const KENNEDY: Device = { id: "JFK", name: "John F Kennedy", longitude: -73.7789, latitude: 40.6398 };
-const STATIONS = [NEWARK, KENNEDY];
+import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { KENNEDY, NEWARK, Server, STATIONS } from "./server";
 
 let server: Server;
 let browser: Browser;
@@ -25,15 +21,7 @@ afterAll(async () => {
   await Promise.all([(browser as Browser | undefined)?.close(), (server as Server | undefined)?.stop()]);
 });
 
-/** Until `read` gives what is expected; a limit ends the wait of a test that would fail. */
-async function eventually<T>(read: () => Promise<T>, expected: T): Promise<void> {
-  await expect.poll(read, { timeout: 30_000, interval: 100 }).toEqual(expected);
-}
-
-async function open(page: Page, path: string): Promise<void> {
-  await page.goto(server.url + path);
-  await page.getByRole("status", { name: "Server: Live" }).waitFor();
-}
+const open = (page: Page, path: string): Promise<void> => openPage(page, server, path);
 
 describe("the overview", () => {
   it("counts what devices send while one watches", async () => {
@@ -151,88 +139,6 @@ describe("the entities page", () => {
       expect(view()).toBe(chosen);
       await page.getByRole("button", { name: "Show all entities" }).click();
       await eventually(() => Promise.resolve(view()), null);
-    });
-  });
-});
-
-describe("the query page", () => {
-  const run = async (page: Page, text: string): Promise<void> => {
-    await page.getByLabel("Query", { exact: true }).fill(text);
-    await page.getByRole("button", { name: "Run" }).click();
-  };
-
-  it("shows rows as they arrive, draws them, and stops when told", async () => {
-    await withPage(browser, {}, async (page) => {
-      await open(page, "/query");
-      await run(page, "SELECT origin, temp FROM STREAM(60000, TIME) WHERE temp > 50");
-      await page.getByText("Waiting for the first record").waitFor();
-      await server.measure(NEWARK, { origin: "EWR", temp: 20 });
-      await server.measure(NEWARK, { origin: "EWR", temp: 64.25 });
-      await server.measure(KENNEDY, { origin: "JFK", temp: 51.5 });
-      const rows = page.getByRole("region", { name: "Rows" });
-      await rows.getByRole("cell", { name: "51.5" }).waitFor();
-      await rows.getByRole("cell", { name: "64.25" }).waitFor();
-      expect(await rows.getByRole("cell", { name: "20", exact: true }).count()).toBe(0);
-      await page.getByRole("img", { name: /^temp: EWR 64.3, JFK 51.5$/ }).waitFor();
-      await page.getByRole("button", { name: "Stop" }).click();
-      await page.getByText("because it was stopped").waitFor();
-    });
-  });
-
-  it("ends by itself when it has its rows, and says what it has seen", async () => {
-    await withPage(browser, {}, async (page) => {
-      await open(page, "/query");
-      await run(page, "SELECT * FROM STREAM(60000, TIME) WHERE origin = 'EWR' LIMIT 2");
-      await page.getByText("Waiting for the first record").waitFor();
-      for (const temp of [1, 2]) await server.measure(NEWARK, { origin: "EWR", temp });
-      await page.getByText("because it had all the rows it asked for").waitFor();
-      await page.getByText("2 matched").waitFor();
-    });
-  });
-
-  it("shows an error under the place it points at", async () => {
-    await withPage(browser, {}, async (page) => {
-      await open(page, "/query");
-      await run(page, "SELECT temp\nFORM STREAM(1000, TIME)");
-      await page.getByRole("button", { name: "Line 2, column 1" }).click();
-      const editor = page.getByLabel("Query", { exact: true });
-      expect(await editor.getAttribute("aria-invalid")).toBe("true");
-      const selected = await editor.evaluate((field: HTMLTextAreaElement) =>
-        field.value.slice(field.selectionStart, field.selectionEnd),
-      );
-      expect(selected).toBe("FORM");
-      await editor.fill("SELECT temp");
-      await page.getByRole("button", { name: "Line 2, column 1" }).waitFor({ state: "detached" });
-    });
-  });
-
-  it("keeps its text in the address, and runs an example by keyboard", async () => {
-    await withPage(browser, {}, async (page) => {
-      await open(page, "/query");
-      await page.getByRole("button", { name: "Some columns" }).click();
-      const editor = page.getByLabel("Query", { exact: true });
-      const text = await editor.inputValue();
-      await eventually(() => Promise.resolve(new URL(page.url()).searchParams.get("q")), text);
-      await page.reload();
-      expect(await editor.inputValue()).toBe(text);
-      await editor.press("Control+Enter");
-      await page.getByText("Waiting for the first record").waitFor();
-      await page.getByRole("button", { name: "Stop" }).waitFor();
-    });
-  });
-
-  it("keeps the newest rows only, and says so", async () => {
-    await withPage(browser, {}, async (page) => {
-      await open(page, "/query");
-      await run(page, "SELECT n FROM STREAM(60000, TIME) WHERE n >= 0");
-      await page.getByText("Waiting for the first record").waitFor();
-      const COUNT = 2_100;
-      const each = async (from: number): Promise<void> => {
-        for (let n = from; n < COUNT; n += 8) await server.measure(KENNEDY, { n });
-      };
-      await Promise.all(Array.from({ length: 8 }, (_, from) => each(from)));
-      await page.getByText("Showing the newest 2,000 of 2,100 rows; 100 older ones were let go.").waitFor();
-      await page.getByRole("cell", { name: "2100", exact: true }).waitFor();
     });
   });
 });

@@ -1,13 +1,28 @@
 /** A real browser with one page of the console, which fails its test when the page reports an error. */
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { extname, join } from "node:path";
 import type { AxeResults } from "axe-core";
-import { type Browser, chromium, type Page } from "playwright-core";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { expect } from "vitest";
+import type { Server } from "./server";
 
 export async function launchBrowser(): Promise<Browser> {
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
   });
+}
+
+/** Until `read` gives what is expected; a limit ends the wait of a test that would fail. */
+export async function eventually<T>(read: () => Promise<T>, expected: T): Promise<void> {
+  await expect.poll(read, { timeout: 30_000, interval: 100 }).toEqual(expected);
+}
+
+/** Opens a path of the console and waits until it shows that the server is there. */
+export async function openPage(page: Page, server: Server, path: string): Promise<void> {
+  await page.goto(server.url + path);
+  await page.getByRole("status", { name: "Server: Live" }).waitFor();
 }
 
 export interface Look {
@@ -26,6 +41,7 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
     colorScheme: look.scheme ?? "light",
   });
   try {
+    if (DIST !== undefined) await serveFrom(context, DIST);
     const page = await context.newPage();
     const thrown: string[] = [];
     page.on("pageerror", (error) => thrown.push(error.message));
@@ -34,6 +50,27 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
   } finally {
     await context.close();
   }
+}
+
+/** Where the console under test lies built; without it, the one in the server's binary is tested. */
+const DIST = process.env.CONSOLE_DIST;
+
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".json": "application/json",
+  ".svg": "image/svg+xml",
+};
+
+/** Answers the console's own files from `dist`, all else from the server. */
+async function serveFrom(context: BrowserContext, dist: string): Promise<void> {
+  await context.route(/^[^?#]*:\d+\/(?:entities|query|icon\.svg|assets\/[^/]+)?(?:[?#]|$)/, async (route) => {
+    const path = new URL(route.request().url()).pathname;
+    const name = extname(path) === "" ? "index.html" : path.slice(1);
+    const contentType = MEDIA_TYPES[extname(name)] ?? "application/octet-stream";
+    await route.fulfill({ contentType, body: await readFile(join(dist, name)) });
+  });
 }
 
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");

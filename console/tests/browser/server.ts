@@ -13,6 +13,10 @@ export interface Device {
   latitude: number;
 }
 
+export const NEWARK: Device = { id: "EWR", name: "Newark Liberty", longitude: -74.1687, latitude: 40.6925 };
+export const KENNEDY: Device = { id: "JFK", name: "John F Kennedy", longitude: -73.7789, latitude: 40.6398 };
+export const STATIONS = [NEWARK, KENNEDY];
+
 const PASSWORD = "a-password-for-tests";
 const TENANT = "default";
 

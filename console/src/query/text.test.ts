@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Finding } from "./api/http";
-import { excerpt, rangeOf, tokens, withSuggestion } from "./query-text";
+import type { Finding } from "../api/http";
+import { excerpt, rangeOf, streamOf, tokens, withSuggestion } from "./text";
 
 function finding(line: number, column: number, length: number): Finding {
   return { message: "", line, column, length, suggestion: null };
@@ -28,6 +28,30 @@ describe("the words of a query", () => {
       "plain >",
       "number 1.5L",
     ]);
+  });
+
+  it("are functions where they are called, and keywords or names elsewhere", () => {
+    const kinds = tokens("SELECT COUNT(*), max(a), min FROM STREAM(MAX, TIME)", [])
+      .filter(({ kind }) => kind === "function" || kind === "keyword")
+      .map(({ kind, text }) => `${kind} ${text}`);
+    expect(kinds).toEqual([
+      "keyword SELECT",
+      "function COUNT",
+      "function max",
+      "keyword FROM",
+      "keyword STREAM",
+      "keyword MAX",
+      "keyword TIME",
+    ]);
+  });
+
+  it.each([
+    ['SELECT * FROM "my ""topic""" LIMIT 1', 'my "topic"'],
+    ["SELECT * FROM STREAM()", null],
+    ["SELECT 'FROM \"x\"'", null],
+    ['SELECT * FROM "open', null],
+  ])("%s reads the topic %s", (text, topic) => {
+    expect(streamOf(text)).toBe(topic);
   });
 
   it.each(["", "SELECT", "'open", "a\n\nb", "((((", "SELECT * FROM STREAM() WHERE é = 'ü' -- ?"])(

@@ -1,7 +1,8 @@
 /** The text of a query as the editor sees it: coloured words, and the places that the server's findings point at. */
-import type { Finding } from "./api/http";
+import type { Finding } from "../api/http";
+import { ALIASES, FUNCTIONS, PLACED, RESERVED } from "./words";
 
-export type TokenKind = "keyword" | "string" | "number" | "pseudo" | "plain";
+export type TokenKind = "keyword" | "function" | "string" | "number" | "pseudo" | "plain";
 
 export interface Token {
   kind: TokenKind;
@@ -10,15 +11,8 @@ export interface Token {
   finding: number | null;
 }
 
-const KEYWORDS = new Set(
-  (
-    "SELECT DISTINCT FROM STREAM WHERE AND OR XOR NOT IN BETWEEN IS NULL TRUE FALSE RLIKE LIKE AS GROUP BY HAVING " +
-    "ORDER ASC DESC WINDOWING TUMBLING EVERY LIMIT NOW"
-  ).split(" "),
-);
-
-/** Words that are as often the name of a field: keywords only in capitals. */
-const SHARED_WORDS = new Set(["TIME", "RECORD", "MAX", "ALL", "FIRST", "ANY"]);
+const KEYWORDS = new Set(RESERVED);
+const PLACED_KEYWORDS = new Set(PLACED);
 
 const TOKEN =
   /(?<string>'(?:[^']|'')*'?|"(?:[^"]|"")*"?)|(?<pseudo>\$[A-Za-z_]\w*)|(?<number>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[LlFf]?\b)|(?<word>[A-Za-z_]\w*)/g;
@@ -42,19 +36,24 @@ export function tokens(text: string, findings: readonly Finding[]): Token[] {
   for (const match of text.matchAll(TOKEN)) {
     if (match.index > at) add(at, match.index, "plain");
     at = match.index + match[0].length;
-    add(match.index, at, kindOf(match));
+    add(match.index, at, kindOf(match, text.slice(at)));
   }
   if (at < text.length) add(at, text.length, "plain");
   return result;
 }
 
-function kindOf(match: RegExpExecArray): TokenKind {
+function kindOf(match: RegExpExecArray, after: string): TokenKind {
   const { string, pseudo, number } = match.groups ?? {};
   if (string !== undefined) return "string";
   if (pseudo !== undefined) return "pseudo";
   if (number !== undefined) return "number";
   const word = match[0];
-  return SHARED_WORDS.has(word) || KEYWORDS.has(word.toUpperCase()) ? "keyword" : "plain";
+  const capitals = word.toUpperCase();
+  const isCalled = /^\s*\(/.test(after);
+  if (isCalled && (FUNCTIONS.has(capitals) || ALIASES.includes(capitals))) return "function";
+  // Such a word is as often the name of a field: `time > 5`.
+  if (PLACED_KEYWORDS.has(word) || (isCalled && PLACED_KEYWORDS.has(capitals))) return "keyword";
+  return KEYWORDS.has(capitals) ? "keyword" : "plain";
 }
 
 function cut(whole: Range, ranges: readonly Range[]): Range[] {
@@ -99,4 +98,13 @@ export function excerpt(text: string, finding: Finding): { line: string; marks: 
   const before = Math.min(Math.max(finding.column - 1, 0), characters);
   const width = Math.max(1, Math.min(finding.length, characters - before));
   return { line, marks: " ".repeat(before) + "^".repeat(width) };
+}
+
+/** The topic that a query names after FROM; null for `STREAM(…)`, or if it names none yet. */
+export function streamOf(text: string): string | null {
+  const words = tokens(text, []).filter((token) => token.text.trim() !== "");
+  const from = words.findIndex(({ kind, text: word }) => kind === "keyword" && word.toUpperCase() === "FROM");
+  const named = words[from + 1];
+  if (from < 0 || named?.kind !== "string" || !/^"(?:[^"]|"")+"$/.test(named.text)) return null;
+  return named.text.slice(1, -1).replaceAll('""', '"');
 }
