@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use millstream_types::{PartitionId, RecordView};
+
 use crate::Type;
 use crate::keyword::is_reserved;
 use crate::lexer::{begins_name, continues_name};
+use crate::value::{Unreadable, Value};
 
 /// One step into a payload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +63,33 @@ impl Field {
     pub fn default_name(&self) -> String {
         self.bare_name().map_or_else(|| self.to_string(), str::to_owned)
     }
+}
+
+impl Field {
+    /// What the log knows of a record under this name; NULL of a field in the payload.
+    ///
+    /// # Errors
+    /// It is a text that is not UTF-8.
+    pub fn of_record<'a>(
+        &self,
+        record: &RecordView<'a>,
+        partition: Option<PartitionId>,
+    ) -> Result<Value<'a>, Unreadable> {
+        match self {
+            Self::Payload(_) => Ok(Value::Null),
+            Self::Key => text(record.key),
+            Self::Header(name) => text(record.header(name)),
+            Self::Timestamp => Ok(Value::Integer(record.timestamp_ms)),
+            Self::Offset => Ok(Value::Integer(i64::try_from(record.offset.0).unwrap_or(i64::MAX))),
+            Self::Partition => Ok(partition.map_or(Value::Null, |partition| Value::Integer(i64::from(partition.0)))),
+        }
+    }
+}
+
+fn text(bytes: Option<&[u8]>) -> Result<Value<'_>, Unreadable> {
+    bytes.map_or(Ok(Value::Null), |bytes| {
+        std::str::from_utf8(bytes).map(|text| Value::Text(text.into())).map_err(|_| Unreadable::Text)
+    })
 }
 
 impl fmt::Display for Field {

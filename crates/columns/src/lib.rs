@@ -2,11 +2,13 @@
 //!
 //! [`parser`] makes an [`Expr`] of a text, or [`Diagnostic`]s that tell the place of what is wrong; a [`Compiler`] makes
 //! it an [`Operand`] or a [`Test`] whose fields are numbers, and these have a [`Value`] for each [`Row`]. The fields of a
-//! JSON payload are found by a [`PathTree`] in one pass over its bytes.
+//! JSON payload are found by a [`PathTree`] in one pass over its bytes. [`Columns`] does all this for expressions that are
+//! asked of the same records.
 //!
 //! Not here: whole queries and their results (`query`), and where records come from.
 
 mod aggregate;
+mod columns;
 mod compiled;
 mod cursor;
 mod diagnostic;
@@ -29,6 +31,7 @@ mod timestamp;
 mod value;
 
 pub use aggregate::{Aggregate, Points, Statistic, Summary, listed};
+pub use columns::{Columns, ColumnsOf};
 pub use compiled::{Compiler, Operand, Test};
 pub use cursor::{Cursor, Refusal};
 pub use diagnostic::{Diagnostic, Place};

@@ -11,8 +11,22 @@ pub use expression::{condition, value};
 pub use items::Items;
 pub use scope::{Scope, named};
 
-use crate::Limits;
 use crate::cursor::{Cursor, Refusal};
+use crate::lexer::Token;
+use crate::{Diagnostic, Expr, Limits};
+
+/// Reads a text that is one expression over one record.
+///
+/// # Errors
+/// Everything that is wrong with it, at least one thing, each with its place.
+pub fn expression(text: &str, limits: &Limits) -> Result<Expr, Vec<Diagnostic>> {
+    let mut cursor = Cursor::new(text)?;
+    let read = value(&mut cursor, limits, Scope::RECORD).map_err(|refusal| vec![*refusal])?;
+    match cursor.peek() {
+        Token::End => Ok(read),
+        _ => Err(vec![*cursor.unexpected_rest(&["an operator", "the end of the expression"])]),
+    }
+}
 
 /// Refuses a list of `count` values that is longer than [`Limits::items_max`].
 ///

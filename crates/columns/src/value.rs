@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt;
 
 use crate::Type;
 
@@ -44,6 +45,17 @@ pub enum Failure {
     Overflow,
     /// A value that is none of the type that it is to be made.
     Cast,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable => "a value that it reads cannot be read",
+            Self::DivisionByZero => "it divides by zero",
+            Self::Overflow => "a number is beyond 64 bits, or beyond the largest double",
+            Self::Cast => "a value cannot be cast to the type that is asked for",
+        })
+    }
 }
 
 impl From<Unreadable> for Failure {

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let checkpoints = Checkpoints::open(&dir.join("views"))?;
     let ground = Ground { log, checkpoints, shards: Shards::start(1)?, wall: clock.clone() };
     let metrics = Metrics::default();
-    let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
+    let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), clock, &metrics)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(&connect, &metrics))
 }
 

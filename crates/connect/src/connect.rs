@@ -17,7 +17,7 @@ use crate::meter::{Meters, Totals};
 use crate::mqtt::{self, Guests, Kept, MqttAdapter, MqttParts};
 use crate::password::PasswordHashing;
 use crate::presence::Presence;
-use crate::registry::Registry;
+use crate::registry::{ExtRules, Registry};
 use crate::streams::Streams;
 use crate::usage::Ledger;
 use crate::verified::VerifiedLogins;
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Connect {
 }
 
 impl Connect {
-    /// Opens the registry and starts the threads that work on passwords. Blocks: call it from a plain thread.
+    /// Opens the registry, whose documents keep `ext_rules`, and starts the threads that work on passwords. Blocks: call it from a plain thread.
     ///
     /// # Errors
     /// [`Error::Registry`], [`Error::InvalidSetting`], [`Error::Thread`].
@@ -70,6 +70,7 @@ impl Connect {
     pub fn open(
         ground: &Ground,
         config: &ConnectConfig,
+        ext_rules: Arc<dyn ExtRules>,
         monotonic: Arc<dyn MonotonicClock>,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
@@ -137,7 +138,7 @@ impl Connect {
             guests: Guests::default(),
             kept: Kept::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
-        let management = Management::new(registry.clone(), streams, config, hashing, [hashers, searchers]);
+        let management = Management::new(registry.clone(), ext_rules, streams, config, hashing, [hashers, searchers]);
         Ok(Self { registry, management, logins, ledger, adapter, mqtt, commands })
     }
 

@@ -11,7 +11,7 @@
 //!
 //! # fn open(ground: millstream_view::Ground, clock: Arc<millstream_types::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
 //! let metrics = Metrics::default();
-//! let connect = Connect::open(&ground, &ConnectConfig::default(), clock, &metrics)?;
+//! let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), clock, &metrics)?;
 //! let [registry, commands] = connect.application_routes();
 //! let applications = Api::builder("applications", "Millstream", "1").with(registry).with(commands).build(&metrics)?;
 //! let devices = Api::builder("devices", "Devices", "1");
@@ -53,4 +53,4 @@ pub use config::{ConnectConfig, HttpAdapterConfig};
 pub use connect::{Connect, ConnectStats};
 pub use error::Error;
 pub use mqtt::{BrokerConfig, MqttConfig, MqttServing};
-pub use registry::{AuthId, Defaults, Device, DeviceId, ID_MAX_CHARS, IdError, Registry, Tenant};
+pub use registry::{AuthId, Defaults, Device, DeviceId, ExtRules, ID_MAX_CHARS, IdError, Registry, Tenant};

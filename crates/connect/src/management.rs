@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::ConnectConfig;
 use crate::password::PasswordHashing;
-use crate::registry::{Registry, Version};
+use crate::registry::{ExtRules, Registry, Version};
 use crate::streams::Streams;
 use etag::entity_tag;
 
@@ -50,6 +50,7 @@ type Answered = Result<Response, Problem>;
 
 struct Parts {
     registry: Registry,
+    ext_rules: Arc<dyn ExtRules>,
     streams: Arc<Streams>,
     config: ConnectConfig,
     hashing: PasswordHashing,
@@ -61,12 +62,13 @@ struct Parts {
 impl Management {
     pub(crate) fn new(
         registry: Registry,
+        ext_rules: Arc<dyn ExtRules>,
         streams: Arc<Streams>,
         config: &ConnectConfig,
         hashing: PasswordHashing,
         [hashers, background]: [Workers; 2],
     ) -> Self {
-        Self(Arc::new(Parts { registry, streams, config: config.clone(), hashing, hashers, background }))
+        Self(Arc::new(Parts { registry, ext_rules, streams, config: config.clone(), hashing, hashers, background }))
     }
 
     /// The routes, for the listener of applications.

@@ -8,6 +8,7 @@ mod command;
 mod credential;
 mod defaults;
 mod device;
+mod ext_rules;
 mod id;
 mod limits;
 mod state;
@@ -29,6 +30,7 @@ pub(crate) use credential::{
 };
 pub use defaults::Defaults;
 pub use device::Device;
+pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use limits::{DEVICE_RATE, check_limits, check_rate};
 pub(crate) use state::TenantState;
@@ -91,6 +93,12 @@ impl Registry {
     pub fn device(&self, tenant: &TenantId, device: &str) -> Option<Arc<Device>> {
         let snapshot = self.snapshot(tenant);
         Some(snapshot.state.tenant(tenant)?.devices.get(device)?.value.clone())
+    }
+
+    /// What is registered of a tenant; `None` if it is unknown.
+    pub fn tenant(&self, tenant: &TenantId) -> Option<Arc<Tenant>> {
+        let snapshot = self.snapshot(tenant);
+        Some(snapshot.state.tenant(tenant)?.tenant.as_ref()?.value.clone())
     }
 
     /// What stands under `member` in a tenant's `ext`; `None` if nothing does, or the tenant is unknown.

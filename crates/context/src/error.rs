@@ -8,7 +8,7 @@ use millstream_types::ErrorCode;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A device's mapping breaks a rule.
+    /// A mapping of a tenant or a device breaks a rule.
     #[error("the mapping in 'ext.context' cannot be used: {what}")]
     Mapping {
         /// Value, rule and remedy.

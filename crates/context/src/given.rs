@@ -17,7 +17,7 @@ use crate::syntax::{check_attribute_name, check_identifier, check_nesting, check
 /// The type of an entity whose creator names none.
 pub(crate) const DEFAULT_ENTITY_KIND: &str = "Thing";
 /// Attributes and metadata of this type may contain any character.
-const UNRESTRICTED: &str = "TextUnrestricted";
+pub(crate) const UNRESTRICTED: &str = "TextUnrestricted";
 
 /// How attributes are written in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! Measurements of devices become entities: every topic of telemetry is followed, each record exactly once.
 //!
 //! What NGSI forbids never gets into an entity: a member whose name or text breaks its rules is left out and counted,
-//! and so is a payload that is no JSON object. The measurement itself stays in its topic untouched.
+//! and so is a payload that is no JSON object, or that its mapping makes nothing of. What was wrong is told ([`Troubles`]);
+//! no other record is affected. The measurement itself stays in its topic untouched.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_log::Topic;
-use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, TopicPartition, header, iso_time};
+use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, TopicPartition, WallClock, header, iso_time};
 use millstream_view::{Draft, Follow, Source, Views};
 use serde_json::{Map, Value};
 
@@ -15,11 +16,10 @@ use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
 use crate::entities::{Answer, Change, Command, EntityView, tell};
 use crate::entity::{Attribute, Entity, Key, Metadata, ROOT_PATH};
-use crate::given::kind_of;
-use crate::mapping::{Mapping, Mappings};
+use crate::mapping::{Mapped, Mappings, Measured, put};
 use crate::stats::Counters;
-use crate::syntax::{self, NESTING_MAX};
-use crate::{json, partition_key, update};
+use crate::troubles::Troubles;
+use crate::{partition_key, update};
 
 /// The metadata that tells when a value was measured.
 const TIME_INSTANT: &str = "TimeInstant";
@@ -47,6 +47,8 @@ pub(crate) struct Telemetry {
     pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) mappings: Arc<dyn Mappings>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) troubles: Arc<Troubles>,
+    pub(crate) wall: Arc<dyn WallClock>,
 }
 
 impl Follow<EntityView> for Telemetry {
@@ -57,11 +59,17 @@ impl Follow<EntityView> for Telemetry {
     }
 
     fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Measurement)> {
-        let measurement = self.read(topic.name.tenant(), record);
-        if measurement.is_none() {
-            self.counters.unmapped.inc();
-        }
-        let measurement = measurement?;
+        let tenant = topic.name.tenant();
+        let device = device_of(record);
+        let read = device.clone().and_then(|device| self.read(tenant, device, record));
+        let measurement = match read {
+            Ok(measurement) => measurement,
+            Err(why) => {
+                self.counters.unmapped.inc();
+                self.troubles.tell(tenant, device.as_deref().unwrap_or_default(), why, self.wall.now_ms());
+                return None;
+            }
+        };
         let owner = self.views.partition_of(&partition_key(&measurement.tenant, &measurement.key.id));
         Some((owner, measurement))
     }
@@ -83,60 +91,33 @@ impl Telemetry {
         }
     }
 
-    fn read(&self, tenant: &TenantId, record: &RecordView<'_>) -> Option<Measurement> {
-        let device = record.header(header::DEVICE_ID).or(record.key)?;
-        let device = std::str::from_utf8(device).ok()?;
-        let payload = record.value?;
-        let members: Map<String, Value> = serde_json::from_slice(payload).ok()?;
-        let mapping = self.mappings.mapping(tenant, device).unwrap_or_default();
-        let id = mapping.id(device);
-        if !syntax::is_identifier(&id) {
-            return None;
+    fn read(&self, tenant: &TenantId, device: &str, record: &RecordView<'_>) -> Result<Measurement, String> {
+        let payload = record.value.ok_or("there is no payload")?;
+        let members: Map<String, Value> =
+            serde_json::from_slice(payload).map_err(|error| format!("the payload is no JSON object: {error}"))?;
+        let mapping = self.mappings.mapping(tenant, device).map_err(|why| why.to_string())?;
+        let metadata = time_instant(record.timestamp_ms);
+        let measured = Measured { device, record, members, now_ms: self.wall.now_ms(), metadata };
+        let Mapped { id, kind, attributes, left_out } = mapping.apply(measured)?;
+        for why in left_out {
+            self.counters.skipped.inc();
+            self.troubles.tell(tenant, device, why, self.wall.now_ms());
         }
-        let tell = self.topics.partition(tenant, &id).ok()?;
-        let attributes = self.attributes(&mapping, members, record.timestamp_ms);
-        let key = Arc::new(Key { id, kind: mapping.kind(), path: ROOT_PATH.into() });
-        Some(Measurement { tell, tenant: tenant.clone(), key, measured_ms: record.timestamp_ms, attributes })
-    }
-
-    fn attributes(&self, mapping: &Mapping, members: Map<String, Value>, measured_ms: i64) -> Vec<Attribute> {
-        let mut attributes = mapping.constants().to_vec();
-        let metadata = time_instant(measured_ms);
-        for (member, value) in members {
-            let Some(name) = mapping.attribute_name(&member) else { continue };
-            if !is_allowed(&name, &value) {
-                self.counters.skipped.inc();
-                continue;
-            }
-            let attribute = Attribute::new(name, kind_of(&value).into(), json::text(&value), metadata.clone());
-            put(&mut attributes, attribute);
-        }
-        attributes
+        let tell = self.topics.partition(tenant, &id).map_err(|error| error.to_string())?;
+        let key = Arc::new(Key { id, kind, path: ROOT_PATH.into() });
+        Ok(Measurement { tell, tenant: tenant.clone(), key, measured_ms: record.timestamp_ms, attributes })
     }
 }
 
-fn is_allowed(name: &str, value: &Value) -> bool {
-    syntax::is_attribute_name(name) && syntax::forbidden_in(value).is_none() && depth(value) < NESTING_MAX
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
+/// The device that a record is of.
+fn device_of<'a>(record: &RecordView<'a>) -> Result<&'a str, String> {
+    let device = record.header(header::DEVICE_ID).or(record.key).ok_or("the record has neither device_id nor key")?;
+    std::str::from_utf8(device).map_err(|_| "the name of the device is not UTF-8".to_owned())
 }
 
 fn time_instant(at_ms: i64) -> Arc<[Metadata]> {
     let value = format!("\"{}\"", iso_time(at_ms)).into();
     [Metadata { name: TIME_INSTANT.into(), kind: "DateTime".into(), value }].into()
-}
-
-fn put(attributes: &mut Vec<Attribute>, attribute: Attribute) {
-    match attributes.iter_mut().find(|known| known.name == attribute.name) {
-        Some(known) => *known = attribute,
-        None => attributes.push(attribute),
-    }
 }
 
 /// Applies measurements in order. Each is told; of an entity that several concern, the last version alone is stored.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
 use millstream_log::{Cleanup, Log, TopicConfig, Writers};
-use millstream_types::{MonotonicClock, TopicName};
+use millstream_types::{MonotonicClock, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
 
 use crate::change_topics::ChangeTopics;
@@ -16,8 +16,9 @@ use crate::measurement::Telemetry;
 use crate::routes;
 use crate::stats::Counters;
 use crate::subscriptions::Subscriptions;
+use crate::troubles::Troubles;
 use crate::upkeep::Upkeep;
-use crate::{ContextConfig, ContextStats, Error};
+use crate::{ContextConfig, ContextStats, Error, MappingTrouble};
 
 /// The compacted topic that holds every entity's latest version.
 const STATE_TOPIC: &str = "_context";
@@ -31,6 +32,7 @@ pub struct Context {
     desk: Arc<Desk>,
     follower: Follower,
     subscriptions: Arc<Subscriptions>,
+    troubles: Arc<Troubles>,
     config: ContextConfig,
 }
 
@@ -74,8 +76,15 @@ impl Context {
         };
         let views = Views::open(view, &name, &views_config, ground)?;
         let upkeep = Upkeep::start(views.clone(), ground.wall.clone())?;
-        let telemetry =
-            Telemetry { views: views.clone(), topics: topics.clone(), mappings, counters: counters.clone() };
+        let troubles = Arc::new(Troubles::default());
+        let telemetry = Telemetry {
+            views: views.clone(),
+            topics: topics.clone(),
+            mappings,
+            counters: counters.clone(),
+            troubles: troubles.clone(),
+            wall: ground.wall.clone(),
+        };
         let follower_config = FollowerConfig {
             threads: config.telemetry_threads,
             command_max_records: COMMAND_MAX_MEASUREMENTS,
@@ -99,7 +108,7 @@ impl Context {
             background,
             upkeep,
         });
-        Ok(Self { desk, follower, subscriptions, config })
+        Ok(Self { desk, follower, subscriptions, troubles, config })
     }
 
     /// The NGSI-v2 routes, under `/v2`.
@@ -111,6 +120,11 @@ impl Context {
     pub fn stats(&self) -> ContextStats {
         let snapshots = self.desk.views.snapshots();
         self.desk.counters.stats(snapshots.iter().map(|snapshot| snapshot.state.count()).sum())
+    }
+
+    /// What was last wrong with a measurement of the tenant, since the start of the process.
+    pub fn mapping_trouble(&self, tenant: &TenantId) -> Option<MappingTrouble> {
+        self.troubles.last(tenant)
     }
 
     /// What of the entities has failed and does not come right by itself: telemetry that is not followed any further,

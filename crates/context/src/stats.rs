@@ -13,9 +13,9 @@ pub(crate) struct Counters {
     pub(crate) updates: Counter,
     /// Records of telemetry that became a version of an entity.
     pub(crate) measurements: Counter,
-    /// Records of telemetry that are no JSON object or have no device.
+    /// Records of telemetry that their mapping makes no entity of: no JSON object, no device, no id.
     pub(crate) unmapped: Counter,
-    /// Members left out because NGSI forbids their name or text.
+    /// Attributes left out: NGSI forbids their name or text, or their expression failed.
     pub(crate) skipped: Counter,
     /// Measurements that would have made their entity too large.
     pub(crate) too_large: Counter,
@@ -32,9 +32,9 @@ pub struct ContextStats {
     pub updates: u64,
     /// Measurements that became a version of an entity, durable or on its way.
     pub measurements: u64,
-    /// Measurements that are no JSON object or have no device: no entity was changed.
+    /// Measurements that their mapping makes no entity of: no JSON object, no device, no id. No entity was changed.
     pub unmapped_measurements: u64,
-    /// Attributes that measurements have and entities do not, because NGSI forbids their name or text.
+    /// Attributes left out, because NGSI forbids their name or text, or their expression failed.
     pub skipped_attributes: u64,
     /// Measurements that would have made their entity larger than `context.measured_entity_max_bytes`.
     pub too_large_measurements: u64,
@@ -48,8 +48,14 @@ impl Counters {
         Self {
             updates: counter("millstream_context_updates_total", "Changes of entities that clients made."),
             measurements: counter("millstream_context_measurements_total", "Measurements applied to entities."),
-            unmapped: counter("millstream_context_unmapped_total", "Measurements that are no JSON object."),
-            skipped: counter("millstream_context_skipped_attributes_total", "Members that NGSI forbids, left out."),
+            unmapped: counter(
+                "millstream_context_unmapped_total",
+                "Measurements that their mapping makes no entity of.",
+            ),
+            skipped: counter(
+                "millstream_context_skipped_attributes_total",
+                "Attributes left out: forbidden, or failed.",
+            ),
             too_large: counter(
                 "millstream_context_too_large_total",
                 "Measurements that would make an entity too large.",

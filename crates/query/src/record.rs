@@ -111,7 +111,7 @@ impl<'a, 's> LazyRecord<'a, 's> {
         let value = match self.table.field(slot) {
             None => Ok(Value::Null),
             Some(Field::Payload(_)) => self.raw(slot).map_or(Ok(Value::Null), Value::read),
-            Some(field) => metadata(field, &self.view, self.partition),
+            Some(field) => field.of_record(&self.view, Some(self.partition)),
         };
         if let Some(place) = self.scratch.values.get_mut(slot as usize) {
             *place = Some(value.clone());
@@ -137,26 +137,4 @@ impl<'a, 's> LazyRecord<'a, 's> {
             Some(payload) => out.extend_from_slice(payload.trim_ascii()),
         }
     }
-}
-
-/// The value of a field that is not in the payload.
-pub(crate) fn metadata<'a>(
-    field: &Field,
-    view: &RecordView<'a>,
-    partition: PartitionId,
-) -> Result<Value<'a>, Unreadable> {
-    match field {
-        Field::Payload(_) => Ok(Value::Null),
-        Field::Key => text(view.key),
-        Field::Header(name) => text(view.header(name)),
-        Field::Timestamp => Ok(Value::Integer(view.timestamp_ms)),
-        Field::Offset => Ok(Value::Integer(i64::try_from(view.offset.0).unwrap_or(i64::MAX))),
-        Field::Partition => Ok(Value::Integer(i64::from(partition.0))),
-    }
-}
-
-fn text(bytes: Option<&[u8]>) -> Result<Value<'_>, Unreadable> {
-    bytes.map_or(Ok(Value::Null), |bytes| {
-        std::str::from_utf8(bytes).map(|text| Value::Text(text.into())).map_err(|_| Unreadable::Text)
-    })
 }

@@ -4,7 +4,6 @@ use millstream_columns::{Field, PathTree, Unreadable, Value};
 use millstream_types::{PartitionId, RecordView};
 
 use crate::index::{FieldIndex, FilterId, Hold};
-use crate::record::metadata;
 use crate::sieve::Sieve;
 
 /// Of so many records one is looked at closely, to learn which values are rare.
@@ -121,7 +120,7 @@ impl Seeker {
             let mut hit = |filter| found.push(Candidate { record: number as u32, filter: Some(filter) });
             for slot in &self.metadata {
                 if let Some(Hung { field, index }) = &self.hung[*slot as usize] {
-                    meet(index, metadata(field, view, partition), &mut hit);
+                    meet(index, field.of_record(view, Some(partition)), &mut hit);
                 }
             }
             let Some(payload) = view.value.filter(|_| !self.tree.is_empty()) else { continue };

@@ -1,61 +1,104 @@
-//! How a device's measurements become an entity stands in the registry, in the device's `ext`: this is where the planes
-//! that keep the one and need the other are introduced to each other.
+//! How devices' measurements become entities stands in the registry, in the `ext` of tenants and devices: this is where the
+//! planes that keep the one and need the other are introduced to each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millstream_connect::{Device, Registry};
-use millstream_context::{Mapping, Mappings};
+use millstream_columns::Limits;
+use millstream_connect::{Device, ExtRules, Registry, Tenant};
+use millstream_context::{Mapping, Mappings, TenantMappings};
 use millstream_types::TenantId;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// Devices whose mapping is remembered; when it is full all are forgotten, and read again when they next send.
-const REMEMBERED_MAX: usize = 100_000;
+/// Devices whose mapping is remembered, and tenants; when it is full all are forgotten, and read again when they next
+/// send.
+const DEVICES_MAX: usize = 100_000;
+const TENANTS_MAX: usize = 10_000;
 
-/// Mappings out of the registry, parsed once for each version of a device.
+/// A mapping, or why there is none.
+type Read = Result<Arc<Mapping>, Arc<str>>;
+
+/// Mappings out of the registry, parsed once for each version of a tenant or device.
 pub(crate) struct RegistryMappings {
     registry: Registry,
-    parsed: Mutex<HashMap<(TenantId, String), Parsed>>,
+    limits: Limits,
+    tenants: Mutex<HashMap<TenantId, OfTenant>>,
+    devices: Mutex<HashMap<(TenantId, String), OfDevice>>,
 }
 
-/// What a device's `ext` says, and of which version of the device.
+/// What a tenant's `ext` says, and of which version of the tenant.
 #[derive(Clone)]
-struct Parsed {
-    device: Arc<Device>,
-    mapping: Option<Arc<Mapping>>,
+struct OfTenant {
+    version: Arc<Tenant>,
+    mappings: Result<Arc<TenantMappings>, Arc<str>>,
+}
+
+/// What a device's `ext` says, and of which version of the device and its tenant.
+struct OfDevice {
+    version: Arc<Device>,
+    of_tenant: Arc<Tenant>,
+    mapping: Read,
 }
 
 impl RegistryMappings {
-    pub(crate) fn new(registry: Registry) -> Self {
-        Self { registry, parsed: Mutex::new(HashMap::new()) }
+    pub(crate) fn new(registry: Registry, limits: Limits) -> Self {
+        Self { registry, limits, tenants: Mutex::default(), devices: Mutex::default() }
+    }
+
+    fn of_tenant(&self, tenant: &TenantId) -> OfTenant {
+        let version = self.registry.tenant(tenant).unwrap_or_default();
+        let mut known = self.tenants.lock();
+        if let Some(known) = known.get(tenant).filter(|known| Arc::ptr_eq(&known.version, &version)) {
+            return known.clone();
+        }
+        let mappings = TenantMappings::of_ext(version.ext(), &self.limits);
+        let mappings = mappings.map(Arc::new).map_err(|error| error.to_string().into());
+        let of_tenant = OfTenant { version, mappings };
+        make_room(&mut known, TENANTS_MAX);
+        known.insert(tenant.clone(), of_tenant.clone());
+        of_tenant
     }
 }
 
 impl Mappings for RegistryMappings {
-    fn mapping(&self, tenant: &TenantId, device: &str) -> Option<Arc<Mapping>> {
-        let registered = self.registry.device(tenant, device)?;
+    fn mapping(&self, tenant: &TenantId, device: &str) -> Read {
+        let OfTenant { version: of_tenant, mappings } = self.of_tenant(tenant);
+        let mappings = mappings?;
+        let Some(version) = self.registry.device(tenant, device).filter(|device| !device.ext.is_empty()) else {
+            return Ok(mappings.default_mapping());
+        };
         let key = (tenant.clone(), device.to_owned());
-        if let Some(parsed) = self.parsed.lock().get(&key).filter(|parsed| Arc::ptr_eq(&parsed.device, &registered)) {
-            return parsed.mapping.clone();
+        let is_current =
+            |known: &&OfDevice| Arc::ptr_eq(&known.version, &version) && Arc::ptr_eq(&known.of_tenant, &of_tenant);
+        if let Some(known) = self.devices.lock().get(&key).filter(is_current) {
+            return known.mapping.clone();
         }
-        let mapping = parse(tenant, device, &registered);
-        let mut parsed = self.parsed.lock();
-        if parsed.len() >= REMEMBERED_MAX {
-            parsed.clear();
-        }
-        parsed.insert(key, Parsed { device: registered, mapping: mapping.clone() });
+        let mapping: Read = mappings.of_device(&version.ext, &self.limits).map_err(|error| error.to_string().into());
+        let mut devices = self.devices.lock();
+        make_room(&mut devices, DEVICES_MAX);
+        devices.insert(key, OfDevice { version, of_tenant, mapping: mapping.clone() });
         mapping
     }
 }
 
-/// The device's mapping; the default one, and a line in the log, if what stands there is none.
-fn parse(tenant: &TenantId, device: &str, registered: &Device) -> Option<Arc<Mapping>> {
-    match Mapping::of_ext(&Value::Object(registered.ext.clone())) {
-        Ok(mapping) => mapping.map(Arc::new),
-        Err(error) => {
-            tracing::warn!(%tenant, device, %error, "the device's mapping is not used");
-            None
-        }
+fn make_room<K, V>(known: &mut HashMap<K, V>, max: usize) {
+    if known.len() >= max {
+        known.clear();
+    }
+}
+
+/// Refuses mappings that could not be used, when their document is written.
+pub(crate) struct MappingRules(pub(crate) Limits);
+
+impl ExtRules for MappingRules {
+    fn check_tenant(&self, ext: &Map<String, Value>) -> Result<(), String> {
+        TenantMappings::of_ext(ext, &self.0).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn check_device(&self, of_tenant: &Map<String, Value>, ext: &Map<String, Value>) -> Result<(), String> {
+        // What the tenant itself says wrongly is no fault of the device.
+        let tenant = TenantMappings::of_ext(of_tenant, &self.0).unwrap_or_default();
+        tenant.of_device(ext, &self.0).map(|_| ()).map_err(|error| error.to_string())
     }
 }

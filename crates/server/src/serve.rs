@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, Door};
 use crate::history_rules::RegistryRules;
-use crate::mappings::RegistryMappings;
+use crate::mappings::{MappingRules, RegistryMappings};
 use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
@@ -234,8 +234,15 @@ impl Planes {
             shards,
             wall: clock.clone(),
         };
-        let connect = Connect::open(&ground, &config.connect, clock.clone(), metrics)?;
-        let mappings = Arc::new(RegistryMappings::new(connect.registry().clone()));
+        let expressions = config.query.limits.clone();
+        let connect = Connect::open(
+            &ground,
+            &config.connect,
+            Arc::new(MappingRules(expressions.clone())),
+            clock.clone(),
+            metrics,
+        )?;
+        let mappings = Arc::new(RegistryMappings::new(connect.registry().clone(), expressions));
         let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
         let base = Base {
             log: ground.log.clone(),
@@ -316,6 +323,8 @@ impl Planes {
             rejected: connect.rejected,
             accept_latency: connect.accept_latency,
             entities: context.entities,
+            unmapped: context.unmapped_measurements,
+            skipped_attributes: context.skipped_attributes,
             updates: context.updates + context.measurements,
             update_latency: context.update_latency,
             live_queries: self.query.live_count() as u64,

@@ -30,6 +30,8 @@ pub(crate) struct PlaneCounts {
     pub(crate) rejected: u64,
     pub(crate) accept_latency: LatencyCounts,
     pub(crate) entities: u64,
+    pub(crate) unmapped: u64,
+    pub(crate) skipped_attributes: u64,
     pub(crate) updates: u64,
     pub(crate) update_latency: LatencyCounts,
     pub(crate) live_queries: u64,
@@ -107,6 +109,8 @@ impl Sampler {
             },
             context: ContextPart {
                 entities: is.entities,
+                unmapped_total: is.unmapped,
+                skipped_attributes_total: is.skipped_attributes,
                 updates_total: is.updates,
                 updates_rate_per_s: rate(was.updates, is.updates),
                 latency_ms: Latency::between(&was.update_latency, &is.update_latency),
@@ -188,6 +192,8 @@ struct ConnectPart {
 #[derive(Debug, Default, Serialize)]
 struct ContextPart {
     entities: u64,
+    unmapped_total: u64,
+    skipped_attributes_total: u64,
     updates_total: u64,
     updates_rate_per_s: f64,
     latency_ms: Latency,

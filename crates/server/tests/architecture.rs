@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("query", &["log", "columns", "types"]),
     ("kafka", &["log", "types"]),
     ("load", &["types"]),
-    ("server", &["types", "log", "view", "http", "connect", "context", "history", "query", "kafka", "load"]),
+    ("server", &["types", "log", "view", "http", "columns", "connect", "context", "history", "query", "kafka", "load"]),
 ];
 
 const PREFIX: &str = "millstream-";

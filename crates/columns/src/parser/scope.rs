@@ -18,6 +18,8 @@ impl<'a> Scope<'a> {
     pub const FILTER: Self = Self::without_aggregates("WHERE chooses records; conditions on aggregates are HAVING");
     /// After GROUP BY.
     pub const KEY: Self = Self::without_aggregates("groups are made by values of records, not by aggregates");
+    /// By itself, of one record.
+    pub const RECORD: Self = Self::without_aggregates("an expression here is of one record; an aggregate is of many");
     /// Within an aggregate.
     pub const ARGUMENT: Self = Self::without_aggregates("an aggregate is of values of records, not of aggregates");
 

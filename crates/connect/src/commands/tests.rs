@@ -44,7 +44,7 @@ impl World {
             wall: clock.clone(),
         };
         let config = ConnectConfig { commands: config, ..ConnectConfig::default() };
-        let connect = Connect::open(&ground, &config, real, &Metrics::default()).unwrap();
+        let connect = Connect::open(&ground, &config, Arc::new(()), real, &Metrics::default()).unwrap();
         Self { log, connect, clock }
     }
 

@@ -9,6 +9,7 @@ use millstream_http::{Access, AnswerMemory, Problem, Query, Route, RouteDraft};
 use millstream_types::{Role, TenantId};
 use serde_json::json;
 
+use super::refusal::bad_ext;
 use super::request::{Given, OfDevice, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::tenants::{as_json, stored, with_id};
@@ -132,8 +133,7 @@ async fn replace(
     given: Given<Device>,
 ) -> Answered {
     let value: Arc<Device> = Arc::new(given.or_default());
-    check_device(&value.ext)?;
-    check_rate(&value.ext)?;
+    management.check_device(&tenant, &value)?;
     let command = Command::ReplaceDevice { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
 }
@@ -149,9 +149,16 @@ async fn delete_all(State(management): Shared, OfTenant(tenant): OfTenant) -> An
 }
 
 impl Management {
-    async fn create_device(&self, tenant: TenantId, device: DeviceId, value: Device) -> Answered {
+    fn check_device(&self, tenant: &TenantId, value: &Device) -> Result<(), Problem> {
         check_device(&value.ext)?;
         check_rate(&value.ext)?;
+        // A device of an unknown tenant is refused by its owner.
+        let of_tenant = self.0.registry.tenant(tenant).unwrap_or_default();
+        self.0.ext_rules.check_device(of_tenant.ext(), &value.ext).map_err(bad_ext)
+    }
+
+    async fn create_device(&self, tenant: TenantId, device: DeviceId, value: Device) -> Answered {
+        self.check_device(&tenant, &value)?;
         let location = format!("/v1/devices/{tenant}/{device}");
         let command = Command::CreateDevice { tenant: tenant.clone(), device: device.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;

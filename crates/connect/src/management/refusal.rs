@@ -62,6 +62,11 @@ fn refused(refusal: Refusal) -> Problem {
     }
 }
 
+/// What another part says against a member of `ext`.
+pub(super) fn bad_ext(what: String) -> Problem {
+    Problem::invalid(what).rule("nothing was changed").remedy("correct it there and send the document again")
+}
+
 /// A malformed id.
 pub(super) fn bad_id(error: &IdError) -> Problem {
     Problem::from_error(ErrorCode::Invalid, error).remedy("choose an id that keeps this rule")

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, AnswerMemory, Problem, Query, Reason, Route};
 use millstream_types::{ErrorCode, Role, TenantId};
 
+use super::refusal::bad_ext;
 use super::request::{Given, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::{
@@ -113,8 +114,7 @@ async fn replace(
     given: Given<Tenant>,
 ) -> Answered {
     let value: Arc<Tenant> = Arc::new(given.or_default());
-    check_tenant(&value.ext)?;
-    check_limits(&value)?;
+    management.check_tenant(&value)?;
     management.check_clash(&tenant, &value)?;
     let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition };
     management.change(&tenant, command).await
@@ -133,8 +133,7 @@ pub(super) fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value
 
 impl Management {
     async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Answered {
-        check_tenant(&value.ext)?;
-        check_limits(&value)?;
+        self.check_tenant(&value)?;
         self.check_clash(&tenant, &value)?;
         let command = Command::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;
@@ -144,6 +143,12 @@ impl Management {
         }
         let location = format!("/v1/tenants/{tenant}");
         stored(outcome, |version| created(&location, tenant.as_str(), version))
+    }
+
+    fn check_tenant(&self, value: &Tenant) -> Result<(), Problem> {
+        check_tenant(&value.ext)?;
+        check_limits(value)?;
+        self.0.ext_rules.check_tenant(&value.ext).map_err(bad_ext)
     }
 
     fn check_clash(&self, tenant: &TenantId, value: &Tenant) -> Result<(), Problem> {

@@ -144,6 +144,11 @@ impl Default for Tenant {
 }
 
 impl Tenant {
+    /// Whatever applications and other parts keep with it.
+    pub fn ext(&self) -> &Map<String, Value> {
+        &self.ext
+    }
+
     /// What the tenant says of the adapter of this type.
     pub(crate) fn adapter(&self, kind: &str) -> Option<&Adapter> {
         self.adapters.as_ref()?.iter().find(|adapter| adapter.kind == kind)

@@ -55,7 +55,7 @@ impl World {
                 shards: Shards::start(2).unwrap(),
                 wall: clock.clone(),
             };
-            let connect = Connect::open(&ground, &config, clock, &counted).unwrap();
+            let connect = Connect::open(&ground, &config, Arc::new(()), clock, &counted).unwrap();
             (log, Arc::new(connect))
         });
         let (log, connect) = opened.await.unwrap();

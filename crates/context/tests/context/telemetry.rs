@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
+use millstream_types::TenantId;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -59,6 +60,7 @@ async fn what_ngsi_forbids_is_left_out_and_counted() {
         world.measure(&topic, "d", 0, payload);
     }
     world.measure(&topic, "no id", 0, "{}");
+    world.measure(&topic, "broken", 0, "{}");
     let deep = format!("{}{}", "[".repeat(50), "]".repeat(50));
     let payload = format!(
         r#"{{"id": "x", "type": "y", "a b": 1, "bad": "a<b", "worse": {{"x(": 1}}, "deep": {deep}, "good": 1}}"#
@@ -66,7 +68,9 @@ async fn what_ngsi_forbids_is_left_out_and_counted() {
     world.measure(&topic, "d", 0, &payload);
     wait_until("the last measurement", || world.context.stats().entities == 1);
     let stats = world.context.stats();
-    assert_eq!((stats.unmapped_measurements, stats.skipped_attributes, stats.entities), (5, 6, 1));
+    assert_eq!((stats.unmapped_measurements, stats.skipped_attributes, stats.entities), (6, 6, 1));
+    let trouble = world.context.mapping_trouble(&TenantId::default()).unwrap();
+    assert_eq!(trouble.count, 12, "{trouble:?}");
     let at = "1970-01-01T00:00:00.000Z";
     let expected = json!({"id": "urn:ngsi-ld:Device:d", "type": "Device", "good": number(json!(1), at)});
     assert_eq!(entity(&world, "urn:ngsi-ld:Device:d").await, expected);
@@ -82,7 +86,7 @@ async fn the_registry_can_map_otherwise() {
     world.registry.set(
         "jfk",
         json!({"context": {"id": "station:JFK", "type": "WeatherObserved",
-            "static": {"name": "JFK", "location": location}, "skip": ["x"], "rename": {"temp": "temperature"}}}),
+            "static": {"name": "JFK", "location": location}, "skip": ["x"], "attributes": {"temperature": "temp"}}}),
     );
     world.measure(&topic, "jfk", 0, r#"{"temp": 1, "x": 2, "wind": 3}"#);
     wait_until("the measurement", || world.context.stats().entities == 1);

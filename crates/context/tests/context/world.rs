@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_context::{Context, ContextConfig, Mapping, Mappings};
+use millstream_columns::Limits;
+use millstream_context::{Context, ContextConfig, Mapping, Mappings, TenantMappings};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Header, Kind, Record, SystemClock, TenantId, TopicName, TopicPartition, header};
@@ -27,14 +28,17 @@ pub(crate) struct Registry(Mutex<HashMap<String, Arc<Mapping>>>);
 
 impl Registry {
     pub(crate) fn set(&self, device: &str, ext: Value) {
-        let mapping = Mapping::of_ext(&ext).unwrap().unwrap();
-        self.0.lock().insert(device.to_owned(), Arc::new(mapping));
+        let mapping = TenantMappings::default().of_device(ext.as_object().unwrap(), &Limits::default()).unwrap();
+        self.0.lock().insert(device.to_owned(), mapping);
     }
 }
 
 impl Mappings for Registry {
-    fn mapping(&self, _: &TenantId, device: &str) -> Option<Arc<Mapping>> {
-        self.0.lock().get(device).cloned()
+    fn mapping(&self, _: &TenantId, device: &str) -> Result<Arc<Mapping>, Arc<str>> {
+        if device == "broken" {
+            return Err("its mapping cannot be used".into());
+        }
+        Ok(self.0.lock().get(device).cloned().unwrap_or_default())
     }
 }
 

@@ -18,3 +18,4 @@ mod start;
 mod streams;
 mod topic;
 mod usage;
+mod weather_observed;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::process::{Live, Process, free_ports, until};
 
-const OBSERVATIONS: usize = 26_115;
+pub(crate) const OBSERVATIONS: usize = 26_115;
 /// How often the server is killed in the middle of the replay; `MILLSTREAM_KILLS` sets another number.
 const KILLS: u32 = 20;
 
@@ -22,7 +22,7 @@ fn weather() -> Weather {
     Weather::read(&folder).unwrap()
 }
 
-fn replay(process: &Process) -> Replay {
+pub(crate) fn replay(process: &Process) -> Replay {
     Replay {
         weather: weather(),
         devices_url: process.devices_url(),
@@ -38,7 +38,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn run(replay: &Replay) -> Progress {
+pub(crate) fn run(replay: &Replay) -> Progress {
     let (sender, _receiver) = watch::channel(Progress::default());
     runtime().block_on(async {
         replay.register().await.unwrap();
@@ -86,7 +86,7 @@ fn assert_entities_show_the_last_observations(process: &Process) {
 }
 
 /// All records of a topic of the tenant `default`, read from the data directory of a server that has stopped.
-fn records(data_dir: &Path, kind: Kind) -> Vec<(String, Value)> {
+pub(crate) fn records(data_dir: &Path, kind: Kind) -> Vec<(String, Value)> {
     let clock = Arc::new(SystemClock::default());
     let config = LogConfig { dir: data_dir.join("log"), ..LogConfig::default() };
     let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();

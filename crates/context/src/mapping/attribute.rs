@@ -1,0 +1,129 @@
+//! Attributes that are computed of a measurement.
+
+use std::sync::Arc;
+
+use millstream_columns::{ColumnsOf, Value};
+use millstream_types::iso_time;
+use serde_json::{Map, Value as Json};
+
+use super::check;
+use super::expressions::Expressions;
+use crate::content::canonical;
+use crate::entity::{Attribute, DATE_EXPIRES, Metadata};
+use crate::given::{UNRESTRICTED, attribute_of_mapping, kind_of};
+use crate::query::is_date;
+use crate::update;
+
+const POINT: &str = "geo:json";
+
+/// An attribute and what it is computed by.
+#[derive(Debug)]
+pub(super) struct Computed {
+    name: Arc<str>,
+    /// `None`: that of the value.
+    kind: Option<Arc<str>>,
+    metadata: Arc<[Metadata]>,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The expression at this place.
+    Value(usize),
+    /// A point of longitude and latitude.
+    Point(usize, usize),
+}
+
+impl Computed {
+    /// Reads `attributes.<name>`: an expression, or an object with `value` (an expression) or `point` (two), `type` and
+    /// `metadata`.
+    pub(super) fn read(name: &str, written: Json, expressions: &mut Expressions<'_>) -> Result<Self, String> {
+        let at = format!("attributes.{name}");
+        let mut members = match written {
+            Json::String(text) => Map::from_iter([("value".to_owned(), Json::String(text))]),
+            Json::Object(members) => members,
+            other => {
+                return Err(format!("{at} is {other}: it must be an expression, or an object with value or point"));
+            }
+        };
+        let (value, point) = (members.shift_remove("value"), members.shift_remove("point"));
+        let (source, default) = match (value, point) {
+            (Some(Json::String(text)), None) => (Source::Value(expressions.add((&at, 0), &text)?), None),
+            (None, Some(Json::Array(both))) => (point_of(&at, &both, expressions)?, Some(POINT)),
+            _ => return Err(format!("{at} needs one of value, an expression, and point, [longitude, latitude]")),
+        };
+        let is_typed = members.contains_key("type") || name == DATE_EXPIRES;
+        // The rest is read as that of any attribute is, beside a value that may stand there.
+        let any = if name == DATE_EXPIRES { Json::from("1970-01-01") } else { Json::Null };
+        members.insert("value".to_owned(), any);
+        let given = attribute_of_mapping(name, Json::Object(members));
+        let shape = given.and_then(update::create).map_err(|refusal| format!("{at}: {}", refusal.description))?;
+        let Some(shape) = shape else { return Err(format!("{at} cannot be computed")) };
+        let kind = if is_typed { Some(shape.kind) } else { default.map(Into::into) };
+        Ok(Self { name: shape.name, kind, metadata: shape.metadata, source })
+    }
+
+    /// The attribute that a record gives; none if the expression is NULL.
+    ///
+    /// # Errors
+    /// Why it has to be left out.
+    pub(super) fn attribute(
+        &self,
+        of: &ColumnsOf<'_, '_>,
+        measured: &Arc<[Metadata]>,
+    ) -> Result<Option<Attribute>, String> {
+        let at = |why: String| format!("attributes.{}: {why}", self.name);
+        let value = match self.source {
+            Source::Value(place) => self.value(of, place),
+            Source::Point(longitude, latitude) => point(of, longitude, latitude),
+        };
+        let value = value.map_err(at)?;
+        if value.is_null() {
+            return Ok(None);
+        }
+        let kind = self.kind.clone().unwrap_or_else(|| kind_of(&value).into());
+        if &*kind != UNRESTRICTED {
+            check(&self.name, &value)?;
+        }
+        let value = canonical(&kind, &value).map_err(at)?;
+        let metadata = match self.metadata.is_empty() {
+            true => measured.clone(),
+            false => self.metadata.iter().chain(&**measured).cloned().collect(),
+        };
+        Ok(Some(Attribute::new(self.name.clone(), kind, value, metadata)))
+    }
+
+    /// The value; as a date, a number is milliseconds since 1970.
+    fn value(&self, of: &ColumnsOf<'_, '_>, place: usize) -> Result<Json, String> {
+        let value = of.value(place).map_err(|failure| failure.to_string())?;
+        if let (Value::Integer(at_ms), true) = (&value, self.kind.as_deref().is_some_and(is_date)) {
+            return Ok(iso_time(*at_ms).into());
+        }
+        let mut json = Vec::new();
+        value.write_json(&mut json);
+        serde_json::from_slice(&json).map_err(|error| error.to_string())
+    }
+}
+
+fn point_of(at: &str, both: &[Json], expressions: &mut Expressions<'_>) -> Result<Source, String> {
+    let [Json::String(longitude), Json::String(latitude)] = both else {
+        return Err(format!("{at}.point must be two expressions, [longitude, latitude]"));
+    };
+    let longitude = expressions.add((&format!("{at}.point[0]"), 0), longitude)?;
+    Ok(Source::Point(longitude, expressions.add((&format!("{at}.point[1]"), 0), latitude)?))
+}
+
+/// A point; nothing where one of its expressions is NULL.
+fn point(of: &ColumnsOf<'_, '_>, longitude: usize, latitude: usize) -> Result<Json, String> {
+    let mut coordinates = Vec::with_capacity(2);
+    for place in [longitude, latitude] {
+        match of.value(place).map_err(|failure| failure.to_string())? {
+            Value::Null => return Ok(Json::Null),
+            value => match value.as_double() {
+                Some(degrees) => coordinates.push(degrees),
+                None => return Err("a coordinate is no number".to_owned()),
+            },
+        }
+    }
+    Ok(serde_json::json!({"type": "Point", "coordinates": coordinates}))
+}

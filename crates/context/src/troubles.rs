@@ -1,0 +1,86 @@
+//! What was wrong with measurements: the last trouble of each tenant, and a line in the log now and then.
+
+use std::collections::HashMap;
+
+use millstream_types::{TenantId, iso_time};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// Tenants whose last trouble is remembered; when it is full all are forgotten.
+const TENANTS_MAX: usize = 10_000;
+/// A line in the log at most so often; what comes between is counted in the next.
+const LOG_INTERVAL_MS: i64 = 1_000;
+/// Longest text of a trouble that is kept, characters.
+const TEXT_MAX_CHARS: usize = 500;
+
+/// What was last wrong with a measurement of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MappingTrouble {
+    /// When, as in `2013-01-01T06:00:00.000Z`.
+    pub at: String,
+    /// The device whose measurement it was; empty if it has none.
+    pub device: String,
+    /// What was wrong.
+    pub what: String,
+    /// How many measurements and attributes of the tenant were left out until then, since the start of the process.
+    pub count: u64,
+}
+
+/// The troubles of all tenants.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: HashMap<TenantId, MappingTrouble>,
+    logged_ms: Option<i64>,
+    unlogged: u64,
+}
+
+impl Troubles {
+    /// Keeps it, and logs it if it is time to.
+    pub(crate) fn tell(&self, tenant: &TenantId, device: &str, what: String, now_ms: i64) {
+        let what: String = what.chars().take(TEXT_MAX_CHARS).collect();
+        let mut state = self.0.lock();
+        let since_ms = state.logged_ms.map(|logged_ms| now_ms.saturating_sub(logged_ms));
+        if since_ms.is_none_or(|since_ms| !(0..LOG_INTERVAL_MS).contains(&since_ms)) {
+            let more = std::mem::take(&mut state.unlogged);
+            tracing::warn!(%tenant, device, what, more, "a measurement, or a part of it, became no entity");
+            state.logged_ms = Some(now_ms);
+        } else {
+            state.unlogged += 1;
+        }
+        if state.last.len() >= TENANTS_MAX && !state.last.contains_key(tenant) {
+            state.last.clear();
+        }
+        let count = state.last.get(tenant).map_or(0, |trouble| trouble.count) + 1;
+        let trouble = MappingTrouble { at: iso_time(now_ms), device: device.to_owned(), what, count };
+        state.last.insert(tenant.clone(), trouble);
+    }
+
+    /// The tenant's last one.
+    pub(crate) fn last(&self, tenant: &TenantId) -> Option<MappingTrouble> {
+        self.0.lock().last.get(tenant).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_trouble_of_each_tenant_is_kept_and_the_log_gets_few_lines() {
+        let troubles = Troubles::default();
+        let [a, b] = ["a", "b"].map(|name| TenantId::new(name).unwrap());
+        for at_ms in 0..1_500 {
+            troubles.tell(&a, "d", format!("wrong {at_ms}"), at_ms);
+        }
+        troubles.tell(&b, "e", "x".repeat(10_000), 1_500);
+        let last = troubles.last(&a).unwrap();
+        assert_eq!((last.what.as_str(), last.count, last.device.as_str()), ("wrong 1499", 1_500, "d"));
+        assert_eq!(last.at, "1970-01-01T00:00:01.499Z");
+        assert_eq!(troubles.last(&b).unwrap().what.len(), TEXT_MAX_CHARS);
+        let state = troubles.0.lock();
+        assert_eq!((state.logged_ms, state.unlogged), (Some(1_000), 500), "two lines were written");
+    }
+}
