@@ -86,6 +86,13 @@ export function clock(then_ms: number): string {
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
+/** Day and time on this machine: `2013-01-05 14:03:22`. */
+export function moment(then_ms: number): string {
+  const date = new Date(then_ms);
+  const two = (part: number): string => String(part).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(then_ms)}`;
+}
+
 /** `1 record`, `2 records`. */
 export function counted(count: number, noun: string, plural = `${noun}s`): string {
   return `${whole(count)} ${count === 1 ? noun : plural}`;

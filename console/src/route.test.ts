@@ -32,16 +32,17 @@ describe("the address of the entities page", () => {
   it("brings back everything that was chosen", () => {
     const place = entitiesPlace(
       new URLSearchParams(
-        "tenant=acme&type=T&id=a,b&page=3&limit=100&entity=urn:x&entity_type=T&map=hidden&at=40.7000,-73.9000,9.50",
+        "tenant=acme&type=T&id=a,b&page=3&limit=100&entity=urn:x&entity_type=T&history=temp&span=week&list=subscriptions&subscription=1a&map=hidden&at=40.7000,-73.9000,9.50",
       ),
     );
     expect(place).toMatchObject({ tenant: "acme", type: "T", id: "a,b", page: 3, limit: 100, map: "hidden" });
+    expect(place).toMatchObject({ list: "subscriptions", subscription: "1a", history: "temp", span: "week" });
     expect(place.selected).toEqual({ id: "urn:x", type: "T" });
     expect(place.view?.zoom).toBe(9.5);
     expect(entitiesPlace(new URLSearchParams(entitiesParams(place)))).toEqual(place);
   });
 
-  it.each(["page=-1&limit=7&at=91,0,3", "page=x&limit=&at=1,2", "at=1,2,99", ""])(
+  it.each(["list=x&span=x", "page=-1&limit=7&at=91,0,3", "page=x&limit=&at=1,2", "at=1,2,99", ""])(
     "with nonsense (%s) is the plain page",
     (query) => {
       const place = entitiesPlace(new URLSearchParams(query));

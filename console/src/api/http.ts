@@ -66,7 +66,7 @@ const refusal = object({
 export interface Call {
   path: string;
   tenant: string;
-  method?: "GET" | "POST" | "DELETE";
+  method?: "GET" | "POST" | "PATCH" | "DELETE";
   body?: unknown;
   accept?: string;
   signal?: AbortSignal;

@@ -1,165 +1,48 @@
-/** What everything is right now: a live table of entities, a map beside it, and one entity in detail. */
+/** What everything is right now, and who is told when that changes. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Entity, entityKey, fetchPage, locationOf } from "../api/entities";
-import { useChanges } from "../live/changes";
-import { latest, usePolled } from "../live/remote";
-import { type Item, WorldMap } from "../map/map";
-import type { View } from "../map/projection";
-import { EntityDrawer } from "../parts/entity-drawer";
-import { EntityFilters } from "../parts/entity-filters";
-import { EntityTable } from "../parts/entity-table";
-import { Notice, RemoteNotice } from "../parts/notice";
-import { Paging } from "../parts/paging";
-import { shortId } from "../parts/value";
-import { go, href, type Move } from "../route";
-import { entitiesParams, type EntitiesPlace, entitiesPlace } from "./entities-place";
-
-const PERIOD_MS = 1_000;
-/** How long dragging must pause before the address bar follows. */
-const SETTLE_MS = 300;
-const NONE: readonly Entity[] = [];
+import { useMemo } from "preact/hooks";
+import { EntitiesView } from "../parts/entities-view";
+import { SubscriptionsView } from "../parts/subscriptions-view";
+import { follow, go, href } from "../route";
+import { entitiesParams, type EntitiesPlace, entitiesPlace, type Mover } from "./entities-place";
 
 export function EntitiesPage({ params }: { params: URLSearchParams }): ComponentChildren {
   const place = useMemo(() => entitiesPlace(params), [params]);
-  const { tenant, type, id, page, limit } = place;
-  const remote = usePolled(
-    useCallback(
-      () => fetchPage({ tenant, type, id, limit, offset: (page - 1) * limit }),
-      [tenant, type, id, page, limit],
-    ),
-    PERIOD_MS,
-  );
-  const entities = latest(remote)?.entities ?? NONE;
-  const changes = useChanges(entities);
-  const [hovered, setHovered] = useState<string | null>(null);
-  const [view, setView] = useView(place);
-  const items = useMemo(() => mapItems(entities), [entities]);
-  const selected = place.selected === null ? null : entityKey(place.selected);
-
-  const move = (change: Partial<EntitiesPlace>, how: Move): void => {
+  const move: Mover = (change, how) => {
     go(href("entities", entitiesParams({ ...place, ...change })), how);
   };
-  const select = (key: string): void => {
-    const entity = entities.find((candidate) => entityKey(candidate) === key);
-    if (entity !== undefined) move({ selected: { id: entity.id, type: entity.type } }, "step");
-  };
-
+  const lists = <Lists place={place} />;
   return (
     <div class="page entities-page">
-      <div class="page-head">
-        <h1>Entities</h1>
-        <EntityFilters
-          place={place}
-          entities={entities}
-          onChange={(change) => {
-            move({ ...change, page: 1 }, "amend");
-          }}
-          onMap={(map) => {
-            move({ map }, "amend");
-          }}
-        />
-      </div>
-      {remote.kind === "stalled" && <RemoteNotice remote={remote} what="entities" />}
-      <div class={place.map === "hidden" && place.selected === null ? "entities-body wide" : "entities-body"}>
-        <section class="card entities-list" aria-label="Entities">
-          {remote.kind !== "stalled" && <RemoteNotice remote={remote} what="entities" />}
-          {remote.kind === "live" && entities.length === 0 && <Nothing place={place} />}
-          {entities.length > 0 && (
-            <EntityTable
-              entities={entities}
-              changes={changes}
-              hovered={hovered}
-              selected={selected}
-              onHover={setHovered}
-              onSelect={select}
-            />
-          )}
-          <Paging
-            place={place}
-            remote={remote}
-            onChange={(change) => {
-              move(change, "step");
-            }}
-          />
-        </section>
-        <div class="entities-side">
-          {place.map === "shown" && (
-            <section class="card entities-map" aria-label="Map">
-              <WorldMap
-                items={items}
-                hovered={hovered}
-                selected={selected}
-                onHover={setHovered}
-                onSelect={select}
-                view={view}
-                onView={setView}
-              />
-            </section>
-          )}
-          {place.selected !== null && (
-            <EntityDrawer
-              key={selected}
-              tenant={tenant}
-              id={place.selected.id}
-              type={place.selected.type}
-              onClose={() => {
-                move({ selected: null }, "step");
-              }}
-            />
-          )}
-        </div>
-      </div>
+      {place.list === "entities" ? (
+        <EntitiesView place={place} lists={lists} onMove={move} />
+      ) : (
+        <SubscriptionsView place={place} lists={lists} onMove={move} />
+      )}
     </div>
   );
 }
 
-/** The map's items; the same array while nothing has moved, so that the map paints only when it must. */
-function mapItems(entities: readonly Entity[]): Item[] {
-  return entities.flatMap((entity) => {
-    const point = locationOf(entity);
-    const name = entity.attributes.get("name")?.value;
-    const label = typeof name === "string" && name !== "" ? name : shortId(entity.id);
-    return point === null ? [] : [{ key: entityKey(entity), label, point }];
-  });
-}
+const LISTS = { entities: "Entities", subscriptions: "Subscriptions" } as const;
 
-/** The map's view moves at once; the address bar follows when the hand rests. */
-function useView(place: EntitiesPlace): [View | null, (view: View | null) => void] {
-  const [view, setView] = useState(place.view);
-  const current = useRef(place);
-  useEffect(() => {
-    current.current = place;
-  }, [place]);
-  const timer = useRef(0);
-  useEffect(
-    () => () => {
-      clearTimeout(timer.current);
-    },
-    [],
-  );
-  const moved = useCallback((next: View | null): void => {
-    setView(next);
-    clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => {
-      go(href("entities", entitiesParams({ ...current.current, view: next })), "amend");
-    }, SETTLE_MS);
-  }, []);
-  return [view, moved];
-}
-
-function Nothing({ place }: { place: EntitiesPlace }): ComponentChildren {
-  if (place.type !== "" || place.id !== "") {
-    return (
-      <Notice tone="quiet" title="No entity matches">
-        Change the filters above to see others.
-      </Notice>
-    );
-  }
-  if (place.page > 1) return <Notice tone="quiet" title="This page is beyond the last entity" />;
+/** The name of the list on the screen, and the way to the other one. */
+function Lists({ place }: { place: EntitiesPlace }): ComponentChildren {
+  const { tenant } = place;
   return (
-    <Notice tone="quiet" title="There are no entities yet">
-      Every device that sends a measurement becomes one, with an attribute for each member it sends.
-    </Notice>
+    <>
+      <h1>{LISTS[place.list]}</h1>
+      <nav class="segments" aria-label="Lists">
+        {(Object.keys(LISTS) as (keyof typeof LISTS)[]).map((list) => (
+          <a
+            key={list}
+            href={href("entities", { tenant, list: list === "entities" ? "" : list })}
+            onClick={follow}
+            aria-current={list === place.list ? "page" : undefined}
+          >
+            {LISTS[list]}
+          </a>
+        ))}
+      </nav>
+    </>
   );
 }

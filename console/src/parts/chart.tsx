@@ -84,7 +84,7 @@ export function Chart(props: ChartProps): ComponentChildren {
             label,
             stroke: colour(seriesColour(index)),
             width: 1.75,
-            points: { show: (self: UPlot) => self.data[0].length <= POINTS_MAX },
+            points: { show: (self: UPlot) => self.data[0].length <= POINTS_MAX, fill: colour("--surface") },
             spanGaps: joinGaps,
           })),
         ],

@@ -1,80 +1,108 @@
-/** One entity in detail: every attribute with its type, time and metadata, kept up to date while it is open. */
+/** One entity in detail: every attribute with its type, time, metadata and history, kept up to date while it is open. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
+import { useCallback, useMemo } from "preact/hooks";
 import { type Attribute, type Entity, fetchEntity, measuredAt, pointOf } from "../api/entities";
 import { ago } from "../format";
+import type { SpanName } from "../live/attribute-history";
 import { cellKey, changeClass, type Changes, useChanges } from "../live/changes";
 import { latest, usePolled } from "../live/remote";
+import { AttributeHistory } from "./attribute-history";
+import { Drawer } from "./drawer";
 import { RemoteNotice } from "./notice";
 import { shortId, textOf } from "./value";
 
 const PERIOD_MS = 1_000;
 
+/** Of which attribute the history is open (empty: of none), and how far back it goes. */
+export interface HistoryChoice {
+  attribute: string;
+  span: SpanName;
+}
+
 export function EntityDrawer(props: {
   tenant: string;
   id: string;
   type: string;
+  history: HistoryChoice;
+  onHistory: (history: HistoryChoice) => void;
   onClose: () => void;
 }): ComponentChildren {
-  const { tenant, id, type, onClose } = props;
+  const { tenant, id, type, history, onHistory, onClose } = props;
   const remote = usePolled(
     useCallback(() => fetchEntity(tenant, id, type), [tenant, id, type]),
     PERIOD_MS,
   );
   const entity = latest(remote);
   const changes = useChanges(useMemo(() => (entity === null ? [] : [entity]), [entity]));
-  const panel = useRef<HTMLElement>(null);
-  useFocusWhileOpen(panel);
-
+  const subtitle = (
+    <>
+      {entity?.type ?? type} · <code>{id}</code>
+    </>
+  );
   return (
-    <aside
-      class="drawer"
-      ref={panel}
-      tabIndex={-1}
-      aria-labelledby="drawer-title"
-      onKeyDown={(event) => {
-        if (event.key === "Escape") onClose();
-      }}
-    >
-      <header>
-        <div>
-          <h2 id="drawer-title">{shortId(id)}</h2>
-          <p class="quiet">
-            {entity?.type ?? type} · <code>{id}</code>
-          </p>
-        </div>
-        <button type="button" class="icon-button" aria-label="Close" onClick={onClose}>
-          ✕
-        </button>
-      </header>
+    <Drawer title={shortId(id)} subtitle={subtitle} onClose={onClose}>
       <RemoteNotice remote={remote} what="this entity" />
-      {entity !== null && <Details entity={entity} changes={changes} />}
-    </aside>
+      {entity !== null && (
+        <Details tenant={tenant} entity={entity} changes={changes} history={history} onHistory={onHistory} />
+      )}
+    </Drawer>
   );
 }
 
-function Details({ entity, changes }: { entity: Entity; changes: Changes }): ComponentChildren {
-  const now = Date.now();
+function Details(props: {
+  tenant: string;
+  entity: Entity;
+  changes: Changes;
+  history: HistoryChoice;
+  onHistory: (history: HistoryChoice) => void;
+}): ComponentChildren {
+  const { tenant, entity, changes, history, onHistory } = props;
   const measured = measuredAt(entity);
   return (
     <>
       <p class="drawer-facts">
         {measured === null
           ? "The time of measurement is unknown"
-          : `Measured ${ago(measured, now)}, at ${new Date(measured).toISOString()}`}
+          : `Measured ${ago(measured, Date.now())}, at ${new Date(measured).toISOString()}`}
       </p>
       <dl class="attributes">
-        {[...entity.attributes].map(([name, attribute]) => (
-          <div key={name} class={changeClass(changes.get(cellKey(entity, name)))}>
-            <dt>
-              {name} <small>{attribute.type}</small>
-            </dt>
-            <dd>
-              <AttributeValue attribute={attribute} />
-              <MetadataLines attribute={attribute} entityMeasured={measured} />
-            </dd>
-          </div>
-        ))}
+        {[...entity.attributes].map(([name, attribute]) => {
+          const open = name === history.attribute;
+          return (
+            <div key={name}>
+              <dt>
+                <button
+                  type="button"
+                  class="disclosure"
+                  aria-expanded={open}
+                  title="History"
+                  onClick={() => {
+                    onHistory({ ...history, attribute: open ? "" : name });
+                  }}
+                >
+                  {name}
+                </button>
+                <small>{attribute.type}</small>
+              </dt>
+              <dd class={changeClass(changes.get(cellKey(entity, name)))}>
+                <AttributeValue attribute={attribute} />
+                <MetadataLines attribute={attribute} entityMeasured={measured} />
+              </dd>
+              {open && (
+                <dd class="wide">
+                  <AttributeHistory
+                    whose={{ tenant, id: entity.id, type: entity.type, attribute: name }}
+                    isNumber={typeof attribute.value === "number"}
+                    span={history.span}
+                    onSpan={(span) => {
+                      onHistory({ attribute: name, span });
+                    }}
+                  />
+                </dd>
+              )}
+            </div>
+          );
+        })}
       </dl>
     </>
   );
@@ -103,15 +131,4 @@ function MetadataLines(props: { attribute: Attribute; entityMeasured: number | n
       </small>
     );
   });
-}
-
-/** The panel has the focus when it opens; what had it before gets it back. */
-function useFocusWhileOpen(panel: { current: HTMLElement | null }): void {
-  useEffect(() => {
-    const before = document.activeElement;
-    panel.current?.focus({ preventScroll: true });
-    return () => {
-      if (before instanceof HTMLElement) before.focus({ preventScroll: true });
-    };
-  }, [panel]);
 }

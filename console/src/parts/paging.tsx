@@ -1,56 +1,55 @@
 /** Which part of a long list is on the screen, and the way to the others. */
 import type { ComponentChildren } from "preact";
-import type { Page } from "../api/entities";
 import { counted, whole } from "../format";
-import { latest, type Remote } from "../live/remote";
-import { type EntitiesPlace, LIMITS } from "../pages/entities-place";
+import { LIMITS } from "../pages/entities-place";
 
 export function Paging(props: {
-  place: EntitiesPlace;
-  remote: Remote<Page>;
-  onChange: (change: Partial<EntitiesPlace>) => void;
+  /** From 1. */
+  page: number;
+  limit: number;
+  /** How many are on this page, and on all. */
+  shown: number;
+  total: number;
+  /** One, and several. */
+  nouns: readonly [string, string];
+  onChange: (change: { page: number; limit?: number }) => void;
 }): ComponentChildren {
-  const { place, remote, onChange } = props;
-  const known = latest(remote);
-  if (known === null) return null;
-  const pages = Math.max(1, Math.ceil(known.total / place.limit));
-  const first = (place.page - 1) * place.limit + 1;
-  const shown =
-    known.entities.length === 0
-      ? counted(known.total, "entity", "entities")
-      : `${whole(first)}–${whole(first + known.entities.length - 1)} of ${counted(known.total, "entity", "entities")}`;
+  const { page, limit, shown, total, nouns, onChange } = props;
+  const pages = Math.max(1, Math.ceil(total / limit));
+  const first = (page - 1) * limit + 1;
+  const all = counted(total, ...nouns);
   return (
     <div class="paging">
-      <span role="status">{shown}</span>
+      <span role="status">{shown === 0 ? all : `${whole(first)}–${whole(first + shown - 1)} of ${all}`}</span>
       <label>
         <span>Per page</span>
         <select
-          value={place.limit}
+          value={limit}
           onChange={(event) => {
             onChange({ limit: Number(event.currentTarget.value), page: 1 });
           }}
         >
-          {LIMITS.map((limit) => (
-            <option key={limit} value={limit}>
-              {limit}
+          {LIMITS.map((choice) => (
+            <option key={choice} value={choice}>
+              {choice}
             </option>
           ))}
         </select>
       </label>
       <button
         type="button"
-        disabled={place.page <= 1}
+        disabled={page <= 1}
         onClick={() => {
-          onChange({ page: place.page - 1 });
+          onChange({ page: page - 1 });
         }}
       >
         Previous
       </button>
       <button
         type="button"
-        disabled={place.page >= pages}
+        disabled={page >= pages}
         onClick={() => {
-          onChange({ page: place.page + 1 });
+          onChange({ page: page + 1 });
         }}
       >
         Next

@@ -80,6 +80,23 @@ export class Server {
     if (answer.status !== 202) throw new Error(`POST /telemetry: ${answer.status} ${await answer.text()}`);
   }
 
+  /** Creates an entity from its normalized form. */
+  async createEntity(entity: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.call("POST", "/v2/entities", entity, [201]);
+  }
+
+  /** Changes the value of an attribute, as an application would. */
+  async setValue(entity: string, attribute: string, value: unknown): Promise<void> {
+    await this.call("PATCH", `/v2/entities/${entity}/attrs?options=keyValues`, { [attribute]: value }, [204]);
+  }
+
+  /** Has every change of the entities of a type told to `url`. */
+  async subscribe(description: string, type: string, url: string, queue: "memory" | "durable"): Promise<void> {
+    const subject = { entities: [{ idPattern: ".*", type }] };
+    const notification = { http: { url }, delivery: { queue } };
+    await this.call("POST", "/v2/subscriptions", { description, subject, notification }, [201]);
+  }
+
   private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<void> {
     const headers = { "Content-Type": "application/json" };
     const answer = await fetch(this.url + path, { method, headers, body: JSON.stringify(body) });

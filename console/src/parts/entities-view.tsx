@@ -1,0 +1,177 @@
+/** A live table of entities, a map beside it, and one entity in detail. */
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Entity, entityKey, fetchPage, locationOf } from "../api/entities";
+import { useChanges } from "../live/changes";
+import { latest, usePolled } from "../live/remote";
+import { type Item, WorldMap } from "../map/map";
+import type { View } from "../map/projection";
+import { entitiesParams, type EntitiesPlace, type Mover } from "../pages/entities-place";
+import { go, href } from "../route";
+import { EntityDrawer } from "./entity-drawer";
+import { EntityFilters } from "./entity-filters";
+import { EntityTable } from "./entity-table";
+import { Notice, RemoteNotice } from "./notice";
+import { Paging } from "./paging";
+import { shortId } from "./value";
+
+const PERIOD_MS = 1_000;
+/** How long dragging must pause before the address bar follows. */
+const SETTLE_MS = 300;
+const NONE: readonly Entity[] = [];
+
+export function EntitiesView(props: {
+  place: EntitiesPlace;
+  /** The way to other lists. */
+  lists: ComponentChildren;
+  onMove: Mover;
+}): ComponentChildren {
+  const { place, lists, onMove } = props;
+  const { tenant, type, id, page, limit } = place;
+  const remote = usePolled(
+    useCallback(
+      () => fetchPage({ tenant, type, id, limit, offset: (page - 1) * limit }),
+      [tenant, type, id, page, limit],
+    ),
+    PERIOD_MS,
+  );
+  const known = latest(remote);
+  const entities = known?.entities ?? NONE;
+  const changes = useChanges(entities);
+  const [hovered, setHovered] = useState<string | null>(null);
+  const [view, setView] = useView(place);
+  const items = useMemo(() => mapItems(entities), [entities]);
+  const selected = place.selected === null ? null : entityKey(place.selected);
+
+  const select = (key: string): void => {
+    const entity = entities.find((candidate) => entityKey(candidate) === key);
+    if (entity !== undefined) onMove({ selected: { id: entity.id, type: entity.type } }, "step");
+  };
+
+  return (
+    <>
+      <div class="page-head">
+        {lists}
+        <EntityFilters
+          place={place}
+          entities={entities}
+          onChange={(change) => {
+            onMove({ ...change, page: 1 }, "amend");
+          }}
+          onMap={(map) => {
+            onMove({ map }, "amend");
+          }}
+        />
+      </div>
+      {remote.kind === "stalled" && <RemoteNotice remote={remote} what="entities" />}
+      <div class={place.map === "hidden" && place.selected === null ? "entities-body wide" : "entities-body"}>
+        <section class="card entities-list" aria-label="Entities">
+          {remote.kind !== "stalled" && <RemoteNotice remote={remote} what="entities" />}
+          {remote.kind === "live" && entities.length === 0 && <Nothing place={place} />}
+          {entities.length > 0 && (
+            <EntityTable
+              entities={entities}
+              changes={changes}
+              hovered={hovered}
+              selected={selected}
+              onHover={setHovered}
+              onSelect={select}
+            />
+          )}
+          {known !== null && (
+            <Paging
+              page={page}
+              limit={limit}
+              shown={entities.length}
+              total={known.total}
+              nouns={["entity", "entities"]}
+              onChange={(change) => {
+                onMove(change, "step");
+              }}
+            />
+          )}
+        </section>
+        <div class="entities-side">
+          {place.map === "shown" && (
+            <section class="card entities-map" aria-label="Map">
+              <WorldMap
+                items={items}
+                hovered={hovered}
+                selected={selected}
+                onHover={setHovered}
+                onSelect={select}
+                view={view}
+                onView={setView}
+              />
+            </section>
+          )}
+          {place.selected !== null && (
+            <EntityDrawer
+              key={selected}
+              tenant={tenant}
+              id={place.selected.id}
+              type={place.selected.type}
+              history={{ attribute: place.history, span: place.span }}
+              onHistory={({ attribute, span }) => {
+                onMove({ history: attribute, span }, "amend");
+              }}
+              onClose={() => {
+                onMove({ selected: null, history: "" }, "step");
+              }}
+            />
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** The map's items; the same array while nothing has moved, so that the map paints only when it must. */
+function mapItems(entities: readonly Entity[]): Item[] {
+  return entities.flatMap((entity) => {
+    const point = locationOf(entity);
+    const name = entity.attributes.get("name")?.value;
+    const label = typeof name === "string" && name !== "" ? name : shortId(entity.id);
+    return point === null ? [] : [{ key: entityKey(entity), label, point }];
+  });
+}
+
+/** The map's view moves at once; the address bar follows when the hand rests. */
+function useView(place: EntitiesPlace): [View | null, (view: View | null) => void] {
+  const [view, setView] = useState(place.view);
+  const current = useRef(place);
+  useEffect(() => {
+    current.current = place;
+  }, [place]);
+  const timer = useRef(0);
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+    },
+    [],
+  );
+  const moved = useCallback((next: View | null): void => {
+    setView(next);
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => {
+      go(href("entities", entitiesParams({ ...current.current, view: next })), "amend");
+    }, SETTLE_MS);
+  }, []);
+  return [view, moved];
+}
+
+function Nothing({ place }: { place: EntitiesPlace }): ComponentChildren {
+  if (place.type !== "" || place.id !== "") {
+    return (
+      <Notice tone="quiet" title="No entity matches">
+        Change the filters above to see others.
+      </Notice>
+    );
+  }
+  if (place.page > 1) return <Notice tone="quiet" title="This page is beyond the last entity" />;
+  return (
+    <Notice tone="quiet" title="There are no entities yet">
+      Every device that sends a measurement becomes one, with an attribute for each member it sends.
+    </Notice>
+  );
+}
