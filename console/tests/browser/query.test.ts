@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
-import { KENNEDY, NEWARK, Server, STATIONS } from "./server";
+import { type Device, KENNEDY, NEWARK, Server, STATIONS } from "./server";
 
 let server: Server;
 let browser: Browser;
@@ -101,16 +101,13 @@ describe("the query page", () => {
           "GROUP BY origin ORDER BY total DESC WINDOWING TUMBLING(3, RECORD)",
       );
       await page.getByText("Waiting for the first record").waitFor();
-      for (const [station, v] of [
-        [NEWARK, 1],
-        [NEWARK, 2],
-        [KENNEDY, 40],
-        [NEWARK, 5],
-        [KENNEDY, 6],
-        [KENNEDY, 7],
-      ] as const) {
-        await server.measure(station, { origin: station.id, v });
-      }
+      const send = async (...values: [Device, number][]): Promise<void> => {
+        for (const [station, v] of values) await server.measure(station, { origin: station.id, v });
+      };
+      // Stations are in partitions of their own: between two of them nothing says who is seen first.
+      await send([NEWARK, 1], [NEWARK, 2], [KENNEDY, 40]);
+      await page.getByText("Window 1, every 3 records, of 3 records").waitFor();
+      await send([NEWARK, 5], [KENNEDY, 6], [KENNEDY, 7]);
       const body = page.getByRole("region", { name: "Rows" }).locator("tbody");
       const cells = (): Promise<string[]> => body.locator("td:nth-of-type(n+4)").allTextContents();
       await eventually(cells, ["JFK", "2", "13", "EWR", "1", "5"]);
