@@ -40,6 +40,9 @@ pub struct Config {
     pub distinct_exact_max: usize,
     /// How much of a partition is read and matched at once, bytes. Default 256 KiB.
     pub read_max_bytes: usize,
+    /// First word of the topics in which queries are asked by records: each tenant's is `<word>.<tenant>`, if it has one.
+    /// Empty: none are read. Default `queries`.
+    pub requests_topic: String,
     /// Bounds of a query's text.
     pub limits: Limits,
     /// How closely streams are looked at for their fields.
@@ -64,6 +67,7 @@ impl Default for Config {
             groups_max: 512,
             distinct_exact_max: 16_384,
             read_max_bytes: 256 << 10,
+            requests_topic: "queries".to_owned(),
             limits: Limits::default(),
             schema: SchemaConfig::default(),
         }

@@ -167,6 +167,20 @@ impl Engine {
         Ok(())
     }
 
+    pub(crate) fn log(&self) -> &Arc<dyn Log> {
+        &self.log
+    }
+
+    pub(crate) fn wall(&self) -> Arc<dyn WallClock> {
+        self.clocks.wall.clone()
+    }
+
+    /// Whether queries are asked by the records of a topic.
+    pub(crate) fn is_asked_in(&self, topic: &TopicName) -> bool {
+        let word = &self.config.requests_topic;
+        !word.is_empty() && topic.kind() == Kind::User && topic.to_string() == format!("{word}.{}", topic.tenant())
+    }
+
     /// How many queries of all tenants are live.
     pub fn live_count(&self) -> usize {
         self.registry.live_count()
@@ -285,7 +299,7 @@ impl Engine {
         }
         let asked = plan.limit.into_iter().chain(request.limit).min();
         match request.deliver {
-            Deliver::Sse => Ok(asked),
+            Deliver::Sse | Deliver::Topic(_) => Ok(asked),
             Deliver::Wait => {
                 let asked = asked.unwrap_or(self.config.rows_default);
                 Ok(at_most(Some(asked), Some(self.config.rows_max), "query.rows_max", clamped))

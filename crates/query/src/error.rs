@@ -43,6 +43,25 @@ pub enum Error {
         "a query with WINDOWING gives a result for each window and cannot be answered once; ask for events ('deliver': 'sse'), or leave WINDOWING out"
     )]
     WindowedAnswer,
+    /// Results have nowhere to go.
+    #[error("the request names no topic for its results; name one of your own ('deliver': {{'topic': name}})")]
+    NoTopic,
+    /// Results cannot go there.
+    #[error("results cannot go into topic '{topic}': {rule}")]
+    UnfitTopic {
+        /// The topic asked for.
+        topic: TopicName,
+        /// The rule, and the remedy.
+        rule: &'static str,
+    },
+    /// A record that asks for nothing.
+    #[error(
+        "the record is no request: {what}; a request is {{\"query\": text, \"deliver\": {{\"topic\": name}}, …}} or {{\"kill\": id}}"
+    )]
+    NoRequest {
+        /// What is wrong with it.
+        what: String,
+    },
     /// A duration of nothing.
     #[error("{setting} = 0: a query needs at least 1; leave it out for the default")]
     Zero {
@@ -108,6 +127,7 @@ impl Error {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } | Self::WindowedAnswer => ErrorCode::Invalid,
+            Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
             Self::ForeignStream { .. } => ErrorCode::Forbidden,
             Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,
             Self::TooMany { .. } => ErrorCode::Overloaded,

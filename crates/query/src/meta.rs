@@ -60,7 +60,7 @@ pub enum Cause {
     Killed,
     /// It broke a limit, such as what may wait for a client.
     Limit,
-    /// Its stream cannot be read any more.
+    /// Its stream cannot be read any more, or its results cannot go where they should.
     Error,
     /// Its client is gone.
     Disconnected,

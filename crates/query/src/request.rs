@@ -50,7 +50,7 @@ pub enum Start {
 }
 
 /// How results travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deliver {
     /// All in one answer at the end; bounded by `query.rows_max`, and by `query.duration_default_ms` unless it says
@@ -59,6 +59,8 @@ pub enum Deliver {
     Wait,
     /// As server-sent events while they come; lives until it is ended, unless it says how long.
     Sse,
+    /// As records of this topic, which must be the tenant's own; lives as with `sse`, whoever comes and goes.
+    Topic(String),
 }
 
 /// What happens when rows come faster than a client takes them.

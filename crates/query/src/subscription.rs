@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::live::Live;
 use crate::outbox::Delivery;
 use crate::registry::Registry;
-use crate::{Cause, Meta, QueryId, RowBatch};
+use crate::{Cause, Meta, QueryId, RowBatch, Trouble};
 
 /// The results of a query: a stream of [`Delivery::Rows`] and then one [`Delivery::End`]. Dropping it ends the query.
 pub struct Subscription {
@@ -41,6 +41,11 @@ impl Subscription {
     /// The next rows, or the end; `None` after it.
     pub async fn next(&mut self) -> Option<Delivery> {
         std::future::poll_fn(|cx| self.live.outbox.poll(cx)).await
+    }
+
+    /// Ends the query for a reason that lies with its client.
+    pub(crate) fn end(&self, cause: Cause, trouble: Trouble) {
+        self.registry.end(&self.live, cause, Some(trouble));
     }
 
     /// Waits for the end. All rows together, and what is told about the query.

@@ -15,7 +15,8 @@ use millstream_http::{
     event_stream,
 };
 use millstream_query::{
-    Deliver, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription, WindowResult,
+    Asker, Deliver, Deliveries, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription,
+    WindowResult,
 };
 use millstream_types::Role;
 use serde::Deserialize;
@@ -35,7 +36,7 @@ const LOOK_LIMITS: Limits =
 type Queries = Arc<Engine>;
 
 /// The routes.
-pub(crate) fn routes(engine: Queries) -> Routes {
+pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>) -> Routes {
     let reader = Access::Role(Role::Reader);
     let id = "The query's id.";
     Routes::new("queries")
@@ -52,9 +53,15 @@ pub(crate) fn routes(engine: Queries) -> Routes {
                     "With `deliver: sse` events `meta`, `rows` or `window`, `end`.",
                     Content::events(json!({"type": "object"})),
                 )
+                .answers_with(
+                    201,
+                    "With `deliver: {topic: name}`: its id, its columns, and in which partition its results are. It takes the role writer, too.",
+                    Content::json(json!({"type": "object", "required": ["id", "topic"]})),
+                )
                 .answers(422, "The text is no query: `errors` says where and why.")
+                .answers(429, "As many queries of the tenant live as may.")
                 .answers(503, "As many queries live as may.")
-                .to(ask, Arc::clone(&engine)),
+                .to(ask, (Arc::clone(&engine), Arc::clone(deliveries))),
         )
         .route(
             Route::post("/api/queries/validate", reader, ASK_LIMITS, "Check the text of a query")
@@ -91,19 +98,38 @@ pub(crate) fn routes(engine: Queries) -> Routes {
 }
 
 async fn ask(
-    State(engine): State<Queries>,
+    State((engine, deliveries)): State<(Queries, Arc<Deliveries>)>,
     caller: Caller,
     shutdown: Shutdown,
     memory: AnswerMemory,
     Json(request): Json<QueryRequest>,
 ) -> Result<Response, Problem> {
-    if request.deliver == Deliver::Wait {
-        return answer_once(&engine, &caller, request, shutdown, memory).await;
+    match request.deliver {
+        Deliver::Wait => return answer_once(&engine, &caller, request, shutdown, memory).await,
+        Deliver::Topic(_) => return answer_into_topic(&deliveries, &caller, request).await,
+        Deliver::Sse => {}
     }
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
     let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
     tokio::spawn(deliver_events(subscription, sender));
     Ok(stream.into_response())
+}
+
+/// Takes a query that goes on by itself; its results are records.
+async fn answer_into_topic(
+    deliveries: &Deliveries,
+    caller: &Caller,
+    request: QueryRequest,
+) -> Result<Response, Problem> {
+    if !caller.roles.has(Role::Writer) {
+        return Err(Problem::forbidden("results are appended to a topic, which you may not")
+            .value(&caller.name)
+            .rule("delivery into a topic takes the roles reader and writer")
+            .remedy("ask with 'deliver': 'sse', or with a token that has both roles"));
+    }
+    let asker = Asker { tenant: &caller.tenant, client: &caller.name, correlation: None };
+    let told = deliveries.begin(asker, request).await.map_err(problem)?;
+    Ok((StatusCode::CREATED, axum::Json(told)).into_response())
 }
 
 /// Waits for the end of a query: all that it gave, as one answer.

@@ -12,7 +12,7 @@ use millstream_history::{Base, History};
 use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
 use millstream_kafka::Logins;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
-use millstream_query::Engine;
+use millstream_query::{Deliveries, Engine, Requests};
 use millstream_types::{Grant, MemoryBudget, Principal, Quotas, SystemClock, WallClock, iso_time};
 use millstream_view::{Checkpoints, Failure, Ground, Shards};
 use tokio::runtime::Runtime;
@@ -104,6 +104,7 @@ pub(crate) struct Server {
     mqtt: Option<MqttServing>,
     kafka: Option<millstream_kafka::Serving>,
     sampling: JoinHandle<()>,
+    requests: JoinHandle<()>,
     planes: Arc<Planes>,
     /// Held as long as the planes.
     set_aside: Vec<Grant>,
@@ -118,6 +119,7 @@ struct Planes {
     context: Context,
     history: History,
     query: Arc<Engine>,
+    deliveries: Arc<Deliveries>,
     streams: Arc<Streams>,
     quotas: Arc<Quotas>,
 }
@@ -178,8 +180,9 @@ impl Server {
                 sampler.sample();
             }
         });
+        let requests = tokio::spawn(Requests::new(Arc::clone(&planes.deliveries)).run());
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
-        Ok(Self { listeners, mqtt, kafka, sampling, planes, set_aside, shutdown_timeout })
+        Ok(Self { listeners, mqtt, kafka, sampling, requests, planes, set_aside, shutdown_timeout })
     }
 
     /// The listeners, by name, with their real ports.
@@ -199,7 +202,7 @@ impl Server {
 
     /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { listeners, mqtt, kafka, sampling, planes, set_aside, shutdown_timeout } = self;
+        let Self { listeners, mqtt, kafka, sampling, requests, planes, set_aside, shutdown_timeout } = self;
         let http = listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout));
         let mqtt = mqtt.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
@@ -209,6 +212,10 @@ impl Server {
             futures_util::future::join_all(kafka)
         );
         sampling.abort();
+        requests.abort();
+        let ending = Arc::clone(&planes);
+        tokio::task::spawn_blocking(move || ending.query.stop()).await?;
+        planes.deliveries.finish().await;
         let stopped = tokio::task::spawn_blocking(move || planes.stop()).await?;
         drop(set_aside);
         stopped
@@ -257,7 +264,9 @@ impl Planes {
         let quotas = Quotas::new(config.quota.clone(), clock.clone());
         let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
             .context("cannot start the threads that read streams")?;
-        Ok(Self { log, checkpoints, connect, context, history, query: Arc::new(query), streams, quotas })
+        let query = Arc::new(query);
+        let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
+        Ok(Self { log, checkpoints, connect, context, history, query, deliveries, streams, quotas })
     }
 
     fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
@@ -269,7 +278,7 @@ impl Planes {
             .with(commands)
             .with(self.context.routes())
             .with(self.history.routes())
-            .with(queries::routes(Arc::clone(&self.query)))
+            .with(queries::routes(Arc::clone(&self.query), &self.deliveries))
             .with(bullet::routes(Arc::clone(&self.query), &schemas))
             .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))

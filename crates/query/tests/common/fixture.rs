@@ -15,7 +15,7 @@ use millstream_types::{
 const PARTITIONS: u32 = 4;
 
 pub(crate) struct Fixture {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) log: Arc<Embedded>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) topic: TopicName,
@@ -51,7 +51,7 @@ pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: Memory
     let name = TopicName::reserved(Kind::Telemetry, &tenant);
     log.create_topic(&name, topic).unwrap();
     let clock = Arc::new(ManualClock::at(1_000_000));
-    let engine = Engine::start(log.clone(), config, &budget, clock.clone(), clock.clone()).unwrap();
+    let engine = Arc::new(Engine::start(log.clone(), config, &budget, clock.clone(), clock.clone()).unwrap());
     Fixture { engine, log, clock, topic: name, tenant, _dir: dir }
 }
 

@@ -166,6 +166,10 @@ impl Connection {
             let detail = format!("tag '{tag}' is in use on this connection; choose another, or end its query first");
             return self.refuse(&tag, json!({ "detail": detail })).await;
         }
+        if matches!(request.deliver, Deliver::Topic(_)) {
+            let detail = "results of a query that is asked here come back here; POST /api/queries delivers into topics";
+            return self.refuse(&tag, json!({ "detail": detail })).await;
+        }
         self.tags.insert(tag.clone(), None);
         let (engine, tenant) = (Arc::clone(&self.engine), self.tenant.clone());
         let request = QueryRequest { deliver: Deliver::Sse, ..request };

@@ -10,6 +10,7 @@ mod memory;
 mod notifications;
 mod process;
 mod query_socket;
+mod query_topics;
 mod readme;
 mod ready;
 mod replay;

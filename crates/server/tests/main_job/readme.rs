@@ -76,11 +76,15 @@ fn the_commands_of_the_guide_to_queries_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let outputs = pasted("docs/query.md", &process, dir.path());
-    let [rows, refused, sums, checked] = outputs.as_slice() else {
+    let [rows, refused, schema, sums, answers, checked] = outputs.as_slice() else {
         panic!("docs/query.md has {} blocks", outputs.len())
     };
     assert!(rows.ends_with("{\"item\":\"bolt\",\"count\":7}\n{\"item\":\"gear\",\"count\":12}\n"), "{rows}");
     assert!(refused.contains("\"suggestion\":\"FROM\"") && refused.contains("\"column\":10"), "{refused}");
+    assert!(schema.contains("\"path\":\"size.mm\"") && schema.contains("\"records\":3"), "{schema}");
+    let kinds: Vec<&str> = answers.lines().map(|line| line.split([' ', ',']).nth(1).unwrap()).collect();
+    assert_eq!(kinds, ["kind=opening", "kind=row", "kind=end"], "{answers}");
+    assert!(answers.contains(",correlation-id=mine {\"item\":\"bolt\"}"), "{answers}");
     assert!(sums.ends_with("mm,orders,mean\n30,1,12\n8,2,8\n"), "{sums}");
     assert_eq!(checked, "204\n");
     process.stop();

@@ -1,0 +1,145 @@
+//! Queries whose results go into topics, as long as they live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_log::{Cleanup, Writers};
+use millstream_types::{Kind, Quotas, TenantId, TopicName, TopicPartition, partition_of_key};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::sink::Sink;
+use crate::{Deliver, Engine, Error, QueryId, QueryRequest, Source};
+
+/// How long the ends of queries may take to reach their topics when the server stops.
+const LAST_MAX: Duration = Duration::from_secs(5);
+
+/// Delivers results into topics, each query by a task of its own.
+pub struct Deliveries {
+    engine: Arc<Engine>,
+    quotas: Arc<Quotas>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What is told of a query whose results go into a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Delivering {
+    /// The query's name, and the key of its records.
+    pub id: QueryId,
+    /// The names of a row's members in order; empty if rows are whole payloads.
+    pub columns: Vec<String>,
+    /// Where the records are.
+    pub topic: String,
+    /// In this partition.
+    pub partition: u32,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// In which tenant.
+    pub tenant: &'a TenantId,
+    /// On whose account of `quota.*` the records go.
+    pub client: &'a str,
+    /// What the asker finds again in each record.
+    pub correlation: Option<&'a str>,
+}
+
+impl Deliveries {
+    /// None yet.
+    pub fn new(engine: Arc<Engine>, quotas: Arc<Quotas>) -> Arc<Self> {
+        Arc::new(Self { engine, quotas, tasks: Mutex::default() })
+    }
+
+    /// The engine whose queries they are.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Takes a query that goes on by itself; its results go into the topic that it names. To be called in a task.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`]; [`Error::NoTopic`], [`Error::UnfitTopic`].
+    pub async fn begin(&self, asker: Asker<'_>, request: QueryRequest) -> Result<Delivering, Error> {
+        let Deliver::Topic(topic) = &request.deliver else { return Err(Error::NoTopic) };
+        let topic = self.topic(asker.tenant, topic)?;
+        let plan = self.engine.validate(&request.query)?;
+        if matches!(&plan.source, Source::Topic(source) if TopicName::parse(source, asker.tenant)? == topic) {
+            return Err(Error::UnfitTopic {
+                topic,
+                rule: "it is the one that the query reads, so that each result would be read again",
+            });
+        }
+        let subscription = self.engine.submit(asker.tenant, request).await?;
+        let sink = self.sink(asker, &topic, subscription.id().to_string())?;
+        let told = Delivering {
+            id: subscription.id(),
+            columns: subscription.opening().columns.to_vec(),
+            topic: topic.to_string(),
+            partition: sink.partition.id().partition.0,
+        };
+        self.run(sink.deliver(subscription));
+        Ok(told)
+    }
+
+    /// Appends to `topic` why a query is refused.
+    pub(crate) async fn refuse(&self, asker: Asker<'_>, topic: &str, error: &Error) -> Result<(), Error> {
+        let topic = self.topic(asker.tenant, topic)?;
+        let key = asker.correlation.unwrap_or_default().to_owned();
+        self.sink(asker, &topic, key)?.refuse(&crate::sink::problem(error)).await;
+        Ok(())
+    }
+
+    /// Waits until what was told last of each query is in its topic, or for some seconds.
+    pub async fn finish(&self) {
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_MAX, all).await.is_err() {
+            tracing::warn!("the ends of some live queries did not reach their topics in time");
+        }
+    }
+
+    fn run(&self, delivery: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(delivery);
+    }
+
+    /// The topic, if the tenant may have results there.
+    fn topic(&self, tenant: &TenantId, name: &str) -> Result<TopicName, Error> {
+        let topic = TopicName::parse(name, tenant)?;
+        let unfit = |rule| Err(Error::UnfitTopic { topic: topic.clone(), rule });
+        if topic.tenant() != tenant || topic.kind() != Kind::User {
+            return unfit("results go into a topic of your own");
+        }
+        match self.engine.log().topic(&topic) {
+            None => unfit("it does not exist; create it first"),
+            Some(_) if self.engine.is_asked_in(&topic) => unfit("queries are asked there; choose another"),
+            Some(known) if known.config.cleanup != Cleanup::Delete => {
+                unfit("it is compacted: of each query only the last record would stay; choose one that is not")
+            }
+            Some(known) if known.config.writers == Writers::OwnersOnly => unfit("it takes no records from outside"),
+            Some(_) => Ok(topic),
+        }
+    }
+
+    fn sink(&self, asker: Asker<'_>, topic: &TopicName, key: String) -> Result<Sink, Error> {
+        let unreadable = |source| Error::Log { stream: topic.clone(), source: Box::new(source) };
+        let log = self.engine.log();
+        let config = log.topic(topic).ok_or_else(|| Error::UnknownStream { stream: topic.clone() })?.config.clone();
+        let number = partition_of_key(key.as_bytes(), config.partitions);
+        let partition = log.partition(&TopicPartition::new(topic.clone(), number.0)).map_err(unreadable)?;
+        Ok(Sink {
+            partition,
+            level: config.level,
+            wall: self.engine.wall(),
+            quotas: Arc::clone(&self.quotas),
+            tenant: asker.tenant.clone(),
+            client: asker.client.to_owned(),
+            key,
+            correlation: asker.correlation.map(str::to_owned),
+            sequence: 0,
+        })
+    }
+}
