@@ -19,6 +19,10 @@ pub struct Config {
     pub rows_default: u64,
     /// Most rows of one answer. Rows that are sent as they come have no such bound. Default 500.
     pub rows_max: u64,
+    /// Most rows that one query gives in a second; 0 sets no bound. Default 0.
+    pub rows_per_second_max: u64,
+    /// Most bytes of rows that one query gives in a second; 0 sets no bound. Default 0.
+    pub bytes_per_second_max: u64,
     /// Most live queries. Default 100,000.
     pub live_max: usize,
     /// Most live queries of one tenant. Default 100,000.
@@ -57,6 +61,8 @@ impl Default for Config {
             duration_max_ms: 0,
             rows_default: 500,
             rows_max: 500,
+            rows_per_second_max: 0,
+            bytes_per_second_max: 0,
             live_max: 100_000,
             live_per_tenant_max: 100_000,
             residual_ns_per_record_max: 20_000,

@@ -13,6 +13,7 @@ use crate::aggregate::SketchSizes;
 use crate::live::{Clocks, Live, Stream};
 use crate::outbox::{Bounds, Outbox};
 use crate::price::Price;
+use crate::rate::Rates;
 use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::schema::Schemas;
@@ -100,6 +101,7 @@ impl Engine {
             queue_max_bytes: self.config.queue_max_bytes,
             rows_max: self.rows_max(&plan, &request, &mut clamped)?,
             on_slow: request.on_slow,
+            rates: Rates::of(&self.config),
         };
         let timing = Timing { started: received, started_ms: received_ms };
         let running = self.running(&plan, &request, timing, &mut clamped)?;

@@ -94,6 +94,7 @@ mod parser;
 mod plan;
 mod price;
 mod progress;
+mod rate;
 mod reader;
 mod record;
 mod registry;

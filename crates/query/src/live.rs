@@ -95,11 +95,11 @@ impl Live {
     pub(crate) fn take(&self, thread: usize, yielded: Yield, now_ms: i64) -> Put {
         let Yield { rows, evaluation_errors } = yielded;
         let Some(running) = &self.running else {
-            return self.outbox.put(rows, evaluation_errors);
+            return self.outbox.put(rows, evaluation_errors, self.clocks.monotonic.now());
         };
-        let mut given = Put::Taken;
+        let (mut given, now) = (Put::Taken, self.clocks.monotonic.now());
         let added = running.add(thread, &rows, now_ms, |window| {
-            given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window))));
+            given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
         });
         self.outbox.count(added.records, evaluation_errors + added.errors);
         if added.too_large { Put::TooLarge } else { given }
@@ -116,7 +116,7 @@ impl Live {
         let mut given = Put::Taken;
         if let Some(running) = &self.running {
             running.tick(now, self.clocks.wall.now_ms(), |window| {
-                given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window))));
+                given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
             });
         }
         given
@@ -136,7 +136,8 @@ impl Live {
                     Delivery::Rows(rows)
                 }
             };
-            self.outbox.put_result(last);
+            // What it has come to is given however soon it follows.
+            self.outbox.put_result(last, None);
         });
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 
+use crate::rate::{Given, Rates};
 use crate::rows::RowBatch;
-use crate::{Meta, OnSlow, WindowResult};
+use crate::{Meta, OnSlow, Trouble, WindowResult};
 
 /// What a client reads.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub(crate) struct Bounds {
     pub(crate) queue_max_bytes: usize,
     pub(crate) rows_max: Option<u64>,
     pub(crate) on_slow: OnSlow,
+    pub(crate) rates: Rates,
 }
 
 /// What became of rows.
@@ -36,6 +39,8 @@ pub(crate) enum Put {
     Full,
     /// The client is too slow for them.
     TooSlow,
+    /// They come faster than one query may give them.
+    TooFast,
     /// What its records have come to takes more than it may.
     TooLarge,
 }
@@ -53,6 +58,9 @@ struct State {
     waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     counts: Counts,
+    given: Given,
+    /// The rate that was exceeded.
+    too_fast: Option<Trouble>,
     ended: bool,
     /// Told once, after the rows.
     end: Option<Box<Meta>>,
@@ -73,7 +81,7 @@ impl Outbox {
     }
 
     /// Takes rows, as far as the query wants them. After the end nothing is taken or counted.
-    pub(crate) fn put(&self, mut rows: RowBatch, evaluation_errors: u64) -> Put {
+    pub(crate) fn put(&self, mut rows: RowBatch, evaluation_errors: u64, now: Duration) -> Put {
         let mut state = self.state.lock();
         if state.ended {
             return Put::Taken;
@@ -89,6 +97,10 @@ impl Outbox {
         let row_count = rows.row_count() as u64;
         state.counts.matched += row_count;
         let rows = Delivery::Rows(rows);
+        if self.is_too_fast(&mut state, &rows, now) {
+            state.counts.dropped += row_count;
+            return Put::TooFast;
+        }
         if self.make_room(&mut state, &rows) {
             state.push(rows);
         } else {
@@ -100,11 +112,15 @@ impl Outbox {
         if left == Some(row_count) { Put::Full } else { Put::Taken }
     }
 
-    /// Takes a result, which counts for no record.
-    pub(crate) fn put_result(&self, result: Delivery) -> Put {
+    /// Takes a result, which counts for no record; at `now`, for the query's rate, unless it is the last.
+    pub(crate) fn put_result(&self, result: Delivery, now: Option<Duration>) -> Put {
         let mut state = self.state.lock();
         if state.ended {
             return Put::Taken;
+        }
+        if now.is_some_and(|now| self.is_too_fast(&mut state, &result, now)) {
+            state.counts.dropped += result.row_count();
+            return Put::TooFast;
         }
         if self.make_room(&mut state, &result) {
             state.push(result);
@@ -112,6 +128,19 @@ impl Outbox {
         }
         state.counts.dropped += result.row_count();
         if self.bounds.on_slow == OnSlow::Kill { Put::TooSlow } else { Put::Taken }
+    }
+
+    /// Counts what is given; whether that is more than one query may give in a second.
+    fn is_too_fast(&self, state: &mut State, next: &Delivery, now: Duration) -> bool {
+        let (rows, bytes) = (next.row_count(), next.size_bytes() as u64);
+        let trouble = state.given.add(self.bounds.rates, rows, bytes, now);
+        state.too_fast = state.too_fast.take().or(trouble);
+        state.too_fast.is_some()
+    }
+
+    /// The rate that was exceeded.
+    pub(crate) fn too_fast(&self) -> Option<Trouble> {
+        self.state.lock().too_fast.clone()
     }
 
     /// Counts records that are no rows of their own.

@@ -157,6 +157,7 @@ impl Reader {
                 Put::Taken => {}
                 Put::Full => self.registry.end(&query, Cause::Size, None),
                 Put::TooSlow => self.registry.end(&query, Cause::Limit, Some(too_slow())),
+                Put::TooFast => self.registry.end(&query, Cause::Limit, query.outbox.too_fast()),
                 Put::TooLarge => self.registry.end(&query, Cause::Limit, Some(too_large())),
             }
         }

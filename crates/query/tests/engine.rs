@@ -12,6 +12,7 @@ use common::fixture::{disk, fixture, fixture_within, memory, rows, two_threads, 
 use millstream_log::{Log, Storage, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Delivery, Error, OnSlow, QueryRequest, Subscription};
 use millstream_types::{Compression, MemoryBudget, TenantId, TopicName};
+use serde_json::json;
 
 fn payload(id: usize, sequence: usize) -> String {
     format!("{{\"id\":\"d{id}\",\"n\":{sequence}}}")
@@ -245,6 +246,41 @@ async fn a_query_that_may_not_be_is_refused_and_leaves_nothing_behind() {
     drop(live);
     fixture.live("SELECT * FROM STREAM()").await;
     assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test]
+async fn a_query_that_gives_rows_faster_than_it_may_ends_and_tells_both_rates() {
+    let config = Config { rows_per_second_max: 10, bytes_per_second_max: 2000, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let many = fixture.live("SELECT n FROM STREAM()").await;
+    let large = fixture.live("SELECT n, id AS a, id AS b FROM STREAM() WHERE n = 3").await;
+    let calm = fixture.live("SELECT n FROM STREAM() WHERE n = 7").await;
+    let counted = fixture.live("SELECT COUNT(*) AS c FROM STREAM()").await;
+    for n in 0..10 {
+        fixture.send("k", &[json!({"id": "x".repeat(1000), "n": n}).to_string()]);
+    }
+    until("ten rows have been taken", || fixture.engine.get(&fixture.tenant, many.id()).unwrap().matched == 10).await;
+    // A second later it may give as many again, and no more.
+    fixture.clock.advance(Duration::from_secs(1));
+    let further: Vec<String> = (10..21).map(|n| json!({"n": n}).to_string()).collect();
+    for payload in &further {
+        fixture.send("k", std::slice::from_ref(payload));
+    }
+    let many = many.answer().await;
+    assert_eq!(many.meta.cause, Some(Cause::Limit));
+    let error = &many.meta.errors[0].error;
+    assert!(error.starts_with("rate limit exceeded: ") && error.ends_with("query.rows_per_second_max = 10"), "{error}");
+    let given = rows(&many).len();
+    assert!((10..=20).contains(&given) && given as u64 + many.meta.dropped == many.meta.matched, "{given} rows");
+    let large = large.answer().await;
+    assert_eq!((large.meta.cause, rows(&large).len()), (Some(Cause::Limit), 0));
+    assert!(large.meta.errors[0].error.contains("query.bytes_per_second_max = 2000"), "{:?}", large.meta.errors);
+    fixture.seen(&calm, 21).await;
+    for (query, expected) in [(calm, r#"{"n":7}"#), (counted, r#"{"c":21}"#)] {
+        fixture.engine.kill(&fixture.tenant, query.id()).unwrap();
+        let answer = query.answer().await;
+        assert_eq!((answer.meta.cause, rows(&answer)), (Some(Cause::Killed), vec![expected.to_owned()]));
+    }
 }
 
 #[tokio::test]
