@@ -104,6 +104,16 @@ fn every_part_of_a_document_has_its_place_in_the_plan() {
             "SELECT a AS a, SUM(b) / COUNT(*) AS m FROM STREAM() GROUP BY a ORDER BY m DESC, a",
         ),
         (
+            json!({"aggregation": {"type": "GROUP", "fields": {"a": "a"}, "attributes": {"operations": [
+                {"type": "COUNT", "newName": "n"}]}},
+                "postAggregations": [{"type": "HAVING", "expression": {"operation": "and",
+                    "left": {"operation": ">=", "left": {"value": {"kind": "FIELD", "value": "n"}},
+                        "right": {"value": {"kind": "VALUE", "value": "2"}}},
+                    "right": {"operation": "!=", "left": {"value": {"kind": "FIELD", "value": "a"}},
+                        "right": {"value": {"kind": "VALUE", "value": "x"}}}}}]}),
+            "SELECT a AS a, COUNT(*) AS n FROM STREAM() GROUP BY a HAVING COUNT(*) >= 2 AND a != 'x'",
+        ),
+        (
             json!({"filters": [{"operation": "AND", "clauses": [
                 {"operation": "OR", "clauses": [{"field": "a", "operation": "RLIKE", "values": ["x.*", "y"]}]},
                 {"operation": "NOT", "clauses": [{"field": "b", "operation": ">", "values": ["x"]}]}]}]}),
@@ -198,7 +208,12 @@ fn a_document_that_says_nothing_known_is_refused_with_what_was_meant() {
             r#"{"window": {"emit": {"type": "TIME", "every": 5}, "include": {"type": "TIME", "first": 9}}}"#,
             "not there yet",
         ),
-        (r#"{"postAggregations": [{"type": "HAVING"}]}"#, "HAVING is not there yet in this form"),
+        (r#"{"postAggregations": [{"type": "HAVING"}]}"#, "postAggregations[0].expression: an object belongs here"),
+        (
+            r#"{"aggregation": {"type": "GROUP", "fields": {"a": "a"}}, "postAggregations": [{"type": "HAVING",
+                "expression": {"operation": "~", "left": {"value": {"value": "1"}}, "right": {"value": {"value": "1"}}}}]}"#,
+            "postAggregations[0].expression.operation: + - * / == !=",
+        ),
         (
             r#"{"window": {"emit": {"type": "TIME", "every": 5}, "include": {"type": "ALL"}}}"#,
             "all rows again and again",

@@ -1,6 +1,6 @@
 //! Post-aggregations: what is done with each result. They are written into the plan in their order.
 
-use millstream_columns::{Expr, Item, Literal, Operator};
+use millstream_columns::{Comparison, Expr, Item, Literal, Operator};
 use serde_json::Value;
 
 use super::{Wrong, field, keyword, list, object};
@@ -46,7 +46,14 @@ pub(super) fn apply(step: &Value, path: &str, plan: &mut Plan) -> Result<(), Wro
             }
             if items.is_empty() { Err(format!("{path}: nothing is left to tell")) } else { Ok(()) }
         }
-        Some("HAVING") => Err(format!("{path}: HAVING is not there yet in this form; write the query as text")),
+        Some("HAVING") => {
+            let test = expression(step.get("expression").unwrap_or(&Value::Null), &format!("{path}.expression"), plan)?;
+            plan.having = Some(match plan.having.take() {
+                Some(having) => having.and(test),
+                None => test,
+            });
+            Ok(())
+        }
         _ => Err(format!("{path}.type: ORDERBY, COMPUTATION, HAVING or CULLING")),
     }
 }
@@ -57,6 +64,15 @@ fn named(plan: &Plan, name: &str, path: &str) -> Result<Expr, Wrong> {
         Some(item) => Ok(item.value.clone()),
         None if plan.select == Select::All => field(name, path),
         None => Err(format!("{path}: the results have no '{name}'")),
+    }
+}
+
+/// A number if the text spells one.
+fn literal(text: String) -> Literal {
+    match (text.parse(), text.parse::<f64>()) {
+        (Ok(integer), _) => Literal::Integer(integer),
+        (_, Ok(double)) if double.is_finite() => Literal::Double(double),
+        _ => Literal::Text(text),
     }
 }
 
@@ -73,20 +89,24 @@ fn expression(value: &Value, path: &str, plan: &Plan) -> Result<Expr, Wrong> {
         if keyword(leaf.get("kind")).as_deref() == Some("FIELD") {
             return named(plan, &text, path);
         }
-        let literal = match (text.parse(), text.parse::<f64>()) {
-            (Ok(integer), _) => Literal::Integer(integer),
-            (_, Ok(double)) if double.is_finite() => Literal::Double(double),
-            _ => return Err(format!("{path}.value: '{text}' is no number")),
-        };
-        return Ok(Expr::Literal(literal));
+        return Ok(Expr::Literal(literal(text)));
     }
-    let operator = match members.get("operation").and_then(Value::as_str) {
-        Some("+") => Operator::Add,
-        Some("-") => Operator::Subtract,
-        Some("*") => Operator::Multiply,
-        Some("/") => Operator::Divide,
-        _ => return Err(format!("{path}.operation: + - * or /")),
-    };
     let side = |name: &str| expression(members.get(name).unwrap_or(&Value::Null), &format!("{path}.{name}"), plan);
-    Ok(side("left")?.arithmetic(operator, side("right")?))
+    let operation = keyword(members.get("operation")).unwrap_or_default();
+    let joined = match operation.as_str() {
+        "+" => side("left")?.arithmetic(Operator::Add, side("right")?),
+        "-" => side("left")?.arithmetic(Operator::Subtract, side("right")?),
+        "*" => side("left")?.arithmetic(Operator::Multiply, side("right")?),
+        "/" => side("left")?.arithmetic(Operator::Divide, side("right")?),
+        "==" => side("left")?.compare(Comparison::Equal, side("right")?),
+        "!=" => side("left")?.compare(Comparison::NotEqual, side("right")?),
+        "<" => side("left")?.compare(Comparison::Less, side("right")?),
+        "<=" => side("left")?.compare(Comparison::LessOrEqual, side("right")?),
+        ">" => side("left")?.compare(Comparison::Greater, side("right")?),
+        ">=" => side("left")?.compare(Comparison::GreaterOrEqual, side("right")?),
+        "AND" => side("left")?.and(side("right")?),
+        "OR" => side("left")?.or(side("right")?),
+        _ => return Err(format!("{path}.operation: + - * / == != < <= > >= AND or OR")),
+    };
+    Ok(joined)
 }
