@@ -26,7 +26,7 @@ export interface ChartProps {
   height: number;
 }
 
-/** So few samples are marked each by itself: a line through one or two is hard to see. */
+/** So few samples, where all are shown, are marked each by itself: a line through one or two is hard to see. */
 const POINTS_MAX = 40;
 
 /** As many series as the style sheet has colours (`--series-1` …). */
@@ -84,7 +84,10 @@ export function Chart(props: ChartProps): ComponentChildren {
             label,
             stroke: colour(seriesColour(index)),
             width: 1.75,
-            points: { show: (self: UPlot) => self.data[0].length <= POINTS_MAX, fill: colour("--surface") },
+            points: {
+              show: (self: UPlot) => span_s === undefined && self.data[0].length <= POINTS_MAX,
+              fill: colour("--surface"),
+            },
             spanGaps: joinGaps,
           })),
         ],

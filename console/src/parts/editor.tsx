@@ -21,6 +21,8 @@ export function Editor(props: {
   const behind = useRef<HTMLPreElement>(null);
   const completion = useCompletion(field, text, known, onText);
   const { shown, active } = completion;
+  // Where a word is being completed, nobody wants to hear yet that it is wrong.
+  const told = shown === null ? findings : [];
   const place = usePlaceOf(behind, shown?.from ?? null);
   const goTo = (finding: Finding): void => {
     const { start, end } = rangeOf(text, finding);
@@ -31,7 +33,7 @@ export function Editor(props: {
     <div class="editor">
       <div class="editor-field">
         <pre aria-hidden="true" ref={behind}>
-          {tokens(text, findings).map((token, index) => (
+          {tokens(text, told).map((token, index) => (
             <span key={index} class={token.finding === null ? token.kind : `${token.kind} bad`}>
               {token.text}
             </span>
@@ -42,8 +44,8 @@ export function Editor(props: {
           ref={field}
           value={text}
           aria-label="Query"
-          aria-invalid={findings.length > 0}
-          aria-describedby={findings.length > 0 ? "findings" : undefined}
+          aria-invalid={told.length > 0}
+          aria-describedby={told.length > 0 ? "findings" : undefined}
           aria-autocomplete="list"
           aria-haspopup="listbox"
           aria-controls={shown === null ? undefined : LIST_ID}
@@ -70,9 +72,9 @@ export function Editor(props: {
           <CompletionList options={shown.options} active={active} {...place} onTake={completion.take} />
         )}
       </div>
-      {findings.length > 0 && (
+      {told.length > 0 && (
         <ul class="findings" id="findings">
-          {findings.map((finding, index) => (
+          {told.map((finding, index) => (
             <FindingLine
               key={index}
               text={text}

@@ -78,7 +78,7 @@ export function EntitiesView(props: {
               onSelect={select}
             />
           )}
-          {known !== null && (
+          {known !== null && known.total > 0 && (
             <Paging
               page={page}
               limit={limit}

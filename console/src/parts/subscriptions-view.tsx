@@ -41,7 +41,7 @@ export function SubscriptionsView(props: {
               }}
             />
           )}
-          {known !== null && (
+          {known !== null && known.total > 0 && (
             <Paging
               page={page}
               limit={limit}
