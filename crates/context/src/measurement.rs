@@ -5,6 +5,7 @@
 //! no other record is affected. The measurement itself stays in its topic untouched.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use millstream_log::Topic;
@@ -60,13 +61,12 @@ impl Follow<EntityView> for Telemetry {
 
     fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Measurement)> {
         let tenant = topic.name.tenant();
-        let device = device_of(record);
-        let read = device.clone().and_then(|device| self.read(tenant, device, record));
-        let measurement = match read {
+        let measurement = match self.read(tenant, record) {
             Ok(measurement) => measurement,
             Err(why) => {
                 self.counters.unmapped.inc();
-                self.troubles.tell(tenant, device.as_deref().unwrap_or_default(), why, self.wall.now_ms());
+                let trouble = || (device_of(record).unwrap_or_default(), why.to_string());
+                self.troubles.tell(tenant, self.wall.now_ms(), trouble);
                 return None;
             }
         };
@@ -91,21 +91,45 @@ impl Telemetry {
         }
     }
 
-    fn read(&self, tenant: &TenantId, device: &str, record: &RecordView<'_>) -> Result<Measurement, String> {
-        let payload = record.value.ok_or("there is no payload")?;
-        let members: Map<String, Value> =
-            serde_json::from_slice(payload).map_err(|error| format!("the payload is no JSON object: {error}"))?;
+    fn read(&self, tenant: &TenantId, record: &RecordView<'_>) -> Result<Measurement, Unread> {
+        let payload = record.value.ok_or(Unread::Empty)?;
+        let members: Map<String, Value> = serde_json::from_slice(payload).map_err(Unread::NoObject)?;
+        let device = device_of(record)?;
         let mapping = self.mappings.mapping(tenant, device).map_err(|why| why.to_string())?;
         let metadata = time_instant(record.timestamp_ms);
         let measured = Measured { device, record, members, now_ms: self.wall.now_ms(), metadata };
         let Mapped { id, kind, attributes, left_out } = mapping.apply(measured)?;
         for why in left_out {
             self.counters.skipped.inc();
-            self.troubles.tell(tenant, device, why, self.wall.now_ms());
+            self.troubles.tell(tenant, self.wall.now_ms(), || (device, why));
         }
         let tell = self.topics.partition(tenant, &id).map_err(|error| error.to_string())?;
         let key = Arc::new(Key { id, kind, path: ROOT_PATH.into() });
         Ok(Measurement { tell, tenant: tenant.clone(), key, measured_ms: record.timestamp_ms, attributes })
+    }
+}
+
+/// Why nothing is made of a record. It is put into words only where somebody reads them: devices may well send
+/// something else than JSON, and much of it.
+enum Unread {
+    Empty,
+    NoObject(serde_json::Error),
+    Other(String),
+}
+
+impl From<String> for Unread {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("there is no payload"),
+            Self::NoObject(error) => write!(f, "the payload is no JSON object: {error}"),
+            Self::Other(why) => f.write_str(why),
+        }
     }
 }
 

@@ -134,17 +134,19 @@ fn check_headers(record: &mut Reader<'_>, count: i32) -> Result<(), RecordFault>
         .filter(|&count| count <= left_bytes / MIN_HEADER_BYTES)
         .ok_or(RecordFault::Length { field: "header count", value: count, left_bytes })?;
     for index in 0..count {
-        header(record, index)?;
+        let (name, _) = raw_header(record)?;
+        // Nearly all names are plain, and looking whether one is costs little.
+        if !name.is_ascii() && std::str::from_utf8(name).is_err() {
+            return Err(RecordFault::HeaderName { index });
+        }
     }
     Ok(())
 }
 
 #[inline]
-fn header<'a>(reader: &mut Reader<'a>, index: usize) -> Result<Header<'a>, RecordFault> {
+fn raw_header<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), RecordFault> {
     let length = reader.i32("header name length")?;
-    let name = reader.bytes(length, "header name length")?;
-    let key = std::str::from_utf8(name).map_err(|_| RecordFault::HeaderName { index })?;
-    Ok(Header { key, value: reader.nullable("header value length")? })
+    Ok((reader.bytes(length, "header name length")?, reader.nullable("header value length")?))
 }
 
 impl<'a> RecordView<'a> {
@@ -155,7 +157,16 @@ impl<'a> RecordView<'a> {
 
     /// The value of the last header called `name`; `None` if there is none or its value is null.
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        self.headers().filter(|header| header.key == name).last()?.value
+        let mut reader = Reader { rest: self.encoded_headers };
+        let mut found = None;
+        for _ in 0..self.header_count {
+            // Cannot fail: a `RecordView` exists only once its headers have been checked.
+            let (key, value) = raw_header(&mut reader).ok()?;
+            if key == name.as_bytes() {
+                found = value;
+            }
+        }
+        found
     }
 }
 
@@ -173,9 +184,10 @@ impl<'a> Iterator for HeaderIter<'a> {
         self.left = self.left.checked_sub(1)?;
         let mut reader = Reader { rest: self.rest };
         // Cannot fail: a `RecordView` exists only once its headers have been checked.
-        let header = header(&mut reader, 0).ok()?;
+        let (name, value) = raw_header(&mut reader).ok()?;
+        let key = std::str::from_utf8(name).ok()?;
         self.rest = reader.rest;
-        Some(header)
+        Some(Header { key, value })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
