@@ -196,7 +196,9 @@ impl Parameters {
 }
 
 fn read_options(list: &str, served: &[&str]) -> Result<Vec<String>, Refusal> {
-    let options: Vec<String> = list.split(',').map(str::to_owned).collect();
+    // How entities are written if nothing else is asked for.
+    let asked = list.split(',').filter(|option| *option != "normalized");
+    let options: Vec<String> = asked.map(str::to_owned).collect();
     match options.iter().find(|option| !served.contains(&option.as_str())) {
         Some(option) => Err(not_here("option", option, &KNOWN_OPTIONS, served)),
         None => Ok(options),

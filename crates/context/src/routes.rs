@@ -47,7 +47,8 @@ pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
         timeout: Duration::from_millis(config.timeout_ms),
     };
     let without_body = Limits { body_max_bytes: 0, ..limits };
-    let entities = Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR));
+    let entities =
+        Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR)).trailing_slash();
     let entities = of_entities(entities, desk, limits, without_body);
     let entities = match config.cors().ok().flatten() {
         Some(cors) => entities.cors(cors),

@@ -204,9 +204,13 @@ impl Api {
         let group = Arc::new(Group { style: routes.style, cors: routes.cors, echoed: routes.echoed });
         self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
         for route in routes.routes {
-            self.add_route(route, routes.name, &group, |route| {
+            let with_slash =
+                Some(format!("{}/", route.path)).filter(|path| routes.takes_trailing_slash && !path.ends_with("}/"));
+            let at = self.add_route(route, routes.name, &group, |route| {
                 RouteMetrics::new(metrics, [("api", api), ("route", &route.path), ("method", route.method.as_str())])
             })?;
+            // Another method of the path has brought it already.
+            with_slash.into_iter().for_each(|path| drop(self.paths.insert(path, at)));
         }
         Ok(())
     }
@@ -217,7 +221,7 @@ impl Api {
         name: &'static str,
         group: &Arc<Group>,
         metrics: impl FnOnce(&Route) -> RouteMetrics,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let duplicate =
             || Error::DuplicateRoute { method: route.method.clone(), path: route.path.clone(), group: name };
         let params: Arc<[String]> = path_params(&route.path).into();
@@ -253,7 +257,7 @@ impl Api {
         self.takes_plain |= plain.is_some();
         let served = Served { path, access, limits, tenant_param, endpoint, plain, group: group.clone(), metrics };
         self.entries[at].methods.push((method, Arc::new(served)));
-        Ok(())
+        Ok(at)
     }
 }
 

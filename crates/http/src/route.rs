@@ -223,13 +223,22 @@ pub struct Routes {
     pub(crate) style: Option<ErrorStyle>,
     pub(crate) cors: Option<Cors>,
     pub(crate) echoed: Option<HeaderName>,
+    pub(crate) takes_trailing_slash: bool,
     pub(crate) routes: Vec<Route>,
 }
 
 impl Routes {
     /// No routes yet. `name` groups them in the documentation.
     pub fn new(name: &'static str) -> Self {
-        Self { name, prefix: None, style: None, cors: None, echoed: None, routes: Vec::new() }
+        Self {
+            name,
+            prefix: None,
+            style: None,
+            cors: None,
+            echoed: None,
+            takes_trailing_slash: false,
+            routes: Vec::new(),
+        }
     }
 
     /// Renders every problem of these routes by `style`, and those of unknown paths that begin with `prefix`.
@@ -251,6 +260,13 @@ impl Routes {
     #[must_use]
     pub fn echo(mut self, header: HeaderName) -> Self {
         self.echoed = Some(header);
+        self
+    }
+
+    /// A path that ends in no parameter may end in a slash as well.
+    #[must_use]
+    pub fn trailing_slash(mut self) -> Self {
+        self.takes_trailing_slash = true;
         self
     }
 

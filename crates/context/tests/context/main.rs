@@ -4,6 +4,7 @@
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
 mod deliveries;
+mod filip;
 mod filters;
 mod geo;
 mod guide;

@@ -188,7 +188,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 pub(crate) struct Served {
     serving: Serving,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Served {
