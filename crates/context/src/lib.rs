@@ -31,6 +31,8 @@ mod json;
 mod list;
 mod mapping;
 mod measurement;
+#[cfg(test)]
+mod mutations;
 mod op_query;
 mod op_update;
 mod operator;
@@ -45,6 +47,7 @@ mod routes;
 mod show;
 mod state;
 mod state_record;
+mod statistics_routes;
 mod stats;
 mod subscriptions;
 mod syntax;

@@ -6,6 +6,7 @@ use millstream_http::{Metrics, Routes, Share, Workers};
 use millstream_log::{Cleanup, Log, TopicConfig, Writers};
 use millstream_types::{MonotonicClock, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
+use parking_lot::Mutex;
 
 use crate::change_topics::ChangeTopics;
 use crate::config::RECORD_MAX_BYTES;
@@ -14,6 +15,7 @@ use crate::entities::EntityView;
 use crate::mapping::Mappings;
 use crate::measurement::Telemetry;
 use crate::routes;
+use crate::statistics_routes::{self, Watched};
 use crate::stats::Counters;
 use crate::subscriptions::Subscriptions;
 use crate::troubles::Troubles;
@@ -113,7 +115,14 @@ impl Context {
 
     /// The NGSI-v2 routes, under `/v2`.
     pub fn routes(&self) -> Routes {
-        self.subscriptions.routes(routes::routes(&self.desk, &self.config), &self.config)
+        let routes = self.subscriptions.routes(routes::routes(&self.desk, &self.config), &self.config);
+        let watched = Watched {
+            desk: self.desk.clone(),
+            subscriptions: self.subscriptions.clone(),
+            troubles: self.troubles.clone(),
+            counted_since: Mutex::new(self.desk.started),
+        };
+        statistics_routes::add(routes, &Arc::new(watched), &self.config)
     }
 
     /// What has been counted.

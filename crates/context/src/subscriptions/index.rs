@@ -21,7 +21,17 @@ use crate::query::{Names, Pattern};
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     tenants: HashMap<TenantId, Filed>,
+    /// Of each tenant that has had a subscription since the start of the process.
+    tallies: HashMap<TenantId, Tally>,
     hasher: RandomState,
+}
+
+/// How often subscriptions were filed, filed again and taken out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) inserts: u64,
+    pub(crate) updates: u64,
+    pub(crate) removes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +57,9 @@ enum Id<'a> {
 impl Index {
     /// Files a subscription, in place of what was filed under its id.
     pub(crate) fn put(&mut self, subscription: &Arc<Subscription>) {
-        self.remove(&subscription.tenant, &subscription.id);
+        let is_known = self.take_out(&subscription.tenant, &subscription.id);
+        let tally = self.tallies.entry(subscription.tenant.clone()).or_default();
+        *(if is_known { &mut tally.updates } else { &mut tally.inserts }) += 1;
         let filed = self.tenants.entry(subscription.tenant.clone()).or_default();
         for place in places(subscription, &self.hasher) {
             filed.places.entry(place).or_default().insert(subscription.id.clone());
@@ -67,8 +79,28 @@ impl Index {
 
     /// Takes a subscription out.
     pub(crate) fn remove(&mut self, tenant: &TenantId, id: &str) {
-        let Some(filed) = self.tenants.get_mut(tenant) else { return };
-        let Some(known) = filed.all.remove(id) else { return };
+        if self.take_out(tenant, id) {
+            self.tallies.entry(tenant.clone()).or_default().removes += 1;
+        }
+    }
+
+    /// The ids of a tenant's subscriptions, in their order, and what has become of them.
+    pub(crate) fn of(&self, tenant: &TenantId) -> (Vec<Arc<str>>, Tally) {
+        let mut ids: Vec<_> =
+            self.tenants.get(tenant).map(|filed| filed.all.keys().cloned().collect()).unwrap_or_default();
+        ids.sort_unstable();
+        (ids, self.tallies.get(tenant).copied().unwrap_or_default())
+    }
+
+    /// Counts the changes of a tenant's subscriptions anew.
+    pub(crate) fn count_anew(&mut self, tenant: &TenantId) {
+        self.tallies.remove(tenant);
+    }
+
+    /// Whether it was there.
+    fn take_out(&mut self, tenant: &TenantId, id: &str) -> bool {
+        let Some(filed) = self.tenants.get_mut(tenant) else { return false };
+        let Some(known) = filed.all.remove(id) else { return false };
         for place in places(&known, &self.hasher) {
             if let Some(ids) = filed.places.get_mut(&place) {
                 ids.remove(id);
@@ -101,6 +133,7 @@ impl Index {
         if filed.all.is_empty() {
             self.tenants.remove(tenant);
         }
+        true
     }
 
     /// Whether a change of this tenant could concern anybody.

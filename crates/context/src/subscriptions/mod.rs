@@ -60,6 +60,7 @@ use crate::plane::create_state_topic;
 use crate::{ContextConfig, Error};
 use delivery::Delivery;
 use hub::{Effect, Hub};
+use index::Tally;
 use matcher::Matcher;
 use stats::NotificationCounters;
 use subscription::Since;
@@ -87,6 +88,16 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
+    /// The ids of the tenant's subscriptions that may fire, and what has become of them.
+    pub(crate) fn at_work(&self, tenant: &TenantId) -> (Vec<Arc<str>>, Tally) {
+        self.hub.index.read().of(tenant)
+    }
+
+    /// Counts the changes of the tenant's subscriptions anew.
+    pub(crate) fn count_anew(&self, tenant: &TenantId) {
+        self.hub.index.write().count_anew(tenant);
+    }
+
     /// Opens the subscriptions in `ground`, takes up what waits, and begins to follow changes.
     ///
     /// # Errors
@@ -203,4 +214,14 @@ fn show_queues(hub: &Arc<Hub>, metrics: &Metrics) {
             longest.into_iter().map(|(tenant, id, count)| (vec![tenant, id], count as f64)).collect()
         },
     );
+}
+
+/// Compiles a body whoever it is of.
+#[cfg(test)]
+pub(crate) fn compile_any(
+    document: serde_json::Map<String, serde_json::Value>,
+) -> Result<subscription::Subscription, crate::refusal::Refusal> {
+    let since = Since { topic: 0, offsets: Vec::new() };
+    let identity = subscription::Identity { tenant: TenantId::default(), id: "s".into(), path: "/#".to_owned(), since };
+    subscription::Subscription::compile(identity, document)
 }

@@ -50,3 +50,67 @@ async fn the_version_stands_under_orions_key() {
     served.stop().await;
     world.close();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_may_end_in_a_slash_and_normalized_is_what_it_is_without_an_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let made = served.ask("POST /v2/entities/?options=normalized", Some(r#"{"id":"a","n":{"value":1}}"#)).await;
+    assert_eq!(made.status, 201);
+    let plain = served.get("/v2/entities").await.json();
+    for target in ["/v2/entities/", "/v2/entities?options=normalized", "/v2/entities/?options=count,normalized"] {
+        let answer = served.get(target).await;
+        assert_eq!((answer.status, answer.json()), (200, plain.clone()), "{target}");
+    }
+    for target in ["/v2/subscriptions/", "/v2/types/", "/v2/entities/a/attrs/"] {
+        assert_eq!(served.get(target).await.status, 200, "{target}");
+    }
+    for target in ["/v2/entities/a/", "/v2/entities//", "/v2/nothing/"] {
+        let answer = served.get(target).await;
+        assert_eq!((answer.status, answer.json()["error"].as_str().unwrap()), (400, "BadRequest"), "{target}");
+    }
+    assert_eq!(served.ask("PUT /v2/entities/", Some("{}")).await.status, 405);
+    served.stop().await;
+    world.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statistics_tell_what_runs_and_what_subscriptions_came_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let statistics = served.get("/statistics").await.json();
+    assert!(statistics["uptime_in_secs"].is_u64() && statistics["measuring_interval_in_secs"].is_u64(), "{statistics}");
+    assert_eq!(statistics.as_object().unwrap().len(), 2, "no block is switched on");
+    let topic = world.make_telemetry("default");
+    world.measure(&topic, "d", 0, "no JSON");
+    crate::world::wait_until("the trouble", || world.context.stats().unmapped_measurements == 1);
+    let trouble = served.get("/statistics").await.json()["millstream"]["mapping"].clone();
+    assert_eq!((&trouble["device"], &trouble["count"]), (&serde_json::json!("d"), &serde_json::json!(1)));
+    let foreign = served.ask("GET /statistics\nfiware-service: other", None).await.json();
+    assert_eq!(foreign["millstream"], serde_json::Value::Null, "troubles are the tenant's own");
+
+    let body = r#"{"subject":{"entities":[{"id":"a"}]},"notification":{"http":{"url":"http://127.0.0.1:1/"}}}"#;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let made = served.ask("POST /v2/subscriptions", Some(body)).await;
+        ids.push(made.header("location").unwrap().rsplit('/').next().unwrap().to_owned());
+    }
+    let path = format!("/v2/subscriptions/{}", ids[0]);
+    assert_eq!(served.ask(&format!("PATCH {path}"), Some(r#"{"throttling":1}"#)).await.status, 204);
+    assert_eq!(served.ask(&format!("DELETE {path}"), None).await.status, 204);
+    let shown = |inserts: u64, updates: u64, removes: u64| {
+        serde_json::json!({
+            "ids": ids[1], "refreshs": 0, "inserts": inserts, "updates": updates, "removes": removes, "items": 1,
+        })
+    };
+    assert_eq!(served.get("/cache/statistics").await.json(), shown(2, 1, 1));
+    for target in ["/cache/statistics", "/statistics"] {
+        let reset = served.ask(&format!("DELETE {target}"), None).await;
+        assert!(reset.status == 200 && reset.json()["message"].is_string(), "{target}");
+    }
+    assert_eq!(served.get("/cache/statistics").await.json(), shown(0, 0, 0));
+    served.stop().await;
+    world.close();
+}

@@ -1,0 +1,97 @@
+//! `/statistics` and `/cache/statistics`: what those who run FIWARE's Orion look at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use millstream_http::{Access, Content, Limits, Route, Routes};
+use millstream_types::Role;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::ContextConfig;
+use crate::desk::{Ask, Desk};
+use crate::routes::{Answered, json_answer, scoped};
+use crate::subscriptions::Subscriptions;
+use crate::troubles::Troubles;
+
+const STATISTICS: &str = "/statistics";
+const CACHE_STATISTICS: &str = "/cache/statistics";
+/// More ids than these are not listed.
+const IDS_MAX: usize = 100;
+
+/// What the routes look at.
+pub(crate) struct Watched {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) troubles: Arc<Troubles>,
+    /// When the counting began anew, by the desk's clock.
+    pub(crate) counted_since: Mutex<Duration>,
+}
+
+type Shared = State<Arc<Watched>>;
+
+pub(crate) fn add(routes: Routes, watched: &Arc<Watched>, config: &ContextConfig) -> Routes {
+    let limits = Limits {
+        body_max_bytes: 0,
+        body_max_setting: "context.body_max_bytes",
+        timeout: Duration::from_millis(config.timeout_ms),
+    };
+    let admin = Access::Role(Role::Admin);
+    let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
+    let get =
+        |path, summary| scoped(Route::get(path, admin, limits, summary)).answers_with(200, "What it is now.", schema());
+    let reset = |path, summary| {
+        scoped(Route::delete(path, admin, limits, summary)).answers_with(200, "Counted anew.", schema())
+    };
+    routes
+        .route(get(STATISTICS, "How long the server runs and counts").to(statistics, watched.clone()))
+        .route(reset(STATISTICS, "Begin to count anew").to(reset_statistics, watched.clone()))
+        .route(get(CACHE_STATISTICS, "The tenant's subscriptions at work").to(of_subscriptions, watched.clone()))
+        .route(reset(CACHE_STATISTICS, "Count their changes anew").to(reset_subscriptions, watched.clone()))
+}
+
+async fn statistics(State(watched): Shared, ask: Ask) -> Answered {
+    ask.parameters(&[], &["fullCounters"])?;
+    let now = watched.desk.clock.now();
+    let mut shown = json!({
+        "uptime_in_secs": now.saturating_sub(watched.desk.started).as_secs(),
+        "measuring_interval_in_secs": now.saturating_sub(*watched.counted_since.lock()).as_secs(),
+    });
+    if let Some(trouble) = watched.troubles.last(&ask.tenant) {
+        shown["millstream"] = json!({"mapping": trouble});
+    }
+    Ok(json_answer(shown.to_string()))
+}
+
+async fn reset_statistics(State(watched): Shared, ask: Ask) -> Answered {
+    ask.parameters(&[], &[])?;
+    *watched.counted_since.lock() = watched.desk.clock.now();
+    Ok(told("statistics are counted anew"))
+}
+
+async fn of_subscriptions(State(watched): Shared, ask: Ask) -> Answered {
+    ask.parameters(&[], &[])?;
+    let (ids, tally) = watched.subscriptions.at_work(&ask.tenant);
+    let shown = match ids.len() {
+        count if count > IDS_MAX => format!("more than {IDS_MAX}: list them by /v2/subscriptions"),
+        _ => ids.join(", "),
+    };
+    // Nothing is cached that would have to be refreshed: subscriptions are at work as soon as they are stored.
+    let shown: Value = json!({
+        "ids": shown, "refreshs": 0, "inserts": tally.inserts, "updates": tally.updates, "removes": tally.removes,
+        "items": ids.len(),
+    });
+    Ok(json_answer(shown.to_string()))
+}
+
+async fn reset_subscriptions(State(watched): Shared, ask: Ask) -> Answered {
+    ask.parameters(&[], &[])?;
+    watched.subscriptions.count_anew(&ask.tenant);
+    Ok(told("changes of subscriptions are counted anew"))
+}
+
+fn told(message: &str) -> Response {
+    json_answer(json!({"message": message}).to_string())
+}
