@@ -139,3 +139,61 @@ fn read_place(bytes: &[u8]) -> Result<Place, DecodeError> {
         offset: u64::from_be_bytes(offset),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOPIC: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+
+    /// What follows tenant and id in the key of each record, and its JSON, as version 1 writes them.
+    fn fixtures() -> Vec<(Vec<u8>, &'static str)> {
+        let waiting = [&b"q"[..], &TOPIC.to_be_bytes(), &3_u32.to_be_bytes(), &9_u64.to_be_bytes()].concat();
+        vec![
+            (
+                b"s".to_vec(),
+                r##"{"path":"/a/#","since":{"topic":1512366075204170947332355369683137007,"offsets":[3,4]},"document":{"subject":{"entities":[{"id":"e"}]},"notification":{"http":{"url":"http://127.0.0.1:1/"}}}}"##,
+            ),
+            (
+                b"p".to_vec(),
+                r#"{"status":"active","times_sent":2,"last_notification_ms":5,"last_success_ms":6,"last_success_code":200,"last_failure_ms":null,"last_failure_reason":"timeout","fails":1}"#,
+            ),
+            (
+                b"h".to_vec(),
+                r#"{"place":{"topic":7,"partition":0,"offset":1},"made_ms":8,"message":{"Mqtt":{"topic":"t","payload":"{}"}}}"#,
+            ),
+            (
+                waiting,
+                r#"{"place":{"topic":7,"partition":3,"offset":9},"made_ms":8,"message":{"Http":{"method":"POST","url":"http://127.0.0.1:1/","headers":[["a","b"]],"body":"{}"}}}"#,
+            ),
+        ]
+    }
+
+    #[test]
+    fn records_are_read_and_written_as_their_fixtures() {
+        for (kind, json) in fixtures() {
+            let key = [&b"acme\x005f3e1b7c9d8a4e2f6b1c0a9d\x00"[..], &kind].concat();
+            for value in [Some([&[1][..], json.as_bytes()].concat()), None] {
+                let change = decode(&key, value.as_deref()).unwrap();
+                assert_eq!((change.tenant.as_str(), &*change.id), ("acme", "5f3e1b7c9d8a4e2f6b1c0a9d"));
+                let (mut again, mut written) = (Vec::new(), Vec::new());
+                let encoded = encode(&change, &mut again, &mut written);
+                assert_eq!(again, key);
+                assert_eq!(
+                    String::from_utf8_lossy(&written),
+                    String::from_utf8_lossy(value.as_deref().unwrap_or_default())
+                );
+                assert_eq!(matches!(encoded, Encoded::Tombstone), value.is_none());
+            }
+            let newer = [&[2][..], json.as_bytes()].concat();
+            for damaged in [&newer[..], b"", b"\x01{"] {
+                assert!(decode(&key, Some(damaged)).is_err(), "{json}: {damaged:?}");
+            }
+        }
+        for key in
+            [&b"acme"[..], b"acme\x00s", b"acme\x00i\x00x", b"acme\x00i\x00q123", b"a b\x00i\x00p", b"\xff\x00i\x00p"]
+        {
+            assert!(decode(key, None).is_err(), "{key:?}");
+        }
+    }
+}
