@@ -19,6 +19,7 @@ mod cores;
 mod kafka;
 mod log;
 mod machine;
+mod page;
 mod process;
 mod query;
 mod reader;

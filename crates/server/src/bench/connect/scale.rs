@@ -2,8 +2,6 @@
 //! each step, a message a second each over 500 connections more; a step passes if fewer than 2 % of the messages fail and a
 //! consumer receives at least 98 % of what the devices are to send. The first step that does not pass ends the test.
 
-mod page;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +21,10 @@ use super::Simulated;
 use crate::bench::child::Served;
 use crate::bench::cores::Cores;
 use crate::bench::machine::Machine;
+use crate::bench::page::Page;
 use crate::bench::{Length, Report};
+
+const PAGE: Page = Page { title: "Devices, step by step", charts: include_str!("scale/charts.js") };
 
 /// What the published test calls a pod.
 const STEP_DEVICES: u64 = 2_000;
@@ -96,10 +97,11 @@ pub(in crate::bench) fn measure(length: Length, html: Option<&Path>) -> anyhow::
     let mut notes = vec![end, format!("Most that passed: {best:.0} messages received a second.")];
     notes.extend(machine.warning());
     let heading = heading(plan, &machine, &cores);
+    let report = Report { heading, cases, notes };
     if let Some(path) = html {
-        page::write(path, &heading, &cases, &notes)?;
+        PAGE.write(path, &report)?;
     }
-    Ok(Report { heading, cases, notes })
+    Ok(report)
 }
 
 /// Sends the first message, which creates the topic that the consumer reads.
