@@ -1,4 +1,4 @@
-//! What is computed of many records: states that grow by a record and merge.
+//! What is computed of many records: states that grow by a record, merge, and can be kept.
 //!
 //! A state is exact while it is small. Beyond that it is a sketch of the published families, and says in its meta by
 //! how much it may err: theta for distinct counts and tuple for groups (Dasgupta, Lang, Rhodes, Thaler: "A Framework

@@ -27,6 +27,14 @@ pub struct Config {
     pub live_max: usize,
     /// Most live queries of one tenant. Default 100,000.
     pub live_per_tenant_max: usize,
+    /// Most queries of one tenant that are kept over a restart; those whose end nobody has read yet count. Default 1,000.
+    pub kept_per_tenant_max: usize,
+    /// How often it is kept what such queries have come to, milliseconds: so much is read again after a crash. Default 1,000.
+    pub keep_every_ms: u64,
+    /// How long the end of such a query waits for somebody who reads it, milliseconds. Default one day.
+    pub kept_end_max_ms: u64,
+    /// Largest state of such a query, bytes; with a larger one it ends. Default 16 MiB.
+    pub kept_state_max_bytes: usize,
     /// Most nanoseconds that a record may take, by an estimate, for conditions that no index finds; of all live queries of its
     /// stream. Default 20,000.
     pub residual_ns_per_record_max: u64,
@@ -65,6 +73,10 @@ impl Default for Config {
             bytes_per_second_max: 0,
             live_max: 100_000,
             live_per_tenant_max: 100_000,
+            kept_per_tenant_max: 1000,
+            keep_every_ms: 1000,
+            kept_end_max_ms: 24 * 3600 * 1000,
+            kept_state_max_bytes: 16 << 20,
             residual_ns_per_record_max: 20_000,
             queue_max_bytes: 16 << 20,
             queues_max_bytes: 256 << 20,

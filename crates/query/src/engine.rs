@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use millstream_log::Log;
+use millstream_log::{AckLevel, Log};
 use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
 use crate::aggregate::SketchSizes;
+use crate::keeper::Keeper;
+use crate::keeping::Keeping;
 use crate::live::{Clocks, Live, Stream};
 use crate::outbox::{Bounds, Outbox};
 use crate::price::Price;
@@ -17,6 +19,7 @@ use crate::rate::Rates;
 use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::schema::Schemas;
+use crate::shelf::Shelf;
 use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
@@ -33,20 +36,31 @@ use crate::{
 /// ```
 pub struct Engine {
     log: Arc<dyn Log>,
-    config: Config,
-    clocks: Clocks,
-    registry: Arc<Registry>,
+    pub(crate) config: Config,
+    pub(crate) clocks: Clocks,
+    pub(crate) registry: Arc<Registry>,
     memory: MemoryBudget,
     states_memory: MemoryBudget,
     schemas: Schemas,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Which query it is, and when it began.
+pub(crate) struct Begun {
+    pub(crate) id: QueryId,
+    /// By the clock of this process.
+    pub(crate) received: Duration,
+    pub(crate) received_ms: i64,
+    /// How long it had run before, in other processes.
+    pub(crate) ran_before: Duration,
 }
 
 impl Engine {
-    /// Starts the threads. Rows that wait for their client draw on `memory`.
+    /// Starts the threads; queries that a former process has kept go on. Rows that wait for their client draw on `memory`.
     ///
     /// # Errors
-    /// [`Error::Thread`] if the system gives none.
+    /// [`Error::Thread`] if the system gives none; [`Error::Log`], [`Error::Batch`] if it cannot be read what was kept.
     pub fn start(
         log: Arc<dyn Log>,
         config: Config,
@@ -65,6 +79,7 @@ impl Engine {
             config,
             schemas: Schemas::default(),
             threads: Mutex::default(),
+            keeper: Mutex::default(),
         };
         for number in 0..threads {
             let reader =
@@ -72,6 +87,11 @@ impl Engine {
             let thread = thread::Builder::new().name(format!("query-{number}")).spawn(move || reader.run());
             engine.threads.lock().push(thread.map_err(Error::Thread)?);
         }
+        let shelf = Shelf::new(engine.log.clone(), engine.config.kept_state_max_bytes);
+        let resumed = engine.resume(shelf.read()?);
+        let keeper = Keeper::new(engine.registry.clone(), shelf, engine.clocks.clone(), &engine.config);
+        let thread = thread::Builder::new().name("query-keeper".to_owned()).spawn(move || keeper.run(resumed));
+        *engine.keeper.lock() = Some(thread.map_err(Error::Thread)?);
         Ok(engine)
     }
 
@@ -88,31 +108,70 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Zero`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
-    /// [`Error::TooMany`], [`Error::TooManyOfTenant`], [`Error::TooCostly`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is
-    /// left behind.
+    /// [`Error::TooMany`], [`Error::TooManyOfTenant`], [`Error::TooManyKept`], [`Error::TooCostly`]; [`Error::VolatileStream`],
+    /// [`Error::NotKept`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is left behind.
     pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
-        let received = self.clocks.monotonic.now();
-        let received_ms = self.clocks.wall.now_ms();
+        let (received, received_ms) = (self.clocks.monotonic.now(), self.clocks.wall.now_ms());
+        let begun = Begun { id: QueryId::unique(), received, received_ms, ran_before: Duration::ZERO };
         let plan = self.validate(&request.query)?;
-        let stream = self.stream(tenant, &plan.source)?;
+        let stream = self.stream(self.stream_name(tenant, &plan.source)?)?;
+        let live = Arc::new(self.live(tenant, stream, request, &plan, begun)?);
+        self.registry.admit(&live, &filter(&plan), &self.config)?;
+        // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
+        let subscription = Subscription::new(live.clone(), self.registry.clone());
+        self.registry.start(&live).await?;
+        if live.keeping.is_some() {
+            self.registry.keeper.begin(&live).await?;
+        }
+        Ok(subscription)
+    }
+
+    /// Reads on for a query that is kept and has no client.
+    ///
+    /// # Errors
+    /// [`Error::UnknownQuery`], [`Error::HasClient`].
+    pub fn attach(&self, tenant: &TenantId, id: QueryId) -> Result<Subscription, Error> {
+        let live = self.registry.find(tenant, id)?;
+        match live.keeping.as_ref().is_some_and(|keeping| keeping.attach()) {
+            true => Ok(Subscription::new(live, self.registry.clone())),
+            false => Err(Error::HasClient { id }),
+        }
+    }
+
+    /// Makes a query of a plan.
+    pub(crate) fn live(
+        &self,
+        tenant: &TenantId,
+        stream: Stream,
+        request: QueryRequest,
+        plan: &Plan,
+        begun: Begun,
+    ) -> Result<Live, Error> {
+        let Begun { id, received, received_ms, ran_before } = begun;
+        if request.keep && matches!(request.deliver, Deliver::Topic(_)) {
+            return Err(Error::KeptIntoTopic);
+        }
+        if request.keep && stream.topic.config.level == AckLevel::Memory {
+            return Err(Error::VolatileStream { stream: stream.topic.name.clone() });
+        }
         let mut clamped = Vec::new();
-        let duration_ms = self.duration_ms(&plan, &request, &mut clamped)?;
+        let duration_ms = self.duration_ms(plan, &request, &mut clamped)?;
         let bounds = Bounds {
             queue_max_bytes: self.config.queue_max_bytes,
-            rows_max: self.rows_max(&plan, &request, &mut clamped)?,
+            rows_max: self.rows_max(plan, &request, &mut clamped)?,
             on_slow: request.on_slow,
             rates: Rates::of(&self.config),
         };
-        let timing = Timing { started: received, started_ms: received_ms };
-        let running = self.running(&plan, &request, timing, &mut clamped)?;
-        let compiled = Arc::new(Compiled::new(&plan));
-        let live = Arc::new(Live {
-            id: QueryId::unique(),
+        let timing = Timing { started: received, ran_before, started_ms: received_ms };
+        let running = self.running(plan, &request, timing, &mut clamped)?;
+        let compiled = Arc::new(Compiled::new(plan));
+        Ok(Live {
+            id,
             tenant: tenant.clone(),
             columns: plan.columns(),
             price: Price::of(&compiled),
             compiled,
-            text: request.query,
+            text: request.query.clone(),
             stream,
             received_ms,
             received,
@@ -121,16 +180,11 @@ impl Engine {
             outbox: Outbox::new(bounds, self.memory.clone()),
             running,
             sketches: Mutex::default(),
+            keeping: request.keep.then(|| Box::new(Keeping::begin(request))),
             shares: Mutex::default(),
             matched: AtomicBool::new(false),
             clocks: self.clocks.clone(),
-        });
-        let filter = plan.filter.as_ref().map(ToString::to_string).unwrap_or_default();
-        self.registry.admit(&live, &filter, &self.config)?;
-        // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
-        let subscription = Subscription::new(live.clone(), self.registry.clone());
-        self.registry.start(&live).await?;
-        Ok(subscription)
+        })
     }
 
     /// What the records of a stream of `tenant` look like; without a name, of the one that `STREAM()` is. Waits for disks:
@@ -140,14 +194,18 @@ impl Engine {
     /// [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`]; [`Error::Log`], [`Error::Batch`].
     pub fn schema(&self, tenant: &TenantId, stream: Option<&str>) -> Result<Arc<Schema>, Error> {
         let source = stream.map_or(Source::Stream(StreamDuration::Default), |name| Source::Topic(name.to_owned()));
-        let stream = self.stream(tenant, &source)?;
+        let stream = self.stream(self.stream_name(tenant, &source)?)?;
         let now = self.clocks.monotonic.now();
         self.schemas.of(&stream, &self.config.schema, now).map_err(|broken| broken.of(&stream.topic.name))
     }
 
-    /// What can be told about the live queries of `tenant`, oldest first: those that see what is appended from now on.
+    /// What can be told about the live queries of `tenant`, oldest first: those that see what is appended from now on, and
+    /// if they are kept outlive whatever happens.
     pub fn list(&self, tenant: &TenantId) -> Vec<Meta> {
-        let is_listed = |live: &Live| live.tenant == *tenant && live.matched.load(Ordering::Acquire);
+        let is_listed = |live: &Live| {
+            let is_safe = live.keeping.as_ref().is_none_or(|keeping| keeping.is_kept());
+            live.tenant == *tenant && is_safe && live.matched.load(Ordering::Acquire)
+        };
         self.registry.list(is_listed).iter().map(|live| live.meta()).collect()
     }
 
@@ -159,13 +217,17 @@ impl Engine {
         self.registry.find(tenant, id).map(|live| live.meta())
     }
 
-    /// Ends one of them; its client gets the rows that are waiting, and cause `killed`.
+    /// Ends one of them; its client gets the rows that are waiting, and cause `killed`. One that is kept and has ended
+    /// already is forgotten.
     ///
     /// # Errors
     /// [`Error::UnknownQuery`].
     pub fn kill(&self, tenant: &TenantId, id: QueryId) -> Result<(), Error> {
         let live = self.registry.find(tenant, id)?;
-        self.registry.end(&live, Cause::Killed, None);
+        match live.outbox.has_ended() {
+            true => self.registry.forget(&live),
+            false => self.registry.end(&live, Cause::Killed, None),
+        }
         Ok(())
     }
 
@@ -198,8 +260,16 @@ impl Engine {
         self.registry.totals.matched.load(Ordering::Relaxed)
     }
 
-    /// Refuses new queries, ends the live ones with cause `shutdown`, and ends the threads. Again is no error.
+    /// Refuses new queries, keeps those that are to go on, ends the live ones with cause `shutdown`, and ends the threads.
+    /// Again is no error.
     pub fn stop(&self) {
+        self.registry.close();
+        if let Some(keeper) = self.keeper.lock().take() {
+            self.registry.keeper.stop();
+            if keeper.join().is_err() {
+                tracing::error!("the thread that keeps live queries has panicked");
+            }
+        }
         self.registry.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
@@ -208,7 +278,7 @@ impl Engine {
         }
     }
 
-    fn stream(&self, tenant: &TenantId, source: &Source) -> Result<Stream, Error> {
+    pub(crate) fn stream_name(&self, tenant: &TenantId, source: &Source) -> Result<TopicName, Error> {
         let name = match source {
             Source::Stream(_) => TopicName::reserved(Kind::Telemetry, tenant),
             Source::Topic(name) => TopicName::parse(name, tenant)?,
@@ -216,6 +286,10 @@ impl Engine {
         if name.tenant() != tenant || name.kind() == Kind::Internal {
             return Err(Error::ForeignStream { stream: name, tenant: tenant.clone() });
         }
+        Ok(name)
+    }
+
+    pub(crate) fn stream(&self, name: TopicName) -> Result<Stream, Error> {
         let Some(topic) = self.log.topic(&name) else {
             return Err(Error::UnknownStream { stream: name });
         };
@@ -314,6 +388,11 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The condition of a plan, as it is told.
+pub(crate) fn filter(plan: &Plan) -> String {
+    plan.filter.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 /// `asked`, or `most` if that is less; then it is told.

@@ -62,6 +62,42 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// Nothing can go on after a crash whose records are gone.
+    #[error(
+        "'keep' needs a stream whose records survive a crash, and '{stream}' is of level memory; create its topic with level written \
+         or synced, or ask without 'keep'"
+    )]
+    VolatileStream {
+        /// The stream asked for.
+        stream: TopicName,
+    },
+    /// Results that go into a topic are not kept yet.
+    #[error(
+        "'keep' is not there yet for a query that delivers into a topic; ask without 'keep', or read its results yourself"
+    )]
+    KeptIntoTopic,
+    /// The tenant has as many queries over restarts as it may have.
+    #[error(
+        "query.kept_per_tenant_max = {limit} queries of tenant '{tenant}' are kept; end one of them, and read its end, first"
+    )]
+    TooManyKept {
+        /// Who asked.
+        tenant: TenantId,
+        /// The limit.
+        limit: usize,
+    },
+    /// It could not be written down.
+    #[error("the query cannot be kept: {why}")]
+    NotKept {
+        /// What the log said.
+        why: String,
+    },
+    /// Somebody else reads the query's results.
+    #[error("query {id} has a client, and only one at a time can read its results; leave with the other one first")]
+    HasClient {
+        /// The id asked for.
+        id: QueryId,
+    },
     /// A duration of nothing.
     #[error("{setting} = 0: a query needs at least 1; leave it out for the default")]
     Zero {
@@ -128,14 +164,16 @@ impl Error {
         match self {
             Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
+            Self::VolatileStream { .. } | Self::KeptIntoTopic => ErrorCode::Invalid,
+            Self::HasClient { .. } => ErrorCode::Conflict,
             Self::ForeignStream { .. } => ErrorCode::Forbidden,
             Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,
             Self::TooMany { .. } => ErrorCode::Overloaded,
-            Self::TooManyOfTenant { .. } => ErrorCode::RateLimited,
+            Self::TooManyOfTenant { .. } | Self::TooManyKept { .. } => ErrorCode::RateLimited,
             Self::TooCostly { .. } => ErrorCode::Overloaded,
             Self::Log { source, .. } => source.code(),
             Self::Batch { .. } => ErrorCode::Corrupt,
-            Self::Thread(_) => ErrorCode::Internal,
+            Self::Thread(_) | Self::NotKept { .. } => ErrorCode::Internal,
             Self::Stopped => ErrorCode::Unavailable,
         }
     }

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use millstream_log::{Partition, Topic};
-use millstream_types::{MonotonicClock, TenantId, WallClock};
-use parking_lot::Mutex;
+use millstream_types::{MonotonicClock, PartitionId, TenantId, WallClock};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::compiled::Compiled;
+use crate::keeping::{Keeping, Places, note};
 use crate::outbox::{Counts, Delivery, Outbox, Put};
 use crate::price::Price;
-use crate::progress::Share;
+use crate::progress::{Progress, Share};
 use crate::window::{Final, Running};
 use crate::{Cause, Clamped, Meta, QueryId, SketchMeta, Trouble, Yield};
 
@@ -47,6 +48,8 @@ pub(crate) struct Live {
     pub(crate) running: Option<Running>,
     /// What is told about the sketches behind its last rows.
     pub(crate) sketches: Mutex<Vec<SketchMeta>>,
+    /// If it is to outlive the process: what that needs.
+    pub(crate) keeping: Option<Box<Keeping>>,
     /// What it sees of each partition, added by the threads that read them.
     pub(crate) shares: Mutex<Vec<Share>>,
     /// Whether all threads match for it.
@@ -55,9 +58,9 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// What can be told now.
+    /// What can be told now; once it has ended, what was told then.
     pub(crate) fn meta(&self) -> Meta {
-        self.meta_of(self.outbox.counts())
+        self.outbox.end_meta().unwrap_or_else(|| self.meta_of(self.outbox.counts()))
     }
 
     fn meta_of(&self, counts: Counts) -> Meta {
@@ -67,7 +70,8 @@ impl Live {
             stream: self.stream.topic.name.to_string(),
             received_ms: self.received_ms,
             finished_ms: None,
-            elapsed_us: self.clocks.monotonic.now().saturating_sub(self.received).as_micros() as u64,
+            elapsed_us: (self.clocks.monotonic.now().saturating_sub(self.received) + self.ran_before()).as_micros()
+                as u64,
             cause: None,
             records_seen: 0,
             matched: counts.matched,
@@ -91,8 +95,65 @@ impl Live {
         meta
     }
 
-    /// Takes what a thread has matched.
-    pub(crate) fn take(&self, thread: usize, yielded: Yield, now_ms: i64) -> Put {
+    /// When it ends, milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn deadline_ms(&self) -> Option<i64> {
+        let lives_for = self.deadline?.saturating_sub(self.received) + self.ran_before();
+        Some(self.received_ms.saturating_add(i64::try_from(lives_for.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long it had run in other processes.
+    fn ran_before(&self) -> Duration {
+        self.keeping.as_ref().map_or(Duration::ZERO, |keeping| keeping.ran_before)
+    }
+
+    /// Has it see what is counted of a partition from now on, beyond what it has seen before.
+    pub(crate) fn see(&self, partition: PartitionId, progress: &Arc<Progress>) {
+        let mut held = self.hold();
+        let mut shares = self.shares.lock();
+        match shares.iter_mut().find(|share| share.partition() == partition) {
+            Some(share) => {
+                let (counted, covered) = share.since_begin();
+                *share = Share::go_on(partition, progress, covered.first, counted);
+            }
+            None => {
+                let share = Share::begin(partition, progress);
+                if let Some(places) = &mut held {
+                    note(places, &share);
+                }
+                shares.push(share);
+            }
+        }
+    }
+
+    /// If it is kept: notes that its results have whatever has been counted of the partition.
+    pub(crate) fn note(&self, partition: PartitionId) {
+        if let Some(mut places) = self.hold() {
+            self.note_in(&mut places, partition);
+        }
+    }
+
+    fn note_in(&self, places: &mut Places, partition: PartitionId) {
+        if let Some(share) = self.shares.lock().iter().find(|share| share.partition() == partition) {
+            note(places, share);
+        }
+    }
+
+    /// If it is kept: holds its results as they are.
+    fn hold(&self) -> Option<MutexGuard<'_, Places>> {
+        self.keeping.as_ref().map(|keeping| keeping.hold())
+    }
+
+    /// Takes what a thread has matched of a partition.
+    pub(crate) fn take(&self, thread: usize, partition: PartitionId, yielded: Yield, now_ms: i64) -> Put {
+        let mut held = self.hold();
+        let put = self.take_held(thread, yielded, now_ms);
+        if let Some(places) = &mut held {
+            self.note_in(places, partition);
+        }
+        put
+    }
+
+    fn take_held(&self, thread: usize, yielded: Yield, now_ms: i64) -> Put {
         let Yield { rows, evaluation_errors } = yielded;
         let Some(running) = &self.running else {
             return self.outbox.put(rows, evaluation_errors, self.clocks.monotonic.now());
@@ -114,6 +175,7 @@ impl Live {
     /// Gives the windows that are due.
     pub(crate) fn tick(&self, now: Duration) -> Put {
         let mut given = Put::Taken;
+        let _held = self.hold();
         if let Some(running) = &self.running {
             running.tick(now, self.clocks.wall.now_ms(), |window| {
                 given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
@@ -141,10 +203,12 @@ impl Live {
         });
     }
 
-    /// Ends it, once, with what is left of its results unless nobody is there to read them. Whether this was the first
-    /// call.
+    /// Ends it, once, with what is left of its results unless nobody is there to read them or they come after a restart.
+    /// Whether this was the first call.
     pub(crate) fn end(&self, cause: Cause, trouble: Option<Trouble>) -> bool {
-        if cause != Cause::Disconnected {
+        let _held = self.hold();
+        let goes_on = cause == Cause::Shutdown && self.keeping.is_some();
+        if cause != Cause::Disconnected && !goes_on {
             self.finish();
         }
         self.outbox.end(|counts| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::rate::{Given, Rates};
 use crate::rows::RowBatch;
@@ -68,7 +69,7 @@ struct State {
 }
 
 /// What has gone through.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) matched: u64,
     pub(crate) dropped: u64,
@@ -166,6 +167,29 @@ impl Outbox {
             state.counts.dropped += oldest.row_count();
             state.waiting_bytes -= oldest.size_bytes();
         }
+    }
+
+    /// What has gone through, what waits, and what is told at the end if that has come.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(Counts, &VecDeque<Delivery>, Option<&Meta>) -> R) -> R {
+        let state = self.state.lock();
+        look(state.counts, &state.waiting, state.end.as_deref())
+    }
+
+    /// Goes on with what was kept of one, whatever its bounds; memory that is not to be had is not waited for.
+    pub(crate) fn resume(&self, counts: Counts, waiting: impl Iterator<Item = Delivery>, end: Option<Meta>) {
+        let mut state = self.state.lock();
+        state.counts = counts;
+        for delivery in waiting {
+            delivery.hold(&self.memory);
+            state.push(delivery);
+        }
+        state.ended = end.is_some();
+        state.end = end.map(Box::new);
+    }
+
+    /// What is told at the end, until the client has got it.
+    pub(crate) fn end_meta(&self) -> Option<Meta> {
+        self.look(|_, _, end| end.cloned())
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -23,7 +23,7 @@ const FOUND_BELOW: u64 = 100_000;
 const MILLION: u64 = 1_000_000;
 
 /// The price of a filter; equal filters are evaluated once and paid once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Price {
     filter: u64,
     pub(crate) ns: u64,

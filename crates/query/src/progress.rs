@@ -1,9 +1,11 @@
 //! How far the records of a partition have been matched, for whoever asks on another thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use millstream_types::{Offset, PartitionId};
+use millstream_types::{Epoch, Offset, PartitionId};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{Covered, Tally};
 
@@ -21,23 +23,26 @@ pub(crate) struct Progress {
     not_json: AtomicU64,
     skipped: AtomicU64,
     next: AtomicU64,
+    /// The epoch of the last record before `next`.
+    epoch: AtomicU32,
 }
 
 /// The counters at one moment.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) records: u64,
     pub(crate) not_json: u64,
     pub(crate) skipped: u64,
-    next: u64,
+    pub(crate) next: u64,
 }
 
 impl Progress {
-    pub(crate) fn start(next: Offset) -> Self {
-        Self { next: AtomicU64::new(next.0), ..Self::default() }
+    pub(crate) fn start(next: Offset, epoch: Epoch) -> Self {
+        Self { next: AtomicU64::new(next.0), epoch: AtomicU32::new(epoch.0), ..Self::default() }
     }
 
-    pub(crate) fn add(&self, tally: Tally, next: Offset) {
+    pub(crate) fn add(&self, tally: Tally, next: Offset, epoch: Epoch) {
+        self.epoch.store(epoch.0, Ordering::Relaxed);
         self.records.fetch_add(tally.records, Ordering::Relaxed);
         self.not_json.fetch_add(tally.not_json, Ordering::Relaxed);
         self.next.store(next.0, Ordering::Relaxed);
@@ -72,13 +77,35 @@ impl Share {
         Self { partition, progress: progress.clone(), start: progress.read() }
     }
 
+    /// From now on, after what has been counted elsewhere since offset `first`.
+    pub(crate) fn go_on(partition: PartitionId, progress: &Arc<Progress>, first: u64, before: Reading) -> Self {
+        let now = progress.read();
+        // What was counted before stands in front of the beginning, which may be below zero.
+        let start = Reading {
+            records: now.records.wrapping_sub(before.records),
+            not_json: now.not_json.wrapping_sub(before.not_json),
+            skipped: now.skipped.wrapping_sub(before.skipped),
+            next: first,
+        };
+        Self { partition, progress: progress.clone(), start }
+    }
+
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// The epoch of the last record that has been counted.
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.progress.epoch.load(Ordering::Relaxed))
+    }
+
     /// What has been counted, and which offsets that covers.
     pub(crate) fn since_begin(&self) -> (Reading, Covered) {
         let now = self.progress.read();
         let counted = Reading {
-            records: now.records - self.start.records,
-            not_json: now.not_json - self.start.not_json,
-            skipped: now.skipped - self.start.skipped,
+            records: now.records.wrapping_sub(self.start.records),
+            not_json: now.not_json.wrapping_sub(self.start.not_json),
+            skipped: now.skipped.wrapping_sub(self.start.skipped),
             next: now.next,
         };
         let last = if now.next > self.start.next { Some(now.next - 1) } else { None };

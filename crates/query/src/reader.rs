@@ -8,10 +8,10 @@ use std::error::Error as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use millstream_log::{Error as LogError, Partition};
+use millstream_log::Partition;
 use millstream_types::TopicId;
 
-use crate::live::{Clocks, Live};
+use crate::live::{Clocks, Live, Stream};
 use crate::outbox::Put;
 use crate::registry::{Command, Inbox, Registry};
 use crate::tailed::{Broken, Finished, Tailed};
@@ -62,6 +62,16 @@ impl Reader {
         for command in self.inbox().take() {
             match command {
                 Command::Add(query, answer) => drop(answer.send(self.add(&query))),
+                Command::Resume(queries, answer) => {
+                    self.resume(&queries);
+                    // Whoever waits for it may be gone.
+                    let _ = answer.send(());
+                }
+                Command::Schedule(queries) => queries.iter().for_each(|query| self.schedule(query)),
+                Command::Note(answer) => {
+                    self.streams.values().for_each(Tailed::note);
+                    let _ = answer.send(());
+                }
                 Command::Remove(query) => self.remove(&query),
                 Command::Stop => return false,
             }
@@ -74,25 +84,13 @@ impl Reader {
             return Ok(());
         }
         self.schedule(query);
-        let id = query.stream.topic.id;
-        let (number, threads) = (self.number, self.registry.inboxes.len());
-        let mine = |partition: &dyn Partition| {
-            (id.0 as usize).wrapping_add(partition.id().partition.0 as usize) % threads == number
-        };
-        if !query.stream.partitions.iter().any(|partition| mine(&**partition)) {
-            return Ok(());
-        }
-        if !self.streams.contains_key(&id) {
-            let (bell, totals) = (self.inbox().bell(), self.registry.totals.clone());
-            let tailed = Tailed::begin(query.stream.clone(), mine, &bell, number, self.read_max_bytes, totals);
-            self.streams.insert(id, tailed);
-        }
-        let Some(tailed) = self.streams.get_mut(&id) else {
+        let (id, now_ms) = (query.stream.topic.id, self.clocks.wall.now_ms());
+        let Some(tailed) = self.tailed(&query.stream) else {
             return Ok(());
         };
         // What has been appended before is not for the new query, but still for the others.
         let mut finished = Vec::new();
-        let caught_up = tailed.catch_up(self.clocks.wall.now_ms(), &mut finished);
+        let caught_up = tailed.catch_up(now_ms, &mut finished);
         if caught_up.is_ok() {
             tailed.insert(query.clone());
         }
@@ -101,6 +99,39 @@ impl Reader {
             self.fail(id, &broken);
             broken.of(&query.stream.topic.name)
         })
+    }
+
+    /// A stream as this thread reads it; `None` if it reads none of its partitions.
+    fn tailed(&mut self, stream: &Stream) -> Option<&mut Tailed> {
+        let id = stream.topic.id;
+        let (number, threads) = (self.number, self.registry.inboxes.len());
+        let mine = |partition: &dyn Partition| {
+            (id.0 as usize).wrapping_add(partition.id().partition.0 as usize) % threads == number
+        };
+        if !stream.partitions.iter().any(|partition| mine(&**partition)) {
+            return None;
+        }
+        if !self.streams.contains_key(&id) {
+            let (bell, totals) = (self.inbox().bell(), self.registry.totals.clone());
+            let tailed = Tailed::begin(stream.clone(), mine, &bell, number, self.read_max_bytes, totals);
+            self.streams.insert(id, tailed);
+        }
+        self.streams.get_mut(&id)
+    }
+
+    /// Has queries of one stream that a former process has kept go on.
+    fn resume(&mut self, queries: &[Arc<Live>]) {
+        let Some(stream) = queries.first().map(|query| query.stream.clone()) else { return };
+        let now_ms = self.clocks.wall.now_ms();
+        let Some(tailed) = self.tailed(&stream) else { return };
+        let mut finished = Vec::new();
+        let caught_up = tailed.catch_up(now_ms, &mut finished);
+        match caught_up.and_then(|()| tailed.replay(queries, now_ms, &mut finished)) {
+            Ok(()) => queries.iter().for_each(|query| tailed.insert(query.clone())),
+            // What the others see of the stream comes later.
+            Err(broken) => queries.iter().for_each(|query| self.end_broken(query, &broken)),
+        }
+        self.finish(finished);
     }
 
     /// Has the first thread look at a query when something is due.
@@ -168,19 +199,23 @@ impl Reader {
         let Some(tailed) = self.streams.get(&id) else {
             return;
         };
-        let stopped = matches!(broken, Broken::Log(LogError::Stopped));
-        if !stopped {
+        if !broken.is_stop() {
             tracing::error!(stream = %tailed.stream.topic.name, error = broken as &dyn std::error::Error, "live queries cannot read their stream");
         }
         for query in tailed.queries().cloned().collect::<Vec<_>>() {
-            let trouble = Trouble {
-                error: broken.source().map_or_else(|| broken.to_string(), |source| format!("{broken}: {source}")),
-                resolution: "ask again once the stream can be read".to_owned(),
-            };
-            let cause = if stopped { Cause::Shutdown } else { Cause::Error };
-            self.registry.end(&query, cause, Some(trouble).filter(|_| !stopped));
+            self.end_broken(&query, broken);
         }
         self.leave(id);
+    }
+
+    /// Ends a query that cannot see what it is to see.
+    fn end_broken(&self, query: &Arc<Live>, broken: &Broken) {
+        let trouble = Trouble {
+            error: broken.source().map_or_else(|| broken.to_string(), |source| format!("{broken}: {source}")),
+            resolution: "ask again once the stream can be read".to_owned(),
+        };
+        let cause = if broken.is_stop() { Cause::Shutdown } else { Cause::Error };
+        self.registry.end(query, cause, Some(trouble).filter(|_| !broken.is_stop()));
     }
 
     /// Gives the windows that are due, and ends the queries whose time is over.

@@ -9,6 +9,7 @@ use millstream_types::TenantId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::keeper::KeeperInbox;
 use crate::live::Live;
 use crate::price::Prices;
 use crate::progress::Totals;
@@ -18,6 +19,12 @@ use crate::{Cause, Config, Error, QueryId, Trouble};
 pub(crate) enum Command {
     /// Match for this query from now on, and say when that is so.
     Add(Arc<Live>, oneshot::Sender<Result<(), Error>>),
+    /// Match for these of one stream, which a former process has kept, once they have seen what they have not; say when.
+    Resume(Arc<[Arc<Live>]>, oneshot::Sender<()>),
+    /// Look at these when something is due.
+    Schedule(Arc<[Arc<Live>]>),
+    /// Note for those that are kept up to where everything is matched, and say when that is done.
+    Note(oneshot::Sender<()>),
     /// Match for it no longer.
     Remove(Arc<Live>),
     /// End.
@@ -42,6 +49,13 @@ impl Inbox {
             commands.push(command);
         }
         self.bell().ring();
+    }
+
+    /// Tells the thread something that it answers.
+    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(command(sender));
+        receiver
     }
 
     pub(crate) fn take(&self) -> Vec<Command> {
@@ -71,12 +85,15 @@ pub(crate) struct Registry {
     live: Mutex<LiveQueries>,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) totals: Arc<Totals>,
+    pub(crate) keeper: KeeperInbox,
 }
 
 #[derive(Default)]
 struct LiveQueries {
+    /// All of them, and those that are kept until somebody has read their end.
     by_id: HashMap<QueryId, Arc<Live>>,
     by_tenant: HashMap<TenantId, usize>,
+    kept: HashMap<QueryId, Arc<Live>>,
     prices: Prices,
     stopped: bool,
 }
@@ -84,7 +101,7 @@ struct LiveQueries {
 impl Registry {
     pub(crate) fn new(threads: usize) -> Self {
         let inboxes = (0..threads).map(|_| Inbox::open()).collect();
-        Self { live: Mutex::default(), inboxes, totals: Arc::default() }
+        Self { live: Mutex::default(), inboxes, totals: Arc::default(), keeper: KeeperInbox::default() }
     }
 
     /// Takes a query with this condition, if there is room.
@@ -100,20 +117,26 @@ impl Registry {
             let limit = config.live_per_tenant_max;
             return Err(Error::TooManyOfTenant { tenant: query.tenant.clone(), limit });
         }
+        if query.keeping.is_some() {
+            let of_tenant = live.kept.values().filter(|kept| kept.tenant == query.tenant).count();
+            if of_tenant >= config.kept_per_tenant_max {
+                let limit = config.kept_per_tenant_max;
+                return Err(Error::TooManyKept { tenant: query.tenant.clone(), limit });
+            }
+        }
         live.prices.add(query.stream.topic.id, query.price, filter, config)?;
         *live.by_tenant.entry(query.tenant.clone()).or_default() += 1;
         live.by_id.insert(query.id, query.clone());
+        if query.keeping.is_some() {
+            live.kept.insert(query.id, query.clone());
+        }
         Ok(())
     }
 
     /// Has every thread that reads part of the query's stream match for it.
     pub(crate) async fn start(&self, query: &Arc<Live>) -> Result<(), Error> {
-        let mut answers = Vec::new();
-        for inbox in &self.inboxes {
-            let (sender, receiver) = oneshot::channel();
-            inbox.send(Command::Add(query.clone(), sender));
-            answers.push(receiver);
-        }
+        let add = |inbox: &Inbox| inbox.ask(|sender| Command::Add(query.clone(), sender));
+        let answers: Vec<_> = self.inboxes.iter().map(add).collect();
         for answer in answers {
             answer.await.unwrap_or(Err(Error::Stopped))?;
         }
@@ -121,23 +144,61 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends a query, unless it has ended already.
+    /// Ends a query, unless it has ended already. One that is kept stays until somebody has read its end.
     pub(crate) fn end(&self, query: &Arc<Live>, cause: Cause, trouble: Option<Trouble>) {
         if !query.end(cause, trouble) {
             return;
         }
-        let mut live = self.live.lock();
-        live.by_id.remove(&query.id);
-        live.prices.remove(query.stream.topic.id, query.price);
-        if let Some(of_tenant) = live.by_tenant.get_mut(&query.tenant) {
-            *of_tenant -= 1;
-            if *of_tenant == 0 {
-                live.by_tenant.remove(&query.tenant);
+        let stays = cause != Cause::Shutdown && query.keeping.as_ref().is_some_and(|keeping| keeping.is_kept());
+        {
+            let mut live = self.live.lock();
+            live.prices.remove(query.stream.topic.id, query.price);
+            if !stays {
+                live.remove(query);
             }
         }
-        drop(live);
         for inbox in &self.inboxes {
             inbox.send(Command::Remove(query.clone()));
+        }
+    }
+
+    /// Keeps a query no longer that has ended.
+    pub(crate) fn forget(&self, query: &Live) {
+        if self.live.lock().remove(query) {
+            self.keeper.forget(query.id);
+        }
+    }
+
+    /// The queries that are kept, or to be.
+    pub(crate) fn kept(&self) -> Vec<Arc<Live>> {
+        self.live.lock().kept.values().cloned().collect()
+    }
+
+    pub(crate) fn is_kept(&self, id: QueryId) -> bool {
+        self.live.lock().kept.contains_key(&id)
+    }
+
+    pub(crate) fn keeps_any(&self) -> bool {
+        !self.live.lock().kept.is_empty()
+    }
+
+    /// Has the threads note how far the queries that are kept have come.
+    pub(crate) fn note_places(&self) {
+        let noted: Vec<_> = self.inboxes.iter().map(|inbox| inbox.ask(Command::Note)).collect();
+        // A thread that is gone has noted everything.
+        noted.into_iter().for_each(|noted| drop(noted.blocking_recv()));
+    }
+
+    /// Has the threads match for queries of one stream that a former process has kept; each says when it does.
+    pub(crate) fn resume(&self, queries: &Arc<[Arc<Live>]>) -> Vec<oneshot::Receiver<()>> {
+        let resume = |inbox: &Inbox| inbox.ask(|sender| Command::Resume(queries.clone(), sender));
+        self.inboxes.iter().map(resume).collect()
+    }
+
+    /// All threads match for queries that a former process has kept: from now on their time is looked at.
+    pub(crate) fn resumed(&self, queries: &[Arc<Live>]) {
+        if let Some(inbox) = self.inboxes.first() {
+            inbox.send(Command::Schedule(queries.into()));
         }
     }
 
@@ -158,12 +219,33 @@ impl Registry {
         self.live.lock().by_id.len()
     }
 
-    /// Refuses new queries, ends the live ones and tells the threads to end.
-    pub(crate) fn stop(&self) {
+    /// Refuses new queries.
+    pub(crate) fn close(&self) {
         self.live.lock().stopped = true;
+    }
+
+    /// Ends the live ones and tells the threads to end.
+    pub(crate) fn stop(&self) {
         for query in self.list(|_| true) {
             self.end(&query, Cause::Shutdown, None);
         }
         self.inboxes.iter().for_each(|inbox| inbox.send(Command::Stop));
+    }
+}
+
+impl LiveQueries {
+    /// Takes a query out; whether it was there.
+    fn remove(&mut self, query: &Live) -> bool {
+        if self.by_id.remove(&query.id).is_none() {
+            return false;
+        }
+        self.kept.remove(&query.id);
+        if let Some(of_tenant) = self.by_tenant.get_mut(&query.tenant) {
+            *of_tenant -= 1;
+            if *of_tenant == 0 {
+                self.by_tenant.remove(&query.tenant);
+            }
+        }
+        true
     }
 }

@@ -24,6 +24,10 @@ pub struct QueryRequest {
     /// What happens when the client does not keep up. Default `kill`.
     #[serde(default)]
     pub on_slow: OnSlow,
+    /// Whether the query goes on without its client, also after the server has been started anew, until somebody has
+    /// read its end. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
 }
 
 impl QueryRequest {
@@ -36,6 +40,7 @@ impl QueryRequest {
             limit: None,
             deliver: Deliver::default(),
             on_slow: OnSlow::default(),
+            keep: false,
         }
     }
 }

@@ -33,6 +33,12 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// Adds what `write` writes as a row.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.json);
+        self.ends.push(self.json.len());
+    }
+
     /// Adds what `write` writes as a row; if it fails, nothing.
     pub(crate) fn try_push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         let written = write(&mut self.json);

@@ -12,15 +12,18 @@ use crate::outbox::Delivery;
 use crate::registry::Registry;
 use crate::{Cause, Meta, QueryId, RowBatch, Trouble};
 
-/// The results of a query: a stream of [`Delivery::Rows`] and then one [`Delivery::End`]. Dropping it ends the query.
+/// The results of a query: a stream of [`Delivery::Rows`] and then one [`Delivery::End`]. Dropping it ends the query, unless
+/// that is kept: then somebody else may read on, until the end has been read.
 pub struct Subscription {
     live: Arc<Live>,
     registry: Arc<Registry>,
+    /// Whether the end has been read.
+    is_read: bool,
 }
 
 impl Subscription {
     pub(crate) fn new(live: Arc<Live>, registry: Arc<Registry>) -> Self {
-        Self { live, registry }
+        Self { live, registry, is_read: false }
     }
 
     /// The query's name.
@@ -40,7 +43,13 @@ impl Subscription {
 
     /// The next rows, or the end; `None` after it.
     pub async fn next(&mut self) -> Option<Delivery> {
-        std::future::poll_fn(|cx| self.live.outbox.poll(cx)).await
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let polled = self.live.outbox.poll(cx);
+        self.is_read |= matches!(polled, Poll::Ready(Some(Delivery::End(_)) | None));
+        polled
     }
 
     /// Ends the query for a reason that lies with its client.
@@ -65,14 +74,18 @@ impl Subscription {
 impl Stream for Subscription {
     type Item = Delivery;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        self.live.outbox.poll(cx)
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.poll(cx)
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.registry.end(&self.live, Cause::Disconnected, None);
+        match self.live.keeping.as_ref().filter(|keeping| keeping.is_kept()) {
+            Some(_) if self.is_read => self.registry.forget(&self.live),
+            Some(keeping) => keeping.detach(),
+            None => self.registry.end(&self.live, Cause::Disconnected, None),
+        }
     }
 }
 

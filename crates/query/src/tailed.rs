@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_log::{Bell, Error as LogError, Partition, UpTo};
-use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch, TopicName};
+use millstream_log::{Bell, Error as LogError, Offsets, Partition, UpTo};
+use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch, TopicName, TopicPartition};
 
 use crate::live::{Live, Stream};
 use crate::outbox::Put;
-use crate::progress::{Progress, Share, Totals};
-use crate::{EntryId, Error, Matcher, QueryId};
+use crate::progress::{Progress, Totals};
+use crate::replay::Replay;
+use crate::{EntryId, Error, Matcher, QueryId, Tally};
 
 /// Why a stream cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,11 @@ impl Broken {
             Self::Batch { stream, source } => Error::Batch { stream, source },
         }
     }
+
+    /// Whether the log stops rather than fails.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(self, Self::Log(LogError::Stopped))
+    }
 }
 
 /// A query that has got enough, or more than its client takes.
@@ -39,6 +45,8 @@ pub(crate) struct Tailed {
     parts: Vec<Part>,
     matcher: Matcher<Arc<Live>>,
     entries: HashMap<QueryId, EntryId>,
+    /// Those that outlive the process.
+    kept: HashMap<QueryId, Arc<Live>>,
     /// The number of the thread.
     thread: usize,
     read_max_bytes: usize,
@@ -48,6 +56,8 @@ pub(crate) struct Tailed {
 struct Part {
     partition: Arc<dyn Partition>,
     next: Offset,
+    /// Whether `next` stands behind something that was read, rather than at the tail where this began.
+    has_read: bool,
     progress: Arc<Progress>,
 }
 
@@ -64,11 +74,13 @@ impl Tailed {
         let begin = |partition: &Arc<dyn Partition>| {
             // Watched before its tail is read, so that nothing is appended unnoticed in between.
             partition.watch(bell);
-            let next = partition.offsets().tail;
-            Part { partition: partition.clone(), next, progress: Arc::new(Progress::start(next)) }
+            let Offsets { tail: next, epoch, .. } = partition.offsets();
+            let progress = Arc::new(Progress::start(next, epoch));
+            Part { partition: partition.clone(), next, has_read: false, progress }
         };
         let parts = stream.partitions.iter().filter(|partition| mine(&***partition)).map(begin).collect();
-        Self { stream, parts, matcher: Matcher::default(), entries: HashMap::new(), thread, read_max_bytes, totals }
+        let (matcher, entries, kept) = (Matcher::default(), HashMap::new(), HashMap::new());
+        Self { stream, parts, matcher, entries, kept, thread, read_max_bytes, totals }
     }
 
     pub(crate) fn watch(&self, bell: &Arc<Bell>) {
@@ -85,16 +97,36 @@ impl Tailed {
 
     /// Adds a query that sees what comes after the records read so far.
     pub(crate) fn insert(&mut self, query: Arc<Live>) {
-        query
-            .shares
-            .lock()
-            .extend(self.parts.iter().map(|part| Share::begin(part.partition.id().partition, &part.progress)));
+        self.parts.iter().for_each(|part| query.see(part.partition.id().partition, &part.progress));
         let id = query.id;
+        if query.keeping.is_some() {
+            self.kept.insert(id, query.clone());
+        }
         let entry = self.matcher.insert(query.compiled.clone(), query);
         self.entries.insert(id, entry);
     }
 
+    /// Notes for the queries that are kept up to where everything is matched.
+    pub(crate) fn note(&self) {
+        for part in self.parts.iter().filter(|part| part.has_read) {
+            self.kept.values().for_each(|query| query.note(part.partition.id().partition));
+        }
+    }
+
+    /// Has queries of a former process see what they have not seen yet of what has been read for the others.
+    pub(crate) fn replay(
+        &self,
+        queries: &[Arc<Live>],
+        now_ms: i64,
+        finished: &mut Vec<Finished>,
+    ) -> Result<(), Broken> {
+        self.parts.iter().try_for_each(|part| {
+            Replay::new(&part.partition, queries, self.thread, self.read_max_bytes).run(part.next, now_ms, finished)
+        })
+    }
+
     pub(crate) fn remove(&mut self, id: QueryId) {
+        self.kept.remove(&id);
         if let Some(entry) = self.entries.remove(&id) {
             self.matcher.remove(entry);
         }
@@ -124,33 +156,43 @@ impl Tailed {
             Ok(batches) => batches,
             Err(LogError::Trimmed { oldest, .. }) => {
                 part.progress.skip(part.next, oldest);
-                part.next = oldest;
+                (part.next, part.has_read) = (oldest, true);
                 return Ok(true);
             }
             Err(error) => return Err(error.into()),
         };
-        let broken = |source| Broken::Batch { stream: self.stream.topic.name.clone(), source };
+        let partition = part.partition.id().partition;
         for batch in &batches {
-            let tally = match readable(batch).map_err(broken)? {
-                Some(batch) => {
-                    let partition = part.partition.id().partition;
-                    self.matcher.run(&batch, partition, part.next, now_ms).map_err(broken)?
-                }
-                None => crate::Tally::default(),
-            };
-            part.next = batch.last_offset().next();
+            let tally = match_batch(&mut self.matcher, &*part.partition, batch, part.next, now_ms)?;
+            (part.next, part.has_read) = (batch.last_offset().next(), true);
             // Before the rows go out, so that whoever ends by them is told of the records that gave them.
-            part.progress.add(tally, part.next);
+            part.progress.add(tally, part.next, batch.epoch());
             self.totals.records_seen.fetch_add(tally.records, Ordering::Relaxed);
         }
         self.matcher.drain(|_, query, yielded| {
             self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);
-            match query.take(self.thread, yielded, now_ms) {
+            match query.take(self.thread, partition, yielded, now_ms) {
                 Put::Taken => {}
                 put => finished.push((query.clone(), put)),
             }
         });
         Ok(!batches.is_empty())
+    }
+}
+
+/// Matches the records of a batch from `from` on.
+pub(crate) fn match_batch<T>(
+    matcher: &mut Matcher<T>,
+    partition: &dyn Partition,
+    batch: &RecordBatch,
+    from: Offset,
+    now_ms: i64,
+) -> Result<Tally, Broken> {
+    let TopicPartition { topic, partition } = partition.id();
+    let broken = |source| Broken::Batch { stream: topic.clone(), source };
+    match readable(batch).map_err(broken)? {
+        Some(batch) => matcher.run(&batch, *partition, from, now_ms).map_err(broken),
+        None => Ok(Tally::default()),
     }
 }
 

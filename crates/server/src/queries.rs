@@ -89,9 +89,21 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>) -> Routes {
                 .to(look, Arc::clone(&engine)),
         )
         .route(
+            Route::get("/api/queries/{id}/results", reader, ASK_LIMITS, "Read the results of a query that is kept")
+                .param("id", id)
+                .answers_with(
+                    200,
+                    "Events as of `deliver: sse`: what nobody has read yet, and what comes. After `end` the query is forgotten.",
+                    Content::events(json!({"type": "object"})),
+                )
+                .answers(404, "It does not exist, or somebody has read its end.")
+                .answers(409, "It is not kept, or somebody else reads.")
+                .to(results, Arc::clone(&engine)),
+        )
+        .route(
             Route::delete("/api/queries/{id}", reader, LOOK_LIMITS, "End a live query")
                 .param("id", id)
-                .answers(204, "It has ended; its client gets what was waiting.")
+                .answers(204, "It has ended; its client gets what was waiting. One that was kept and had ended is forgotten.")
                 .answers(404, "It does not exist or has ended.")
                 .to(kill, engine),
         )
@@ -110,9 +122,23 @@ async fn ask(
         Deliver::Sse => {}
     }
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
+    Ok(events(subscription, shutdown))
+}
+
+async fn results(
+    State(engine): State<Queries>,
+    caller: Caller,
+    shutdown: Shutdown,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let subscription = engine.attach(&caller.tenant, parse_id(&id)?).map_err(problem)?;
+    Ok(events(subscription, shutdown))
+}
+
+fn events(subscription: Subscription, shutdown: Shutdown) -> Response {
     let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
     tokio::spawn(deliver_events(subscription, sender));
-    Ok(stream.into_response())
+    stream.into_response()
 }
 
 /// Takes a query that goes on by itself; its results are records.
@@ -152,7 +178,7 @@ pub(crate) async fn answer_once(
     Ok(response)
 }
 
-/// Sends what a query gives until it ends or its client leaves, which ends it.
+/// Sends what a query gives until it ends or its client leaves, which ends it unless it is kept.
 async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
     let opening = event("meta", &subscription.opening());
     if sender.send(opening).await.is_err() {

@@ -1,8 +1,11 @@
 //! How many different things there are: exact up to the nominal size, then an estimate with bounds.
 
+use datasketches::codec::{SketchBytes, SketchSlice};
 use datasketches::common::NumStdDev;
+use datasketches::error::Error;
 use datasketches::theta::{CompactThetaSketch, ThetaSketch, ThetaSketchBuilder, ThetaUnionBuilder};
 
+use super::key::{cut, read_bytes};
 use super::sketch::{Bounds, SketchMeta};
 
 /// A theta sketch of what was added here, and one of what was merged or read.
@@ -76,6 +79,21 @@ impl Distinct {
     pub(crate) fn size_bytes(&self) -> usize {
         self.live.estimated_size() + self.merged.as_ref().map_or(0, CompactThetaSketch::estimated_size)
     }
+
+    pub(crate) fn write(&self, out: &mut SketchBytes) {
+        let bytes = self.result().serialize();
+        out.write_u8(self.lg_size);
+        out.write_u64_le(bytes.len() as u64);
+        out.write(&bytes);
+    }
+
+    pub(crate) fn read(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let lg_size = input.read_u8().map_err(cut)?;
+        let length = input.read_u64_le().map_err(cut)?;
+        let merged = CompactThetaSketch::deserialize(&read_bytes(input, length)?)?;
+        let live = ThetaSketchBuilder::default().lg_k(lg_size).build()?;
+        Ok(Self { lg_size, live, merged: Some(merged) })
+    }
 }
 
 fn union(lg_size: u8, sketches: [&CompactThetaSketch; 2]) -> CompactThetaSketch {
@@ -129,6 +147,22 @@ mod tests {
             assert!(distinct.count().abs_diff(1_000_000) <= 23_400, "{}", distinct.count());
             assert!(distinct.relative_error().unwrap() < 0.0240);
             assert!(distinct.size_bytes() <= 512 << 10, "{}", distinct.size_bytes());
+        }
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_goes_on() {
+        let mut whole = of(0..5_000);
+        whole.merge(&of(2_000..9_000));
+        let mut bytes = SketchBytes::with_capacity(0);
+        whole.write(&mut bytes);
+        let bytes = bytes.into_bytes();
+        let mut read = Distinct::read(&mut SketchSlice::new(&bytes)).unwrap();
+        assert_eq!(read.count(), 9_000);
+        (8_999..12_000_u64).for_each(|n| read.add(&n.to_le_bytes()));
+        assert_eq!((read.count(), read.clone().count()), (12_000, 12_000));
+        for length in [0, 1, 8, 9, 40, bytes.len() - 1] {
+            assert!(Distinct::read(&mut SketchSlice::new(&bytes[..length])).is_err());
         }
     }
 }

@@ -1,9 +1,12 @@
 //! How numbers are distributed: quantiles, and counts between points.
 
+use datasketches::codec::SketchBytes;
 use datasketches::common::SearchCriteria;
+use datasketches::error::Error;
 use datasketches::kll::{KllFloat, KllSketch};
 use millstream_columns::{Points, Value};
 
+use super::key::damaged;
 use super::number::Number;
 use super::sketch::SketchMeta;
 
@@ -128,6 +131,19 @@ impl Distribution {
     pub(crate) fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.values.num_retained() * size_of::<f64>() * 2
     }
+
+    pub(crate) fn write(&self, out: &mut SketchBytes) {
+        out.write(&self.values.serialize());
+    }
+
+    pub(crate) fn resume(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let values = KllSketch::<Double>::deserialize(bytes)?;
+        if values.min_item().into_iter().chain(values.max_item()).any(|value| !value.is_finite()) {
+            return Err(damaged("a distribution of numbers that are none"));
+        }
+        self.values = values;
+        Ok(())
+    }
 }
 
 /// `[a to b)`, or without a bound on one side.
@@ -222,5 +238,20 @@ mod tests {
             assert!(error < 3.0 * meta.rank_error.unwrap(), "{rank}: {value:?}");
         }
         assert!(parts.size_bytes() < 128 << 10);
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_goes_on() {
+        let points = Points::Manual(vec![0.5]);
+        let whole = of(Kind::Quantile, points.clone(), (1..=9).map(f64::from));
+        let mut bytes = SketchBytes::with_capacity(0);
+        whole.write(&mut bytes);
+        let bytes = bytes.into_bytes();
+        let mut read = of(Kind::Quantile, points.clone(), []);
+        read.resume(&bytes).unwrap();
+        (10..=99).for_each(|n| read.add(&Value::Integer(n)));
+        read.add(&Value::Text("none".into()));
+        assert_eq!(quantiles(&read), [(0.5, Some(50.0))]);
+        assert!(of(Kind::Quantile, points, []).resume(&bytes[..bytes.len() - 1]).is_err());
     }
 }

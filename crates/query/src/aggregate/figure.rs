@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use datasketches::codec::{SketchBytes, SketchSlice};
+use datasketches::error::Error;
 use millstream_columns::Value;
 
 use super::distinct::Distinct;
-use super::key::{Nested, write_tuple};
+use super::key::{Nested, cut, damaged, write_tuple};
 use super::number::{Number, Total};
 
 /// Which figure.
@@ -105,7 +107,58 @@ impl Figure {
     pub(crate) fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.distinct().map_or(0, |distinct| size_of::<Distinct>() + distinct.size_bytes())
     }
+
+    pub(crate) fn write(&self, out: &mut SketchBytes) {
+        let mut extreme = |tag, number: &Option<Number>| {
+            out.write_u8(tag);
+            out.write_u8(u8::from(number.is_some()));
+            number.iter().for_each(|number| number.write(out));
+        };
+        match self {
+            Self::Min(number) => extreme(MIN, number),
+            Self::Max(number) => extreme(MAX, number),
+            Self::Count(count) => {
+                out.write_u8(COUNT);
+                out.write_u64_le(*count);
+            }
+            Self::Sum(total) => {
+                out.write_u8(SUM);
+                total.write(out);
+            }
+            Self::Average(total) => {
+                out.write_u8(AVERAGE);
+                total.write(out);
+            }
+            Self::CountDistinct(distinct) => {
+                out.write_u8(COUNT_DISTINCT);
+                distinct.write(out);
+            }
+        }
+    }
+
+    pub(crate) fn read(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let extreme = |input: &mut SketchSlice<'_>| match input.read_u8().map_err(cut)? {
+            0 => Ok(None),
+            _ => Number::read(input).map(Some),
+        };
+        match input.read_u8().map_err(cut)? {
+            COUNT => input.read_u64_le().map(Self::Count).map_err(cut),
+            SUM => Total::read(input).map(Self::Sum),
+            AVERAGE => Total::read(input).map(Self::Average),
+            MIN => extreme(input).map(Self::Min),
+            MAX => extreme(input).map(Self::Max),
+            COUNT_DISTINCT => Distinct::read(input).map(|distinct| Self::CountDistinct(Box::new(distinct))),
+            _ => Err(damaged("an unknown kind of figure")),
+        }
+    }
 }
+
+const COUNT: u8 = 0;
+const SUM: u8 = 1;
+const AVERAGE: u8 = 2;
+const MIN: u8 = 3;
+const MAX: u8 = 4;
+const COUNT_DISTINCT: u8 = 5;
 
 fn least_of(a: Option<Number>, b: Option<Number>) -> Option<Number> {
     extreme_of(a, b, std::cmp::Ordering::Less)

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use datasketches::codec::{SketchBytes, SketchSlice};
 use datasketches::common::NumStdDev;
+use datasketches::error::Error;
 use datasketches::tuple::{
     CompactTupleSketch, SummaryCombinePolicy, SummaryPolicy, SummaryUpdatePolicy, TupleSketch, TupleSketchBuilder,
-    TupleUnionBuilder,
+    TupleSummaryValue, TupleUnionBuilder,
 };
 use millstream_columns::Value;
 
 use super::figure::{Figure, FigureOf};
-use super::key::{Nested, order_tuples, owned, read_tuple, write_tuple};
+use super::key::{Nested, cut, order_tuples, owned, read_bytes, read_tuple, write_tuple};
 use super::shape::SketchSizes;
 use super::sketch::{Bounds, SketchMeta};
 
@@ -54,6 +56,16 @@ impl Figures {
 
     pub(crate) fn merge(mine: &mut [Figure], other: &[Figure]) {
         mine.iter_mut().zip(other).for_each(|(mine, other)| mine.merge(other));
+    }
+
+    pub(crate) fn write(figures: &[Figure], out: &mut SketchBytes) {
+        out.write_u32_le(figures.len() as u32);
+        figures.iter().for_each(|figure| figure.write(out));
+    }
+
+    pub(crate) fn read(input: &mut SketchSlice<'_>) -> Result<Vec<Figure>, Error> {
+        let count = input.read_u32_le().map_err(cut)?;
+        (0..count).map(|_| Figure::read(input)).collect()
     }
 
     /// What is told about the sketches among the figures of some groups.
@@ -104,6 +116,25 @@ impl SummaryUpdatePolicy<Seen<'_, '_>> for Figures {
 impl SummaryCombinePolicy for Figures {
     fn combine(&self, group: &mut Group, other: &Group) {
         Self::merge(&mut group.figures, &other.figures);
+    }
+}
+
+impl TupleSummaryValue for Group {
+    fn serialize_size(&self) -> usize {
+        self.size_bytes()
+    }
+
+    fn serialize_value(&self, out: &mut SketchBytes) {
+        out.write_u64_le(self.key.len() as u64);
+        out.write(&self.key);
+        Figures::write(&self.figures, out);
+    }
+
+    fn deserialize_value(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let length = input.read_u64_le().map_err(cut)?;
+        let key = read_bytes(input, length)?;
+        read_tuple(&key)?;
+        Ok(Self { key, figures: Figures::read(input)? })
     }
 }
 
@@ -163,7 +194,7 @@ impl Groups {
         let result = self.result();
         let mut rows: Vec<Vec<Value<'static>>> = Vec::with_capacity(result.num_retained());
         for group in result.iter().map(|entry| entry.summary()) {
-            let key = read_tuple(&group.key).expect("a group's key was written here");
+            let key = read_tuple(&group.key).expect("a group's key was written here, or checked when it was read");
             let mut row: Vec<Value<'static>> = key.into_iter().map(owned).collect();
             row.extend(group.figures.iter().map(Figure::value));
             rows.push(row);
@@ -194,5 +225,19 @@ impl Groups {
             merged.estimated_size() + merged.iter().map(|entry| entry.summary().size_bytes()).sum::<usize>()
         });
         self.live.estimated_size() + live + merged
+    }
+
+    pub(crate) fn write(&self, out: &mut SketchBytes) {
+        out.write(&self.result().serialize());
+    }
+
+    /// Goes on with what was written.
+    pub(crate) fn resume(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let merged = CompactTupleSketch::<Group>::deserialize(bytes)?;
+        if merged.iter().any(|entry| entry.summary().figures.len() != self.figures.of.len()) {
+            return Err(super::key::damaged("the figures of another query"));
+        }
+        self.merged = Some(merged);
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use datasketches::codec::SketchSlice;
 use datasketches::error::{Error, ErrorKind};
 use millstream_columns::{CanonicalNumber, Value};
 
@@ -114,9 +115,23 @@ pub(crate) fn owned(value: Value<'_>) -> Value<'static> {
 
 const TOO_SHORT: &str = "bytes that end too early";
 
+/// The next so many bytes.
+pub(crate) fn read_bytes(input: &mut SketchSlice<'_>, length: u64) -> Result<Vec<u8>, Error> {
+    let rest = input.remaining();
+    let taken = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+    let taken = taken.ok_or_else(|| damaged(TOO_SHORT))?.to_vec();
+    input.advance(length);
+    Ok(taken)
+}
+
 /// A state that was kept and cannot be read.
 pub(crate) fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::InvalidData, what)
+}
+
+/// The same, because it ends too early.
+pub(crate) fn cut(_: std::io::Error) -> Error {
+    damaged(TOO_SHORT)
 }
 
 /// How rows are sorted by a value: NULL, then booleans, numbers, texts, and what is nested.

@@ -1,6 +1,10 @@
 //! Numbers as aggregates take them, and sums that lose nothing.
 
+use datasketches::codec::{SketchBytes, SketchSlice};
+use datasketches::error::Error;
 use millstream_columns::Value;
+
+use super::key::{cut, damaged};
 
 /// A number.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +40,27 @@ impl Number {
         match self {
             Self::Integer(value) => Value::Integer(value),
             Self::Double(value) => Value::Double(value),
+        }
+    }
+
+    pub(crate) fn write(self, out: &mut SketchBytes) {
+        match self {
+            Self::Integer(value) => {
+                out.write_u8(0);
+                out.write_i64_le(value);
+            }
+            Self::Double(value) => {
+                out.write_u8(1);
+                out.write_f64_le(value);
+            }
+        }
+    }
+
+    pub(crate) fn read(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        match input.read_u8().map_err(cut)? {
+            0 => input.read_i64_le().map(Self::Integer).map_err(cut),
+            1 => input.read_f64_le().map(Self::Double).map_err(cut),
+            _ => Err(damaged("an unknown kind of number")),
         }
     }
 }
@@ -97,6 +122,27 @@ impl Total {
     /// The average; NULL of nothing.
     pub(crate) fn average(&self) -> Value<'static> {
         if self.count == 0 { Value::Null } else { double(self.as_f64() / self.count as f64) }
+    }
+
+    pub(crate) fn write(&self, out: &mut SketchBytes) {
+        out.write_u64_le(self.count);
+        out.write(&self.integers.to_le_bytes());
+        out.write_u8(u8::from(self.has_doubles));
+        out.write_f64_le(self.doubles);
+        out.write_f64_le(self.lost);
+    }
+
+    pub(crate) fn read(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let count = input.read_u64_le().map_err(cut)?;
+        let mut integers = [0; 16];
+        input.read_exact(&mut integers).map_err(cut)?;
+        Ok(Self {
+            count,
+            integers: i128::from_le_bytes(integers),
+            has_doubles: input.read_u8().map_err(cut)? != 0,
+            doubles: input.read_f64_le().map_err(cut)?,
+            lost: input.read_f64_le().map_err(cut)?,
+        })
     }
 }
 

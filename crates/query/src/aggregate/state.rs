@@ -1,11 +1,13 @@
 //! What a query's records have come to.
 
+use datasketches::codec::{SketchBytes, SketchSlice};
+use datasketches::error::Error;
 use millstream_columns::Value;
 
 use super::distribution::Distribution;
 use super::figure::Figure;
 use super::groups::{Figures, Groups};
-use super::key::{Nested, read_tuple};
+use super::key::{Nested, damaged, read_bytes, read_tuple};
 use super::shape::{Shape, SketchSizes};
 use super::sketch::SketchMeta;
 use super::top::Top;
@@ -145,12 +147,87 @@ impl State {
                 Kind::Raw { rows, .. } => rows.iter().map(|row| row.len() + size_of::<Box<[u8]>>()).sum(),
             }
     }
+
+    /// The bytes of which [`Self::read`] makes it again.
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut out = SketchBytes::with_capacity(64);
+        out.write_u8(VERSION);
+        out.write_u8(self.kind.tag());
+        out.write_u64_le(self.records);
+        match &self.kind {
+            Kind::One { figures, .. } => Figures::write(figures, &mut out),
+            Kind::Groups { groups, .. } => groups.write(&mut out),
+            Kind::Top(top) => top.write(&mut out),
+            Kind::Distribution(distribution) => distribution.write(&mut out),
+            Kind::Raw { rows, .. } => rows.iter().for_each(|row| {
+                out.write_u64_le(row.len() as u64);
+                out.write(row);
+            }),
+        }
+        out.into_bytes()
+    }
+
+    /// What was written with the same shape.
+    ///
+    /// # Errors
+    /// The bytes are none of this shape.
+    pub(crate) fn read(shape: &Shape, sizes: SketchSizes, bytes: &[u8]) -> Result<Self, Error> {
+        let mut state = Self::new(shape, sizes);
+        let mut input = SketchSlice::new(bytes);
+        let cut = super::key::cut;
+        if input.read_u8().map_err(cut)? != VERSION {
+            return Err(damaged("a version that is not known"));
+        }
+        if input.read_u8().map_err(cut)? != state.kind.tag() {
+            return Err(damaged("the state of another kind of query"));
+        }
+        state.records = input.read_u64_le().map_err(cut)?;
+        match &mut state.kind {
+            Kind::One { figures, .. } => {
+                let read = Figures::read(&mut input)?;
+                let same = |(a, b): (&Figure, &Figure)| std::mem::discriminant(a) == std::mem::discriminant(b);
+                if read.len() != figures.len() || !figures.iter().zip(&read).all(same) {
+                    return Err(damaged("the figures of another query"));
+                }
+                *figures = read;
+            }
+            Kind::Groups { groups, .. } => groups.resume(input.remaining())?,
+            Kind::Top(top) => top.resume(input.remaining())?,
+            Kind::Distribution(distribution) => distribution.resume(input.remaining())?,
+            Kind::Raw { rows, .. } => {
+                while !input.remaining().is_empty() {
+                    let length = input.read_u64_le().map_err(cut)?;
+                    rows.push(read_bytes(&mut input, length)?.into());
+                }
+            }
+        }
+        Ok(state)
+    }
+}
+
+/// The form of kept states.
+const VERSION: u8 = 1;
+
+impl Kind {
+    fn tag(&self) -> u8 {
+        match self {
+            Self::One { .. } => 0,
+            Self::Groups { .. } => 1,
+            Self::Top(_) => 2,
+            Self::Distribution(_) => 3,
+            Self::Raw { .. } => 4,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FigureKind, FigureOf};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+
+    use super::super::{DistributionKind, FigureKind, FigureOf};
     use super::*;
+    use crate::Points;
 
     fn figures(kinds: &[(FigureKind, std::ops::Range<usize>)]) -> std::sync::Arc<[FigureOf]> {
         let of = |(kind, inputs): &(FigureKind, std::ops::Range<usize>)| FigureOf {
@@ -273,5 +350,64 @@ mod tests {
         assert_eq!((tuple.was_estimated, theta.was_estimated), (false, true));
         assert!(theta.relative_error.unwrap() < 0.0240, "{theta:?}");
         assert!(state.size_bytes() > 64 << 10);
+    }
+
+    /// What version 1 has written of the records `a` 1, `b` 2, `a` 1, by the shapes of [`shapes_v1`], in base64.
+    const VERSION_1: &str = include_str!("../../tests/fixtures/states-v1.txt");
+
+    fn shapes_v1() -> [Shape; 5] {
+        [
+            groups(0),
+            groups(1),
+            Shape::Top { k: 2, threshold: 0 },
+            Shape::Distribution { kind: DistributionKind::Quantile, points: Points::Linear(3) },
+            Shape::Raw { rows_max: 5 },
+        ]
+    }
+
+    #[test]
+    fn states_of_every_version_are_read() {
+        let [a, b] = [("a", 1), ("b", 2)].map(|(key, n)| [text(key), Value::Integer(n)]);
+        assert_eq!(VERSION_1.lines().count(), shapes_v1().len());
+        for (shape, kept) in shapes_v1().iter().zip(VERSION_1.lines()) {
+            let mut now = State::new(shape, SketchSizes::default());
+            for inputs in [&a, &b, &a] {
+                match shape {
+                    Shape::Raw { .. } => now.add_written(b"{\"n\":1}").unwrap(),
+                    _ => now.add(inputs).unwrap(),
+                }
+            }
+            let kept = BASE64.decode(kept).unwrap();
+            let read = State::read(shape, SketchSizes::default(), &kept).unwrap();
+            assert_eq!((read.rows(), read.records(), read.raw_rows()), (now.rows(), 3, now.raw_rows()));
+        }
+    }
+
+    #[test]
+    fn states_are_read_as_they_were_written_by_their_own_kind_only() {
+        let shapes = [
+            groups(0),
+            groups(1),
+            Shape::Top { k: 2, threshold: 0 },
+            Shape::Distribution { kind: DistributionKind::Quantile, points: Points::Linear(3) },
+        ];
+        let first = [text("a"), Value::Integer(1)];
+        let second = [text("b"), Value::Integer(2)];
+        let records: [&[Value<'_>]; 4] = [&first, &second, &first, &first];
+        for (i, shape) in shapes.iter().enumerate() {
+            let kept = state(shape, &records[..2]).write();
+            let mut read = State::read(shape, SketchSizes::default(), &kept).unwrap();
+            records[2..].iter().for_each(|inputs| read.add(inputs).unwrap());
+            assert_eq!((read.rows(), read.records()), (state(shape, &records).rows(), 4));
+            for (j, other) in shapes.iter().enumerate() {
+                assert_eq!(State::read(other, SketchSizes::default(), &kept).is_ok(), i == j, "{i} {j}");
+            }
+            for length in 0..10 {
+                assert!(State::read(shape, SketchSizes::default(), &kept[..length]).is_err());
+            }
+        }
+        let counts = Shape::Groups { keys: 0, figures: figures(&[(FigureKind::Count, 0..0)]) };
+        let kept = state(&groups(0), &[]).write();
+        assert!(State::read(&counts, SketchSizes::default(), &kept).is_err());
     }
 }

@@ -1,14 +1,34 @@
 //! The most frequent tuples: exact while there are few different ones, then with counts that are upper bounds.
 
-use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
+use datasketches::codec::{SketchBytes, SketchSlice};
+use datasketches::error::Error;
+use datasketches::frequencies::{ErrorType, FrequentItemValue, FrequentItemsSketch};
 use millstream_columns::Value;
 
-use super::key::{Nested, order_tuples, owned, read_tuple, write_tuple};
+use super::key::{Nested, cut, order_tuples, owned, read_bytes, read_tuple, write_tuple};
 use super::sketch::SketchMeta;
 
 /// The bytes of a tuple.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Tuple(Vec<u8>);
+
+impl FrequentItemValue for Tuple {
+    fn serialize_size(item: &Self) -> usize {
+        size_of::<u64>() + item.0.len()
+    }
+
+    fn serialize_value(&self, out: &mut SketchBytes) {
+        out.write_u64_le(self.0.len() as u64);
+        out.write(&self.0);
+    }
+
+    fn deserialize_value(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let length = input.read_u64_le().map_err(cut)?;
+        let tuple = read_bytes(input, length)?;
+        read_tuple(&tuple)?;
+        Ok(Self(tuple))
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Top {
@@ -45,7 +65,7 @@ impl Top {
             self.items.frequent_items_with_threshold(ErrorType::NoFalseNegatives, self.threshold.saturating_sub(1));
         let mut counted: Vec<(u64, Vec<Value<'static>>)> = Vec::with_capacity(found.len());
         for row in &found {
-            let tuple = read_tuple(&row.item().0).expect("a tuple was written here");
+            let tuple = read_tuple(&row.item().0).expect("a tuple was written here, or checked when it was read");
             counted.push((row.upper_bound(), tuple.into_iter().map(owned).collect()));
         }
         counted.sort_by(|(a, a_tuple), (b, b_tuple)| b.cmp(a).then_with(|| order_tuples(a_tuple, b_tuple)));
@@ -69,6 +89,19 @@ impl Top {
     /// At most: each tuple is counted with the length of the longest.
     pub(crate) fn size_bytes(&self) -> usize {
         self.items.estimated_size() + self.items.num_active_items() * self.tuples_bytes
+    }
+
+    pub(crate) fn write(&self, out: &mut SketchBytes) {
+        out.write_u64_le(self.tuples_bytes as u64);
+        out.write(&self.items.serialize());
+    }
+
+    pub(crate) fn resume(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut input = SketchSlice::new(bytes);
+        let longest = input.read_u64_le().map_err(cut)?;
+        self.tuples_bytes = usize::try_from(longest).unwrap_or(usize::MAX).min(bytes.len());
+        self.items = FrequentItemsSketch::deserialize(input.remaining())?;
+        Ok(())
     }
 }
 
@@ -137,6 +170,23 @@ mod tests {
         for (text, count) in rows(&top) {
             let truth = truth(&text);
             assert!(text.starts_with("often") && (truth..=truth + error).contains(&(count as u64)), "{text}: {count}");
+        }
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_goes_on() {
+        let mut top = Top::new(2, 0, 10);
+        add(&mut top, "a", 3);
+        add(&mut top, "b", 2);
+        let mut bytes = SketchBytes::with_capacity(0);
+        top.write(&mut bytes);
+        let bytes = bytes.into_bytes();
+        let mut read = Top::new(2, 0, 10);
+        read.resume(&bytes).unwrap();
+        add(&mut read, "b", 2);
+        assert_eq!(rows(&read), [("b".to_owned(), 4), ("a".to_owned(), 3)]);
+        for length in [0, 7, 8, 20, bytes.len() - 1] {
+            assert!(Top::new(2, 0, 10).resume(&bytes[..length]).is_err(), "{length}");
         }
     }
 }

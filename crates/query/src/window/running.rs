@@ -9,11 +9,15 @@ use parking_lot::Mutex;
 
 use super::{Summing, WindowMeta, WindowResult};
 use crate::aggregate::{SketchMeta, State};
+use crate::kept::KeptStates;
 use crate::plan::{Extent, Window};
 use crate::rows::RowBatch;
 
 /// After so many rows it is looked how much a state has grown; its sketches grow by little in that time.
 const MEASURE_AFTER_ROWS: u64 = 1024;
+
+/// Of the windows by time that ended while the process was down so many are given.
+const MISSED_MAX: u64 = 1000;
 
 /// The states of one query.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Running {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timing {
     pub(crate) started: Duration,
+    /// How long it had run before that, in another process.
+    pub(crate) ran_before: Duration,
     pub(crate) started_ms: i64,
 }
 
@@ -168,7 +174,8 @@ impl Running {
     }
 
     fn due(&self, number: u64, window_ms: u64) -> Duration {
-        self.timing.started.saturating_add(Duration::from_millis(window_ms.saturating_mul(number)))
+        let after = Duration::from_millis(window_ms.saturating_mul(number));
+        self.timing.started.saturating_add(after).saturating_sub(self.timing.ran_before)
     }
 
     /// Gives all windows that are due by `now`; each is given, even those that came too late to hold anything.
@@ -200,6 +207,39 @@ impl Running {
         if state.records() > 0 || !is_over {
             give(Final::Window(Box::new(self.window_result(book, state, now_ms))));
         }
+    }
+
+    /// How many windows have been given.
+    pub(crate) fn given(&self) -> u64 {
+        self.book.lock().given
+    }
+
+    /// What is to be kept of it.
+    pub(crate) fn keep(&self) -> KeptStates {
+        let book = self.book.lock();
+        let mut kept =
+            KeptStates { given: book.given, whole: book.whole.as_ref().map(State::write), parts: Vec::new() };
+        for part in &self.parts {
+            let part = part.lock();
+            kept.parts.extend((part.state.records() > 0).then(|| part.state.write()));
+        }
+        kept
+    }
+
+    /// Goes on with what was kept. Of the windows that ended meanwhile the last ones are given yet.
+    ///
+    /// # Errors
+    /// It is that of another query, or damaged.
+    pub(crate) fn resume(&self, kept: &KeptStates) -> Result<(), datasketches::error::Error> {
+        let book = &mut *self.book.lock();
+        let ended = self.window_ms().map_or(0, |ms| self.timing.ran_before.as_millis() as u64 / ms);
+        book.given = kept.given.max(ended.saturating_sub(MISSED_MAX));
+        book.whole = kept.whole.as_deref().map(|whole| self.summing.read(whole)).transpose()?;
+        let part = &mut *self.parts[0].lock();
+        for kept in &kept.parts {
+            part.state.merge(&self.summing.read(kept)?);
+        }
+        Ok(())
     }
 
     /// What the threads have added since the last time.

@@ -48,7 +48,7 @@ impl Summing {
     pub(crate) fn rows(&self, state: &State, now_ms: i64) -> RowBatch {
         let mut rows = EncodedRows::default();
         if let Some(raw) = state.raw_rows() {
-            raw.iter().for_each(|row| push(&mut rows, |out| out.extend_from_slice(row)));
+            raw.iter().for_each(|row| rows.push(|out| out.extend_from_slice(row)));
             return rows.into();
         }
         let mut groups = state.rows();
@@ -59,8 +59,16 @@ impl Summing {
             sort(&mut groups, order_by, now_ms);
         }
         groups.truncate(self.rows_max);
-        groups.iter().for_each(|group| push(&mut rows, |out| self.write_row(group, now_ms, out)));
+        groups.iter().for_each(|group| rows.push(|out| self.write_row(group, now_ms, out)));
         rows.into()
+    }
+
+    /// What was kept of a state.
+    ///
+    /// # Errors
+    /// It is the state of another query.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<State, datasketches::error::Error> {
+        State::read(&self.shape, self.sizes, bytes)
     }
 
     fn write_row(&self, group: &[Value<'static>], now_ms: i64, out: &mut Vec<u8>) {
@@ -82,14 +90,6 @@ impl Summing {
         }
         out.push(b'}');
     }
-}
-
-fn push(rows: &mut EncodedRows, write: impl FnOnce(&mut Vec<u8>)) {
-    let written: Result<(), std::convert::Infallible> = rows.try_push(|out| {
-        write(out);
-        Ok(())
-    });
-    written.unwrap_or_else(|never| match never {})
 }
 
 /// Sorts groups that are equal by `order_by` as they stood before.

@@ -3,13 +3,15 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
 use millstream_query::{Answer, Config, Deliver, Engine, QueryRequest, Subscription};
 use millstream_types::{
-    Kind, ManualClock, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition, partition_of_key,
+    Kind, ManualClock, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition, WallClock as _,
+    partition_of_key,
 };
 
 const PARTITIONS: u32 = 4;
@@ -20,7 +22,17 @@ pub(crate) struct Fixture {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) topic: TopicName,
     pub(crate) tenant: TenantId,
-    _dir: tempfile::TempDir,
+    config: Config,
+    budget: MemoryBudget,
+    dir: tempfile::TempDir,
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The log is gone before the engine can write anything more.
+    Crash,
+    Clean,
 }
 
 impl Drop for Fixture {
@@ -44,15 +56,23 @@ pub(crate) fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
 
 pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let system = Arc::new(SystemClock::default());
-    let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
-    let log = Embedded::open(log_config, Arc::new(SystemFiles), system.clone(), system).unwrap();
+    let log = open_log(dir.path());
     let tenant = TenantId::new("acme").unwrap();
     let name = TopicName::reserved(Kind::Telemetry, &tenant);
     log.create_topic(&name, topic).unwrap();
     let clock = Arc::new(ManualClock::at(1_000_000));
-    let engine = Arc::new(Engine::start(log.clone(), config, &budget, clock.clone(), clock.clone()).unwrap());
-    Fixture { engine, log, clock, topic: name, tenant, _dir: dir }
+    let engine = start(&log, &config, &budget, &clock);
+    Fixture { engine, log, clock, topic: name, tenant, config, budget, dir }
+}
+
+fn start(log: &Arc<Embedded>, config: &Config, budget: &MemoryBudget, clock: &Arc<ManualClock>) -> Arc<Engine> {
+    Arc::new(Engine::start(log.clone(), config.clone(), budget, clock.clone(), clock.clone()).unwrap())
+}
+
+fn open_log(dir: &Path) -> Arc<Embedded> {
+    let system = Arc::new(SystemClock::default());
+    let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+    Embedded::open(config, Arc::new(SystemFiles), system.clone(), system).unwrap()
 }
 
 pub(crate) fn two_threads() -> Config {
@@ -60,6 +80,25 @@ pub(crate) fn two_threads() -> Config {
 }
 
 impl Fixture {
+    /// Ends it and starts it anew, `down` later.
+    pub(crate) fn restart(&mut self, ending: Ending, down: Duration) {
+        self.restart_after(ending, down, |_| {});
+    }
+
+    /// As [`Self::restart`], with something done to the log in between.
+    pub(crate) fn restart_after(&mut self, ending: Ending, down: Duration, between: impl FnOnce(&Embedded)) {
+        if ending == Ending::Clean {
+            self.engine.stop();
+        }
+        self.log.close().unwrap();
+        self.engine.stop();
+        self.log = open_log(self.dir.path());
+        between(&self.log);
+        let now_ms = self.clock.now_ms() + i64::try_from(down.as_millis()).unwrap();
+        self.clock = Arc::new(ManualClock::at(now_ms));
+        self.engine = start(&self.log, &self.config, &self.budget, &self.clock);
+    }
+
     pub(crate) fn send(&self, key: &str, payloads: &[String]) {
         let partition = partition_of_key(key.as_bytes(), PARTITIONS).0;
         let partition = self.log.partition(&TopicPartition::new(self.topic.clone(), partition)).unwrap();

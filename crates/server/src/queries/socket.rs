@@ -2,7 +2,7 @@
 //!
 //! A query is a message such as `{"tag": "a", "query": "SELECT …", "on_slow": "drop_oldest"}`; what comes back carries its
 //! tag: once `opening` (or `problem`), then `records` as they match or each `window`, at last `end`. `{"kill": "a"}` ends it before its
-//! time. With the connection all its queries end.
+//! time. With the connection all its queries end that are not kept; `{"tag": "a", "attach": id}` reads on for one that is.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -42,6 +42,10 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 enum Said {
     Kill {
         kill: String,
+    },
+    Attach {
+        tag: String,
+        attach: String,
     },
     Ask {
         tag: String,
@@ -150,27 +154,54 @@ impl Connection {
                 }
                 Ok(())
             }
+            Ok(Said::Attach { tag, attach }) => self.attach(tag.into(), &attach).await,
             Ok(Said::Ask { tag, request }) => match serde_json::from_value::<QueryRequest>(request) {
                 Ok(request) => self.submit(tag.into(), request).await,
                 Err(wrong) => self.refuse(&tag, json!({ "detail": wrong.to_string() })).await,
             },
             Err(_) => {
-                let detail = "a message is {\"tag\": name, \"query\": text, …} or {\"kill\": name}";
+                let detail = "a message is {\"tag\": name, \"query\": text, …}, {\"tag\": name, \"attach\": id} or {\"kill\": name}";
                 self.refuse("", json!({ "detail": detail })).await
             }
         }
     }
 
-    async fn submit(&mut self, tag: Arc<str>, request: QueryRequest) -> Result<(), Gone> {
-        if self.tags.contains_key(&tag) {
+    /// Takes a tag; false if it is in use, which is told.
+    async fn take_tag(&mut self, tag: &Arc<str>) -> Result<bool, Gone> {
+        if self.tags.contains_key(tag) {
             let detail = format!("tag '{tag}' is in use on this connection; choose another, or end its query first");
-            return self.refuse(&tag, json!({ "detail": detail })).await;
+            self.refuse(tag, json!({ "detail": detail })).await?;
+            return Ok(false);
         }
+        self.tags.insert(tag.clone(), None);
+        Ok(true)
+    }
+
+    async fn attach(&mut self, tag: Arc<str>, id: &str) -> Result<(), Gone> {
+        if !self.take_tag(&tag).await? {
+            return Ok(());
+        }
+        match id.parse() {
+            Ok(id) => {
+                let attached = self.engine.attach(&self.tenant, id);
+                self.begin(tag, attached).await
+            }
+            Err(_) => {
+                self.tags.remove(&tag);
+                let detail = format!("'{id}' is no query's id, which is a UUID as 'opening' tells it");
+                self.refuse(&tag, json!({ "detail": detail })).await
+            }
+        }
+    }
+
+    async fn submit(&mut self, tag: Arc<str>, request: QueryRequest) -> Result<(), Gone> {
         if matches!(request.deliver, Deliver::Topic(_)) {
             let detail = "results of a query that is asked here come back here; POST /api/queries delivers into topics";
             return self.refuse(&tag, json!({ "detail": detail })).await;
         }
-        self.tags.insert(tag.clone(), None);
+        if !self.take_tag(&tag).await? {
+            return Ok(());
+        }
         let (engine, tenant) = (Arc::clone(&self.engine), self.tenant.clone());
         let request = QueryRequest { deliver: Deliver::Sse, ..request };
         self.submitting.push(Box::pin(async move { (tag, engine.submit(&tenant, request).await) }));

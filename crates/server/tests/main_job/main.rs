@@ -5,6 +5,7 @@ mod bullet;
 mod commands;
 mod flights;
 mod guide;
+mod kept_queries;
 mod load;
 mod memory;
 mod notifications;

@@ -298,19 +298,32 @@ pub(crate) struct Live {
 impl Live {
     /// Asks; the query is live when this returns.
     pub(crate) fn ask(process: &Process, query: &str) -> Self {
-        let body = serde_json::json!({"query": query, "deliver": "sse"}).to_string();
+        Self::ask_for(process, &serde_json::json!({"query": query, "deliver": "sse"})).0
+    }
+
+    /// As [`Self::ask`], with a whole request; the query's id, too.
+    pub(crate) fn ask_for(process: &Process, asked: &Value) -> (Self, String) {
+        Self::open(process, "POST", "/api/queries", asked.to_string().as_bytes())
+    }
+
+    /// Reads on for a query that is kept.
+    pub(crate) fn attach(process: &Process, id: &str) -> Self {
+        Self::open(process, "GET", &format!("/api/queries/{id}/results"), b"").0
+    }
+
+    fn open(process: &Process, method: &str, path: &str, body: &[u8]) -> (Self, String) {
         let headers = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
-        let mut reader = request(process.applications, "POST", "/api/queries", &headers, body.as_bytes());
+        let mut reader = request(process.applications, method, path, &headers, body);
         let (status, _) = read_head(&mut reader);
         let mut live = Self { reader, text: String::new() };
         if status != 200 {
             let mut refusal = String::new();
             live.reader.read_to_string(&mut refusal).unwrap();
-            panic!("{query}: {status} {refusal}");
+            panic!("{path}: {status} {refusal}");
         }
-        let (name, _) = live.next();
+        let (name, opening) = live.next();
         assert_eq!(name, "meta");
-        live
+        (live, opening["id"].as_str().unwrap().to_owned())
     }
 
     fn next(&mut self) -> (String, Value) {

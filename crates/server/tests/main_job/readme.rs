@@ -76,7 +76,7 @@ fn the_commands_of_the_guide_to_queries_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let outputs = pasted("docs/query.md", &process, dir.path());
-    let [rows, refused, schema, sums, answers, checked] = outputs.as_slice() else {
+    let [rows, refused, schema, sums, answers, kept, checked] = outputs.as_slice() else {
         panic!("docs/query.md has {} blocks", outputs.len())
     };
     assert!(rows.ends_with("{\"item\":\"bolt\",\"count\":7}\n{\"item\":\"gear\",\"count\":12}\n"), "{rows}");
@@ -86,6 +86,7 @@ fn the_commands_of_the_guide_to_queries_run() {
     assert_eq!(kinds, ["kind=opening", "kind=row", "kind=end"], "{answers}");
     assert!(answers.contains(",correlation-id=mine {\"item\":\"bolt\"}"), "{answers}");
     assert!(sums.ends_with("mm,orders,mean\n30,1,12\n8,2,8\n"), "{sums}");
+    assert!(kept.contains(r#"{"records":[{"item":"bolt","orders":1}]}"#), "{kept}");
     assert_eq!(checked, "204\n");
     process.stop();
 }

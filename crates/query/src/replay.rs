@@ -1,0 +1,111 @@
+//! How queries of a former process see what has been appended since: each from where it stood, all in one reading.
+
+use std::sync::Arc;
+
+use millstream_log::{Partition, UpTo};
+use millstream_types::{Offset, RecordBatch};
+
+use crate::Matcher;
+use crate::live::Live;
+use crate::outbox::Put;
+use crate::progress::Progress;
+use crate::tailed::{Broken, Finished, match_batch};
+
+/// One partition, read for them.
+pub(crate) struct Replay<'a> {
+    partition: &'a Arc<dyn Partition>,
+    /// Where each of them stands that has not been reached yet, the last first.
+    ahead: Vec<(Offset, Arc<Live>)>,
+    /// Those that have been reached.
+    matcher: Matcher<Arc<Live>>,
+    progress: Arc<Progress>,
+    thread: usize,
+    read_max_bytes: usize,
+}
+
+impl<'a> Replay<'a> {
+    pub(crate) fn new(
+        partition: &'a Arc<dyn Partition>,
+        queries: &[Arc<Live>],
+        thread: usize,
+        read_max_bytes: usize,
+    ) -> Self {
+        let id = partition.id().partition;
+        let stands = |query: &Arc<Live>| {
+            let reached = query.keeping.as_ref()?.hold().get(&id).copied()?;
+            Some((Offset(reached.counted.next), query.clone()))
+        };
+        let mut ahead: Vec<_> = queries.iter().filter_map(stands).collect();
+        ahead.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let (from, epoch) = (ahead.last().map_or(Offset::ZERO, |(at, _)| *at), partition.offsets().epoch);
+        let progress = Arc::new(Progress::start(from, epoch));
+        Self { partition, ahead, matcher: Matcher::default(), progress, thread, read_max_bytes }
+    }
+
+    /// Reads up to `end`.
+    pub(crate) fn run(mut self, end: Offset, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
+        let Some(mut next) = self.ahead.last().map(|(at, _)| *at) else { return Ok(()) };
+        while next < end {
+            let batches = self.partition.read(next, self.read_max_bytes, UpTo::Tail)?;
+            if batches.is_empty() {
+                break;
+            }
+            for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
+                self.meet(next.max(batch.base_offset()));
+                let tally = match_batch(&mut self.matcher, &**self.partition, batch, next, now_ms)?;
+                next = batch.last_offset().next();
+                self.progress.add(tally, next, batch.epoch());
+                self.hand_over(now_ms, finished);
+                self.meet_within(batch, now_ms, finished)?;
+            }
+        }
+        self.matcher.tags().for_each(|query| query.note(self.partition.id().partition));
+        Ok(())
+    }
+
+    /// Takes in those that stand at `next` or in a gap before it.
+    fn meet(&mut self, next: Offset) {
+        while let Some((_, query)) = self.ahead.pop_if(|(at, _)| *at <= next) {
+            self.take_in(query);
+        }
+    }
+
+    fn take_in(&mut self, query: Arc<Live>) {
+        query.see(self.partition.id().partition, &self.progress);
+        self.matcher.insert(query.compiled.clone(), query);
+    }
+
+    /// Takes in those that stand within a batch that the others have just seen: each sees the rest of it by itself. In a
+    /// topic that is compacted a batch may begin before a place that was once its end.
+    fn meet_within(&mut self, batch: &RecordBatch, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
+        let next = batch.last_offset().next();
+        while let Some((at, query)) = self.ahead.pop_if(|(at, _)| *at < next) {
+            let rest = Self::new(self.partition, std::slice::from_ref(&query), self.thread, self.read_max_bytes);
+            let Self { mut matcher, progress, .. } = rest;
+            query.see(self.partition.id().partition, &progress);
+            matcher.insert(query.compiled.clone(), query.clone());
+            let tally = match_batch(&mut matcher, &**self.partition, batch, at, now_ms)?;
+            progress.add(tally, next, batch.epoch());
+            hand_over(&mut matcher, self.thread, &**self.partition, now_ms, finished);
+            self.take_in(query);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, now_ms: i64, finished: &mut Vec<Finished>) {
+        hand_over(&mut self.matcher, self.thread, &**self.partition, now_ms, finished);
+    }
+}
+
+fn hand_over(
+    matcher: &mut Matcher<Arc<Live>>,
+    thread: usize,
+    partition: &dyn Partition,
+    now_ms: i64,
+    finished: &mut Vec<Finished>,
+) {
+    matcher.drain(|_, query, yielded| match query.take(thread, partition.id().partition, yielded, now_ms) {
+        Put::Taken => {}
+        put => finished.push((query.clone(), put)),
+    });
+}

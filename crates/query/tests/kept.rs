@@ -1,0 +1,361 @@
+//! Queries that are kept: after a crash and after an orderly end they go on as if there had been none.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads, until};
+use millstream_log::{Log, TopicConfig, UpTo};
+use millstream_query::{
+    Cause, Config, Deliver, Delivery, Error, OnSlow, QueryId, QueryRequest, RowBatch, Subscription,
+};
+use millstream_types::{TopicName, TopicPartition};
+use serde_json::Value;
+
+const ENDINGS: [Ending; 2] = [Ending::Crash, Ending::Clean];
+const SECOND: Duration = Duration::from_secs(1);
+
+fn kept(query: &str) -> QueryRequest {
+    QueryRequest { deliver: Deliver::Sse, keep: true, ..QueryRequest::new(query) }
+}
+
+/// The keeper looks at the clock often, which the tests move.
+fn config() -> Config {
+    Config { keep_every_ms: 20, ..two_threads() }
+}
+
+fn payload(n: u64) -> String {
+    format!("{{\"id\":\"g{}\",\"n\":{n},\"half\":{}.5}}", n % 7, n)
+}
+
+impl Fixture {
+    /// Sends records `from..to`, over all partitions.
+    fn send_all(&self, from: u64, to: u64) {
+        (from..to).for_each(|n| self.send(&format!("k{}", n % 13), &[payload(n)]));
+    }
+
+    async fn all_seen(&self, ids: &[QueryId], records: u64) {
+        for id in ids {
+            let meta = || self.engine.get(&self.tenant, *id).unwrap();
+            until("the records have been seen", || meta().records_seen == records).await;
+        }
+        drop(self.live("SELECT * FROM STREAM() WHERE nobody").await);
+    }
+
+    /// What is kept of a query now.
+    fn kept_of(&self, id: QueryId) -> Value {
+        let topic = self.log.partition(&TopicPartition::new(TopicName::internal("_queries"), 0)).unwrap();
+        let batches = topic.read(topic.offsets().first, 64 << 20, UpTo::Stable).unwrap();
+        let key = format!("q{id}");
+        let records = batches.iter().flat_map(|batch| batch.records().map(Result::unwrap));
+        let value = records.filter(|record| record.key == Some(key.as_bytes())).last().and_then(|record| record.value);
+        value.map_or(Value::Null, |value| serde_json::from_slice(&value[1..]).unwrap())
+    }
+
+    /// Lets the time come at which queries are kept, and waits until they have been as they are.
+    async fn keep(&self, ids: &[QueryId]) {
+        self.clock.advance(SECOND);
+        for id in ids {
+            let meta = self.engine.get(&self.tenant, *id).unwrap();
+            until("the query is kept", || {
+                let kept = self.kept_of(*id);
+                let places = kept["places"].as_array().cloned().unwrap_or_default();
+                let seen: u64 = places.iter().map(|place| place["records"].as_u64().unwrap()).sum();
+                seen == meta.records_seen && kept["end"].is_null() == meta.cause.is_none()
+            })
+            .await;
+        }
+    }
+
+    fn attach(&self, id: QueryId) -> Subscription {
+        self.engine.attach(&self.tenant, id).unwrap()
+    }
+}
+
+/// What a client is given, by window (0 is none), and why it ended.
+async fn all_of(mut subscription: Subscription) -> (BTreeMap<u64, Vec<String>>, Option<Cause>) {
+    let mut given: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    loop {
+        let (number, batch) = match subscription.next().await.unwrap() {
+            Delivery::Rows(batch) => (0, batch),
+            Delivery::Window(window) => (window.meta.number, window.rows),
+            Delivery::End(meta) => return (given, meta.cause),
+        };
+        given.entry(number).or_default().extend(texts(&batch));
+    }
+}
+
+fn texts(batch: &RowBatch) -> Vec<String> {
+    batch.rows().map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
+}
+
+const SUMS: [&str; 9] = [
+    "SELECT COUNT(*) AS c, COUNT(n) AS k, SUM(n) AS s, AVG(n) AS a, MIN(n) AS l, MAX(half) AS m, COUNT(DISTINCT n) AS d \
+     FROM STREAM(30000, TIME)",
+    "SELECT id, COUNT(*) AS c, SUM(half) AS s, COUNT(DISTINCT n) AS d FROM STREAM(30000, TIME) GROUP BY id ORDER BY id",
+    "SELECT DISTINCT id FROM STREAM(30000, TIME) ORDER BY id",
+    "SELECT COUNT(DISTINCT id) AS d FROM STREAM(30000, TIME) WHERE n > 50",
+    "SELECT TOP(3, id) FROM STREAM(30000, TIME) WHERE id != 'g6' AND (n < 150 OR id = 'g2' OR id = 'g3' OR id = 'g5')",
+    "SELECT QUANTILE(n, MANUAL, 0, 0.5, 1) FROM STREAM(30000, TIME) WHERE n < 100",
+    "SELECT FREQ(n, MANUAL, 100, 200) FROM STREAM(30000, TIME)",
+    "SELECT CUMFREQ(half, REGION, 0, 400, 100) FROM STREAM(30000, TIME)",
+    "SELECT id, MAX(n) AS m FROM STREAM(30000, TIME) GROUP BY id HAVING MAX(n) > 394 ORDER BY MAX(n) DESC LIMIT 2",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_sum_comes_to_the_same_with_and_without_restarts() {
+    let whole = fixture(&disk(), config());
+    let mut expected = Vec::new();
+    for query in SUMS {
+        expected.push(whole.live(query).await);
+    }
+    whole.send_all(0, 400);
+    whole.all_seen(&expected.iter().map(Subscription::id).collect::<Vec<_>>(), 400).await;
+    whole.clock.advance(30 * SECOND);
+    let mut unbroken = Vec::new();
+    for subscription in expected {
+        unbroken.push(rows(&subscription.answer().await));
+    }
+    for ending in ENDINGS {
+        let mut fixture = fixture(&disk(), config());
+        let mut clients = Vec::new();
+        for query in SUMS {
+            clients.push(fixture.submit(kept(query)).await);
+        }
+        let ids: Vec<QueryId> = clients.iter().map(Subscription::id).collect();
+        fixture.send_all(0, 100);
+        fixture.all_seen(&ids, 100).await;
+        fixture.keep(&ids).await;
+        fixture.send_all(100, 200);
+        fixture.all_seen(&ids, 200).await;
+        fixture.restart(ending, SECOND);
+        // They are there at once, and see what the last record of them does not have.
+        assert_eq!(fixture.engine.list(&fixture.tenant).len(), SUMS.len());
+        fixture.all_seen(&ids, 200).await;
+        fixture.send_all(200, 300);
+        fixture.restart(ending, SECOND);
+        fixture.send_all(300, 400);
+        fixture.all_seen(&ids, 400).await;
+        fixture.clock.advance(30 * SECOND);
+        for ((query, id), unbroken) in SUMS.iter().zip(&ids).zip(&unbroken) {
+            let answer = fixture.attach(*id).answer().await;
+            assert_eq!((answer.meta.cause, answer.meta.records_seen), (Some(Cause::Duration), 400), "{query}");
+            assert_eq!(answer.meta.positions.iter().map(|part| part.first).max(), Some(0));
+            assert!(!unbroken.is_empty() && rows(&answer) == *unbroken, "{query}: {:?}, {unbroken:?}", rows(&answer));
+            if *query == SUMS[0] {
+                let sum: u64 = (0..400).sum();
+                let counted = format!(r#"{{"c":400,"k":400,"s":{sum},"a":199.5,"l":0,"m":399.5,"d":400}}"#);
+                assert_eq!(rows(&answer), [counted]);
+            }
+        }
+        // Whose end has been read is gone for good.
+        until("they are gone", || fixture.engine.list(&fixture.tenant).is_empty()).await;
+        drop(clients);
+        fixture.restart(Ending::Clean, SECOND);
+        assert!(fixture.engine.list(&fixture.tenant).is_empty());
+    }
+}
+
+const WINDOWS: [&str; 7] = [
+    "SELECT COUNT(*) AS c, SUM(n) AS s FROM STREAM(30000, TIME) WINDOWING TUMBLING(7, RECORD)",
+    "SELECT id, COUNT(*) AS c FROM STREAM(30000, TIME) GROUP BY id ORDER BY id WINDOWING EVERY(7, RECORD, ALL)",
+    "SELECT n FROM STREAM(30000, TIME) WHERE n % 3 = 0 WINDOWING TUMBLING(4, RECORD)",
+    "SELECT COUNT(*) AS c, COUNT(DISTINCT id) AS d FROM STREAM(30000, TIME) WINDOWING TUMBLING(5000, TIME)",
+    "SELECT TOP(2, id) FROM STREAM(30000, TIME) WHERE n < 80 OR id = 'g1' WINDOWING EVERY(5000, TIME, ALL)",
+    "SELECT n FROM STREAM(30000, TIME) WHERE id = 'g4' WINDOWING TUMBLING(5000, TIME)",
+    "SELECT QUANTILE(n, MANUAL, 0.5) FROM STREAM(30000, TIME) WINDOWING EVERY(5000, TIME, ALL)",
+];
+
+/// Sends records of one partition, in four parts; what happens between the second and the third is the caller's.
+async fn run_windows(mut fixture: Fixture, ending: Option<Ending>) -> Vec<(BTreeMap<u64, Vec<String>>, Option<Cause>)> {
+    let mut clients = Vec::new();
+    for query in WINDOWS {
+        clients.push(fixture.submit(kept(query)).await);
+    }
+    let ids: Vec<QueryId> = clients.iter().map(Subscription::id).collect();
+    let send = |fixture: &Fixture, from: u64, to: u64| (from..to).for_each(|n| fixture.send("k", &[payload(n)]));
+    // The first window by time, and half of the second.
+    send(&fixture, 0, 50);
+    fixture.all_seen(&ids, 50).await;
+    fixture.clock.advance(5 * SECOND);
+    let mut given = vec![BTreeMap::new(); WINDOWS.len()];
+    for (client, given) in clients.iter_mut().zip(&mut given).skip(3) {
+        let Some(Delivery::Window(window)) = client.next().await else { panic!("a window comes first") };
+        given.insert(window.meta.number, texts(&window.rows));
+    }
+    send(&fixture, 50, 80);
+    fixture.all_seen(&ids, 80).await;
+    fixture.keep(&ids).await;
+    send(&fixture, 80, 100);
+    fixture.all_seen(&ids, 100).await;
+    match ending {
+        Some(ending) => fixture.restart(ending, SECOND),
+        None => fixture.clock.advance(SECOND),
+    }
+    fixture.all_seen(&ids, 100).await;
+    send(&fixture, 100, 150);
+    fixture.all_seen(&ids, 150).await;
+    fixture.clock.advance(23 * SECOND);
+    if ending.is_some() {
+        clients = ids.iter().map(|id| fixture.attach(*id)).collect();
+    }
+    let mut all = Vec::new();
+    for (client, mut given) in clients.into_iter().zip(given) {
+        let (rest, cause) = all_of(client).await;
+        given.extend(rest);
+        all.push((given, cause));
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_go_on_with_their_numbers_and_what_nobody_has_read_is_given_afterwards() {
+    let unbroken = run_windows(fixture(&disk(), config()), None).await;
+    for ending in ENDINGS {
+        let given = run_windows(fixture(&disk(), config()), Some(ending)).await;
+        for ((query, given), unbroken) in WINDOWS.iter().zip(given).zip(&unbroken) {
+            assert!(unbroken.0.len() > 1);
+            assert_eq!(given, *unbroken, "{query} after {ending:?}");
+        }
+    }
+}
+
+fn numbers(batch: &RowBatch) -> Vec<u64> {
+    let number = |row: &[u8]| serde_json::from_slice::<serde_json::Value>(row).unwrap()["n"].as_u64().unwrap();
+    batch.rows().map(number).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_delivered_at_least_once_in_order_and_their_limit_holds() {
+    for ending in ENDINGS {
+        let mut fixture = fixture(&disk(), config());
+        let mut client = fixture.submit(kept("SELECT n FROM STREAM() WHERE n % 2 = 0 LIMIT 60")).await;
+        let id = client.id();
+        let send = |fixture: &Fixture, from: u64, to: u64| (from..to).for_each(|n| fixture.send("k", &[payload(n)]));
+        send(&fixture, 0, 20);
+        fixture.all_seen(&[id], 20).await;
+        let mut taken = Vec::new();
+        while taken.len() < 10 {
+            let Some(Delivery::Rows(batch)) = client.next().await else { panic!("rows come first") };
+            taken.extend(numbers(&batch));
+        }
+        send(&fixture, 20, 40);
+        fixture.all_seen(&[id], 40).await;
+        // Nobody has read the latter ten.
+        fixture.keep(&[id]).await;
+        send(&fixture, 40, 60);
+        fixture.all_seen(&[id], 60).await;
+        drop(client);
+        fixture.restart(ending, SECOND);
+        send(&fixture, 60, 200);
+        let answer = fixture.attach(id).answer().await;
+        let given: Vec<u64> = answer.batches.iter().flat_map(numbers).collect();
+        assert_eq!(taken, (0..10).map(|n| 2 * n).collect::<Vec<_>>());
+        assert_eq!(given, (10..60).map(|n| 2 * n).collect::<Vec<_>>());
+        assert_eq!((answer.meta.cause, answer.meta.matched), (Some(Cause::Size), 60));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_waits_for_its_client_also_over_a_restart_and_only_one_reads() {
+    let mut fixture = fixture(&disk(), Config { kept_end_max_ms: 60_000, ..config() });
+    let count = kept("SELECT COUNT(*) AS c FROM STREAM(2000, TIME)");
+    let client = fixture.submit(count.clone()).await;
+    let id = client.id();
+    assert!(matches!(fixture.engine.attach(&fixture.tenant, id), Err(Error::HasClient { .. })));
+    drop(client);
+    fixture.send_all(0, 30);
+    fixture.all_seen(&[id], 30).await;
+    // Half a minute after its end, which came while nobody ran it.
+    fixture.restart(Ending::Crash, 30 * SECOND);
+    until("it has ended", || fixture.engine.get(&fixture.tenant, id).unwrap().cause.is_some()).await;
+    fixture.keep(&[id]).await;
+    fixture.restart(Ending::Crash, SECOND);
+    let told = fixture.engine.list(&fixture.tenant);
+    assert_eq!((told.len(), told[0].cause), (1, Some(Cause::Duration)));
+    let answer = fixture.attach(id).answer().await;
+    assert_eq!((rows(&answer), answer.meta.cause), (vec![r#"{"c":30}"#.to_owned()], Some(Cause::Duration)));
+    assert!(answer.meta.elapsed_us < 3_000_000, "{}", answer.meta.elapsed_us);
+    assert!(matches!(fixture.engine.attach(&fixture.tenant, id), Err(Error::UnknownQuery { .. })));
+
+    // One that nobody comes for is gone in the end; so is one that is ended twice.
+    let [old, killed] = [fixture.submit(count.clone()).await, fixture.submit(count).await].map(|client| client.id());
+    fixture.engine.kill(&fixture.tenant, killed).unwrap();
+    fixture.engine.kill(&fixture.tenant, killed).unwrap();
+    assert!(fixture.engine.get(&fixture.tenant, killed).is_err());
+    fixture.clock.advance(3 * SECOND);
+    until("it has ended", || fixture.engine.get(&fixture.tenant, old).unwrap().cause.is_some()).await;
+    fixture.clock.advance(61 * SECOND);
+    until("it is gone", || fixture.engine.get(&fixture.tenant, old).is_err()).await;
+    fixture.restart(Ending::Clean, SECOND);
+    assert!(fixture.engine.list(&fixture.tenant).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_whose_records_are_gone_ends_with_the_reason_and_what_it_has() {
+    type Between = fn(&millstream_log::Embedded, &TopicName);
+    let deleted: Between = |log, topic| log.delete_topic(topic).unwrap();
+    let created_anew: Between = |log, topic| {
+        log.delete_topic(topic).unwrap();
+        log.create_topic(topic, &disk()).unwrap();
+    };
+    let trimmed: Between = |log, topic| {
+        for partition in 0..4 {
+            let partition = log.partition(&TopicPartition::new(topic.clone(), partition)).unwrap();
+            partition.trim(partition.offsets().stable).unwrap();
+        }
+    };
+    for (between, reason) in [(deleted, "has been deleted since"), (created_anew, "created anew"), (trimmed, "trimmed")]
+    {
+        let mut fixture = fixture(&disk(), config());
+        let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(30000, TIME)")).await.id();
+        fixture.send_all(0, 50);
+        fixture.all_seen(&[id], 50).await;
+        fixture.keep(&[id]).await;
+        fixture.send_all(50, 90);
+        let topic = fixture.topic.clone();
+        fixture.restart_after(Ending::Crash, SECOND, |log| between(log, &topic));
+        let answer = fixture.attach(id).answer().await;
+        assert_eq!((rows(&answer), answer.meta.cause), (vec![r#"{"c":50}"#.to_owned()], Some(Cause::Error)));
+        assert!(answer.meta.errors[0].error.contains(reason), "{:?}", answer.meta.errors);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_kept_is_refused_or_ends() {
+    let volatile = fixture(&memory(), config());
+    let refused = volatile.engine.submit(&volatile.tenant, kept("SELECT * FROM STREAM()")).await;
+    let refused = refused.err().unwrap().to_string();
+    assert!(refused.contains("'keep'") && refused.contains("level memory") && refused.contains("synced"), "{refused}");
+    assert!(volatile.engine.list(&volatile.tenant).is_empty());
+
+    let into_topic = QueryRequest { deliver: Deliver::Topic("answers".to_owned()), ..kept("SELECT * FROM STREAM()") };
+    let refused = volatile.engine.submit(&volatile.tenant, into_topic).await.err().unwrap().to_string();
+    assert!(refused.contains("'keep' is not there yet"), "{refused}");
+
+    let limited = Config { kept_per_tenant_max: 2, kept_state_max_bytes: 4096, ..config() };
+    let mut fixture = fixture(&TopicConfig { partitions: 4, ..disk() }, limited);
+    let many =
+        fixture.submit(QueryRequest { on_slow: OnSlow::Kill, ..kept("SELECT n, half FROM STREAM()") }).await.id();
+    let plain = fixture.live("SELECT COUNT(*) AS c FROM STREAM()").await;
+    let few = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM()")).await.id();
+    let refused = fixture.engine.submit(&fixture.tenant, kept("SELECT * FROM STREAM()")).await;
+    let refused = refused.err().unwrap().to_string();
+    assert!(refused.contains("query.kept_per_tenant_max = 2"), "{refused}");
+    fixture.send_all(0, 400);
+    fixture.all_seen(&[many, few], 400).await;
+    fixture.clock.advance(SECOND);
+    until("the large one has ended", || fixture.engine.get(&fixture.tenant, many).unwrap().cause.is_some()).await;
+    let answer = fixture.attach(many).answer().await;
+    assert_eq!(answer.meta.cause, Some(Cause::Limit));
+    assert!(answer.meta.errors[0].error.contains("query.kept_state_max_bytes = 4096"), "{:?}", answer.meta.errors);
+    assert_eq!(fixture.engine.get(&fixture.tenant, plain.id()).unwrap().cause, None);
+    drop(plain);
+    fixture.restart(Ending::Clean, SECOND);
+    assert_eq!(fixture.engine.list(&fixture.tenant).iter().map(|meta| meta.id).collect::<Vec<_>>(), [few]);
+    fixture.engine.kill(&fixture.tenant, few).unwrap();
+    assert_eq!(rows(&fixture.attach(few).answer().await), [r#"{"c":400}"#]);
+}
