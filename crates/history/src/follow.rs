@@ -22,6 +22,8 @@ use crate::shared::{Shared, Source};
 const READ_BYTES: usize = 256 << 10;
 /// How long it waits for a bell, so that nothing is left for long whatever happens.
 const QUIET: Duration = Duration::from_secs(2);
+/// How long changes are left to gather: reading few at a time costs more than reading them.
+const GATHER: Duration = Duration::from_millis(2);
 const NAME: &str = "history";
 
 /// Reads change topics.
@@ -72,8 +74,8 @@ impl Follower {
                 has_moved |= self.advance(source);
             }
             self.let_go();
-            if !has_moved {
-                self.shared.follower_bell.wait(QUIET);
+            if !has_moved && self.shared.follower_bell.wait(QUIET) {
+                std::thread::sleep(GATHER);
             }
         }
     }

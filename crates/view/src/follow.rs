@@ -23,6 +23,9 @@ use crate::{Error, Source, View, Views};
 /// How long a follower waits when others fill an owner's inbox.
 const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
 
+/// How long records are left to gather where none was wanted lately: reading few at a time costs more than reading them.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// Which records become which commands.
 pub trait Follow<V: View>: Send + Sync + 'static {
     /// What one record asks of an owner.
@@ -109,6 +112,7 @@ impl Follower {
                 stopped: Arc::clone(&stopped),
                 cursors: HashMap::new(),
                 flights: VecDeque::new(),
+                has_found: false,
             };
             let spawned = std::thread::Builder::new()
                 .name(format!("follow-{}-{number}", V::NAME))
@@ -170,6 +174,8 @@ struct Thread<V: View, F: Follow<V>> {
     stopped: Arc<AtomicBool>,
     cursors: HashMap<Source, Cursor>,
     flights: VecDeque<Flight<V>>,
+    /// A record was wanted since the bell was last waited for.
+    has_found: bool,
 }
 
 impl<V: View, F: Follow<V>> Thread<V, F> {
@@ -197,8 +203,14 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
             for source in sources {
                 moved |= self.advance(source)?;
             }
-            if !moved && !self.bell.wait(self.config.quiet) {
+            if moved {
+                continue;
+            }
+            let has_found = std::mem::take(&mut self.has_found);
+            if !self.bell.wait(self.config.quiet) {
                 self.tell_all()?;
+            } else if !has_found {
+                std::thread::sleep(GATHER);
             }
         }
         Ok(())
@@ -290,6 +302,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         }
         let (items, next, unreadable) = collect(&*self.follow, cursor, &batches);
         cursor.next = next;
+        self.has_found |= !items.is_empty();
         for (owner, items) in items {
             self.hand_over_all(source, owner, next, items)?;
         }
