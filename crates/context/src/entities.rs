@@ -354,6 +354,7 @@ impl Write<'_> {
         asked: &[Arc<str>],
     ) -> Result<Answer, Refusal> {
         let differences = update::settle(before, &mut after, draft.now_ms());
+        after.attributes.shrink_to_fit();
         check_locations(&after)?;
         let told = tell(before, &after, (&differences, asked), &self.origin, draft.now_ms());
         let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);

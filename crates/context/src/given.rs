@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::content::{Content, canonical};
 use crate::entity::{DATE_EXPIRES, DATE_TIME, Metadata, metadata_bytes};
 use crate::json;
+use crate::names::shared;
 use crate::operator::{Operator, is_operator};
 use crate::query::is_date;
 use crate::refusal::{Name, Refusal};
@@ -87,17 +88,17 @@ pub(crate) struct EntityGiven {
 /// Reads the body of a create.
 pub(crate) fn entity(body: &[u8], how: Given) -> Result<EntityGiven, Refusal> {
     let given = entity_of(object(body)?, how)?;
-    Ok(EntityGiven { kind: given.kind.or_else(|| Some(DEFAULT_ENTITY_KIND.into())), ..given })
+    Ok(EntityGiven { kind: given.kind.or_else(|| Some(shared(DEFAULT_ENTITY_KIND))), ..given })
 }
 
 /// Reads an entity that stands in a body.
 pub(crate) fn entity_of(mut members: Map<String, Value>, how: Given) -> Result<EntityGiven, Refusal> {
     let id = match members.shift_remove("id") {
-        Some(id) => identifier("entity id", &id)?,
+        Some(id) => identifier("entity id", &id)?.into(),
         None => return Err(Refusal::bad("the body has no member 'id': an entity needs one; add it")),
     };
     let kind = match members.shift_remove("type") {
-        Some(kind) => Some(identifier("entity type", &kind)?),
+        Some(kind) => Some(shared(identifier("entity type", &kind)?)),
         None => None,
     };
     Ok(EntityGiven { id, kind, attributes: attributes_of(members, how)? })
@@ -157,7 +158,7 @@ fn value_of(name: &str, value: Value) -> Result<AttributeGiven, Refusal> {
         check_text(&what, &value)?;
         Content::Value(value)
     };
-    Ok(AttributeGiven { name: name.into(), content, metadata: MetadataGiven::Keep })
+    Ok(AttributeGiven { name: shared(name), content, metadata: MetadataGiven::Keep })
 }
 
 /// Reads an attribute that stands in a mapping: normalized if it has a member `value`, else its bare value.
@@ -193,12 +194,12 @@ fn no_json(error: serde_json::Error) -> Refusal {
     Refusal::new(Name::ParseError, format!("the body is not JSON: {error}; correct it there"))
 }
 
-fn identifier(what: &str, value: &Value) -> Result<Arc<str>, Refusal> {
+fn identifier<'v>(what: &str, value: &'v Value) -> Result<&'v str, Refusal> {
     let Value::String(text) = value else {
         return Err(Refusal::bad(format!("{what} {value} is no string; send one")));
     };
     check_identifier(what, text)?;
-    Ok(text.as_str().into())
+    Ok(text)
 }
 
 fn attributes_of(members: Map<String, Value>, how: Given) -> Result<Vec<AttributeGiven>, Refusal> {
@@ -211,7 +212,7 @@ fn attributes_of(members: Map<String, Value>, how: Given) -> Result<Vec<Attribut
 
 fn bare(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Refusal> {
     let content = content(name, None, value, TextRule::Checked)?;
-    Ok(AttributeGiven { name: name.into(), content, metadata: metadata_given(None, how) })
+    Ok(AttributeGiven { name: shared(name), content, metadata: metadata_given(None, how) })
 }
 
 fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Refusal> {
@@ -225,7 +226,7 @@ fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Re
     let (value, kind, metadata) =
         (members.shift_remove("value"), members.shift_remove("type"), members.shift_remove("metadata"));
     only_known(&what, &members, "value, type and metadata")?;
-    let kind = kind.map(|kind| identifier(&format!("the type of {what}"), &kind)).transpose()?;
+    let kind = kind.map(|kind| identifier(&format!("the type of {what}"), &kind).map(shared)).transpose()?;
     let metadata = metadata.map(|items| metadata_of(&what, items)).transpose()?;
     let is_set = |name: &str| metadata.iter().flatten().any(|item| &*item.name == name && &*item.value == "true");
     let rule = if is_set(UNRESTRICTED) || kind.as_deref() == Some(UNRESTRICTED) {
@@ -234,7 +235,7 @@ fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Re
         TextRule::Checked
     };
     let content = content(name, kind, value.unwrap_or_default(), rule)?;
-    Ok(AttributeGiven { name: name.into(), content, metadata: metadata_given(metadata, how) })
+    Ok(AttributeGiven { name: shared(name), content, metadata: metadata_given(metadata, how) })
 }
 
 /// Whether the texts of a value may contain any character.
@@ -249,14 +250,14 @@ fn content(name: &str, kind: Option<Arc<str>>, value: Value, rule: TextRule) -> 
     if rule == TextRule::Checked {
         check_text(&what, &value)?;
     }
-    let kind = if name == DATE_EXPIRES { Some(DATE_TIME.into()) } else { kind };
+    let kind = if name == DATE_EXPIRES { Some(shared(DATE_TIME)) } else { kind };
     if is_operator(&value) {
         return Ok(Content::Operator { kind, operator: Operator::read(&what, value)? });
     }
     if name == DATE_EXPIRES && value.is_null() {
         return Err(Refusal::bad("dateExpires is null: give it a point in time, or delete it to keep the entity"));
     }
-    let kind = kind.unwrap_or_else(|| kind_of(&value).into());
+    let kind = kind.unwrap_or_else(|| shared(kind_of(&value)));
     let value = canonical(&kind, &value).map_err(|why| Refusal::bad(format!("{what}: {why}; correct it")))?;
     Ok(Content::Whole { kind, value })
 }
@@ -286,8 +287,8 @@ fn metadata_item(attribute: &str, name: String, item: Value) -> Result<Metadata,
     let (value, kind) = (members.shift_remove("value").unwrap_or_default(), members.shift_remove("type"));
     only_known(&what, &members, "value and type")?;
     let kind = match kind {
-        Some(kind) => identifier(&format!("the type of {what}"), &kind)?,
-        None => kind_of(&value).into(),
+        Some(kind) => shared(identifier(&format!("the type of {what}"), &kind)?),
+        None => shared(kind_of(&value)),
     };
     if &*kind != UNRESTRICTED {
         check_text(&what, &value)?;
@@ -296,7 +297,7 @@ fn metadata_item(attribute: &str, name: String, item: Value) -> Result<Metadata,
         true => canonical(&kind, &value).map_err(|why| Refusal::bad(format!("{what}: {why}; correct it")))?,
         false => json::text(&value),
     };
-    Ok(Metadata { name: name.into(), kind, value })
+    Ok(Metadata { name: shared(&name), kind, value })
 }
 
 fn only_known(what: &str, rest: &Map<String, Value>, known: &str) -> Result<(), Refusal> {

@@ -33,6 +33,7 @@ mod mapping;
 mod measurement;
 #[cfg(test)]
 mod mutations;
+mod names;
 mod op_query;
 mod op_update;
 mod operator;

@@ -57,6 +57,7 @@ impl Places {
             // What comes last begins a block: entities are mostly created one after the other.
             let split_at = if at == BLOCK_MAX { BLOCK_MAX } else { BLOCK_MAX / 2 };
             let upper = block.split_off(split_at);
+            block.shrink_to_fit();
             self.blocks.insert(upper.first().cloned(), Arc::new(upper));
         }
     }

@@ -17,6 +17,7 @@ use millstream_view::DecodeError;
 
 use crate::entity::{Attribute, Entity, Key, Metadata, Place};
 use crate::index::Built;
+use crate::names::shared;
 
 const VERSION: u8 = 2;
 const WITHOUT_ATTRIBUTE_TIMES: u8 = 1;
@@ -70,7 +71,7 @@ pub(crate) fn decode_built(bytes: &[u8]) -> Result<Built, DecodeError> {
         [INDEX_VERSION, 1] => Ok(Built::Whole),
         [INDEX_VERSION, 2] => {
             let created_ms = rest.time()?;
-            let key = Key { id: rest.text()?, kind: rest.text()?, path: rest.text()? };
+            let key = Key { id: rest.text()?.into(), kind: rest.name()?, path: rest.name()? };
             Ok(Built::UpTo(Place { created_ms, key: key.into() }))
         }
         [version, how] => Err(DecodeError::new(format!("index record of version {version}, {how}"))),
@@ -103,7 +104,7 @@ pub(crate) fn decode_key(bytes: &[u8]) -> Result<(TenantId, Arc<Key>), DecodeErr
         return Err(DecodeError::new(format!("an entity's key has 4 parts and not {}", parts.len())));
     };
     let tenant = TenantId::new(tenant).map_err(|error| DecodeError::new(error.to_string()))?;
-    Ok((tenant, Arc::new(Key { id: id.into(), kind: kind.into(), path: path.into() })))
+    Ok((tenant, Arc::new(Key { id: id.into(), kind: shared(kind), path: shared(path) })))
 }
 
 /// Reads the value of a state record.
@@ -118,9 +119,9 @@ pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, Decode
     let version = if has_times { u64::from_be_bytes(rest.take()?) } else { 0 };
     let attributes = rest.many(|rest| {
         let times = if has_times { (rest.time()?, rest.time()?) } else { (created_ms, modified_ms) };
-        let (name, kind, value) = (rest.text()?, rest.text()?, rest.text()?);
+        let (name, kind, value) = (rest.name()?, rest.name()?, rest.text()?.into());
         let metadata =
-            rest.many(|rest| Ok(Metadata { name: rest.text()?, kind: rest.text()?, value: rest.text()? }))?;
+            rest.many(|rest| Ok(Metadata { name: rest.name()?, kind: rest.name()?, value: rest.text()?.into() }))?;
         let attribute = Attribute::new(name, kind, value, metadata.into());
         Ok(Attribute { created_ms: times.0, modified_ms: times.1, ..attribute })
     })?;
@@ -144,7 +145,7 @@ fn push_count(count: usize, out: &mut Vec<u8>) {
 
 struct Rest<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl<'a> Rest<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
         self.0 = rest;
@@ -155,11 +156,15 @@ impl Rest<'_> {
         Ok(i64::from_be_bytes(self.take()?))
     }
 
-    fn text(&mut self) -> Result<Arc<str>, DecodeError> {
+    fn name(&mut self) -> Result<Arc<str>, DecodeError> {
+        self.text().map(shared)
+    }
+
+    fn text(&mut self) -> Result<&'a str, DecodeError> {
         let length = u32::from_be_bytes(self.take()?) as usize;
         let (taken, rest) = self.0.split_at_checked(length).ok_or_else(cut_short)?;
         self.0 = rest;
-        std::str::from_utf8(taken).map(Arc::from).map_err(|_| DecodeError::new("an entity's text is not UTF-8"))
+        std::str::from_utf8(taken).map_err(|_| DecodeError::new("an entity's text is not UTF-8"))
     }
 
     fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
