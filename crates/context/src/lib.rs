@@ -34,6 +34,7 @@ mod measurement;
 #[cfg(test)]
 mod mutations;
 mod names;
+mod nearest;
 mod op_query;
 mod op_update;
 mod operator;

@@ -92,8 +92,11 @@ pub(crate) type Snapshots = Vec<Arc<Snapshot<EntityView>>>;
 impl Asked {
     /// How the list is found.
     pub(crate) fn plan(&self) -> Plan {
-        let partitions = partitions(&self.snapshots, &self.tenant);
-        Plan::new(&self.filter, &partitions, self.page, self.count, self.order.is_creation())
+        Plan::new(&self.filter, &self.partitions(), self.page, self.count, self.order.is_creation())
+    }
+
+    pub(crate) fn partitions(&self) -> Vec<&Entities> {
+        partitions(&self.snapshots, &self.tenant)
     }
 
     /// Whether rendering it takes no longer than any other request.
@@ -186,7 +189,7 @@ fn push(entity: &Entity, shape: &Shape, json: &mut String) -> Result<(), Refusal
 
 impl Filter {
     /// The entity at `place`, if it is asked for.
-    fn find<'a>(&self, place: &Place, entities: &'a Entities) -> Option<&'a Entity> {
+    pub(crate) fn find<'a>(&self, place: &Place, entities: &'a Entities) -> Option<&'a Entity> {
         let fits = self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.has(&place.key));
         if !fits || !self.paths.have(&place.key.path) {
             return None;

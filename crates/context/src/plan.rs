@@ -245,7 +245,7 @@ impl Source {
     }
 
     /// Hands its places to `found` until that has had enough; whether it never had.
-    fn each(&self, filter: &Filter, entities: &Entities, found: &mut impl FnMut(&Place) -> bool) -> bool {
+    pub(crate) fn each(&self, filter: &Filter, entities: &Entities, found: &mut impl FnMut(&Place) -> bool) -> bool {
         match self {
             Self::Ids(ids) => ids.iter().flat_map(|id| entities.with_id(id)).all(|entity| found(&entity.place())),
             Self::Kinds(kinds) => {

@@ -208,7 +208,8 @@ pub(crate) async fn answer_list(
         count: given.count(),
         shape: Shape { form: given.form(), selection, max_bytes: desk.page_max_bytes },
         memory,
-    };
+    }
+    .narrowed();
     let plan = asked.plan();
     if !plan.wanted.is_empty() {
         desk.upkeep.want(&ask.tenant, plan.wanted.clone());

@@ -73,6 +73,13 @@ impl GeoQuery {
         matches!(self.relation, Relation::Near { .. })
     }
 
+    /// The same, and no further away than `radius_m`, if it asks for what is near a point.
+    pub(crate) fn within(&self, radius_m: f64) -> Option<Self> {
+        let Relation::Near { centre, min_m, max_m } = self.relation else { return None };
+        let max_m = Some(max_m.map_or(radius_m, |max_m| max_m.min(radius_m)));
+        Some(Self { relation: Relation::Near { centre, min_m, max_m }, geometry: self.geometry.clone() })
+    }
+
     /// Rectangles of longitude and latitude outside of which nothing fits; none if places everywhere may.
     pub(crate) fn areas(&self) -> Option<Vec<Rect>> {
         match self.relation {

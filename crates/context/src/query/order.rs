@@ -78,6 +78,11 @@ impl Order {
         self.0.is_empty()
     }
 
+    /// Whether those come first that are nearest.
+    pub(crate) fn is_by_distance(&self) -> bool {
+        self.0.first().is_some_and(|by| by.what == What::Distance && !by.is_reversed)
+    }
+
     /// Where `entity` stands.
     pub(crate) fn standing(&self, entity: &Entity, geo: Option<&GeoQuery>) -> Standing {
         Standing { ranks: self.0.iter().map(|by| by.rank(entity, geo)).collect(), place: entity.place() }

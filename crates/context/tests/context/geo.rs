@@ -141,3 +141,30 @@ async fn what_is_no_geo_query_or_location_is_refused() {
     served.stop().await;
     world.close();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nearest_of_many_are_found_without_sorting_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let entity = |n: i32| {
+        let (latitude, longitude) = (40.0 + f64::from(n / 30) * 0.01, 2.0 + f64::from(n % 30) * 0.013);
+        json!({"id": n.to_string(), "type": "T", "location": {"type": "geo:point", "value": format!("{latitude:.3},{longitude:.3}")}})
+    };
+    let body = json!({"actionType": "append", "entities": (0..900).map(entity).collect::<Vec<_>>()}).to_string();
+    assert_eq!(served.ask("POST /v2/op/update", Some(&body)).await.status, 204);
+    for (more, page) in
+        [("", "limit=7"), ("", "limit=7&offset=30"), (";minDistance:3000", "limit=20"), ("", "limit=1000")]
+    {
+        let query = format!(
+            "/v2/entities?georel=near{more}&geometry=point&coords=40.1,2.2&orderBy=geo:distance,id&attrs=none&{page}"
+        );
+        let (nearest, sorted) = (served.get(&query).await, served.get(&format!("{query}&options=count")).await);
+        assert_eq!(nearest.json(), sorted.json(), "{query}");
+        let plan = served.get(&format!("{query}&options=explain")).await.json();
+        let is_all = page == "limit=1000";
+        assert_eq!(plan["candidates"].as_u64().unwrap() < 400, !is_all, "{query}: {plan}");
+    }
+    served.stop().await;
+    world.close();
+}
