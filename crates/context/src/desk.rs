@@ -10,7 +10,8 @@ use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
 use millstream_http::{Caller, Payload, Problem, TraceContext, Workers};
 use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition, WallClock};
-use millstream_view::Views;
+use millstream_view::{Error, Views};
+use tokio::time::sleep;
 
 use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
@@ -27,6 +28,8 @@ use crate::upkeep::Upkeep;
 
 /// Writes of one batch that are with their owners at once.
 const BATCH_IN_FLIGHT_MAX: usize = 256;
+/// How long such a batch waits when others fill an owner's inbox.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// What all requests share.
 pub(crate) struct Desk {
@@ -175,11 +178,12 @@ impl Desk {
         }
     }
 
-    /// Hands writes of several entities to their owners, in order; answered once all are durable.
+    /// Hands writes of several entities to their owners, in order; answered once all are durable. What has begun waits for
+    /// room, so that a batch is refused whole or not at all.
     pub(crate) async fn write_all(self: &Arc<Self>, ask: &Ask, asked: Vec<Asked>) -> Result<(), Failure> {
         let path = request::write_path(&ask.headers)?;
         let (count, mut refused) = (asked.len(), Vec::new());
-        let mut waiting = VecDeque::new();
+        let (mut waiting, mut has_begun) = (VecDeque::new(), false);
         for (named, action) in asked {
             if waiting.len() >= BATCH_IN_FLIGHT_MAX
                 && let Some(first) = waiting.pop_front()
@@ -192,7 +196,22 @@ impl Desk {
             let (tenant, path) = (ask.tenant.clone(), path.clone());
             let request = Request { tenant, path, tell, versions: None, origin: ask.origin(&self.tokens), action };
             let started = self.clock.now();
-            waiting.push_back((named, started, self.views.submit(owner, Command::Request(Box::new(request)))?));
+            let mut command = Command::Request(Box::new(request));
+            let answer = loop {
+                command = match self.views.offer(owner, command) {
+                    Ok(answer) => break answer,
+                    // Nothing has been taken yet if there is nothing to wait for.
+                    Err((Error::Overloaded { .. } | Error::InboxFull { .. }, back)) if has_begun => back,
+                    Err((refusal, _)) => return Err(refusal.into()),
+                };
+                // Room comes with answers, its own first.
+                match waiting.pop_front() {
+                    Some(first) => self.answered(first, &mut refused).await?,
+                    None => sleep(FULL_PAUSE).await,
+                }
+            };
+            has_begun = true;
+            waiting.push_back((named, started, answer));
         }
         for one in waiting {
             self.answered(one, &mut refused).await?;
@@ -205,7 +224,7 @@ impl Desk {
         (named, started, answer): (String, Duration, millstream_view::Answer<EntityView>),
         refused: &mut Vec<(String, Refusal)>,
     ) -> Result<(), Failure> {
-        match answer.await.unwrap_or(Err(millstream_view::Error::Stopped))? {
+        match answer.await.unwrap_or(Err(Error::Stopped))? {
             Answer::Refused(refusal) => refused.push((named, refusal)),
             _ => self.counters.updated(self.clock.now().saturating_sub(started)),
         }

@@ -158,7 +158,13 @@ impl<V: View> Views<V> {
     }
 
     /// As [`Views::submit`], but a refusal hands the command back.
-    pub(crate) fn offer(&self, partition: PartitionId, command: V::Command) -> Result<Answer<V>, (Error, V::Command)> {
+    ///
+    /// # Errors
+    /// As [`Views::submit`].
+    ///
+    /// # Panics
+    /// If the view has no such partition.
+    pub fn offer(&self, partition: PartitionId, command: V::Command) -> Result<Answer<V>, (Error, V::Command)> {
         let (reply, answer) = oneshot::channel();
         self.owners[partition.0 as usize].offer(command, reply)?;
         Ok(answer)

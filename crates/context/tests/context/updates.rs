@@ -1,9 +1,12 @@
 //! Batches, update operators, transient entities, and updates that are told although nothing differs.
 
+use std::sync::Arc;
+
+use millstream_context::ContextConfig;
 use serde_json::{Value, json};
 
 use crate::refusals::{ask, check};
-use crate::world::{Served, World, wait_until};
+use crate::world::{Registry, Served, World, wait_until};
 
 async fn filled(dir: &std::path::Path) -> (World, Served) {
     let world = World::open(dir);
@@ -234,6 +237,23 @@ async fn metadata_is_overridden_and_updates_are_told_where_asked_for() {
         assert_eq!(served.ask(head, Some(&with(""))).await.status, 204);
         assert_eq!(world.told("default").into_iter().rfind(|told| told.id == "e1").unwrap().alteration, alteration);
     }
+    served.stop().await;
+    world.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_has_begun_waits_for_room_with_the_owners() {
+    let dir = tempfile::tempdir().unwrap();
+    // Room for one command at a time.
+    let config = ContextConfig { inbox_max_bytes: 1, ..ContextConfig::default() };
+    let world = World::open_with(dir.path(), Arc::new(Registry::default()), config);
+    let served = world.serve().await;
+    let entities: Vec<Value> = (0..600).map(|n| json!({"id": n.to_string(), "type": "T", "a": n})).collect();
+    let body = json!({"actionType": "append", "entities": entities}).to_string();
+    let answer = served.ask("POST /v2/op/update?options=keyValues", Some(&body)).await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+    let listed = served.get("/v2/entities?limit=1&options=count").await;
+    assert_eq!(listed.header("fiware-total-count"), Some("600"));
     served.stop().await;
     world.close();
 }
