@@ -10,7 +10,9 @@ use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_http::{Authenticator, Claim, Full, Identity, Metrics, Problem, Reach, Reason, Verdict, Workers};
+use millstream_http::{
+    Authenticator, Claim, Full, Identity, Metrics, PlainClaim, Problem, Reach, Reason, Verdict, Workers,
+};
 use millstream_types::{ErrorCode, NameError, Principal, Role, Roles, TenantId, WallClock};
 
 use crate::http::ADAPTER;
@@ -149,7 +151,8 @@ impl Authenticator for Logins {
         }))
     }
 
-    fn authenticate_plain(&self, authorization: &[u8]) -> Option<Identity> {
+    fn authenticate_plain(&self, claim: PlainClaim<'_>) -> Option<Identity> {
+        let authorization = claim.header("authorization")?;
         let fingerprint = self.0.verified.fingerprint(authorization);
         let known = self.0.remembered(&fingerprint);
         let verified = known.or_else(|| {

@@ -81,17 +81,22 @@ impl<S: Sync> FromRequestParts<S> for Ask {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        request::check_service(&parts.headers)?;
-        if !request::is_of_value(parts.uri.path()) {
-            request::check_accept(&parts.headers)?;
-        }
         let caller = Caller::from_request_parts(parts, state).await?;
         let trace = TraceContext::from_request_parts(parts, state).await?;
-        Ok(Self { tenant: caller.tenant.clone(), headers: parts.headers.clone(), uri: parts.uri.clone(), trace })
+        Self::new(caller.tenant.clone(), parts.headers.clone(), parts.uri.clone(), trace)
     }
 }
 
 impl Ask {
+    /// Refuses what is wrong whatever the route.
+    pub(crate) fn new(tenant: TenantId, headers: HeaderMap, uri: Uri, trace: TraceContext) -> Result<Self, Failure> {
+        request::check_service(&headers)?;
+        if !request::is_of_value(uri.path()) {
+            request::check_accept(&headers)?;
+        }
+        Ok(Self { tenant, headers, uri, trace })
+    }
+
     /// The query's parameters, given those that the route has.
     pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<Parameters, Refusal> {
         Parameters::read(self.uri.query(), parameters, options)
@@ -136,10 +141,28 @@ impl<S: Sync> FromRequest<S> for JsonText {
     type Rejection = Failure;
 
     async fn from_request(request: HttpRequest, state: &S) -> Result<Self, Failure> {
-        request::check_length(request.headers())?;
-        request::check_type(request.headers())?;
+        Self::check(request.headers())?;
         let Payload(bytes) = Payload::from_request(request, state).await?;
         Ok(Self(bytes))
+    }
+}
+
+/// A body that a request's headers announce.
+pub(crate) trait Announced {
+    /// Refuses a body that is not what the route takes.
+    fn check(headers: &HeaderMap) -> Result<(), Failure>;
+    /// What has come.
+    fn of(bytes: Bytes) -> Self;
+}
+
+impl Announced for JsonText {
+    fn check(headers: &HeaderMap) -> Result<(), Failure> {
+        request::check_length(headers)?;
+        Ok(request::check_type(headers)?)
+    }
+
+    fn of(bytes: Bytes) -> Self {
+        Self(bytes)
     }
 }
 
@@ -150,12 +173,23 @@ impl<S: Sync> FromRequest<S> for ValueText {
     type Rejection = Failure;
 
     async fn from_request(request: HttpRequest, state: &S) -> Result<Self, Failure> {
-        request::check_length(request.headers())?;
-        if !request::is_text(request.headers()) {
-            request::check_type(request.headers())?;
-        }
+        Self::check(request.headers())?;
         let Payload(bytes) = Payload::from_request(request, state).await?;
         Ok(Self(bytes))
+    }
+}
+
+impl Announced for ValueText {
+    fn check(headers: &HeaderMap) -> Result<(), Failure> {
+        request::check_length(headers)?;
+        if !request::is_text(headers) {
+            request::check_type(headers)?;
+        }
+        Ok(())
+    }
+
+    fn of(bytes: Bytes) -> Self {
+        Self(bytes)
     }
 }
 

@@ -40,6 +40,7 @@ mod op_update;
 mod operator;
 mod owner_work;
 mod places;
+mod plain;
 mod plan;
 mod plane;
 mod query;

@@ -24,7 +24,7 @@ use crate::request::{CORRELATOR, LIST_PARAMETERS, Parameters};
 use crate::show::{self, Head, Selection};
 use crate::syntax::{check_attribute_name, check_identifier};
 use crate::update::Manner;
-use crate::{batch_routes, type_routes, value_routes, version_route};
+use crate::{batch_routes, plain, type_routes, value_routes, version_route};
 
 pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
 const ENTITIES: &str = "/v2/entities";
@@ -87,7 +87,9 @@ fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: L
     routes
         .route(list.to(list_entities, desk.clone()))
         .route(create.to(create_entity, desk.clone()))
-        .route(read.to(read_entity, desk.clone()))
+        .route(plain::reads(read.to(read_entity, desk.clone()), desk, |desk, ask, id| {
+            show_one(desk, ask, id, Head::Shown)
+        }))
         .route(delete.to(delete_entity, desk.clone()))
 }
 
@@ -105,6 +107,8 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
             .takes(Content::json(entity_schema()))
             .answers(204, "Done.")
     };
+    let post = write(Method::POST, "Update or append attributes").to(post_attributes, desk.clone());
+    let patch = write(Method::PATCH, "Update existing attributes").to(patch_attributes, desk.clone());
     let one = |method, access, limits, summary| {
         of_one(Route::on(method, ATTRIBUTE, access, limits, summary)).param("name", "The attribute's name.")
     };
@@ -120,11 +124,19 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
     let delete_one = one(Method::DELETE, WRITER, without_body, "Remove an attribute").answers(204, "Removed.");
     routes
         .route(read.to(read_attributes, desk.clone()))
-        .route(write(Method::POST, "Update or append attributes").to(post_attributes, desk.clone()))
-        .route(write(Method::PATCH, "Update existing attributes").to(patch_attributes, desk.clone()))
+        .route(plain::writes(post, (desk, limits.timeout), |desk, ask, [id, _], body| {
+            post_attributes(State(desk), ask, Path(id), body)
+        }))
+        .route(plain::writes(patch, (desk, limits.timeout), |desk, ask, [id, _], body| {
+            patch_attributes(State(desk), ask, Path(id), body)
+        }))
         .route(write(Method::PUT, "Replace all attributes").to(put_attributes, desk.clone()))
         .route(read_one.to(read_attribute, desk.clone()))
-        .route(put_one.to(put_attribute, desk.clone()))
+        .route(plain::writes(
+            put_one.to(put_attribute, desk.clone()),
+            (desk, limits.timeout),
+            |desk, ask, params, body| put_attribute(State(desk), ask, Path(params.into()), body),
+        ))
         .route(delete_one.to(delete_attribute, desk.clone()))
 }
 

@@ -11,12 +11,12 @@ use serde_json::json;
 
 use crate::desk::{Ask, Desk, ValueText};
 use crate::entities::{Action, no_attribute};
-use crate::given;
 use crate::refusal::{Name, Refusal};
 use crate::request::is_text;
 use crate::routes::{Answered, READER, Shared, WRITER, not_modified, of_one, tag_of, target};
 use crate::show;
 use crate::syntax::check_attribute_name;
+use crate::{given, plain};
 
 const VALUE: &str = "/v2/entities/{id}/attrs/{name}/value";
 const JSON: &str = "application/json";
@@ -34,7 +34,12 @@ pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body
         .takes(Content::json(json!({})))
         .takes(Content::text())
         .answers(204, "Set.");
-    routes.route(read.to(read_value, desk.clone())).route(put.to(put_value, desk.clone()))
+    let put = put.to(put_value, desk.clone());
+    routes.route(read.to(read_value, desk.clone())).route(plain::writes(
+        put,
+        (desk, limits.timeout),
+        |desk, ask, params, body| put_value(State(desk), ask, Path(params.into()), body),
+    ))
 }
 
 async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(String, String)>) -> Answered {

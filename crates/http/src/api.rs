@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::{HeaderName, HeaderValue, Method};
 
 use crate::metrics::{Counter, Histogram, Metrics};
 use crate::openapi::{Operation, document};
@@ -41,9 +41,13 @@ pub(crate) struct Group {
 
 impl Group {
     /// The header that every answer of the group carries, if there is one.
-    pub(crate) fn echo(&self, request: &HeaderMap, trace: TraceContext) -> Option<(HeaderName, HeaderValue)> {
+    pub(crate) fn echo(
+        &self,
+        request: impl FnOnce(&HeaderName) -> Option<HeaderValue>,
+        trace: TraceContext,
+    ) -> Option<(HeaderName, HeaderValue)> {
         let name = self.echoed.as_ref()?;
-        let value = request.get(name).filter(|value| !value.is_empty()).cloned();
+        let value = request(name).filter(|value| !value.is_empty());
         Some((name.clone(), value.unwrap_or_else(|| trace.id_as_uuid())))
     }
 }
@@ -252,8 +256,6 @@ impl Api {
         }
         let metrics = metrics(&route);
         let Route { method, path, access, limits, tenant_param, endpoint, plain, .. } = route;
-        // What a style or an echo makes of an answer is the handler's way only.
-        let plain = plain.filter(|_| group.style.is_none() && group.echoed.is_none());
         self.takes_plain |= plain.is_some();
         let served = Served { path, access, limits, tenant_param, endpoint, plain, group: group.clone(), metrics };
         self.entries[at].methods.push((method, Arc::new(served)));

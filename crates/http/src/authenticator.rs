@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use millstream_types::{Principal, Roles, TenantId};
 
 use crate::route::PathParams;
-use crate::{Problem, Reason};
+use crate::{PlainClaim, Problem, Reason};
 
 /// Headers that name the tenant of a request, if its route's path does not.
 pub const TENANT_HEADERS: [&str; 3] = [FIWARE_SERVICE, "x-tenant", "ngsild-tenant"];
@@ -47,27 +47,7 @@ impl Claim<'_> {
             let named = self.param(name)?.map(|value| TenantId::new(&value)).transpose()?;
             return Ok(named);
         }
-        let mut named: Option<Cow<'_, str>> = None;
-        for header in TENANT_HEADERS {
-            let Some(value) = self.headers.get(header) else { continue };
-            let Ok(value) = value.to_str() else {
-                return Err(Problem::new(Reason::MalformedParameter, format!("header {header} is not ASCII text"))
-                    .value(String::from_utf8_lossy(value.as_bytes())));
-            };
-            // Here and not in a handler: what a caller may do is judged by the tenant that it gets.
-            let value = match header {
-                FIWARE_SERVICE => Cow::from(value.to_ascii_lowercase()),
-                _ => Cow::from(value),
-            };
-            if named.is_some_and(|other| other != value) {
-                return Err(Problem::invalid("two headers name different tenants")
-                    .value(value)
-                    .rule("Fiware-Service, X-Tenant and NGSILD-Tenant mean the same")
-                    .remedy("send one of them"));
-            }
-            named = Some(value);
-        }
-        Ok(named.filter(|value| !value.is_empty()).map(|value| TenantId::new(&value)).transpose()?)
+        tenant_of(|header| self.headers.get(header).map(HeaderValue::as_bytes))
     }
 
     /// The decoded value of a parameter of the path.
@@ -77,6 +57,36 @@ impl Claim<'_> {
     pub fn param(&self, name: &str) -> Result<Option<Cow<'_, str>>, Problem> {
         self.params.get(self.uri.path(), name)
     }
+}
+
+/// The tenant that a request's headers name.
+pub(crate) fn tenant_of<'h>(get: impl Fn(&str) -> Option<&'h [u8]>) -> Result<Option<TenantId>, Problem> {
+    let mut named: Option<Cow<'_, str>> = None;
+    for header in TENANT_HEADERS {
+        let Some(bytes) = get(header) else { continue };
+        let Some(value) = std::str::from_utf8(bytes).ok().filter(|value| !value.contains(|c: char| !is_text(c))) else {
+            return Err(Problem::new(Reason::MalformedParameter, format!("header {header} is not ASCII text"))
+                .value(String::from_utf8_lossy(bytes)));
+        };
+        // Here and not in a handler: what a caller may do is judged by the tenant that it gets.
+        let value = match header {
+            FIWARE_SERVICE => Cow::from(value.to_ascii_lowercase()),
+            _ => Cow::from(value),
+        };
+        if named.is_some_and(|other| other != value) {
+            return Err(Problem::invalid("two headers name different tenants")
+                .value(value)
+                .rule("Fiware-Service, X-Tenant and NGSILD-Tenant mean the same")
+                .remedy("send one of them"));
+        }
+        named = Some(value);
+    }
+    Ok(named.filter(|value| !value.is_empty()).map(|value| TenantId::new(&value)).transpose()?)
+}
+
+/// What the value of a header may have.
+const fn is_text(c: char) -> bool {
+    matches!(c, ' '..='~' | '\t')
 }
 
 /// In how many tenants the caller has its roles.
@@ -114,10 +124,10 @@ pub trait Authenticator: Send + Sync + 'static {
     /// carries `WWW-Authenticate`. Not called for routes that are public.
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a>;
 
-    /// The caller, if this value of `Authorization` is right and that costs little to tell; `None` leaves the verdict to
+    /// The caller, if what he claims is right and that costs little to tell; `None` leaves the verdict to
     /// [`Authenticator::authenticate`], and nothing has been counted.
-    fn authenticate_plain(&self, authorization: &[u8]) -> Option<Identity> {
-        let _ = authorization;
+    fn authenticate_plain(&self, claim: PlainClaim<'_>) -> Option<Identity> {
+        let _ = claim;
         None
     }
 
@@ -138,6 +148,12 @@ impl Default for LoopbackApplications {
     }
 }
 
+impl LoopbackApplications {
+    fn identity(&self, tenant: Option<TenantId>) -> Identity {
+        tenant.map_or_else(|| self.default.clone(), anonymous)
+    }
+}
+
 fn anonymous(tenant: TenantId) -> Identity {
     let principal = Principal { tenant, name: "anonymous".to_owned(), roles: Roles::APPLICATION };
     Identity { principal: Arc::new(principal), reach: Reach::EveryTenant }
@@ -145,7 +161,11 @@ fn anonymous(tenant: TenantId) -> Identity {
 
 impl Authenticator for LoopbackApplications {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
-        Verdict::Now(claim.tenant().map(|tenant| tenant.map_or_else(|| self.default.clone(), anonymous)))
+        Verdict::Now(claim.tenant().map(|tenant| self.identity(tenant)))
+    }
+
+    fn authenticate_plain(&self, claim: PlainClaim<'_>) -> Option<Identity> {
+        claim.tenant().ok().map(|tenant| self.identity(tenant))
     }
 
     fn open_remedy(&self) -> Option<&'static str> {

@@ -16,12 +16,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{Method, StatusCode};
+use axum::body::HttpBody;
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::response::{IntoResponse, Response};
 use httparse::{Header, Status};
-use millstream_types::{Grant, Principal};
+use millstream_types::{Grant, Principal, TenantId};
 use tokio::time::Instant;
 
 use crate::api::{Found, Served};
+use crate::authenticator::tenant_of;
+use crate::memory::ANSWER_FREE_BYTES;
 use crate::rim::{Origin, Rim, authorize, panic_text};
 use crate::route::PathParams;
 use crate::{Problem, TraceContext};
@@ -48,20 +52,19 @@ const KNOWN: [&str; 11] = [
     "accept-language",
     "cache-control",
 ];
-const AUTHORIZATION: usize = 0;
 const CONTENT_LENGTH: usize = 1;
 const TRACEPARENT: usize = 2;
 const CONNECTION: usize = 3;
 
 /// A verdict that is waited for.
-pub type PlainVerdict = Pin<Box<dyn Future<Output = Result<StatusCode, Problem>> + Send>>;
+pub type PlainVerdict = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// What a route makes of a plain request.
 pub enum PlainAnswer {
     /// It needs the route's handler; nothing has been done or counted.
     Pass,
-    /// Its answer: a status without a body, or a refusal.
-    Now(Result<StatusCode, Problem>),
+    /// Its answer, with a body that is there as a whole. What has changed something has a short one.
+    Now(Response),
     /// The same, to be waited for; it comes within the route's time.
     Later(PlainVerdict),
 }
@@ -73,8 +76,25 @@ pub(crate) struct PlainRoute {
     pub(crate) take: Box<dyn Fn(&PlainRequest<'_>) -> PlainAnswer + Send + Sync>,
 }
 
+/// What a plain request says of its caller.
+#[derive(Clone, Copy)]
+pub struct PlainClaim<'a>(&'a [Header<'a>]);
+
+impl<'a> PlainClaim<'a> {
+    /// The value of a header; its name is given in small letters.
+    pub fn header(self, name: &str) -> Option<&'a [u8]> {
+        self.0.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    }
+
+    /// The tenant that its headers name.
+    pub(crate) fn tenant(self) -> Result<Option<TenantId>, Problem> {
+        tenant_of(|name| self.header(name))
+    }
+}
+
 /// A request whose caller is known and whose body is there.
 pub struct PlainRequest<'a> {
+    target: &'a str,
     path: &'a str,
     params: &'a PathParams,
     headers: &'a [Header<'a>],
@@ -87,9 +107,24 @@ pub struct PlainRequest<'a> {
 }
 
 impl<'a> PlainRequest<'a> {
-    /// The request target.
+    /// The request target: the path, and the query if there is one.
+    pub fn target(&self) -> &'a str {
+        self.target
+    }
+
+    /// The path.
     pub fn path(&self) -> &'a str {
         self.path
+    }
+
+    /// Whether the target has a query.
+    pub fn has_query(&self) -> bool {
+        self.path.len() < self.target.len()
+    }
+
+    /// All headers, each once.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.headers.iter().map(|header| (header.name, header.value))
     }
 
     /// The parameter of the path at `index`. Nothing in it is to be decoded.
@@ -99,7 +134,7 @@ impl<'a> PlainRequest<'a> {
 
     /// The value of a header; its name is given in small letters.
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        self.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+        PlainClaim(self.headers).header(name)
     }
 }
 
@@ -121,13 +156,16 @@ struct Pending {
     route: Arc<Served>,
     method: Method,
     origin: Origin,
+    echo: Echo,
     _memory: Option<Grant>,
 }
+
+/// The header that every answer of the route's group carries.
+type Echo = Option<(HeaderName, HeaderValue)>;
 
 /// What the headers of a plain request say.
 #[derive(Default)]
 struct Said<'a> {
-    authorization: &'a [u8],
     traceparent: Option<&'a [u8]>,
     body_bytes: usize,
 }
@@ -146,10 +184,14 @@ impl Rim {
         let method = match (head.method, head.version) {
             (Some("PUT"), Some(1)) => Method::PUT,
             (Some("POST"), Some(1)) => Method::POST,
+            (Some("GET"), Some(1)) => Method::GET,
+            (Some("PATCH"), Some(1)) => Method::PATCH,
             _ => return Looked::NotPlain,
         };
-        let path = head.path.unwrap_or_default();
-        if !is_plain_path(path) || path.len() > self.limits.uri_max_bytes || head_bytes > self.limits.head_max_bytes {
+        let target = head.path.unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        if !is_plain(path, query) || target.len() > self.limits.uri_max_bytes || head_bytes > self.limits.head_max_bytes
+        {
             return Looked::NotPlain;
         }
         let Found::Route(route, params) = self.api.find(&method, path) else { return Looked::NotPlain };
@@ -161,7 +203,7 @@ impl Rim {
         if bytes.len() - head_bytes < said.body_bytes {
             return Looked::Partial;
         }
-        let identity = self.authenticator.authenticate_plain(said.authorization);
+        let identity = self.authenticator.authenticate_plain(PlainClaim(head.headers));
         let Some(identity) = identity.filter(|identity| authorize(route.access, role, identity).is_ok()) else {
             return Looked::NotPlain;
         };
@@ -170,31 +212,50 @@ impl Rim {
         let size = head_bytes + said.body_bytes;
         let payload = &bytes[head_bytes..size];
         let principal = &identity.principal;
-        let request =
-            PlainRequest { path, params: &params, headers: head.headers, payload, principal, trace: origin.trace };
+        let request = PlainRequest {
+            target,
+            path,
+            params: &params,
+            headers: head.headers,
+            payload,
+            principal,
+            trace: origin.trace,
+        };
         let taken = catch_unwind(AssertUnwindSafe(|| (plain.take)(&request)));
-        let answer = taken.unwrap_or_else(|panic| PlainAnswer::Now(Err(Problem::internal(panic_text(&*panic)))));
-        if !matches!(answer, PlainAnswer::Pass) {
+        let answer =
+            taken.unwrap_or_else(|panic| PlainAnswer::Now(Problem::internal(panic_text(&*panic)).into_response()));
+        let echoed =
+            |name: &HeaderName| request.header(name.as_str()).and_then(|value| HeaderValue::from_bytes(value).ok());
+        if said.body_bytes > 0 && !matches!(answer, PlainAnswer::Pass) {
             route.metrics.request_bytes.inc_by(said.body_bytes as u64);
         }
         match answer {
             PlainAnswer::Pass => Looked::NotPlain,
-            PlainAnswer::Now(result) => {
-                answer::answer(result, route, &method, origin, out);
+            // It takes memory until its client has it, which is counted elsewhere.
+            PlainAnswer::Now(response) if method.is_safe() && !is_short(&response) => Looked::NotPlain,
+            PlainAnswer::Now(response) => {
+                let echo = route.group.echo(echoed, origin.trace);
+                answer::answer(response, route, &method, (origin, echo), out);
                 Looked::Answered(size)
             }
             PlainAnswer::Later(verdict) => {
-                let pending = Pending { verdict, route: route.clone(), method, origin, _memory: memory };
+                let echo = route.group.echo(echoed, origin.trace);
+                let pending = Pending { verdict, route: route.clone(), method, origin, echo, _memory: memory };
                 Looked::Taken(size, Box::new(pending))
             }
         }
     }
 }
 
-/// Whether a path needs no decoding and has no query, and no character that a URI may not have.
-fn is_plain_path(path: &str) -> bool {
+/// Whether a path needs no decoding, and neither it nor the query has a character that a URI may not have.
+fn is_plain(path: &str, query: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~:@!$&'()*+,;=".contains(&byte);
-    path.starts_with('/') && path.bytes().all(is_plain)
+    path.starts_with('/') && path.bytes().all(is_plain) && query.bytes().all(|byte| is_plain(byte) || byte == b'%')
+}
+
+/// Whether an answer fits into what its connection counts as.
+fn is_short(response: &Response) -> bool {
+    response.body().size_hint().exact().is_some_and(|size| size <= ANSWER_FREE_BYTES)
 }
 
 /// What the headers say; `None` if one is not known, stands twice, or asks for more than a plain answer.
@@ -210,14 +271,13 @@ fn said<'a>(headers: &[Header<'a>], of_route: &[&str]) -> Option<Said<'a>> {
         }
         seen |= bit;
         match at {
-            AUTHORIZATION => said.authorization = header.value,
             CONTENT_LENGTH => said.body_bytes = length(header.value)?,
             TRACEPARENT => said.traceparent = Some(header.value),
             CONNECTION if !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
             _ => {}
         }
     }
-    (seen & 1 << AUTHORIZATION != 0).then_some(said)
+    Some(said)
 }
 
 /// A length of few digits, as one writes it.

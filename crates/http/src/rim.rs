@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::DefaultBodyLimit;
@@ -65,7 +66,7 @@ impl Rim {
                 let watch = Unanswered(&route.metrics);
                 let method = request.method().clone();
                 let page = route.group.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
-                let echo = route.group.echo(request.headers(), origin.trace);
+                let echo = route.group.echo(|name| request.headers().get(name).cloned(), origin.trace);
                 let response = self.answer(route, params, origin, request).await;
                 std::mem::forget(watch);
                 let mut response = finish(response, &route.group, &method, &route.path, origin);
@@ -96,7 +97,7 @@ impl Rim {
         pulse: &Arc<Pulse>,
     ) -> axum::http::Response<Answer> {
         let mut response = finish(refusal, group, request.method(), request.uri().path(), origin);
-        response.headers_mut().extend(group.echo(request.headers(), origin.trace));
+        response.headers_mut().extend(group.echo(|name| request.headers().get(name).cloned(), origin.trace));
         count(&self.api.unmatched, &response, origin);
         response.map(|body| Answer::plain(body, pulse.clone()))
     }
@@ -265,13 +266,20 @@ fn bounded(body: Incoming, limits: &Limits) -> Body {
 }
 
 fn too_late(context: &Context, origin: Origin) -> Problem {
-    let waited_ms = context.due().duration_since(origin.started).as_millis();
+    let waited = context.due().duration_since(origin.started);
+    let waited_ms = waited.as_millis();
     if context.reading_body.load(Ordering::Relaxed) {
         return Problem::new(Reason::SlowBody, format!("the body was not complete after {waited_ms} ms"))
             .value(format!("{waited_ms} ms"))
             .rule("the body arrives before the request's deadline; nothing was done")
             .remedy("send it faster, or in smaller parts");
     }
+    deadline_passed(waited)
+}
+
+/// The refusal of a request whose handler has not answered in time.
+pub fn deadline_passed(waited: Duration) -> Problem {
+    let waited_ms = waited.as_millis();
     Problem::new(Reason::DeadlinePassed, format!("no verdict in time: {waited_ms} ms have passed"))
         .value(format!("{waited_ms} ms"))
         .rule("the request may or may not have taken effect")

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use millstream_http::{PlainAnswer, PlainRequest, PlainVerdict, Problem};
 use millstream_log::{Appended, Error};
 use millstream_types::Principal;
@@ -34,6 +35,9 @@ impl HttpAdapter {
         target: Target<'_>,
         request: &PlainRequest<'_>,
     ) -> PlainAnswer {
+        if request.has_query() {
+            return PlainAnswer::Pass;
+        }
         let caller = request.principal;
         let Some(streams) = self.streams.known(&caller.tenant) else { return PlainAnswer::Pass };
         let started = self.monotonic.now();
@@ -41,7 +45,7 @@ impl HttpAdapter {
             Ok(said) => said,
             Err(problem) => {
                 self.count_unread();
-                return PlainAnswer::Now(Err(problem));
+                return PlainAnswer::Now(problem.into_response());
             }
         };
         // The log's own time must end first, as its refusal is the one that is told.
@@ -66,12 +70,12 @@ impl HttpAdapter {
                 let took = self.monotonic.now().saturating_sub(started);
                 self.totals.accept_latency.record(took);
                 streams.meter.count(delivery, Fate::Forwarded, payload_bytes, took);
-                PlainAnswer::Now(Ok(StatusCode::ACCEPTED))
+                PlainAnswer::Now(StatusCode::ACCEPTED.into_response())
             }
             Err(problem) => {
                 let took = self.monotonic.now().saturating_sub(started);
                 self.count_refused(caller, &problem, delivery, payload_bytes, took);
-                PlainAnswer::Now(Err(problem))
+                PlainAnswer::Now(problem.into_response())
             }
         }
     }
@@ -86,11 +90,11 @@ impl Unjudged {
                 Ok(()) => {
                     self.adapter.totals.accept_latency.record(took);
                     self.streams.meter.count(self.delivery, Fate::Forwarded, self.payload_bytes, took);
-                    Ok(StatusCode::ACCEPTED)
+                    StatusCode::ACCEPTED.into_response()
                 }
                 Err(problem) => {
                     self.adapter.count_refused(&self.caller, &problem, self.delivery, self.payload_bytes, took);
-                    Err(problem)
+                    problem.into_response()
                 }
             }
         })

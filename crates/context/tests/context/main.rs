@@ -14,6 +14,7 @@ mod notifications;
 mod operations;
 mod ordering;
 mod paging;
+mod plain;
 mod receiver;
 mod refusals;
 mod shell;

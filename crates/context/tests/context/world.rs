@@ -186,6 +186,23 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+fn request(head: &str, body: Option<&str>) -> String {
+    let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
+    let mut request = format!("{first} HTTP/1.1\r\nhost: test\r\n");
+    for line in headers.lines().filter(|line| !line.is_empty()) {
+        request += &format!("{}\r\n", line.trim());
+    }
+    if let Some(body) = body {
+        if !headers.to_ascii_lowercase().contains("content-type") {
+            request += "content-type: application/json\r\n";
+        }
+        request += &format!("content-length: {}\r\n", body.len());
+    }
+    request += "\r\n";
+    request += body.unwrap_or_default();
+    request
+}
+
 pub(crate) struct Served {
     serving: Serving,
     pub(crate) address: SocketAddr,
@@ -194,24 +211,29 @@ pub(crate) struct Served {
 impl Served {
     /// One request on a connection of its own; `head` is method, target and further headers, one a line.
     pub(crate) async fn ask(&self, head: &str, body: Option<&str>) -> Answer {
-        let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
-        let mut request = format!("{first} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
-        for line in headers.lines() {
-            request += &format!("{}\r\n", line.trim());
-        }
-        if let Some(body) = body {
-            if !headers.to_ascii_lowercase().contains("content-type") {
-                request += "content-type: application/json\r\n";
-            }
-            request += &format!("content-length: {}\r\n", body.len());
-        }
-        request += "\r\n";
-        request += body.unwrap_or_default();
+        let request = request(&format!("{head}\nconnection: close"), body);
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut text = Vec::new();
         socket.read_to_end(&mut text).await.unwrap();
         Answer::parse(&String::from_utf8(text).unwrap())
+    }
+
+    /// The same on a connection that the server is to keep.
+    pub(crate) async fn ask_kept(&self, head: &str, body: Option<&str>) -> Answer {
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        socket.write_all(request(head, body).as_bytes()).await.unwrap();
+        let mut text = Vec::new();
+        loop {
+            let read = socket.read_buf(&mut text).await.unwrap();
+            assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&text));
+            let text = std::str::from_utf8(&text).unwrap();
+            let Some((_, body)) = text.split_once("\r\n\r\n") else { continue };
+            let answer = Answer::parse(text);
+            if body.len() == answer.header("content-length").map_or(0, |length| length.parse().unwrap()) {
+                return answer;
+            }
+        }
     }
 
     pub(crate) async fn get(&self, target: &str) -> Answer {

@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, HttpBody};
 use axum::http::{Method, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use millstream_types::{SystemClock, WallClock};
 use tokio::time::Instant;
 
-use crate::Problem;
+use super::Echo;
 use crate::api::Served;
 use crate::rim::{Origin, count, finish};
 
@@ -23,14 +23,14 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Logs and counts the answer to a request of `route`, and adds it to `out`.
 pub(super) fn answer(
-    result: Result<StatusCode, Problem>,
+    response: Response,
     route: &Arc<Served>,
     method: &Method,
-    origin: Origin,
+    (origin, echo): (Origin, Echo),
     out: &mut Vec<u8>,
 ) {
-    let response = result.map_or_else(IntoResponse::into_response, IntoResponse::into_response);
-    let response = finish(response, &route.group, method, &route.path, origin);
+    let mut response = finish(response, &route.group, method, &route.path, origin);
+    response.headers_mut().extend(echo);
     count(&route.metrics, &response, origin);
     let body_bytes = write(response, origin.started, out);
     if body_bytes > 0 {
@@ -53,10 +53,13 @@ fn write(response: Response, now: Instant, out: &mut Vec<u8>) -> usize {
         text(out, ": ");
         out.extend_from_slice(value.as_bytes());
     }
-    text(out, "\r\ncontent-length: ");
     match body.len() {
-        0 => text(out, "0"),
-        length => text(out, &length.to_string()),
+        0 if matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => {}
+        0 => text(out, "\r\ncontent-length: 0"),
+        length => {
+            text(out, "\r\ncontent-length: ");
+            text(out, &length.to_string());
+        }
     }
     text(out, "\r\ndate: ");
     out.extend_from_slice(&date(now));
@@ -94,7 +97,10 @@ fn date(now: Instant) -> [u8; DATE_BYTES] {
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse;
+
     use super::*;
+    use crate::Problem;
 
     #[test]
     fn a_refusal_is_written_whole() {

@@ -4,10 +4,12 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::sync::watch;
@@ -15,9 +17,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answer::answer;
 use super::{Looked, PART_MAX, Pending};
+use crate::Problem;
 use crate::connection::{Pulse, Watched};
 use crate::context::Stage;
-use crate::rim::Rim;
+use crate::rim::{Rim, panic_text};
 
 /// So much is read at once, and so long a plain request can be, head and body together.
 const READ_BYTES: usize = 16 << 10;
@@ -131,8 +134,13 @@ impl Line<'_> {
 
     fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(pending) = &mut self.pending else { return Poll::Ready(()) };
-        let result = ready!(pending.verdict.as_mut().poll(cx));
-        answer(result, &pending.route, &pending.method, pending.origin, &mut self.unsent);
+        let polled = catch_unwind(AssertUnwindSafe(|| pending.verdict.as_mut().poll(cx)));
+        let response = match polled {
+            Ok(verdict) => ready!(verdict),
+            Err(panic) => Problem::internal(panic_text(&*panic)).into_response(),
+        };
+        let about = (pending.origin, pending.echo.take());
+        answer(response, &pending.route, &pending.method, about, &mut self.unsent);
         self.pending = None;
         Poll::Ready(())
     }

@@ -1,0 +1,75 @@
+//! Requests that come plain: the same handlers, called without anything between them and the thread's buffer.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use millstream_http::{PlainAnswer, PlainRequest, Route, deadline_passed};
+use tokio::time::timeout;
+
+use crate::desk::{Announced, Ask, Desk};
+use crate::refusal::Failure;
+use crate::routes::Answered;
+
+/// What a plain request may have beside those headers that mean nothing here.
+const HEADERS: [&str; 6] =
+    ["fiware-service", "fiware-servicepath", "fiware-correlator", "x-auth-token", "if-match", "if-none-match"];
+
+/// Lets a route take plain reads by `read`, as its handler does.
+pub(crate) fn reads(
+    route: Route,
+    desk: &Arc<Desk>,
+    read: impl Fn(&Desk, &Ask, &str) -> Answered + Send + Sync + 'static,
+) -> Route {
+    let desk = desk.clone();
+    route.plain(&HEADERS, move |request| match ask(request) {
+        None => PlainAnswer::Pass,
+        Some(asked) => PlainAnswer::Now(asked.and_then(|ask| read(&desk, &ask, request.param(0))).into_response()),
+    })
+}
+
+/// Lets a route take plain writes by `write`, its handler, which is answered within `limit`.
+pub(crate) fn writes<B, F>(
+    route: Route,
+    (desk, limit): (&Arc<Desk>, Duration),
+    write: impl Fn(Arc<Desk>, Ask, [String; 2], B) -> F + Send + Sync + 'static,
+) -> Route
+where
+    B: Announced,
+    F: Future<Output = Answered> + Send + 'static,
+{
+    let desk = desk.clone();
+    route.plain(&HEADERS, move |request| {
+        let Some(asked) = ask(request) else { return PlainAnswer::Pass };
+        let checked = asked.and_then(|ask| B::check(ask.headers()).map(|()| ask));
+        match checked {
+            Err(failure) => PlainAnswer::Now(failure.into_response()),
+            Ok(ask) => {
+                let params = [0, 1].map(|index| request.param(index).to_owned());
+                let body = B::of(Bytes::copy_from_slice(request.payload));
+                PlainAnswer::Later(Box::pin(in_time(write(desk.clone(), ask, params, body), limit)))
+            }
+        }
+    })
+}
+
+async fn in_time(work: impl Future<Output = Answered>, limit: Duration) -> Response {
+    match timeout(limit, work).await {
+        Ok(answered) => answered.into_response(),
+        Err(_) => deadline_passed(limit).into_response(),
+    }
+}
+
+/// What the request says beside its body; `None` if it cannot be told as hyper would.
+fn ask(request: &PlainRequest<'_>) -> Option<Result<Ask, Failure>> {
+    let mut headers = HeaderMap::with_capacity(8);
+    for (name, value) in request.headers() {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        headers.insert(name, HeaderValue::from_bytes(value).ok()?);
+    }
+    let uri = Uri::try_from(request.target()).ok()?;
+    Some(Ask::new(request.principal.tenant.clone(), headers, uri, request.trace))
+}
