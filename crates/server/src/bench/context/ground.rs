@@ -16,7 +16,7 @@ use crate::bench::machine::Machine;
 use crate::bench::{Length, process};
 
 /// Connections of many clients.
-pub(super) const MANY: usize = 64;
+pub(super) const MANY: usize = 500;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ impl Plan {
             notified_per_s: 5_000.0,
         };
         match length {
-            Length::Quick => Self { many: 50_000, subscriptions: 10_000, time: ms(1_000), warm_up: ms(300), ..long },
+            Length::Quick => Self { many: 50_000, subscriptions: 10_000, time: ms(600), warm_up: ms(200), ..long },
             Length::Default => long,
             Length::Full => Self { time: ms(30_000), ..long },
         }
