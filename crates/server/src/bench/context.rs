@@ -90,7 +90,7 @@ fn measure_apart(
 
 fn heading(machine: &Machine, plan: Plan) -> String {
     format!(
-        "Over sockets, keep-alive, to a server process of its own with its default configuration, entities of 7 attributes; \
+        "Over sockets, keep-alive, to a server process of its own with its default configuration, entities of 6 attributes; \
          updates are answered when synced. Few entities are {}, many are {}, subscriptions up to {}. Where a rate counts, the \
          server has one core and the generator another; queries, starts, lists and delays share both. {:.1} s a case. \
          CPU time counts until the server is at rest again. History is called as a library, its client shares the cores.\n{machine}.",
