@@ -194,9 +194,13 @@ fn described(found: &str) -> String {
 }
 
 fn listed(words: &[&str]) -> String {
-    match words {
+    // A comma among commas could not be told from those.
+    let is_symbol = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_punctuation());
+    let named = |word: &&str| if is_symbol(word) { format!("'{word}'") } else { (*word).to_owned() };
+    let words: Vec<String> = words.iter().map(named).collect();
+    match &*words {
         [] => String::new(),
-        [only] => (*only).to_owned(),
+        [only] => only.clone(),
         [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
     }
 }

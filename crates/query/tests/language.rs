@@ -90,7 +90,7 @@ fn a_refusal_says_where_what_and_what_was_probably_meant() {
         ("", 1, 1, "expected SELECT, found the end of the query", None),
         ("SELCT * FROM STREAM()", 1, 1, "expected SELECT, found 'SELCT'", Some("SELECT")),
         ("SELECT * FORM STREAM()", 1, 10, "expected FROM, found 'FORM'", Some("FROM")),
-        ("SELECT a b FROM STREAM()", 1, 10, "expected ,, AS or FROM, found 'b'", None),
+        ("SELECT a b FROM STREAM()", 1, 10, "expected ',', AS or FROM, found 'b'", None),
         ("SELECT *\nFROM STREAM()\n  WEHRE a = 1", 3, 3, "found 'WEHRE'", Some("WHERE")),
         ("SELECT * FROM STREAM() WHERE a = 1 ADN b = 2", 1, 36, "found 'ADN'", Some("AND")),
         ("SELECT * FROM STREAM(10, TIEM)", 1, 26, "expected TIME, found 'TIEM'", Some("TIME")),
