@@ -20,6 +20,7 @@ pub struct Compiled {
     pub(crate) inputs: Option<Vec<Operand>>,
     /// Whether a missing field can make the filter TRUE, so that it matters whether the payload is damaged.
     pub(crate) tests_null: bool,
+    filter_hash: u64,
 }
 
 /// A member of a row.
@@ -61,7 +62,10 @@ impl Compiled {
             _ => None,
         };
         let tests_null = compiler.tests_null();
-        Self { fields: compiler.into_fields(), conjuncts, columns, inputs, tests_null }
+        let mut compiled =
+            Self { fields: compiler.into_fields(), conjuncts, columns, inputs, tests_null, filter_hash: 0 };
+        compiled.filter_hash = compiled.hash_filter();
+        compiled
     }
 
     /// The fields that the filter reads.
@@ -83,6 +87,10 @@ impl Compiled {
 
     /// Equal for queries that take the same records.
     pub(crate) fn filter_hash(&self) -> u64 {
+        self.filter_hash
+    }
+
+    fn hash_filter(&self) -> u64 {
         let mut writer = HashWriter(DefaultHasher::new());
         // Writing to a hasher cannot fail.
         let _ = write!(writer, "{:?}{:?}", self.filter_fields(), self.conjuncts);

@@ -1,7 +1,7 @@
 //! The engine: takes queries, answers what is asked about them, ends them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::aggregate::SketchSizes;
 use crate::keeper::Keeper;
 use crate::keeping::Keeping;
-use crate::live::{Clocks, Live, Stream};
+use crate::live::{Clocks, Live};
 use crate::outbox::{Bounds, Outbox};
 use crate::price::Price;
 use crate::rate::Rates;
@@ -20,6 +20,7 @@ use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::schema::Schemas;
 use crate::shelf::Shelf;
+use crate::stream::{Stream, Streams};
 use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
@@ -42,6 +43,7 @@ pub struct Engine {
     memory: MemoryBudget,
     states_memory: MemoryBudget,
     schemas: Schemas,
+    streams: Streams,
     threads: Mutex<Vec<JoinHandle<()>>>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
@@ -78,6 +80,7 @@ impl Engine {
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
             config,
             schemas: Schemas::default(),
+            streams: Streams::default(),
             threads: Mutex::default(),
             keeper: Mutex::default(),
         };
@@ -142,7 +145,7 @@ impl Engine {
     pub(crate) fn live(
         &self,
         tenant: &TenantId,
-        stream: Stream,
+        stream: Arc<Stream>,
         request: QueryRequest,
         plan: &Plan,
         begun: Begun,
@@ -173,6 +176,7 @@ impl Engine {
             compiled,
             text: request.query.clone(),
             stream,
+            entry: AtomicU32::new(0),
             received_ms,
             received,
             deadline: duration_ms.map(|duration_ms| received.saturating_add(Duration::from_millis(duration_ms))),
@@ -289,7 +293,7 @@ impl Engine {
         Ok(name)
     }
 
-    pub(crate) fn stream(&self, name: TopicName) -> Result<Stream, Error> {
+    pub(crate) fn stream(&self, name: TopicName) -> Result<Arc<Stream>, Error> {
         let Some(topic) = self.log.topic(&name) else {
             return Err(Error::UnknownStream { stream: name });
         };
@@ -297,7 +301,7 @@ impl Engine {
             .map(|partition| self.log.partition(&TopicPartition::new(name.clone(), partition)))
             .collect::<Result<_, _>>()
             .map_err(|source| Error::Log { stream: name.clone(), source: Box::new(source) })?;
-        Ok(Stream { topic, partitions })
+        Ok(self.streams.of(topic, partitions))
     }
 
     /// What the records of a query come to; `None` if each of them is a row at once.

@@ -1,6 +1,7 @@
 //! The fields that the queries of one stream read, numbered, and how they are found in a payload.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use millstream_columns::{Field, PathTree};
 
@@ -11,6 +12,9 @@ use crate::slab::Slab;
 pub(crate) struct FieldTable {
     slots: Slab<Slot>,
     by_field: HashMap<Field, u32>,
+    /// The numbers of the fields of queries; most have those of others.
+    lists: Slab<List>,
+    by_numbers: HashMap<Arc<[u32]>, u32>,
     /// One more than the highest number so far.
     end: usize,
     tree: PathTree,
@@ -23,9 +27,47 @@ struct Slot {
     uses: usize,
 }
 
+#[derive(Debug)]
+struct List {
+    numbers: Arc<[u32]>,
+    uses: usize,
+}
+
 impl FieldTable {
+    /// The list of the numbers of `fields`, for one more use.
+    pub(crate) fn acquire_all(&mut self, fields: &[Field]) -> u32 {
+        let numbers: Box<[u32]> = fields.iter().map(|field| self.acquire(field)).collect();
+        if let Some(known) = self.by_numbers.get(&*numbers)
+            && let Some(list) = self.lists.get_mut(*known)
+        {
+            list.uses += 1;
+            return *known;
+        }
+        let numbers: Arc<[u32]> = numbers.into();
+        let list = self.lists.insert(List { numbers: numbers.clone(), uses: 1 });
+        self.by_numbers.insert(numbers, list);
+        list
+    }
+
+    /// The numbers of the fields of a list.
+    pub(crate) fn list(&self, list: u32) -> &[u32] {
+        self.lists.get(list).map_or(&[], |list| &list.numbers)
+    }
+
+    /// Ends one use of a list.
+    pub(crate) fn release_all(&mut self, number: u32) {
+        let Some(list) = self.lists.get_mut(number) else { return };
+        list.uses -= 1;
+        let (is_last, numbers) = (list.uses == 0, list.numbers.clone());
+        if is_last {
+            self.by_numbers.remove(&numbers);
+            self.lists.remove(number);
+        }
+        numbers.iter().for_each(|field| self.release(*field));
+    }
+
     /// The number of `field`, for one more use.
-    pub(crate) fn acquire(&mut self, field: &Field) -> u32 {
+    fn acquire(&mut self, field: &Field) -> u32 {
         if let Some(number) = self.by_field.get(field)
             && let Some(slot) = self.slots.get_mut(*number)
         {
@@ -40,7 +82,7 @@ impl FieldTable {
     }
 
     /// Ends one use.
-    pub(crate) fn release(&mut self, number: u32) {
+    fn release(&mut self, number: u32) {
         let Some(slot) = self.slots.get_mut(number) else { return };
         slot.uses -= 1;
         if slot.uses == 0 {
@@ -50,7 +92,12 @@ impl FieldTable {
         }
     }
 
-    /// Brings the tree up to date. Called before a batch, so that many changes cost one rebuild.
+    /// Whether the tree is up to date.
+    pub(crate) fn is_fresh(&self) -> bool {
+        !self.outdated
+    }
+
+    /// Brings the tree up to date.
     pub(crate) fn refresh(&mut self) {
         if !std::mem::take(&mut self.outdated) {
             return;

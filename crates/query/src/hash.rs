@@ -57,6 +57,11 @@ pub(crate) fn hash_gram(gram: [u8; 4]) -> u64 {
     folded(SEED[1] ^ u64::from(u32::from_le_bytes(gram)), MULTIPLIER)
 }
 
+/// Of half a hash as much as tables need: low bits that differ, and high ones.
+pub(crate) fn spread(half: u32) -> u64 {
+    u64::from(half).wrapping_mul(MULTIPLIER)
+}
+
 fn seed_multiplier() -> u64 {
     SEED[0] | 1
 }

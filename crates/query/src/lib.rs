@@ -74,6 +74,7 @@
 //! Not here: who wrote the records (`connect`, jobs, Kafka clients), HTTP (`server`), state that is kept (`context`).
 
 mod aggregate;
+mod catalogue;
 mod compiled;
 mod config;
 mod cover;
@@ -81,7 +82,9 @@ mod deliveries;
 mod engine;
 mod error;
 mod eval;
+mod few;
 mod fields;
+mod finder;
 mod hash;
 mod index;
 mod json;
@@ -112,18 +115,21 @@ mod shelf;
 mod sieve;
 mod sink;
 mod slab;
+mod stream;
 mod subscription;
 mod tailed;
 mod wheel;
 mod window;
 
 pub use aggregate::{Bounds, SketchMeta};
+pub use catalogue::EntryId;
 pub use compiled::Compiled;
 pub use config::Config;
 pub use deliveries::{Asker, Deliveries, Delivering};
 pub use engine::Engine;
 pub use error::Error;
-pub use matcher::{EntryId, Matcher, Tally, Yield};
+pub use finder::{Tally, Yield};
+pub use matcher::Matcher;
 pub use meta::{Cause, Clamped, Covered, Meta, QueryId, Trouble};
 pub use millstream_columns::{
     Aggregate, Comparison, Diagnostic, Expr, Field, Function, Item, Limits, Literal, Operator, Pattern, Place, Points,

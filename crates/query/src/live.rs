@@ -1,10 +1,9 @@
 //! A live query, as the engine, its threads and its client share it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-use millstream_log::{Partition, Topic};
 use millstream_types::{MonotonicClock, PartitionId, TenantId, WallClock};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -13,6 +12,7 @@ use crate::keeping::{Keeping, Places, note};
 use crate::outbox::{Counts, Delivery, Outbox, Put};
 use crate::price::Price;
 use crate::progress::{Progress, Share};
+use crate::stream::Stream;
 use crate::window::{Final, Running};
 use crate::{Cause, Clamped, Meta, QueryId, SketchMeta, Trouble, Yield};
 
@@ -23,13 +23,6 @@ pub(crate) struct Clocks {
     pub(crate) wall: Arc<dyn WallClock>,
 }
 
-/// The stream that a query reads, by its partitions.
-#[derive(Clone)]
-pub(crate) struct Stream {
-    pub(crate) topic: Arc<Topic>,
-    pub(crate) partitions: Vec<Arc<dyn Partition>>,
-}
-
 pub(crate) struct Live {
     pub(crate) id: QueryId,
     pub(crate) tenant: TenantId,
@@ -37,7 +30,9 @@ pub(crate) struct Live {
     pub(crate) columns: Vec<String>,
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) price: Price,
-    pub(crate) stream: Stream,
+    pub(crate) stream: Arc<Stream>,
+    /// The number under which its stream has it; 0 for none.
+    pub(crate) entry: AtomicU32,
     pub(crate) received_ms: i64,
     pub(crate) received: Duration,
     /// When it ends, by the monotonic clock.
@@ -123,6 +118,12 @@ impl Live {
                 shares.push(share);
             }
         }
+    }
+
+    /// Whether it sees what is counted there.
+    pub(crate) fn sees(&self, partition: PartitionId, progress: &Arc<Progress>) -> bool {
+        let shares = self.shares.lock();
+        shares.iter().any(|share| share.partition() == partition && share.is_of(progress))
     }
 
     /// If it is kept: notes that its results have whatever has been counted of the partition.

@@ -90,6 +90,11 @@ impl Share {
         Self { partition, progress: progress.clone(), start }
     }
 
+    /// Whether it is counted there.
+    pub(crate) fn is_of(&self, progress: &Arc<Progress>) -> bool {
+        Arc::ptr_eq(&self.progress, progress)
+    }
+
     pub(crate) fn partition(&self) -> PartitionId {
         self.partition
     }

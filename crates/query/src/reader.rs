@@ -1,7 +1,7 @@
 //! A thread that reads its share of the partitions and matches their records; the first one also keeps the time.
 //!
-//! Records, not queries, are split over threads: each knows all queries of its streams. Nothing is shared but the
-//! queries' outboxes and counters.
+//! Records, not queries, are split over threads: each knows all queries of its streams. Shared are the queries' outboxes
+//! and counters, and the index of a stream's queries, which nobody changes while somebody looks.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -11,9 +11,10 @@ use std::time::Duration;
 use millstream_log::Partition;
 use millstream_types::TopicId;
 
-use crate::live::{Clocks, Live, Stream};
+use crate::live::{Clocks, Live};
 use crate::outbox::Put;
 use crate::registry::{Command, Inbox, Registry};
+use crate::stream::Stream;
 use crate::tailed::{Broken, Finished, Tailed};
 use crate::wheel::{Ticket, Wheel, due_ms};
 use crate::{Cause, Error, QueryId, Trouble};
@@ -102,7 +103,7 @@ impl Reader {
     }
 
     /// A stream as this thread reads it; `None` if it reads none of its partitions.
-    fn tailed(&mut self, stream: &Stream) -> Option<&mut Tailed> {
+    fn tailed(&mut self, stream: &Arc<Stream>) -> Option<&mut Tailed> {
         let id = stream.topic.id;
         let (number, threads) = (self.number, self.registry.inboxes.len());
         let mine = |partition: &dyn Partition| {
@@ -146,11 +147,12 @@ impl Reader {
         if let Some(ticket) = self.tickets.remove(&query.id) {
             self.deadlines.cancel(ticket);
         }
+        query.stream.remove(query);
         let id = query.stream.topic.id;
         let Some(tailed) = self.streams.get_mut(&id) else {
             return;
         };
-        tailed.remove(query.id);
+        tailed.remove(query);
         if tailed.is_idle() {
             self.leave(id);
         }
@@ -202,7 +204,8 @@ impl Reader {
         if !broken.is_stop() {
             tracing::error!(stream = %tailed.stream.topic.name, error = broken as &dyn std::error::Error, "live queries cannot read their stream");
         }
-        for query in tailed.queries().cloned().collect::<Vec<_>>() {
+        let queries: Vec<_> = tailed.stream.catalogue().tags().cloned().collect();
+        for query in queries {
             self.end_broken(&query, broken);
         }
         self.leave(id);

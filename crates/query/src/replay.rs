@@ -52,7 +52,8 @@ impl<'a> Replay<'a> {
             }
             for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
                 self.meet(next.max(batch.base_offset()));
-                let tally = match_batch(&mut self.matcher, &**self.partition, batch, next, now_ms)?;
+                let id = self.partition.id().partition;
+                let tally = match_batch(&**self.partition, batch, |batch| self.matcher.run(batch, id, next, now_ms))?;
                 next = batch.last_offset().next();
                 self.progress.add(tally, next, batch.epoch());
                 self.hand_over(now_ms, finished);
@@ -84,7 +85,8 @@ impl<'a> Replay<'a> {
             let Self { mut matcher, progress, .. } = rest;
             query.see(self.partition.id().partition, &progress);
             matcher.insert(query.compiled.clone(), query.clone());
-            let tally = match_batch(&mut matcher, &**self.partition, batch, at, now_ms)?;
+            let id = self.partition.id().partition;
+            let tally = match_batch(&**self.partition, batch, |batch| matcher.run(batch, id, at, now_ms))?;
             progress.add(tally, next, batch.epoch());
             hand_over(&mut matcher, self.thread, &**self.partition, now_ms, finished);
             self.take_in(query);

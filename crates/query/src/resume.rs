@@ -12,9 +12,10 @@ use crate::engine::{Begun, filter};
 use crate::keeper::Resumed;
 use crate::keeping::{Keeping, Places, Reached};
 use crate::kept::Kept;
-use crate::live::{Live, Stream};
+use crate::live::Live;
 use crate::price::Price;
 use crate::progress::{Progress, Share};
+use crate::stream::Stream;
 use crate::{Cause, Config, Engine, Error, Trouble};
 
 impl Engine {
@@ -109,10 +110,10 @@ fn share(partition: PartitionId, reached: &Reached) -> Share {
 }
 
 /// The stream of a query whose own is there no longer: it has no records.
-fn gone(name: &TopicName, what: &str, trouble: &mut Option<Trouble>) -> Stream {
+fn gone(name: &TopicName, what: &str, trouble: &mut Option<Trouble>) -> Arc<Stream> {
     *trouble = Some(no_way_on(format!("topic '{name}' {what} since the query was kept")));
     let topic = Topic { id: TopicId(0), name: name.clone(), config: TopicConfig::default() };
-    Stream { topic: Arc::new(topic), partitions: Vec::new() }
+    Arc::new(Stream::new(Arc::new(topic), Vec::new()))
 }
 
 fn no_way_on(error: String) -> Trouble {

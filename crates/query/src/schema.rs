@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use self::node::Observed;
 use crate::Field;
-use crate::live::Stream;
+use crate::stream::Stream;
 use crate::tailed::Broken;
 
 /// How long what was seen of a stream is told again.

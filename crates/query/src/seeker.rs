@@ -33,8 +33,11 @@ pub(crate) struct Seeker {
     tree: PathTree,
     /// How many filters hang under NULL.
     null_count: usize,
-    seen: usize,
 }
+
+/// How many payloads a thread has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(usize);
 
 #[derive(Debug)]
 struct Hung {
@@ -79,7 +82,12 @@ impl Seeker {
         }
     }
 
-    /// Brings what looks for the fields up to date. Called before a batch, so that many changes cost one rebuild.
+    /// Whether what looks for the fields is up to date.
+    pub(crate) fn is_fresh(&self) -> bool {
+        !self.outdated
+    }
+
+    /// Brings what looks for the fields up to date.
     pub(crate) fn refresh(&mut self) {
         if !std::mem::take(&mut self.outdated) {
             return;
@@ -113,7 +121,13 @@ impl Seeker {
     }
 
     /// Appends the candidates of the records to `found`, in the order of the records.
-    pub(crate) fn seek(&mut self, chunk: &[RecordView<'_>], partition: PartitionId, found: &mut Vec<Candidate>) {
+    pub(crate) fn seek(
+        &self,
+        chunk: &[RecordView<'_>],
+        partition: PartitionId,
+        seen: &mut Seen,
+        found: &mut Vec<Candidate>,
+    ) {
         let mut raw = vec![None; self.hung.len()];
         let mut visited = Vec::new();
         for (number, view) in chunk.iter().enumerate() {
@@ -124,8 +138,8 @@ impl Seeker {
                 }
             }
             let Some(payload) = view.value.filter(|_| !self.tree.is_empty()) else { continue };
-            self.seen += 1;
-            if self.seen.is_multiple_of(LEARNED_OF) {
+            seen.0 += 1;
+            if seen.0.is_multiple_of(LEARNED_OF) {
                 self.learn(payload);
             }
             let is_object = payload.trim_ascii_start().starts_with(b"{");
@@ -159,12 +173,12 @@ impl Seeker {
     }
 
     /// Counts the values of a record.
-    fn learn(&mut self, payload: &[u8]) {
+    fn learn(&self, payload: &[u8]) {
         let mut raw = vec![None; self.hung.len()];
         if self.tree.find(payload, &mut Vec::new(), &mut raw).is_err() {
             return;
         }
-        for (hung, raw) in self.hung.iter_mut().zip(raw) {
+        for (hung, raw) in self.hung.iter().zip(raw) {
             if let (Some(hung), Some(Ok(value))) = (hung, raw.map(Value::read)) {
                 hung.index.learn(&value);
             }

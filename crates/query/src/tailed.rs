@@ -7,11 +7,13 @@ use std::sync::atomic::Ordering;
 use millstream_log::{Bell, Error as LogError, Offsets, Partition, UpTo};
 use millstream_types::{BatchError, BatchLimits, Compression, Offset, RecordBatch, TopicName, TopicPartition};
 
-use crate::live::{Live, Stream};
+use crate::finder::{Finder, Tally};
+use crate::live::Live;
 use crate::outbox::Put;
 use crate::progress::{Progress, Totals};
 use crate::replay::Replay;
-use crate::{EntryId, Error, Matcher, QueryId, Tally};
+use crate::stream::Stream;
+use crate::{Error, QueryId};
 
 /// Why a stream cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -41,10 +43,11 @@ impl Broken {
 pub(crate) type Finished = (Arc<Live>, Put);
 
 pub(crate) struct Tailed {
-    pub(crate) stream: Stream,
+    pub(crate) stream: Arc<Stream>,
     parts: Vec<Part>,
-    matcher: Matcher<Arc<Live>>,
-    entries: HashMap<QueryId, EntryId>,
+    finder: Finder,
+    /// How many of the stream's queries see what this thread reads.
+    query_count: usize,
     /// Those that outlive the process.
     kept: HashMap<QueryId, Arc<Live>>,
     /// The number of the thread.
@@ -64,7 +67,7 @@ struct Part {
 impl Tailed {
     /// Begins at the tail of those partitions of `stream` for which `mine` holds.
     pub(crate) fn begin(
-        stream: Stream,
+        stream: Arc<Stream>,
         mine: impl Fn(&dyn Partition) -> bool,
         bell: &Arc<Bell>,
         thread: usize,
@@ -79,31 +82,26 @@ impl Tailed {
             Part { partition: partition.clone(), next, has_read: false, progress }
         };
         let parts = stream.partitions.iter().filter(|partition| mine(&***partition)).map(begin).collect();
-        let (matcher, entries, kept) = (Matcher::default(), HashMap::new(), HashMap::new());
-        Self { stream, parts, matcher, entries, kept, thread, read_max_bytes, totals }
+        let (finder, query_count, kept) = (Finder::default(), 0, HashMap::new());
+        Self { stream, parts, finder, query_count, kept, thread, read_max_bytes, totals }
     }
 
     pub(crate) fn watch(&self, bell: &Arc<Bell>) {
         self.parts.iter().for_each(|part| part.partition.watch(bell));
     }
 
-    pub(crate) fn queries(&self) -> impl Iterator<Item = &Arc<Live>> {
-        self.matcher.tags()
-    }
-
     pub(crate) fn is_idle(&self) -> bool {
-        self.matcher.is_empty()
+        self.query_count == 0
     }
 
     /// Adds a query that sees what comes after the records read so far.
     pub(crate) fn insert(&mut self, query: Arc<Live>) {
         self.parts.iter().for_each(|part| query.see(part.partition.id().partition, &part.progress));
-        let id = query.id;
         if query.keeping.is_some() {
-            self.kept.insert(id, query.clone());
+            self.kept.insert(query.id, query.clone());
         }
-        let entry = self.matcher.insert(query.compiled.clone(), query);
-        self.entries.insert(id, entry);
+        self.query_count += 1;
+        self.stream.insert(&query);
     }
 
     /// Notes for the queries that are kept up to where everything is matched.
@@ -125,11 +123,11 @@ impl Tailed {
         })
     }
 
-    pub(crate) fn remove(&mut self, id: QueryId) {
-        self.kept.remove(&id);
-        if let Some(entry) = self.entries.remove(&id) {
-            self.matcher.remove(entry);
-        }
+    /// Lets go of a query that the stream has let go of.
+    pub(crate) fn remove(&mut self, query: &Live) {
+        self.kept.remove(&query.id);
+        let was_here = self.parts.first().is_some_and(|part| query.sees(part.partition.id().partition, &part.progress));
+        self.query_count -= usize::from(was_here);
     }
 
     /// Reads on until everything is matched that is there now.
@@ -161,37 +159,45 @@ impl Tailed {
             }
             Err(error) => return Err(error.into()),
         };
+        if batches.is_empty() {
+            return Ok(false);
+        }
         let partition = part.partition.id().partition;
+        // Nobody comes or goes until the rows are where they belong.
+        let catalogue = self.stream.catalogue();
         for batch in &batches {
-            let tally = match_batch(&mut self.matcher, &*part.partition, batch, part.next, now_ms)?;
+            let run = |batch: &RecordBatch| self.finder.run(&catalogue, batch, partition, part.next, now_ms);
+            let tally = match_batch(&*part.partition, batch, run)?;
             (part.next, part.has_read) = (batch.last_offset().next(), true);
             // Before the rows go out, so that whoever ends by them is told of the records that gave them.
             part.progress.add(tally, part.next, batch.epoch());
             self.totals.records_seen.fetch_add(tally.records, Ordering::Relaxed);
         }
-        self.matcher.drain(|_, query, yielded| {
+        self.finder.drain(&catalogue, |_, query, yielded| {
+            // Others may have taken it in before this thread does.
+            if !query.sees(partition, &part.progress) {
+                return;
+            }
             self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);
             match query.take(self.thread, partition, yielded, now_ms) {
                 Put::Taken => {}
                 put => finished.push((query.clone(), put)),
             }
         });
-        Ok(!batches.is_empty())
+        Ok(true)
     }
 }
 
-/// Matches the records of a batch from `from` on.
-pub(crate) fn match_batch<T>(
-    matcher: &mut Matcher<T>,
+/// Has `run` match the records of a batch of the partition, once they are laid open.
+pub(crate) fn match_batch(
     partition: &dyn Partition,
     batch: &RecordBatch,
-    from: Offset,
-    now_ms: i64,
+    run: impl FnOnce(&RecordBatch) -> Result<Tally, BatchError>,
 ) -> Result<Tally, Broken> {
-    let TopicPartition { topic, partition } = partition.id();
+    let TopicPartition { topic, .. } = partition.id();
     let broken = |source| Broken::Batch { stream: topic.clone(), source };
     match readable(batch).map_err(broken)? {
-        Some(batch) => matcher.run(&batch, *partition, from, now_ms).map_err(broken),
+        Some(batch) => run(&batch).map_err(broken),
         None => Ok(Tally::default()),
     }
 }

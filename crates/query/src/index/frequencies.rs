@@ -1,5 +1,8 @@
 //! How often values occur in a field, about.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 /// Counters; values share them by hash.
 const COUNTERS: usize = 4096;
 /// After so many values all counts are halved, so that the stream's past fades.
@@ -7,28 +10,30 @@ const HALVED_AT: u32 = 1 << 20;
 /// Fewer values tell nothing.
 const TELLING: u32 = 64;
 
-/// Counts of the values of sampled records.
+/// Counts of the values of sampled records; threads count at the same time, and lose some where they meet.
 #[derive(Debug, Default)]
 pub(crate) struct Frequencies {
-    /// Empty until the first value.
-    counts: Vec<u32>,
-    total: u32,
+    /// Not there until the first value.
+    counts: OnceLock<Box<[AtomicU32]>>,
+    total: AtomicU32,
 }
 
 impl Frequencies {
-    pub(crate) fn count(&mut self, hash: u64) {
-        self.counts.resize(COUNTERS, 0);
-        self.counts[hash as usize % COUNTERS] += 1;
-        self.total += 1;
-        if self.total == HALVED_AT {
-            self.counts.iter_mut().for_each(|count| *count /= 2);
-            self.total /= 2;
+    pub(crate) fn count(&self, hash: u64) {
+        let counts = self.counts.get_or_init(|| (0..COUNTERS).map(|_| AtomicU32::new(0)).collect());
+        counts[hash as usize % COUNTERS].fetch_add(1, Ordering::Relaxed);
+        let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
+        if total == HALVED_AT {
+            let halve = |count: &AtomicU32| count.store(count.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+            counts.iter().for_each(halve);
+            halve(&self.total);
         }
     }
 
     /// Of a million values so many are this one, at most about; `None` if too few have been seen.
     pub(crate) fn millionths(&self, hash: u64) -> Option<u64> {
-        let count = self.counts.get(hash as usize % COUNTERS).filter(|_| self.total >= TELLING)?;
-        Some(u64::from(*count) * 1_000_000 / u64::from(self.total))
+        let total = self.total.load(Ordering::Relaxed);
+        let counts = self.counts.get().filter(|_| total >= TELLING)?;
+        Some(u64::from(counts[hash as usize % COUNTERS].load(Ordering::Relaxed)) * 1_000_000 / u64::from(total))
     }
 }

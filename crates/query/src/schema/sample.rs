@@ -7,7 +7,7 @@ use millstream_types::Offset;
 
 use super::SchemaConfig;
 use super::node::Observed;
-use crate::live::Stream;
+use crate::stream::Stream;
 use crate::tailed::{Broken, readable};
 
 /// At most at so many places of a partition besides its end.
