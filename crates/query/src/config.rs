@@ -55,6 +55,8 @@ pub struct Config {
     /// First word of the topics in which queries are asked by records: each tenant's is `<word>.<tenant>`, if it has one.
     /// Empty: none are read. Default `queries`.
     pub requests_topic: String,
+    /// What those who come from Bullet may want otherwise.
+    pub bullet: BulletConfig,
     /// Bounds of a query's text.
     pub limits: Limits,
     /// How closely streams are looked at for their fields.
@@ -86,8 +88,20 @@ impl Default for Config {
             distinct_exact_max: 16_384,
             read_max_bytes: 256 << 10,
             requests_topic: "queries".to_owned(),
+            bullet: BulletConfig::default(),
             limits: Limits::default(),
             schema: SchemaConfig::default(),
         }
     }
+}
+
+/// What those who come from Bullet may want otherwise (`query.bullet`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BulletConfig {
+    /// The topic that `STREAM()` is; of each tenant its own of this name. Empty: the tenant's telemetry. Default empty.
+    pub stream: String,
+    /// Whether results on Bullet's paths have the values by which records are grouped as texts, NULL as `null`. Default
+    /// false.
+    pub group_values_as_text: bool,
 }

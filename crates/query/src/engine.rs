@@ -106,6 +106,13 @@ impl Engine {
         parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })
     }
 
+    /// What a request asks for.
+    fn plan(&self, request: &QueryRequest) -> Result<Plan, Error> {
+        let plan = self.validate(&request.query)?;
+        let as_texts = request.is_of_bullet && self.config.bullet.group_values_as_text;
+        Ok(if as_texts { plan.with_groups_as_texts() } else { plan })
+    }
+
     /// Takes a query of `tenant`. It sees every record that is appended after this has returned, once, and those of one
     /// key in their order.
     ///
@@ -116,7 +123,7 @@ impl Engine {
     pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
         let (received, received_ms) = (self.clocks.monotonic.now(), self.clocks.wall.now_ms());
         let begun = Begun { id: QueryId::unique(), received, received_ms, ran_before: Duration::ZERO };
-        let plan = self.validate(&request.query)?;
+        let plan = self.plan(&request)?;
         let stream = self.stream(self.stream_name(tenant, &plan.source)?)?;
         let live = Arc::new(self.live(tenant, stream, request, &plan, begun)?);
         self.registry.admit(&live, &filter(&plan), &self.config)?;
@@ -284,7 +291,8 @@ impl Engine {
 
     pub(crate) fn stream_name(&self, tenant: &TenantId, source: &Source) -> Result<TopicName, Error> {
         let name = match source {
-            Source::Stream(_) => TopicName::reserved(Kind::Telemetry, tenant),
+            Source::Stream(_) if self.config.bullet.stream.is_empty() => TopicName::reserved(Kind::Telemetry, tenant),
+            Source::Stream(_) => TopicName::parse(&self.config.bullet.stream, tenant)?,
             Source::Topic(name) => TopicName::parse(name, tenant)?,
         };
         if name.tenant() != tenant || name.kind() == Kind::Internal {

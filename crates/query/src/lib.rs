@@ -124,7 +124,7 @@ mod window;
 pub use aggregate::{Bounds, SketchMeta};
 pub use catalogue::EntryId;
 pub use compiled::Compiled;
-pub use config::Config;
+pub use config::{BulletConfig, Config};
 pub use deliveries::{Asker, Deliveries, Delivering};
 pub use engine::Engine;
 pub use error::Error;

@@ -16,7 +16,7 @@ mod window;
 
 pub use window::{Extent, Window};
 
-use millstream_columns::{Aggregate, Expr, Item, Summary};
+use millstream_columns::{Aggregate, Expr, Function, Item, Literal, Summary, Type};
 
 /// A query that has been parsed and typed. Displays as a text that parses to the same plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +63,31 @@ impl Plan {
         !self.distinct && self.group_by.is_empty() && self.aggregates().is_empty()
     }
 
+    /// Whether it asks for the groups with most records: then these are looked for, rather than a sample of all groups.
+    pub(crate) fn is_of_the_most_frequent(&self) -> bool {
+        let count = Expr::Aggregate(Aggregate::Count);
+        let most_first = self.order_by.first().is_some_and(|order| order.descending && order.by == count);
+        most_first && self.limit.is_some() && !self.group_by.is_empty() && self.aggregates() == [&Aggregate::Count]
+    }
+
+    /// The same with values by which records are grouped or counted told as texts, NULL as `null`.
+    pub(crate) fn with_groups_as_texts(mut self) -> Self {
+        let (distinct, group_by) = (self.distinct, &self.group_by);
+        let Select::Items(items) = &mut self.select else { return self };
+        for item in items {
+            match &mut item.value {
+                Expr::Aggregate(Aggregate::Summary(summary)) => {
+                    if let Summary::Top { values, .. } = &mut **summary {
+                        values.iter_mut().for_each(tell_as_text);
+                    }
+                }
+                value if distinct || group_by.contains(value) => tell_as_text(item),
+                _ => {}
+            }
+        }
+        self
+    }
+
     /// What the groups are made by; none if all records are one group.
     pub fn keys(&self) -> Vec<&Expr> {
         if self.distinct {
@@ -100,6 +125,14 @@ impl Plan {
             _ => None,
         })
     }
+}
+
+fn tell_as_text(item: &mut Item) {
+    item.alias = Some(item.name());
+    let value = Box::new(item.value.clone());
+    let null = Expr::Literal(Literal::Text("null".to_owned()));
+    let text = Expr::Cast { to: Type::Text, value: value.clone() };
+    item.value = Expr::Call { function: Function::If, arguments: vec![Expr::IsNull(value), null, text] };
 }
 
 /// What a result row holds.

@@ -28,6 +28,9 @@ pub struct QueryRequest {
     /// read its end. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
+    /// Whether it came on one of Bullet's paths, of which `query.bullet.group_values_as_text` speaks.
+    #[serde(skip)]
+    pub is_of_bullet: bool,
 }
 
 impl QueryRequest {
@@ -41,6 +44,7 @@ impl QueryRequest {
             deliver: Deliver::default(),
             on_slow: OnSlow::default(),
             keep: false,
+            is_of_bullet: false,
         }
     }
 }

@@ -243,7 +243,16 @@ async fn a_query_that_may_not_be_is_refused_and_leaves_nothing_behind() {
     let error = refusal("SELECT * FROM STREAM()").await;
     assert_eq!(error.code().http_status(), 429);
     assert!(error.to_string().contains("query.live_per_tenant_max = 2"), "{error}");
-    drop(live);
+    // What all tenants have together has a limit of its own.
+    let other = TenantId::new("other").unwrap();
+    let stream = TopicName::user("stream", &other).unwrap();
+    fixture.log.create_topic(&stream, &memory()).unwrap();
+    let of_other = || fixture.engine.submit(&other, QueryRequest::new("SELECT * FROM \"stream\""));
+    let third = of_other().await.unwrap();
+    let error = of_other().await.err().unwrap();
+    assert_eq!(error.code().http_status(), 503);
+    assert!(error.to_string().contains("query.live_max = 3"), "{error}");
+    drop((live, third));
     fixture.live("SELECT * FROM STREAM()").await;
     assert_eq!(fixture.engine.live_count(), 0);
 }

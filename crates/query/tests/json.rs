@@ -143,6 +143,36 @@ fn a_value_is_compared_with_what_the_record_holds() {
     assert_eq!(is("==", &[]), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(is("SIZEIS", &["1"]), [2, 6]);
     assert_eq!(is("CONTAINSVALUE", &["1"]), [6]);
+    assert_eq!(is("RLIKE", &["[0-9]", "x"]), [2]);
+    assert_eq!(is("RLIKE", &["null"]), Vec::<usize>::new());
+}
+
+#[test]
+fn maps_and_lists_are_looked_into() {
+    let records = [
+        r#"{"m":{"k":1,"s":"v"},"l":[{"k":1}],"t":"abc"}"#,
+        r#"{"m":{"q":{"r":2}},"l":[{"q":"v"},{"k":2}],"t":""}"#,
+        r#"{"m":7,"l":[],"t":null}"#,
+        "{}",
+    ];
+    for (field, operation, values, expected) in [
+        ("m", "CONTAINSKEY", json!(["k", "x"]), vec![0]),
+        ("l", "CONTAINSKEY", json!(["q"]), vec![1]),
+        ("m", "CONTAINSVALUE", json!(["v"]), vec![0]),
+        ("l", "CONTAINSVALUE", json!(["v"]), vec![1]),
+        ("m", "SIZEIS", json!(["2"]), vec![0]),
+        ("l", "SIZEIS", json!(["0", "2"]), vec![1, 2]),
+        ("t", "SIZEIS", json!(["3"]), vec![0]),
+        ("m.q.r", "==", json!(["2"]), vec![1]),
+        ("l.1.k", ">", json!(["1"]), vec![1]),
+        ("l.0.k", "==", json!(["null"]), vec![1, 2, 3]),
+        ("m.k.deeper", "==", json!(["null"]), vec![0, 1, 2, 3]),
+        ("t", "==", json!([{"kind": "FIELD", "value": "m.s"}]), vec![]),
+        ("m.k", "==", json!([{"kind": "FIELD", "value": "l.0.k"}]), vec![0]),
+    ] {
+        let filters = json!([{"field": field, "operation": operation, "values": values}]);
+        assert_eq!(passing(&filters, &records), expected, "{filters}");
+    }
 }
 
 #[test]

@@ -399,8 +399,12 @@ fn queries_that_ask_the_same_share_their_rows_and_each_gets_them() {
     assert_eq!(matcher.remove(ids[3]), Some(3));
     let batch = payloads(&[r#"{"a":1,"b":2}"#, r#"{"a":2}"#, r#"{"a":1}"#]);
     matcher.run(&batch, PartitionId(0), Offset(0), 0).unwrap();
-    let mut got = std::collections::BTreeMap::new();
-    matcher.drain(|_, i, yielded| drop(got.insert(*i, row_texts(&yielded))));
+    let (mut got, mut encoded) = (std::collections::BTreeMap::new(), std::collections::HashSet::new());
+    matcher.drain(|_, i, yielded| {
+        got.insert(*i, row_texts(&yielded));
+        encoded.extend(yielded.rows.rows().next().map(<[u8]>::as_ptr));
+    });
+    assert_eq!(encoded.len(), 3, "equal rows are written once, and all who ask have the same bytes");
     let expected = [vec![r#"{"a":1}"#; 2], vec![r#"{"a":1,"b":2}"#, r#"{"a":1,"b":null}"#], vec![r#"{"a":2}"#]];
     assert_eq!(got.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 4, 5, 6, 7, 8]);
     got.iter().for_each(|(i, rows)| assert_eq!(*rows, expected[i % 3], "{i}"));

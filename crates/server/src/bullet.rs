@@ -45,6 +45,31 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
                 .to(validate, Arc::clone(&engine)),
         )
         .route(
+            Route::get(
+                "/api/bullet/queries/ws-query",
+                reader,
+                LOOK_LIMITS,
+                "Bullet's WebSocket, which is not there yet",
+            )
+            .answers(501, "Always; it names what there is instead.")
+            .to(no_stomp, ()),
+        )
+        .route(
+            post("/api/bullet/queries/async-query", "Bullet's asynchronous queries, which are not there yet")
+                .answers(501, "Always; it names what there is instead.")
+                .to(no_responders, ()),
+        )
+        .route(
+            Route::patch(
+                "/api/bullet/admin/replay",
+                Access::Role(Role::Admin),
+                LOOK_LIMITS,
+                "Nothing: queries need none",
+            )
+            .answers(202, "Live queries that are kept go on by themselves.")
+            .to(replay, ()),
+        )
+        .route(
             Route::get("/api/bullet/columns", reader, LOOK_LIMITS, "See what a query can select")
                 .query("stream", STREAM)
                 .answers_with(200, "A JSON:API document of fields.", Content::json(json!({"type": "object"})))
@@ -76,7 +101,8 @@ async fn ask(
     memory: AnswerMemory,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    answer_once(&engine, &caller, QueryRequest::new(text(&body)?), shutdown, memory).await
+    let request = QueryRequest { is_of_bullet: true, ..QueryRequest::new(text(&body)?) };
+    answer_once(&engine, &caller, request, shutdown, memory).await
 }
 
 async fn listen(
@@ -85,7 +111,7 @@ async fn listen(
     shutdown: Shutdown,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    let request = QueryRequest { deliver: Deliver::Sse, ..QueryRequest::new(text(&body)?) };
+    let request = QueryRequest { deliver: Deliver::Sse, is_of_bullet: true, ..QueryRequest::new(text(&body)?) };
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
     let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
     tokio::spawn(deliver(subscription, sender));
@@ -119,6 +145,23 @@ async fn deliver(mut subscription: Subscription, sender: EventSender) {
 
 async fn validate(State(engine): State<Arc<Engine>>, Payload(body): Payload) -> Result<StatusCode, Problem> {
     engine.validate(text(&body)?).map(|_| StatusCode::NO_CONTENT).map_err(problem)
+}
+
+fn not_there(what: &'static str, instead: &'static str) -> Problem {
+    Problem::invalid(format!("{what} is not there yet; {instead}")).with_status(StatusCode::NOT_IMPLEMENTED)
+}
+
+async fn no_stomp() -> Problem {
+    not_there("STOMP over a WebSocket", "POST to /api/bullet/queries/sse-query, or use the WebSocket /api/queries/ws")
+}
+
+async fn no_responders() -> Problem {
+    let instead = "POST /api/queries with 'deliver': {'topic': name} answers at once and gives the results to a topic";
+    not_there("an asynchronous query", instead)
+}
+
+async fn replay() -> StatusCode {
+    StatusCode::ACCEPTED
 }
 
 async fn columns(

@@ -30,10 +30,11 @@ pub(crate) struct SketchSizes {
 
 impl SketchSizes {
     /// So many groups, and so many different things that are counted exactly: each the next power of two that its
-    /// sketch can have.
+    /// sketch can have. Of the most frequent at least as many are counted exactly as there may be groups.
     pub(crate) fn new(groups: usize, distinct: usize) -> Self {
         let lg = |size: usize| size.clamp(1 << 5, 1 << 20).next_power_of_two().trailing_zeros() as u8;
-        Self { lg_groups: lg(groups), lg_distinct: lg(distinct), ..Self::default() }
+        let (lg_groups, least) = (lg(groups), Self::default());
+        Self { lg_groups, lg_distinct: lg(distinct), lg_top: least.lg_top.max(lg_groups + 1), ..least }
     }
 }
 

@@ -33,6 +33,8 @@ impl Summing {
             (Shape::Raw { rows_max }, Rows::Raw)
         } else if let Some((summary, _)) = plan.summary() {
             (shape_of_summary(summary), Rows::Named(prefixes(&plan.columns())))
+        } else if plan.is_of_the_most_frequent() {
+            (Shape::Top { k: u64::MAX, threshold: 0 }, computed(plan))
         } else {
             (shape_of_groups(plan), computed(plan))
         };

@@ -1,10 +1,11 @@
 //! Bullet's paths: what its clients send and get.
 
+use std::io::{BufRead as _, Read as _};
 use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::process::{Process, ask, until};
+use crate::process::{Process, ask, open, until};
 
 const TEXT: &[(&str, &str)] = &[("content-type", "text/plain")];
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
@@ -51,6 +52,93 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
         assert_eq!(result["records"], serde_json::json!([]));
         assert!(result["meta"]["errors"][0]["error"].as_str().unwrap().contains("did you mean"), "{result}");
     }
+    process.stop();
+}
+
+fn append(process: &Process, records: &str) {
+    let path = "/api/streams/orders/records";
+    let appended = ask(process.applications, "POST", path, JSON, records.as_bytes());
+    assert_eq!(appended.status, 200, "{}", appended.text());
+}
+
+fn until_one_lives(process: &Process) {
+    until("the query lives", || process.get_json("/api/queries").as_array().is_some_and(|queries| queries.len() == 1));
+}
+
+#[test]
+fn q1_one_record_is_answered_at_once_and_none_when_the_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = ["--set", "query.bullet.stream=orders", "--set", "query.bullet.group_values_as_text=true"];
+    let process = Process::start_on(dir.path(), [0, 0], &settings);
+    let to = process.applications;
+    assert_eq!(ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 2}").status, 201);
+    let path = "/api/bullet/queries/http-query";
+    let asked = |query: Value| thread::spawn(move || ask(to, "POST", path, TEXT, query.to_string().as_bytes()));
+
+    let one = asked(json!({"aggregation": {"type": "RAW", "size": 1}}));
+    until_one_lives(&process);
+    append(&process, r#"[{"value": {"n": 1}}, {"value": {"n": 1}}]"#);
+    let result = one.join().unwrap().json();
+    assert_eq!((&result["records"], &result["meta"]["cause"]), (&json!([{"n": 1}]), &json!("size")));
+
+    let none = json!({"duration": 30, "aggregation": {"type": "RAW", "size": 1}});
+    let result = asked(none).join().unwrap().json();
+    assert_eq!((&result["records"], &result["meta"]["cause"]), (&json!([]), &json!("duration")));
+
+    // A sum has its groups as texts, as this operator wants it.
+    let grouped = json!({"duration": 60_000, "aggregation": {"type": "GROUP", "fields": {"n": "n"},
+        "attributes": {"operations": [{"type": "COUNT", "newName": "c"}]}}});
+    let grouped = asked(grouped);
+    until_one_lives(&process);
+    append(&process, r#"[{"value": {"n": 2}}, {"value": {"n": 2}}, {"value": {"n": null}}]"#);
+    let id = process.get_json("/api/queries")[0]["id"].as_str().unwrap().to_owned();
+    until("all are seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == 3);
+    assert_eq!(ask(to, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
+    let result = grouped.join().unwrap().json();
+    assert_eq!(result["records"], json!([{"n": "null", "c": 1}, {"n": "2", "c": 2}]));
+    assert_eq!(result["meta"]["cause"], "killed");
+    process.stop();
+}
+
+#[test]
+fn events_are_results_and_what_is_not_there_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let to = process.applications;
+    assert_eq!(ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 1}").status, 201);
+    let query = br#"SELECT COUNT(*) AS c, SUM(n) AS s FROM "orders" WINDOWING TUMBLING(2, RECORD)"#;
+    let (status, headers, mut events) = open(to, "POST", "/api/bullet/queries/sse-query", TEXT, query);
+    let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    assert_eq!((status, &*content_type.unwrap().1), (200, "text/event-stream"));
+    until_one_lives(&process);
+    append(&process, r#"[{"value": {"n": 1}}, {"value": {"n": 2}}, {"value": {"n": 3}}]"#);
+    let mut result = || loop {
+        let mut line = String::new();
+        assert!(events.read_line(&mut line).unwrap() > 0, "the events have ended");
+        if let Some(data) = line.strip_prefix("data: ") {
+            return serde_json::from_str::<Value>(data).unwrap();
+        }
+    };
+    let first = result();
+    assert_eq!(first["records"], json!([{"c": 2, "s": 3}]));
+    assert_eq!((&first["meta"]["window"]["number"], &first["meta"]["window"]["size"]), (&json!(1), &json!(2)));
+    let id = process.get_json("/api/queries")[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(ask(to, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
+    assert_eq!(result()["records"], json!([{"c": 1, "s": 3}]));
+    let end = result();
+    assert_eq!((&end["records"], &end["meta"]["cause"]), (&json!([]), &json!("killed")));
+    let mut rest = Vec::new();
+    events.read_to_end(&mut rest).unwrap();
+
+    for (method, path, says) in [
+        ("GET", "/api/bullet/queries/ws-query", "STOMP over a WebSocket is not there yet"),
+        ("POST", "/api/bullet/queries/async-query", "an asynchronous query is not there yet"),
+    ] {
+        let refused = ask(to, method, path, TEXT, b"");
+        assert_eq!(refused.status, 501, "{path}: {}", refused.text());
+        assert!(refused.json()["meta"]["errors"][0]["error"].as_str().unwrap().starts_with(says), "{}", refused.text());
+    }
+    assert_eq!(ask(to, "PATCH", "/api/bullet/admin/replay", &[], b"").status, 202);
     process.stop();
 }
 

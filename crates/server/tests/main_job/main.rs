@@ -10,6 +10,8 @@ mod load;
 mod memory;
 mod notifications;
 mod process;
+mod query_refusals;
+mod query_slow;
 mod query_socket;
 mod query_topics;
 mod readme;
