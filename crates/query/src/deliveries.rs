@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{Cleanup, Writers};
+use millstream_log::{AckLevel, Cleanup, Writers};
 use millstream_types::{Kind, Quotas, TenantId, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::sink::Sink;
+use crate::keeping::Addressee;
+use crate::sink::{Sink, trouble};
 use crate::{Deliver, Engine, Error, QueryId, QueryRequest, Source};
 
 /// How long the ends of queries may take to reach their topics when the server stops.
@@ -64,6 +65,7 @@ impl Deliveries {
     pub async fn begin(&self, asker: Asker<'_>, request: QueryRequest) -> Result<Delivering, Error> {
         let Deliver::Topic(topic) = &request.deliver else { return Err(Error::NoTopic) };
         let topic = self.topic(asker.tenant, topic)?;
+        self.check_kept(&topic, request.keep)?;
         let plan = self.engine.validate(&request.query)?;
         if matches!(&plan.source, Source::Topic(source) if TopicName::parse(source, asker.tenant)? == topic) {
             return Err(Error::UnfitTopic {
@@ -71,8 +73,16 @@ impl Deliveries {
                 rule: "it is the one that the query reads, so that each result would be read again",
             });
         }
-        let subscription = self.engine.submit(asker.tenant, request).await?;
-        let sink = self.sink(asker, &topic, subscription.id().to_string())?;
+        let addressee =
+            Addressee { client: asker.client.to_owned(), correlation: asker.correlation.map(str::to_owned) };
+        let subscription = self.engine.submit_for(asker.tenant, request, Some(addressee)).await?;
+        let sink = match self.sink(asker, &topic, subscription.id().to_string()) {
+            Ok(sink) => sink,
+            Err(error) => {
+                subscription.give_up(trouble(&error));
+                return Err(error);
+            }
+        };
         let told = Delivering {
             id: subscription.id(),
             columns: subscription.opening().columns.to_vec(),
@@ -81,6 +91,35 @@ impl Deliveries {
         };
         self.run(sink.deliver(subscription));
         Ok(told)
+    }
+
+    /// Goes on with queries that a former process has kept. To be called in a task.
+    pub fn resume(&self) {
+        for (subscription, addressee, topic) in self.engine.addressed() {
+            let tenant = subscription.tenant().clone();
+            let Addressee { client, correlation } = &addressee;
+            let asker = Asker { tenant: &tenant, client, correlation: correlation.as_deref() };
+            let id = subscription.id();
+            let sink = self.topic(&tenant, &topic).and_then(|topic| self.sink(asker, &topic, id.to_string()));
+            match sink {
+                Ok(sink) => self.run(sink.deliver(subscription)),
+                Err(error) => {
+                    tracing::warn!(query = %id, %topic, %error, "the results of a live query that was kept have no topic any more");
+                    subscription.give_up(trouble(&error));
+                }
+            }
+        }
+    }
+
+    /// Refuses a topic from which a crash would take results that count as delivered.
+    fn check_kept(&self, topic: &TopicName, keep: bool) -> Result<(), Error> {
+        let level = self.engine.log().topic(topic).map(|known| known.config.level);
+        if !keep || level != Some(AckLevel::Memory) {
+            return Ok(());
+        }
+        let rule = "it is of level memory, so that a crash would take results that a query with 'keep' has given; choose one \
+            of level written or synced";
+        Err(Error::UnfitTopic { topic: topic.clone(), rule })
     }
 
     /// Appends to `topic` why a query is refused.
@@ -139,7 +178,6 @@ impl Deliveries {
             client: asker.client.to_owned(),
             key,
             correlation: asker.correlation.map(str::to_owned),
-            sequence: 0,
         })
     }
 }

@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 
 use crate::aggregate::SketchSizes;
 use crate::keeper::Keeper;
-use crate::keeping::Keeping;
+use crate::keeping::{Addressee, Keeping};
 use crate::live::{Clocks, Live};
 use crate::outbox::{Bounds, Outbox};
+use crate::passage::Gone;
 use crate::price::Price;
 use crate::rate::Rates;
 use crate::reader::Reader;
@@ -48,9 +49,10 @@ pub struct Engine {
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Which query it is, and when it began.
+/// Which query it is, for whom, and when it began.
 pub(crate) struct Begun {
     pub(crate) id: QueryId,
+    pub(crate) addressee: Option<Addressee>,
     /// By the clock of this process.
     pub(crate) received: Duration,
     pub(crate) received_ms: i64,
@@ -121,8 +123,18 @@ impl Engine {
     /// [`Error::TooMany`], [`Error::TooManyOfTenant`], [`Error::TooManyKept`], [`Error::TooCostly`]; [`Error::VolatileStream`],
     /// [`Error::NotKept`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is left behind.
     pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
+        self.submit_for(tenant, request, None).await
+    }
+
+    /// As [`Self::submit`], of a query whose results go into a topic for somebody.
+    pub(crate) async fn submit_for(
+        &self,
+        tenant: &TenantId,
+        request: QueryRequest,
+        addressee: Option<Addressee>,
+    ) -> Result<Subscription, Error> {
         let (received, received_ms) = (self.clocks.monotonic.now(), self.clocks.wall.now_ms());
-        let begun = Begun { id: QueryId::unique(), received, received_ms, ran_before: Duration::ZERO };
+        let begun = Begun { id: QueryId::unique(), addressee, received, received_ms, ran_before: Duration::ZERO };
         let plan = self.plan(&request)?;
         let stream = self.stream(self.stream_name(tenant, &plan.source)?)?;
         let live = Arc::new(self.live(tenant, stream, request, &plan, begun)?);
@@ -136,13 +148,14 @@ impl Engine {
         Ok(subscription)
     }
 
-    /// Reads on for a query that is kept and has no client.
+    /// Reads on for a query that is kept and has no client. One whose results go into a topic has that.
     ///
     /// # Errors
     /// [`Error::UnknownQuery`], [`Error::HasClient`].
     pub fn attach(&self, tenant: &TenantId, id: QueryId) -> Result<Subscription, Error> {
         let live = self.registry.find(tenant, id)?;
-        match live.keeping.as_ref().is_some_and(|keeping| keeping.attach()) {
+        let keeping = live.keeping.as_ref().filter(|keeping| keeping.addressee.is_none());
+        match keeping.is_some_and(|keeping| keeping.attach()) {
             true => Ok(Subscription::new(live, self.registry.clone())),
             false => Err(Error::HasClient { id }),
         }
@@ -157,9 +170,9 @@ impl Engine {
         plan: &Plan,
         begun: Begun,
     ) -> Result<Live, Error> {
-        let Begun { id, received, received_ms, ran_before } = begun;
-        if request.keep && matches!(request.deliver, Deliver::Topic(_)) {
-            return Err(Error::KeptIntoTopic);
+        let Begun { id, addressee, received, received_ms, ran_before } = begun;
+        if request.keep && addressee.is_none() && matches!(request.deliver, Deliver::Topic(_)) {
+            return Err(Error::NobodyDelivers);
         }
         if request.keep && stream.topic.config.level == AckLevel::Memory {
             return Err(Error::VolatileStream { stream: stream.topic.name.clone() });
@@ -175,6 +188,10 @@ impl Engine {
         let timing = Timing { started: received, ran_before, started_ms: received_ms };
         let running = self.running(plan, &request, timing, &mut clamped)?;
         let compiled = Arc::new(Compiled::new(plan));
+        let outbox = Outbox::new(bounds, self.memory.clone());
+        if request.keep && addressee.is_some() {
+            outbox.hold_until_arrived(Gone::default());
+        }
         Ok(Live {
             id,
             tenant: tenant.clone(),
@@ -188,10 +205,10 @@ impl Engine {
             received,
             deadline: duration_ms.map(|duration_ms| received.saturating_add(Duration::from_millis(duration_ms))),
             clamped,
-            outbox: Outbox::new(bounds, self.memory.clone()),
+            outbox,
             running,
             sketches: Mutex::default(),
-            keeping: request.keep.then(|| Box::new(Keeping::begin(request))),
+            keeping: request.keep.then(|| Box::new(Keeping::begin(request, addressee))),
             shares: Mutex::default(),
             matched: AtomicBool::new(false),
             clocks: self.clocks.clone(),

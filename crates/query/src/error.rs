@@ -71,11 +71,11 @@ pub enum Error {
         /// The stream asked for.
         stream: TopicName,
     },
-    /// Results that go into a topic are not kept yet.
+    /// Somebody who delivers into topics has to be asked.
     #[error(
-        "'keep' is not there yet for a query that delivers into a topic; ask without 'keep', or read its results yourself"
+        "a query that is kept and gives its results to a topic is asked through those who deliver: Deliveries::begin"
     )]
-    KeptIntoTopic,
+    NobodyDelivers,
     /// The tenant has as many queries over restarts as it may have.
     #[error(
         "query.kept_per_tenant_max = {limit} queries of tenant '{tenant}' are kept; end one of them, and read its end, first"
@@ -93,7 +93,9 @@ pub enum Error {
         why: String,
     },
     /// Somebody else reads the query's results.
-    #[error("query {id} has a client, and only one at a time can read its results; leave with the other one first")]
+    #[error(
+        "query {id} has a client or gives its results to a topic, and only one at a time can read them; leave with the other one first"
+    )]
     HasClient {
         /// The id asked for.
         id: QueryId,
@@ -164,7 +166,7 @@ impl Error {
         match self {
             Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
-            Self::VolatileStream { .. } | Self::KeptIntoTopic => ErrorCode::Invalid,
+            Self::VolatileStream { .. } | Self::NobodyDelivers => ErrorCode::Invalid,
             Self::HasClient { .. } => ErrorCode::Conflict,
             Self::ForeignStream { .. } => ErrorCode::Forbidden,
             Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,

@@ -21,7 +21,8 @@ use tokio::sync::oneshot;
 use crate::keeping::Places;
 use crate::kept::Kept;
 use crate::live::{Clocks, Live};
-use crate::outbox::Counts;
+use crate::outbox::{Contents, Counts};
+use crate::passage::Gone;
 use crate::registry::Registry;
 use crate::shelf::{Shelf, ShelfRecord};
 use crate::window::Running;
@@ -188,6 +189,7 @@ impl Keeper {
             if let Some(keeping) = &query.keeping {
                 keeping.has_been_kept();
             }
+            query.outbox.has_been_kept(stamp.through, stamp.ended);
             self.written.insert(query.id, stamp);
             if !self.registry.is_kept(query.id) {
                 // It has gone since it was looked at.
@@ -208,7 +210,7 @@ impl Keeper {
         let now_ms = self.clocks.wall.now_ms();
         let end_max_ms = i64::try_from(self.end_max.as_millis()).unwrap_or(i64::MAX);
         queries.retain(|query| {
-            let finished_ms = query.outbox.look(|_, _, end| end.and_then(|end| end.finished_ms));
+            let finished_ms = query.outbox.look(|contents| contents.end.and_then(|end| end.finished_ms));
             let is_old = finished_ms.is_some_and(|finished_ms| now_ms.saturating_sub(finished_ms) > end_max_ms);
             if is_old {
                 self.registry.forget(query);
@@ -226,7 +228,7 @@ impl Keeper {
             if self.written.get(&query.id) == Some(&stamp) {
                 return None;
             }
-            let value = Kept::of(query, &keeping.request, &places).encode();
+            let value = Kept::of(query, &keeping.request, keeping.addressee.as_ref(), &places).encode();
             (stamp, value)
         };
         if value.len() <= self.state_max_bytes {
@@ -271,17 +273,22 @@ struct Stamp {
     windows: u64,
     waiting: usize,
     ended: bool,
+    /// Of results that have to arrive somewhere: which have, and how many there have been.
+    gone: Gone,
+    through: u64,
 }
 
 impl Stamp {
     fn of(query: &Live, places: &Places) -> Self {
         let windows = query.running.as_ref().map_or(0, Running::given);
-        query.outbox.look(|counts, waiting, end| Self {
+        query.outbox.look(|Contents { counts, waiting, end, passage }| Self {
             places: places.clone(),
             counts,
             windows,
             waiting: waiting.len(),
             ended: end.is_some(),
+            gone: passage.map_or(Gone::default(), |passage| passage.gone),
+            through: passage.map_or(0, |passage| passage.through(waiting.len())),
         })
     }
 

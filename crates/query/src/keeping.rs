@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millstream_types::{Epoch, PartitionId};
 use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
 
 use crate::QueryRequest;
 use crate::progress::{Reading, Share};
@@ -13,6 +14,8 @@ use crate::progress::{Reading, Share};
 #[derive(Debug)]
 pub(crate) struct Keeping {
     pub(crate) request: QueryRequest,
+    /// If its results go into a topic: for whom.
+    pub(crate) addressee: Option<Addressee>,
     /// How long it had run before this process.
     pub(crate) ran_before: Duration,
     /// Whether its first record is durable: only then it outlives its client.
@@ -22,6 +25,16 @@ pub(crate) struct Keeping {
     /// Up to where the records of each partition are in its results. Shut while records are added to them, so that
     /// whoever holds it sees both as they were at one moment.
     places: Mutex<Places>,
+}
+
+/// On whose behalf results are appended to a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Addressee {
+    /// On whose account of `quota.*`.
+    pub(crate) client: String,
+    /// What the results have in common with the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) correlation: Option<String>,
 }
 
 pub(crate) type Places = BTreeMap<PartitionId, Reached>;
@@ -44,9 +57,10 @@ impl Reached {
 
 impl Keeping {
     /// Of a query that begins.
-    pub(crate) fn begin(request: QueryRequest) -> Self {
+    pub(crate) fn begin(request: QueryRequest, addressee: Option<Addressee>) -> Self {
         Self {
             request,
+            addressee,
             ran_before: Duration::ZERO,
             is_kept: AtomicBool::new(false),
             has_client: AtomicBool::new(true),
@@ -55,13 +69,18 @@ impl Keeping {
     }
 
     /// Of one that a former process has kept.
-    pub(crate) fn resume(request: QueryRequest, ran_before: Duration, places: Places) -> Self {
+    pub(crate) fn resume(
+        request: QueryRequest,
+        addressee: Option<Addressee>,
+        ran_before: Duration,
+        places: Places,
+    ) -> Self {
         Self {
             ran_before,
             is_kept: AtomicBool::new(true),
             has_client: AtomicBool::new(false),
             places: Mutex::new(places),
-            ..Self::begin(request)
+            ..Self::begin(request, addressee)
         }
     }
 

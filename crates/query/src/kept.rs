@@ -8,9 +8,10 @@ use millstream_types::{Epoch, NameError, PartitionId, TenantId, TopicId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::keeping::{Places, Reached};
+use crate::keeping::{Addressee, Places, Reached};
 use crate::live::Live;
-use crate::outbox::{Counts, Delivery};
+use crate::outbox::{Contents, Counts, Delivery};
+use crate::passage::Gone;
 use crate::progress::Reading;
 use crate::rows::{RowBatch, Rows};
 use crate::{Meta, QueryId, QueryRequest, WindowMeta, WindowResult};
@@ -40,6 +41,18 @@ pub(crate) struct Kept {
     waiting: Vec<Waiting>,
     /// If it has ended: what is told then.
     pub(crate) end: Option<Meta>,
+    /// If its results go into a topic: for whom, and how many are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) addressed: Option<Addressed>,
+}
+
+/// Results on their way into a topic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Addressed {
+    #[serde(flatten)]
+    pub(crate) to: Addressee,
+    #[serde(flatten)]
+    pub(crate) gone: Gone,
 }
 
 /// What its records have come to.
@@ -76,14 +89,14 @@ struct Waiting {
 
 impl Kept {
     /// What a query is now, all of it at one moment.
-    pub(crate) fn of(query: &Live, request: &QueryRequest, places: &Places) -> Self {
+    pub(crate) fn of(query: &Live, request: &QueryRequest, to: Option<&Addressee>, places: &Places) -> Self {
         let place = |(partition, reached): (&PartitionId, &Reached)| Place {
             partition: partition.0,
             epoch: reached.epoch.0,
             first: reached.first,
             counted: reached.counted,
         };
-        query.outbox.look(|counts, waiting, end| Self {
+        query.outbox.look(|Contents { counts, waiting, end, passage }| Self {
             id: query.id,
             tenant: query.tenant.to_string(),
             request: request.clone(),
@@ -95,6 +108,7 @@ impl Kept {
             places: places.iter().map(place).collect(),
             waiting: waiting.iter().filter_map(Waiting::of).collect(),
             end: end.cloned(),
+            addressed: to.zip(passage).map(|(to, passage)| Addressed { to: to.clone(), gone: passage.gone }),
         })
     }
 
@@ -202,8 +216,9 @@ mod list_of_bytes {
 mod tests {
     use super::*;
 
-    /// Records as version 1 has written them: one that runs, and one that has ended.
-    const VERSION_1: [&str; 2] = [RUNNING, ENDED];
+    /// Records as version 1 has written them: one that runs, one that has ended, one that delivers into a topic.
+    const VERSION_1: [&str; 3] = [RUNNING, ENDED, INTO_TOPIC];
+    const INTO_TOPIC: &str = include_str!("../tests/fixtures/kept-v1-into-topic.json");
     const RUNNING: &str = include_str!("../tests/fixtures/kept-v1-running.json");
     const ENDED: &str = include_str!("../tests/fixtures/kept-v1-ended.json");
 
@@ -214,6 +229,11 @@ mod tests {
             let kept = Kept::decode(b"q0b1f", &value).unwrap().unwrap();
             assert_eq!(String::from_utf8_lossy(&kept.encode()), String::from_utf8_lossy(&value));
             assert_eq!(kept.places()[&PartitionId(2)].counted.next, 120);
+            if json == INTO_TOPIC {
+                let Addressed { to, gone } = kept.addressed.unwrap();
+                assert_eq!((&*to.client, to.correlation.as_deref()), ("dashboard", Some("c-1")));
+                assert_eq!((gone.opening, gone.records), (true, 14));
+            }
             assert!(
                 kept.end.is_some() || kept.states.is_some_and(|states| states.given == 3 && states.parts.len() == 1)
             );

@@ -97,6 +97,7 @@ mod matcher;
 mod meta;
 mod outbox;
 mod parser;
+mod passage;
 mod plan;
 mod price;
 mod progress;

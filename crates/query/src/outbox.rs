@@ -8,12 +8,13 @@ use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::passage::{Gone, Passage, Place};
 use crate::rate::{Given, Rates};
 use crate::rows::RowBatch;
-use crate::{Meta, OnSlow, Trouble, WindowResult};
+use crate::{Cause, Meta, OnSlow, Trouble, WindowResult};
 
 /// What a client reads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Delivery {
     /// Some rows.
     Rows(RowBatch),
@@ -66,6 +67,17 @@ struct State {
     /// Told once, after the rows.
     end: Option<Box<Meta>>,
     reader: Option<Waker>,
+    /// If results are handed out only once they are kept, and stay until they have arrived: how far they have come.
+    passage: Option<Box<Passage>>,
+}
+
+/// What there is at one moment.
+pub(crate) struct Contents<'s> {
+    pub(crate) counts: Counts,
+    pub(crate) waiting: &'s VecDeque<Delivery>,
+    /// What is told at the end if that has come.
+    pub(crate) end: Option<&'s Meta>,
+    pub(crate) passage: Option<&'s Passage>,
 }
 
 /// What has gone through.
@@ -163,16 +175,68 @@ impl Outbox {
             if self.bounds.on_slow == OnSlow::Kill {
                 return false;
             }
-            let Some(oldest) = state.waiting.pop_front() else { return false };
+            let Some(oldest) = state.pop() else { return false };
             state.counts.dropped += oldest.row_count();
-            state.waiting_bytes -= oldest.size_bytes();
         }
     }
 
     /// What has gone through, what waits, and what is told at the end if that has come.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(Counts, &VecDeque<Delivery>, Option<&Meta>) -> R) -> R {
+    pub(crate) fn look<R>(&self, look: impl FnOnce(Contents<'_>) -> R) -> R {
         let state = self.state.lock();
-        look(state.counts, &state.waiting, state.end.as_deref())
+        let (end, passage) = (state.end.as_deref(), state.passage.as_deref());
+        look(Contents { counts: state.counts, waiting: &state.waiting, end, passage })
+    }
+
+    /// From now on results are handed out only once they are kept, and stay until they have arrived. Of one that a former
+    /// process has kept what waits is kept, and so much has gone.
+    pub(crate) fn hold_until_arrived(&self, gone: Gone) {
+        let mut state = self.state.lock();
+        let passage = Passage::resume(gone, state.waiting.len(), state.ended);
+        state.passage = Some(Box::new(passage));
+    }
+
+    /// Deliveries up to `through` are kept, and the end if that has come.
+    pub(crate) fn has_been_kept(&self, through: u64, is_end_kept: bool) {
+        let mut state = self.state.lock();
+        if let Some(passage) = &mut state.passage {
+            passage.keep(through, is_end_kept);
+            state.wake();
+        }
+    }
+
+    /// Where a reader of what is kept begins, and whether the opening has arrived already.
+    pub(crate) fn start(&self) -> Option<(Place, bool)> {
+        self.state.lock().passage.as_ref().map(|passage| (passage.start(), passage.gone.opening))
+    }
+
+    /// What was handed out up to `place` has arrived, the opening, too.
+    pub(crate) fn has_arrived(&self, place: &Place) {
+        let mut state = self.state.lock();
+        while state.passage.as_ref().is_some_and(|passage| passage.has_arrived(place)) && state.pop().is_some() {}
+        if let Some(passage) = &mut state.passage {
+            passage.gone.opening = true;
+        }
+    }
+
+    /// The next delivery that is kept, with the number of its first record; `None` if no more will be.
+    pub(crate) fn poll_kept(&self, place: &mut Place, cx: &mut Context<'_>) -> Poll<Option<(u64, Delivery)>> {
+        let mut state = self.state.lock();
+        let Some(passage) = &state.passage else { return Poll::Ready(None) };
+        let next = passage.next(place).and_then(|next| state.waiting.get(next)).cloned();
+        if let Some(delivery) = next {
+            return Poll::Ready(Some((place.pass(delivery.record_count()), delivery)));
+        }
+        if let Some(end) = state.end.as_ref().filter(|_| passage.is_at_end(place, state.waiting.len())) {
+            place.is_end = true;
+            let end = Delivery::End(end.clone());
+            return Poll::Ready(Some((place.pass(end.record_count()), end)));
+        }
+        // What is not kept by now comes after the restart.
+        if place.is_end || state.end.as_ref().is_some_and(|end| end.cause == Some(Cause::Shutdown)) {
+            return Poll::Ready(None);
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Goes on with what was kept of one, whatever its bounds; memory that is not to be had is not waited for.
@@ -189,7 +253,7 @@ impl Outbox {
 
     /// What is told at the end, until the client has got it.
     pub(crate) fn end_meta(&self) -> Option<Meta> {
-        self.look(|_, _, end| end.cloned())
+        self.look(|contents| contents.end.cloned())
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -208,17 +272,14 @@ impl Outbox {
         }
         state.ended = true;
         state.end = Some(Box::new(meta(state.counts)));
-        if let Some(reader) = state.reader.take() {
-            reader.wake();
-        }
+        state.wake();
         true
     }
 
     /// The next delivery; `None` after the end.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
-        if let Some(waiting) = state.waiting.pop_front() {
-            state.waiting_bytes -= waiting.size_bytes();
+        if let Some(waiting) = state.pop() {
             return Poll::Ready(Some(waiting));
         }
         if let Some(meta) = state.end.take() {
@@ -236,6 +297,19 @@ impl State {
     fn push(&mut self, delivery: Delivery) {
         self.waiting_bytes += delivery.size_bytes();
         self.waiting.push_back(delivery);
+        self.wake();
+    }
+
+    fn pop(&mut self) -> Option<Delivery> {
+        let oldest = self.waiting.pop_front()?;
+        self.waiting_bytes -= oldest.size_bytes();
+        if let Some(passage) = &mut self.passage {
+            passage.went(oldest.record_count());
+        }
+        Some(oldest)
+    }
+
+    fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
@@ -253,6 +327,11 @@ impl Delivery {
 
     fn row_count(&self) -> u64 {
         self.rows().map_or(0, RowBatch::row_count) as u64
+    }
+
+    /// How many records it is where results are records: each row, and what is told of a window or at the end.
+    pub(crate) fn record_count(&self) -> u64 {
+        self.row_count() + u64::from(!matches!(self, Self::Rows(_)))
     }
 
     /// Takes from `memory` what its rows need. Whether it was to be had.

@@ -10,13 +10,14 @@ use millstream_types::{Offset, PartitionId, Position, TopicId, TopicName};
 
 use crate::engine::{Begun, filter};
 use crate::keeper::Resumed;
-use crate::keeping::{Keeping, Places, Reached};
+use crate::keeping::{Addressee, Keeping, Places, Reached};
 use crate::kept::Kept;
 use crate::live::Live;
 use crate::price::Price;
 use crate::progress::{Progress, Share};
 use crate::stream::Stream;
-use crate::{Cause, Config, Engine, Error, Trouble};
+use crate::subscription::Subscription;
+use crate::{Cause, Config, Deliver, Engine, Error, Trouble};
 
 impl Engine {
     /// Has the threads take up what was kept. A query that cannot go on ends with the reason; its client may come for it.
@@ -40,6 +41,19 @@ impl Engine {
         resumed
     }
 
+    /// Those of a former process whose results go into topics, each with for whom and into which; each once.
+    pub(crate) fn addressed(&self) -> Vec<(Subscription, Addressee, String)> {
+        let addressed = |live: Arc<Live>| {
+            let keeping = live.keeping.as_ref()?;
+            let (addressee, Deliver::Topic(topic)) = (keeping.addressee.clone()?, keeping.request.deliver.clone())
+            else {
+                return None;
+            };
+            keeping.attach().then(|| (Subscription::new(live.clone(), self.registry.clone()), addressee, topic))
+        };
+        self.registry.kept().into_iter().filter_map(addressed).collect()
+    }
+
     /// Makes a query live that was kept, or one that has ended of which nobody knows.
     fn take_up(&self, kept: Kept) -> Result<Arc<Live>, Error> {
         let tenant = kept.tenant()?;
@@ -55,7 +69,9 @@ impl Engine {
         // Nothing past its deadline is owed, however long nobody ran it.
         let at_ms = kept.deadline_ms.map_or(now_ms, |deadline_ms| deadline_ms.min(now_ms));
         let (received, ran_before) = (self.clocks.monotonic.now(), kept.ran_for(at_ms));
-        let begun = Begun { id: kept.id, received, received_ms: kept.received_ms, ran_before };
+        let addressee = kept.addressed.as_ref().map(|addressed| addressed.to.clone());
+        let begun =
+            Begun { id: kept.id, addressee: addressee.clone(), received, received_ms: kept.received_ms, ran_before };
         let mut live = self.live(&tenant, stream, kept.request.clone(), &plan, begun)?;
         live.deadline = kept.deadline_ms.map(|deadline_ms| {
             received.saturating_add(Duration::from_millis(deadline_ms.saturating_sub(at_ms).unsigned_abs()))
@@ -68,8 +84,11 @@ impl Engine {
             trouble = Some(no_way_on(format!("what the query had come to cannot be read: {error}")));
         }
         live.outbox.resume(kept.counts, kept.waiting(), kept.end.clone());
+        if let Some(addressed) = &kept.addressed {
+            live.outbox.hold_until_arrived(addressed.gone);
+        }
         *live.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
-        live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), ran_before, places)));
+        live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), addressee, ran_before, places)));
         live.price = if kept.end.is_some() { Price::default() } else { live.price };
         live.matched.store(true, Ordering::Release);
         let live = Arc::new(live);

@@ -1,7 +1,8 @@
 //! A topic that takes the results of one query: a record for each row and window, at last one for its end.
 //!
 //! All of them stand in one partition, in their order. One append is on its way at a time; while the log or a quota holds
-//! it up, rows wait in the query's outbox, whose bounds then end that query and no other.
+//! it up, rows wait in the query's outbox, whose bounds then end that query and no other. Those of a query that is kept
+//! wait there until they are kept (`passage.rs`), and stay until their append is answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::outbox::Delivery;
-use crate::{Cause, Subscription, Trouble};
+use crate::passage::OPENING;
+use crate::{Cause, RowBatch, Subscription, Trouble};
 
 /// Bytes of records that are appended at once, and the record that goes beyond.
 const APPEND_BYTES: usize = 256 << 10;
@@ -46,8 +48,6 @@ pub(crate) struct Sink {
     pub(crate) key: String,
     /// What the records have in common with the request that asked for them.
     pub(crate) correlation: Option<String>,
-    /// Records so far.
-    pub(crate) sequence: u64,
 }
 
 /// Records on their way.
@@ -56,71 +56,87 @@ struct Batch {
     records: Vec<Outgoing>,
     size_bytes: usize,
     is_last: bool,
+    /// Whether it waits for room as long as it takes.
+    is_patient: bool,
 }
 
 struct Outgoing {
     kind: &'static str,
+    number: u64,
     window: Option<u64>,
     value: Vec<u8>,
 }
 
 impl Batch {
-    fn push(&mut self, kind: &'static str, window: Option<u64>, value: Vec<u8>) {
+    fn push(&mut self, kind: &'static str, number: u64, window: Option<u64>, value: Vec<u8>) {
         self.size_bytes += value.len();
-        self.records.push(Outgoing { kind, window, value });
+        self.records.push(Outgoing { kind, number, window, value });
     }
 
-    fn push_json(&mut self, kind: &'static str, window: Option<u64>, value: &impl Serialize) {
+    fn push_json(&mut self, kind: &'static str, number: u64, window: Option<u64>, value: &impl Serialize) {
         let value = serde_json::to_vec(value).expect("what is told about a query has string keys only");
-        self.push(kind, window, value);
+        self.push(kind, number, window, value);
     }
 
-    fn add(&mut self, delivery: Delivery) {
+    /// Adds what is given, whose first record has this number.
+    fn add(&mut self, first: u64, delivery: Delivery) {
         match delivery {
-            Delivery::Rows(rows) => rows.rows().for_each(|row| self.push("row", None, row.to_vec())),
+            Delivery::Rows(rows) => self.add_rows(first, None, &rows),
             Delivery::Window(window) => {
                 let number = Some(window.meta.number);
-                window.rows.rows().for_each(|row| self.push("row", number, row.to_vec()));
-                self.push_json("window", number, &window.meta);
+                self.add_rows(first, number, &window.rows);
+                let after = first + window.rows.row_count() as u64;
+                self.push_json("window", after, number, &window.meta);
             }
             Delivery::End(meta) => {
                 self.is_last = true;
-                self.push_json("end", None, &meta);
+                self.push_json("end", first, None, &meta);
             }
         }
+    }
+
+    fn add_rows(&mut self, first: u64, window: Option<u64>, rows: &RowBatch) {
+        rows.rows().zip(first..).for_each(|(row, number)| self.push("row", number, window, row.to_vec()));
     }
 }
 
 impl Sink {
     /// Takes what a query gives, to its end. A query whose results cannot be appended ends with that reason.
-    pub(crate) async fn deliver(mut self, mut subscription: Subscription) {
-        let mut batch = Batch::default();
-        batch.push_json("opening", None, &subscription.opening());
+    pub(crate) async fn deliver(self, mut subscription: Subscription) {
+        let is_patient = subscription.must_arrive();
+        let mut batch = Batch { is_patient, ..Batch::default() };
+        if !subscription.is_opened() {
+            batch.push_json("opening", OPENING, None, &subscription.opening());
+        }
         let mut has_failed = false;
         loop {
             match self.append(&batch).await {
-                Ok(()) if batch.is_last => return,
-                Ok(()) => {}
+                Ok(()) => {
+                    subscription.has_arrived();
+                    if batch.is_last {
+                        return;
+                    }
+                }
                 Err(error) if batch.is_last || has_failed => {
                     tracing::warn!(topic = %self.partition.id(), query = %self.key, %error, "the end of a live query could not be appended");
-                    return;
+                    return subscription.give_up(trouble(&error));
                 }
                 Err(error) => {
                     has_failed = true;
                     subscription.end(Cause::Error, trouble(&error));
                 }
             }
-            batch = Batch::default();
+            batch = Batch { is_patient, ..Batch::default() };
             while !batch.is_last && batch.size_bytes < APPEND_BYTES {
                 let next = if batch.records.is_empty() {
-                    subscription.next().await
+                    subscription.next_numbered().await
                 } else {
-                    subscription.next().now_or_never().flatten()
+                    subscription.next_numbered().now_or_never().flatten()
                 };
                 match next {
                     // What could not be appended has ended the query; of what follows only its end is told.
-                    Some(Delivery::Rows(_) | Delivery::Window(_)) if has_failed => {}
-                    Some(delivery) => batch.add(delivery),
+                    Some((_, Delivery::Rows(_) | Delivery::Window(_))) if has_failed => {}
+                    Some((first, delivery)) => batch.add(first, delivery),
                     None if batch.records.is_empty() => return,
                     None => break,
                 }
@@ -129,16 +145,16 @@ impl Sink {
     }
 
     /// Appends one record that tells why there are no results.
-    pub(crate) async fn refuse(mut self, problem: &serde_json::Value) {
+    pub(crate) async fn refuse(self, problem: &serde_json::Value) {
         let mut batch = Batch { is_last: true, ..Batch::default() };
-        batch.push_json(PROBLEM, None, problem);
+        batch.push_json(PROBLEM, OPENING, None, problem);
         if let Err(error) = self.append(&batch).await {
             tracing::warn!(topic = %self.partition.id(), %error, "the refusal of a live query could not be appended");
         }
     }
 
     /// Appends records in pieces, each once the one before has been answered.
-    async fn append(&mut self, batch: &Batch) -> Result<(), LogError> {
+    async fn append(&self, batch: &Batch) -> Result<(), LogError> {
         let mut records = &batch.records[..];
         while !records.is_empty() {
             let mut size_bytes = 0;
@@ -149,13 +165,13 @@ impl Sink {
             };
             let count = records.iter().take_while(fits).count();
             let (piece, rest) = records.split_at(count);
-            self.append_piece(piece, batch.is_last).await?;
+            self.append_piece(piece, batch.is_last && !batch.is_patient).await?;
             records = rest;
         }
         Ok(())
     }
 
-    async fn append_piece(&mut self, piece: &[Outgoing], is_last: bool) -> Result<(), LogError> {
+    async fn append_piece(&self, piece: &[Outgoing], gives_up: bool) -> Result<(), LogError> {
         let size_bytes: usize = piece.iter().map(|record| record.value.len() + self.key.len()).sum();
         while let Err(excess) = self.quotas.admit(Traffic::Produce, &self.tenant, &self.client, size_bytes as u64) {
             tokio::time::sleep(excess.wait.min(QUOTA_PAUSE)).await;
@@ -163,15 +179,11 @@ impl Sink {
         let mut waited = Duration::ZERO;
         loop {
             match self.try_append(piece).await {
-                Err(error) if is_full(&error) && !(is_last && waited > END_PATIENCE) => {
+                Err(error) if is_full(&error) && !(gives_up && waited > END_PATIENCE) => {
                     tokio::time::sleep(PAUSE).await;
                     waited += PAUSE;
                 }
-                Ok(()) => {
-                    self.sequence += piece.len() as u64;
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
+                answered => return answered,
             }
         }
     }
@@ -179,8 +191,7 @@ impl Sink {
     async fn try_append(&self, piece: &[Outgoing]) -> Result<(), LogError> {
         let numbers: Vec<(String, Option<String>)> = piece
             .iter()
-            .enumerate()
-            .map(|(i, record)| ((self.sequence + 1 + i as u64).to_string(), record.window.map(|n| n.to_string())))
+            .map(|record| (record.number.to_string(), record.window.map(|number| number.to_string())))
             .collect();
         let headers: Vec<Vec<Header<'_>>> =
             piece.iter().zip(&numbers).map(|(record, numbers)| self.headers(record, numbers)).collect();
@@ -219,7 +230,7 @@ fn is_full(error: &LogError) -> bool {
     matches!(error, LogError::Overloaded { .. } | LogError::TooManyUnsynced { .. })
 }
 
-fn trouble(error: &LogError) -> Trouble {
+pub(crate) fn trouble(error: &impl std::fmt::Display) -> Trouble {
     Trouble {
         error: format!("its results could not be appended: {error}"),
         resolution: "ask again once the topic takes them; of rows that are too large select fewer fields".to_owned(),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
+use millstream_types::TenantId;
 use serde::Serialize;
 
 use crate::live::Live;
 use crate::outbox::Delivery;
+use crate::passage::Place;
 use crate::registry::Registry;
 use crate::{Cause, Meta, QueryId, RowBatch, Trouble};
 
@@ -17,18 +19,31 @@ use crate::{Cause, Meta, QueryId, RowBatch, Trouble};
 pub struct Subscription {
     live: Arc<Live>,
     registry: Arc<Registry>,
-    /// Whether the end has been read.
+    /// Whether the end has been read, or need not be.
     is_read: bool,
+    /// Up to where it has read.
+    place: Place,
+    /// Whether results are given once they are kept, and again unless they have arrived.
+    must_arrive: bool,
+    /// Whether somebody was told of the opening in a former process.
+    is_opened: bool,
 }
 
 impl Subscription {
     pub(crate) fn new(live: Arc<Live>, registry: Arc<Registry>) -> Self {
-        Self { live, registry, is_read: false }
+        let start = live.outbox.start();
+        let (place, is_opened) = start.unwrap_or_default();
+        Self { live, registry, is_read: false, place, must_arrive: start.is_some(), is_opened }
     }
 
     /// The query's name.
     pub fn id(&self) -> QueryId {
         self.live.id
+    }
+
+    /// Whose it is.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.live.tenant
     }
 
     /// What a client is told first.
@@ -47,14 +62,51 @@ impl Subscription {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.poll_numbered(cx).map(|next| next.map(|(_, delivery)| delivery))
+    }
+
+    /// The next delivery, with the number of its first record if results are records.
+    fn poll_numbered(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u64, Delivery)>> {
+        if self.must_arrive {
+            return self.live.outbox.poll_kept(&mut self.place, cx);
+        }
         let polled = self.live.outbox.poll(cx);
         self.is_read |= matches!(polled, Poll::Ready(Some(Delivery::End(_)) | None));
-        polled
+        polled.map(|next| next.map(|delivery| (self.place.pass(delivery.record_count()), delivery)))
+    }
+
+    /// As [`Self::next`], with the number of its first record.
+    pub(crate) async fn next_numbered(&mut self) -> Option<(u64, Delivery)> {
+        std::future::poll_fn(|cx| self.poll_numbered(cx)).await
+    }
+
+    /// Whether somebody was told of the opening in a former process.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.is_opened
+    }
+
+    /// Whether nothing may get lost, however long it takes to arrive.
+    pub(crate) fn must_arrive(&self) -> bool {
+        self.must_arrive
+    }
+
+    /// What has been read is where it belongs, and is not given again.
+    pub(crate) fn has_arrived(&mut self) {
+        if self.must_arrive {
+            self.live.outbox.has_arrived(&self.place);
+            self.is_read |= self.place.is_end;
+        }
     }
 
     /// Ends the query for a reason that lies with its client.
     pub(crate) fn end(&self, cause: Cause, trouble: Trouble) {
         self.registry.end(&self.live, cause, Some(trouble));
+    }
+
+    /// Ends the query, whose results nobody will get.
+    pub(crate) fn give_up(mut self, trouble: Trouble) {
+        self.end(Cause::Error, trouble);
+        self.is_read = true;
     }
 
     /// Waits for the end. All rows together, and what is told about the query.

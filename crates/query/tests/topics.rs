@@ -5,10 +5,11 @@
 #[path = "common/fixture.rs"]
 mod fixture;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fixture::{Fixture, fixture, memory, two_threads, until};
+use fixture::{Ending, Fixture, disk, fixture, memory, read_all, two_threads, until};
 use millstream_log::{AckLevel, Cleanup, Done, Log, TopicConfig, UpTo, Writers};
 use millstream_query::{Asker, Config, Deliver, Deliveries, Error, QueryRequest, Requests};
 use millstream_types::{Header, QuotaConfig, Quotas, Record, TenantId, TopicName, TopicPartition, Traffic};
@@ -33,12 +34,63 @@ struct Topics {
 
 impl Topics {
     fn new(config: Config, quota: QuotaConfig) -> Self {
-        let fixture = fixture(&memory(), config);
+        Self::over(&memory(), config, quota)
+    }
+
+    /// With a stream of this kind.
+    fn over(stream: &TopicConfig, config: Config, quota: QuotaConfig) -> Self {
+        let fixture = fixture(stream, config);
         let quotas = Quotas::new(quota, fixture.clock.clone());
         let deliveries = Deliveries::new(fixture.engine.clone(), quotas.clone());
         let topics = Self { fixture, deliveries, quotas };
         topics.create("answers", &TopicConfig { partitions: 3, ..TopicConfig::default() });
         topics
+    }
+
+    /// Ends the process and starts the next one.
+    fn restart(&mut self, ending: Ending) {
+        self.fixture.restart(ending, Duration::from_secs(1));
+        self.quotas = Quotas::new(QuotaConfig::default(), self.fixture.clock.clone());
+        self.deliveries = Deliveries::new(self.fixture.engine.clone(), self.quotas.clone());
+        self.deliveries.resume();
+    }
+
+    /// Asks a query that is kept.
+    async fn keep(&self, query: &str, topic: &str) -> Result<String, Error> {
+        let asker = Asker { tenant: &self.fixture.tenant, client: "test", correlation: Some("c-7") };
+        let request =
+            QueryRequest { deliver: Deliver::Topic(topic.to_owned()), keep: true, ..QueryRequest::new(query) };
+        self.deliveries.begin(asker, request).await.map(|told| told.id.to_string())
+    }
+
+    /// Lets the time come at which queries are kept.
+    fn pass(&self) {
+        self.fixture.clock.advance(Duration::from_secs(1));
+    }
+
+    /// Waits until a query has seen so many records.
+    async fn seen(&self, id: &str, records: u64) {
+        let meta = || self.fixture.engine.get(&self.fixture.tenant, id.parse().unwrap()).unwrap();
+        until("the records have been seen", || meta().records_seen == records).await;
+        drop(self.fixture.live("SELECT * FROM STREAM() WHERE nobody").await);
+    }
+
+    /// The results of a query, each once, by their numbers; those that came twice are the same.
+    fn results_of(&self, topic: &str, id: &str) -> BTreeMap<u64, (String, Value, Value)> {
+        let mut once = BTreeMap::new();
+        for got in self.results(topic).into_iter().filter(|got| got.key == id) {
+            assert_eq!(got.headers["correlation-id"], "c-7");
+            let result = (got.kind, got.headers["window"].clone(), got.value);
+            let known = once.entry(got.sequence).or_insert_with(|| result.clone());
+            assert_eq!(*known, result, "of one number is one result");
+        }
+        assert!(once.keys().copied().eq(1..=once.len() as u64), "{once:?}");
+        once
+    }
+
+    async fn results_until(&self, topic: &str, id: &str, count: usize) -> BTreeMap<u64, (String, Value, Value)> {
+        until(&format!("{count} results"), || self.results_of(topic, id).len() >= count).await;
+        self.results_of(topic, id)
     }
 
     fn name(&self, topic: &str) -> TopicName {
@@ -71,7 +123,7 @@ impl Topics {
         let mut results = Vec::new();
         for number in 0..self.fixture.log.topic(&name).unwrap().config.partitions {
             let partition = self.fixture.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
-            let batches = partition.read(partition.offsets().first, 64 << 20, UpTo::Tail).unwrap();
+            let batches = read_all(&*partition, UpTo::Tail);
             for view in batches.iter().flat_map(|batch| batch.records()) {
                 let view = view.unwrap();
                 let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -268,6 +320,152 @@ async fn refusals_come_back_as_records_and_what_cannot_be_answered_harms_nobody(
     assert!(of("w").value["detail"].as_str().unwrap().contains("limits"), "{:?}", of("w"));
     assert_eq!(topics.fixture.engine.live_count(), 0);
     requests.abort();
+}
+
+fn kept_often() -> Config {
+    Config { keep_every_ms: 20, ..two_threads() }
+}
+
+fn numbers(range: std::ops::Range<u64>) -> Vec<Value> {
+    range.map(|n| json!({"n": n, "g": n % 3})).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_a_kept_query_come_at_least_once_under_one_number_each_whatever_ends_the_process() {
+    for ending in [Ending::Crash, Ending::Clean] {
+        let quota = QuotaConfig { client_produce_bytes_per_second: 20_000, ..QuotaConfig::default() };
+        let mut topics = Topics::over(&disk(), kept_often(), quota);
+        let id = topics.keep("SELECT n FROM STREAM() WHERE n % 2 = 0 LIMIT 100", "answers").await.unwrap();
+        topics.send(&numbers(0..40));
+        topics.seen(&id, 40).await;
+        assert!(kinds(&topics.results("answers")).iter().all(|kind| *kind == "opening"), "nothing before it is kept");
+        topics.pass();
+        topics.results_until("answers", &id, 21).await;
+        // Kept, but held up on its way into the topic.
+        topics.quotas.charge(Traffic::Produce, &topics.fixture.tenant, "test", 1_000_000);
+        topics.send(&numbers(40..80));
+        topics.seen(&id, 80).await;
+        topics.pass();
+        until("they are kept", || topics.fixture.kept_of(&id)["counts"]["matched"] == 40).await;
+        // Matched, but not kept.
+        topics.send(&numbers(80..120));
+        topics.seen(&id, 120).await;
+        assert_eq!(topics.results_of("answers", &id).len(), 21);
+        topics.restart(ending);
+        topics.send(&numbers(120..300));
+        until("it has ended", || {
+            topics.pass();
+            topics.fixture.engine.list(&topics.fixture.tenant).is_empty()
+        })
+        .await;
+        let results = topics.results_of("answers", &id);
+        let kinds: Vec<&str> = results.values().map(|(kind, ..)| &**kind).collect();
+        assert_eq!((kinds.len(), kinds[0], kinds[101]), (102, "opening", "end"), "{ending:?}");
+        let rows: Vec<u64> = results.values().filter_map(|(_, _, value)| value["n"].as_u64()).collect();
+        assert_eq!(rows, (0..100).map(|n| 2 * n).collect::<Vec<_>>(), "{ending:?}");
+        let end = &results[&102].2;
+        assert_eq!((&end["cause"], &end["matched"], &end["dropped"]), (&json!("size"), &json!(100), &json!(0)));
+        until("that it has gone is written down", || topics.fixture.kept_of(&id).is_null()).await;
+        // Nobody hands it out again.
+        let count = topics.results("answers").len();
+        topics.restart(ending);
+        assert!(topics.fixture.engine.list(&topics.fixture.tenant).is_empty());
+        assert_eq!(topics.results("answers").len(), count);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_of_kept_queries_go_on_in_their_topic_with_their_numbers() {
+    let asked = [
+        "SELECT COUNT(*) AS c, SUM(n) AS s FROM STREAM() WINDOWING TUMBLING(7, RECORD)",
+        "SELECT g, COUNT(*) AS c FROM STREAM() GROUP BY g ORDER BY g WINDOWING EVERY(10, RECORD, ALL)",
+        "SELECT n FROM STREAM() WHERE g = 1 WINDOWING TUMBLING(5, RECORD)",
+    ];
+    let mut runs = Vec::new();
+    for restarts in [&[][..], &[Ending::Crash, Ending::Clean, Ending::Crash]] {
+        let mut topics = Topics::over(&disk(), kept_often(), QuotaConfig::default());
+        let mut ids = Vec::new();
+        for query in asked {
+            ids.push(topics.keep(query, "answers").await.unwrap());
+        }
+        for part in 0..4 {
+            topics.send(&numbers(30 * part..30 * part + 30));
+            for id in &ids {
+                topics.seen(id, 30 * part + 30).await;
+            }
+            if part % 2 == 0 {
+                topics.pass();
+            }
+            if let Some(ending) = restarts.get(part as usize) {
+                topics.restart(*ending);
+                let refused = topics.fixture.engine.attach(&topics.fixture.tenant, ids[0].parse().unwrap());
+                assert!(matches!(refused, Err(Error::HasClient { .. })), "a topic reads it");
+            }
+        }
+        for id in &ids {
+            topics.fixture.engine.kill(&topics.fixture.tenant, id.parse().unwrap()).unwrap();
+        }
+        until("they have ended", || {
+            topics.pass();
+            topics.fixture.engine.list(&topics.fixture.tenant).is_empty()
+        })
+        .await;
+        let mut results = Vec::new();
+        for id in &ids {
+            let once = topics.results_of("answers", id);
+            assert_eq!(once.last_key_value().unwrap().1.0, "end");
+            let told = |(kind, window, value): &(String, Value, Value)| match &**kind {
+                "row" => (kind.clone(), window.clone(), value.clone()),
+                "window" => (kind.clone(), value["number"].clone(), value["records"].clone()),
+                _ => (kind.clone(), value["cause"].clone(), value["matched"].clone()),
+            };
+            results.push(once.values().map(told).collect::<Vec<_>>());
+        }
+        runs.push(results);
+    }
+    assert!(runs[0].iter().all(|results| results.len() > 15));
+    assert_eq!(runs[0], runs[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_query_ends_with_its_topic_and_one_that_would_lose_results_is_refused() {
+    let mut topics = Topics::over(&disk(), kept_often(), QuotaConfig::default());
+    topics.create("volatile", &memory());
+    topics.create("doomed", &TopicConfig::default());
+    let refused = topics.keep("SELECT * FROM STREAM()", "volatile").await.unwrap_err().to_string();
+    assert!(refused.contains("level memory") && refused.contains("level written or synced"), "{refused}");
+    let request = QueryRequest {
+        deliver: Deliver::Topic("answers".to_owned()),
+        keep: true,
+        ..QueryRequest::new("SELECT * FROM STREAM()")
+    };
+    let refused = topics.fixture.engine.submit(&topics.fixture.tenant, request).await;
+    assert!(matches!(refused, Err(Error::NobodyDelivers)), "nobody would");
+    assert!(topics.fixture.engine.list(&topics.fixture.tenant).is_empty());
+
+    // One topic goes while the server runs, the other one while it is down; a third query goes on.
+    topics.create("going", &TopicConfig::default());
+    let going = topics.keep("SELECT n FROM STREAM()", "going").await.unwrap();
+    topics.keep("SELECT n FROM STREAM()", "doomed").await.unwrap();
+    let lasting = topics.keep("SELECT n FROM STREAM()", "answers").await.unwrap();
+    topics.results_with("going", "opening").await;
+    topics.results_with("answers", "opening").await;
+    topics.fixture.log.delete_topic(&topics.name("going")).unwrap();
+    topics.send(&numbers(0..3));
+    until("it has ended", || {
+        topics.pass();
+        topics.fixture.engine.get(&topics.fixture.tenant, going.parse().unwrap()).is_err()
+    })
+    .await;
+    topics.results_until("answers", &lasting, 4).await;
+    topics.fixture.log.delete_topic(&topics.name("doomed")).unwrap();
+    topics.restart(Ending::Crash);
+    topics.send(&numbers(3..5));
+    topics.seen(&lasting, 5).await;
+    topics.pass();
+    let results = topics.results_until("answers", &lasting, 6).await;
+    assert_eq!(results[&6].2, json!({"n": 4}));
+    until("the one without a topic is gone", || topics.fixture.engine.list(&topics.fixture.tenant).len() == 1).await;
 }
 
 fn request(query: &str, topic: &str) -> String {

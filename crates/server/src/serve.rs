@@ -180,6 +180,7 @@ impl Server {
                 sampler.sample();
             }
         });
+        planes.deliveries.resume();
         let requests = tokio::spawn(Requests::new(Arc::clone(&planes.deliveries)).run());
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
         Ok(Self { listeners, mqtt, kafka, sampling, requests, planes, set_aside, shutdown_timeout })

@@ -6,7 +6,7 @@ use crate::aggregate::SketchMeta;
 use crate::rows::RowBatch;
 
 /// The rows of one window.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WindowResult {
     /// The rows, in their order.
     pub rows: RowBatch,

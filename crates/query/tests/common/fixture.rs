@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
+use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
 use millstream_query::{Answer, Config, Deliver, Engine, QueryRequest, Subscription};
 use millstream_types::{
-    Kind, ManualClock, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition, WallClock as _,
-    partition_of_key,
+    Kind, ManualClock, MemoryBudget, Record, RecordBatch, SystemClock, TenantId, TopicName, TopicPartition,
+    WallClock as _, partition_of_key,
 };
+use serde_json::Value;
 
 const PARTITIONS: u32 = 4;
 
@@ -109,6 +110,16 @@ impl Fixture {
         partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
     }
 
+    /// What is kept of a query now.
+    pub(crate) fn kept_of(&self, id: &str) -> Value {
+        let topic = self.log.partition(&TopicPartition::new(TopicName::internal("_queries"), 0)).unwrap();
+        let batches = read_all(&*topic, UpTo::Stable);
+        let key = format!("q{id}");
+        let records = batches.iter().flat_map(|batch| batch.records().map(Result::unwrap));
+        let value = records.filter(|record| record.key == Some(key.as_bytes())).last().and_then(|record| record.value);
+        value.map_or(Value::Null, |value| serde_json::from_slice(&value[1..]).unwrap())
+    }
+
     pub(crate) async fn submit(&self, request: QueryRequest) -> Subscription {
         self.engine.submit(&self.tenant, request).await.unwrap()
     }
@@ -123,6 +134,17 @@ impl Fixture {
         until("the records have been seen", || meta().records_seen == records).await;
         // A thread counts the records of a batch before it hands over their matches; it does so before the next command.
         drop(self.live("SELECT * FROM STREAM() WHERE nobody").await);
+    }
+}
+
+/// All that a partition has, over all its segments.
+pub(crate) fn read_all(partition: &dyn Partition, up_to: UpTo) -> Vec<RecordBatch> {
+    let (mut next, mut all) = (partition.offsets().first, Vec::new());
+    loop {
+        let batches = partition.read(next, 64 << 20, up_to).unwrap();
+        let Some(last) = batches.last() else { return all };
+        next = last.next_offset();
+        all.extend(batches);
     }
 }
 

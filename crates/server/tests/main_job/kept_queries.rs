@@ -7,6 +7,34 @@ use serde_json::{Value, json};
 
 use crate::process::{Live, Process, ask, until};
 
+/// All records of a topic of one partition.
+fn records(process: &Process, topic: &str) -> Vec<Value> {
+    let (mut from, mut all) = ("earliest".to_owned(), Vec::new());
+    loop {
+        let mut page = process.get_json(&format!("/api/streams/{topic}?from={from}&limit=1000"));
+        let records = page["records"].as_array_mut().unwrap();
+        if records.is_empty() {
+            return all;
+        }
+        all.append(records);
+        from = page["next"].as_str().unwrap().to_owned();
+    }
+}
+
+/// The results of a query in a topic by their numbers, each once: those that came again are as before. And how many came.
+fn results_of(records: &[Value], id: &str) -> (BTreeMap<u64, (String, Value)>, usize) {
+    let (mut once, mut came) = (BTreeMap::new(), 0);
+    for record in records.iter().filter(|record| record["key"] == id) {
+        let header = |name: &str| record["headers"][name].as_str().unwrap_or_default().to_owned();
+        let result = (header("kind"), record["value"].clone());
+        let known = once.entry(header("sequence").parse().unwrap()).or_insert_with(|| result.clone());
+        assert_eq!(*known, result);
+        came += 1;
+    }
+    assert!(once.keys().copied().eq(1..=once.len() as u64), "{:?}", once.keys());
+    (once, came)
+}
+
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 /// Appends records of numbers, each answered before this returns.
@@ -20,6 +48,68 @@ fn append(process: &Process, numbers: std::ops::Range<u64>) {
 
 fn seen(process: &Process, id: &str, records: u64) {
     until("the records have been seen", || process.get_json(&format!("/api/queries/{id}"))["records_seen"] == records);
+}
+
+#[test]
+fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubles_are_known_by_their_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || Process::start_on(dir.path(), [0, 0], &["--set", "query.keep_every_ms=30"]);
+    let mut process = start();
+    ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
+    ask(process.applications, "PUT", "/api/streams/answers", &JSON, br#"{"partitions": 1, "level": "synced"}"#);
+    let asked =
+        ["SELECT n FROM \"n\" WHERE n % 2 = 0", "SELECT SUM(n) AS s FROM \"n\" WINDOWING TUMBLING(100, RECORD)"];
+    let ids = asked.map(|query| {
+        let asked = json!({"query": query, "deliver": {"topic": "answers"}, "keep": true}).to_string();
+        let told = ask(process.applications, "POST", "/api/queries", &JSON, asked.as_bytes());
+        assert_eq!(told.status, 201, "{}", told.text());
+        told.json()["id"].as_str().unwrap().to_owned()
+    });
+    let mut sent = 0;
+    for round in 0..5 {
+        for _ in 0..8 {
+            append(&process, sent..sent + 50);
+            sent += 50;
+        }
+        if round < 4 {
+            process.kill();
+        } else {
+            process.stop();
+        }
+        process = start();
+    }
+    append(&process, sent..sent + 50);
+    sent += 50;
+    ids.iter().for_each(|id| seen(&process, id, sent));
+    let refused = ask(process.applications, "GET", &format!("/api/queries/{}/results", ids[0]), &[], b"");
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    for id in &ids {
+        assert_eq!(ask(process.applications, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
+        until("its end has arrived", || process.get(&format!("/api/queries/{id}")).status == 404);
+    }
+    let records = records(&process, "answers");
+    let (rows, came) = results_of(&records, &ids[0]);
+    println!("{} results of rows came {came} times", rows.len());
+    let mut numbers: Vec<u64> = rows.values().filter_map(|(_, value)| value["n"].as_u64()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..sent).step_by(2).collect::<Vec<_>>(), "each row once, none missing");
+    assert_eq!((&*rows[&1].0, &*rows.last_key_value().unwrap().1.0), ("opening", "end"));
+    let end = &rows.last_key_value().unwrap().1.1;
+    assert_eq!((&end["cause"], &end["matched"]), (&json!("killed"), &json!(sent / 2)));
+
+    let (windows, _) = results_of(&records, &ids[1]);
+    let of_kind =
+        |of: &str| windows.values().filter(|(kind, _)| kind == of).map(|(_, value)| value).collect::<Vec<_>>();
+    let sums: u64 = of_kind("row").iter().map(|value| value["s"].as_u64().unwrap()).sum();
+    assert_eq!(sums, (0..sent).sum::<u64>(), "each record is in one window");
+    let told: Vec<(u64, u64)> = of_kind("window")
+        .iter()
+        .map(|value| (value["number"].as_u64().unwrap(), value["records"].as_u64().unwrap()))
+        .collect();
+    let full = sent / 100;
+    let expected = (1..=full).map(|number| (number, 100)).chain([(full + 1, sent % 100)]).collect::<Vec<_>>();
+    assert_eq!(told, expected);
+    process.stop();
 }
 
 #[test]
