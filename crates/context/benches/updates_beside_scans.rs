@@ -15,10 +15,12 @@ use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metri
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
 use millstream_types::{Kind, Record, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Ground, Shards};
+use parking_lot::Mutex;
 use thread_priority::ThreadPriority;
 use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
 };
+use tracing::level_filters::LevelFilter;
 
 const ENTITIES: usize = 100_000;
 const ROUNDS: usize = 3;
@@ -48,7 +50,10 @@ fn main() {
     fill(&*log, &context);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let api = Api::builder("bench", "Context", "1").with(context.routes()).build(&metrics).unwrap();
+    let api = Api::builder("bench", "Context", "1")
+        .with(context.routes(Arc::new(Mutex::new(LevelFilter::OFF))))
+        .build(&metrics)
+        .unwrap();
     let everybody = Arc::new(LoopbackApplications::default());
     let listener = Listener::bind("bench", "127.0.0.1:0".parse().unwrap(), everybody, ListenerLimits::default());
     let listener = runtime.block_on(listener).unwrap();

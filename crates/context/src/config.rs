@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::time::Duration;
+
 use axum::http::HeaderValue;
-use millstream_http::{Cors, Origins};
+use millstream_http::{Cors, Limits, Origins};
 
 use crate::Error;
 use crate::subscriptions::NotificationsConfig;
@@ -49,6 +51,17 @@ pub struct ContextConfig {
     pub cors_origin: String,
     /// How long browsers may remember what such pages are allowed, in seconds. Default 86,400.
     pub cors_max_age_s: u32,
+    /// Tenants and service paths for each of which `/admin/metrics` counts; the requests of further ones are in the sum
+    /// alone. 0 counts nothing. Default 1,000.
+    pub metrics_max: usize,
+    /// `/statistics` counts requests by route and method. Default false.
+    pub stat_counters: bool,
+    /// `/statistics` tells how long requests took. Default false.
+    pub stat_timing: bool,
+    /// `/statistics` tells what became of notifications. Default false.
+    pub stat_notif_queue: bool,
+    /// Whoever uses what is deprecated is named in a line of the log. Default false.
+    pub log_deprecate: bool,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
     /// Limits of subscriptions and of what is delivered for them.
@@ -71,6 +84,11 @@ impl Default for ContextConfig {
             indexed_attributes_max: 64,
             cors_origin: String::new(),
             cors_max_age_s: 86_400,
+            metrics_max: 1_000,
+            stat_counters: false,
+            stat_timing: false,
+            stat_notif_queue: false,
+            log_deprecate: false,
             telemetry_threads: 1,
             notifications: NotificationsConfig::default(),
         }
@@ -78,6 +96,20 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
+    /// What a request may cost that has no body.
+    pub(crate) fn without_body(&self) -> Limits {
+        Limits { body_max_bytes: 0, ..self.with_body() }
+    }
+
+    /// What a request may cost.
+    pub(crate) fn with_body(&self) -> Limits {
+        Limits {
+            body_max_bytes: self.body_max_bytes,
+            body_max_setting: "context.body_max_bytes",
+            timeout: Duration::from_millis(self.timeout_ms),
+        }
+    }
+
     /// What pages of other origins may do, if they may do anything.
     pub(crate) fn cors(&self) -> Result<Option<Cors>, Error> {
         let origins = match self.cors_origin.as_str() {
@@ -114,6 +146,7 @@ impl ContextConfig {
                 "use 1024 to 65536",
             ),
             ("context.tenants_max", self.tenants_max, 1..=100_000, "use 1 to 100000"),
+            ("context.metrics_max", self.metrics_max, 0..=100_000, "use 0 to 100000"),
             ("context.telemetry_threads", self.telemetry_threads, 1..=64, "use 1 to 64"),
         ];
         self.cors()?;

@@ -36,6 +36,15 @@ impl Content {
         }
     }
 
+    /// The type, if one is given.
+    pub(crate) fn kind(&self) -> Option<&str> {
+        match self {
+            Self::Whole { kind, .. } => Some(kind),
+            Self::Operator { kind, .. } => kind.as_deref(),
+            Self::Value(_) => None,
+        }
+    }
+
     /// What the attribute `name` becomes; none if it is not to be. Refused if it does not fit what is there.
     pub(crate) fn resolved(self, name: &str, known: Option<&Attribute>) -> Result<Option<KindAndValue>, Refusal> {
         let unfit = |why: String| {

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
 use crate::condition::{self, Versions};
+use crate::deprecations::Deprecations;
 use crate::entities::{self, Action, Answer, Command, EntityView, Request};
 use crate::entity::Entity;
 use crate::op_update::{self, Asked};
@@ -45,6 +46,7 @@ pub(crate) struct Desk {
     /// Where bulky lists are rendered.
     pub(crate) background: Workers,
     pub(crate) upkeep: Upkeep,
+    pub(crate) deprecations: Deprecations,
 }
 
 impl Desk {
@@ -198,6 +200,7 @@ impl Desk {
     pub(crate) async fn write(self: &Arc<Self>, ask: &Ask, id: &str, action: Action) -> Result<Answer, Failure> {
         let started = self.clock.now();
         let path = request::write_path(&ask.headers)?;
+        self.deprecations.note(&ask.tenant, &action);
         let tell = self.tell(&ask.tenant, id).await?;
         let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
         let (tenant, versions, origin) =
@@ -225,6 +228,7 @@ impl Desk {
                 self.answered(first, &mut refused).await?;
             }
             let id = action.id().clone();
+            self.deprecations.note(&ask.tenant, &action);
             let tell = self.tell(&ask.tenant, &id).await?;
             let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
             let (tenant, path) = (ask.tenant.clone(), path.clone());

@@ -96,16 +96,22 @@ impl Action {
         }
     }
 
+    /// What it sets.
+    pub(crate) fn attributes(&self) -> &[AttributeGiven] {
+        match self {
+            Self::Create(given) | Self::Upsert { given, .. } => &given.attributes,
+            Self::Set { given, .. } => given,
+            Self::SetOne { given, .. } => std::slice::from_ref(given),
+            Self::RemoveAttribute { .. } | Self::RemoveAttributes { .. } | Self::Delete(_) => &[],
+        }
+    }
+
     /// Bytes that it owns beside itself, about.
     fn owned_bytes(&self) -> usize {
-        let all = |attributes: &[AttributeGiven]| attributes.iter().map(AttributeGiven::size_bytes).sum();
         match self {
-            Self::Create(given) | Self::Upsert { given, .. } => all(&given.attributes),
-            Self::Set { given, .. } => all(given),
-            Self::SetOne { given, .. } => given.size_bytes(),
             Self::RemoveAttribute { name, .. } => name.len(),
             Self::RemoveAttributes { names, .. } => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
-            Self::Delete(_) => 0,
+            _ => self.attributes().iter().map(AttributeGiven::size_bytes).sum(),
         }
     }
 }

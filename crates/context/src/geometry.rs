@@ -7,6 +7,11 @@ use serde_json::Value;
 pub(crate) const GEO_JSON: &str = "geo:json";
 
 /// Whether attributes of this type say where an entity is.
+/// Whether a type is one of those that GeoJSON has replaced.
+pub(crate) fn is_deprecated(kind: &str) -> bool {
+    kind != GEO_JSON && is_geo(kind)
+}
+
 pub(crate) fn is_geo(kind: &str) -> bool {
     matches!(kind, GEO_JSON | "geo:point" | "geo:line" | "geo:box" | "geo:polygon")
 }

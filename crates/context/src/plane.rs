@@ -10,14 +10,20 @@ use parking_lot::Mutex;
 
 use crate::change_topics::ChangeTopics;
 use crate::config::RECORD_MAX_BYTES;
+use crate::deprecations::Deprecations;
 use crate::desk::Desk;
 use crate::entities::EntityView;
+use crate::log_routes::{self, LogLevel};
 use crate::mapping::Mappings;
 use crate::measurement::Telemetry;
+use crate::metrics_routes;
+use crate::request_counts::RequestCounts;
+use crate::request_watch::RequestWatch;
 use crate::routes;
 use crate::statistics_routes::{self, Watched};
 use crate::stats::Counters;
 use crate::subscriptions::Subscriptions;
+use crate::traffic::Traffic;
 use crate::troubles::Troubles;
 use crate::upkeep::Upkeep;
 use crate::{ContextConfig, ContextStats, Error, MappingTrouble};
@@ -35,6 +41,7 @@ pub struct Context {
     follower: Follower,
     subscriptions: Arc<Subscriptions>,
     troubles: Arc<Troubles>,
+    traffic: Arc<Traffic>,
     config: ContextConfig,
 }
 
@@ -95,7 +102,9 @@ impl Context {
         let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
         let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
-        let subscriptions = Subscriptions::open(ground, &config, metrics)?;
+        let traffic = Arc::new(Traffic::new(config.metrics_max));
+        show_traffic(&traffic, metrics);
+        let subscriptions = Subscriptions::open(ground, &config, traffic.clone(), metrics)?;
         let (wall, tokens) = (ground.wall.clone(), subscriptions.tokens.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
         let desk = Arc::new(Desk {
@@ -109,20 +118,30 @@ impl Context {
             tokens,
             background,
             upkeep,
+            deprecations: Deprecations::new(config.log_deprecate),
         });
-        Ok(Self { desk, follower, subscriptions, troubles, config })
+        Ok(Self { desk, follower, subscriptions, troubles, traffic, config })
     }
 
-    /// The NGSI-v2 routes, under `/v2`.
-    pub fn routes(&self) -> Routes {
-        let routes = self.subscriptions.routes(routes::routes(&self.desk, &self.config), &self.config);
+    /// The NGSI-v2 routes, under `/v2`, and those by which FIWARE's operators look at the server; `log_level` is what they
+    /// change of its log.
+    pub fn routes(&self, log_level: Arc<dyn LogLevel>) -> Routes {
+        let counts = Arc::new(RequestCounts::new(self.config.stat_counters, self.config.stat_timing));
+        let watch = RequestWatch { traffic: self.traffic.clone(), counts: counts.clone() };
+        let routes = routes::routes(&self.desk, &self.config).observed(Arc::new(watch));
+        let routes = self.subscriptions.routes(routes, &self.config);
+        let limits = self.config.without_body();
+        let routes = metrics_routes::add(routes, &self.traffic, limits);
+        let routes = log_routes::add(routes, &self.desk, log_level, limits);
         let watched = Watched {
             desk: self.desk.clone(),
             subscriptions: self.subscriptions.clone(),
             troubles: self.troubles.clone(),
+            counts,
+            shows_queue: self.config.stat_notif_queue,
             counted_since: Mutex::new(self.desk.started),
         };
-        statistics_routes::add(routes, &Arc::new(watched), &self.config)
+        statistics_routes::add(routes, &Arc::new(watched), limits)
     }
 
     /// What has been counted.
@@ -155,6 +174,13 @@ impl Context {
         self.desk.views.stop();
         self.subscriptions.stop();
     }
+}
+
+/// Shows what `/admin/metrics` counts, summed up for each tenant.
+fn show_traffic(traffic: &Arc<Traffic>, metrics: &Metrics) {
+    let of = traffic.clone();
+    let help = "What /admin/metrics counts, by tenant.";
+    metrics.gauges_fn("millstream_context_traffic", help, &["tenant", "metric"], move || of.by_service());
 }
 
 /// Made here and not by the view, because an entity may be larger than a record usually is.

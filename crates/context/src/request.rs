@@ -190,7 +190,8 @@ impl Parameters {
         })
     }
 
-    fn value(&self, name: &str) -> Option<&str> {
+    /// The value of a parameter.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
@@ -249,13 +250,14 @@ pub(crate) fn illegal_path(error: ServicePathError) -> Refusal {
     Refusal::bad(error.to_string())
 }
 
+/// Whether a tenant's name keeps NGSI's rule.
+pub(crate) fn is_service(name: &[u8]) -> bool {
+    name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'_')
+}
+
 /// Checks the tenant's name by NGSI's rule; the rim has folded it to small letters.
 pub(crate) fn check_service(headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(value) = headers.get(SERVICE) else { return Ok(()) };
-    let legal = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
-    if value.as_bytes().iter().all(legal) {
-        return Ok(());
-    }
+    let Some(value) = headers.get(SERVICE).filter(|value| !is_service(value.as_bytes())) else { return Ok(()) };
     Err(Refusal::bad(format!(
         "Fiware-Service '{}': use up to 50 letters, digits and underscores; choose another tenant",
         String::from_utf8_lossy(value.as_bytes())

@@ -1,7 +1,6 @@
 //! The NGSI-v2 operations on entities and their attributes, and which of NGSI's others are answered by 501.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
@@ -41,12 +40,7 @@ pub(crate) type Shared = State<Arc<Desk>>;
 
 /// All routes of the plane.
 pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
-    let limits = Limits {
-        body_max_bytes: config.body_max_bytes,
-        body_max_setting: "context.body_max_bytes",
-        timeout: Duration::from_millis(config.timeout_ms),
-    };
-    let without_body = Limits { body_max_bytes: 0, ..limits };
+    let (limits, without_body) = (config.with_body(), config.without_body());
     let entities =
         Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR)).trailing_slash();
     let entities = of_entities(entities, desk, limits, without_body);

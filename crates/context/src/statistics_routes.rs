@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use millstream_http::{Access, Content, Limits, Route, Routes};
+use millstream_http::{Access, Caller, Content, Limits, Reach, Route, Routes};
 use millstream_types::Role;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::ContextConfig;
 use crate::desk::{Ask, Desk};
+use crate::request_counts::RequestCounts;
 use crate::routes::{Answered, json_answer, scoped};
 use crate::subscriptions::Subscriptions;
 use crate::troubles::Troubles;
@@ -26,18 +26,16 @@ pub(crate) struct Watched {
     pub(crate) desk: Arc<Desk>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) troubles: Arc<Troubles>,
+    pub(crate) counts: Arc<RequestCounts>,
+    /// Whether what became of notifications is shown.
+    pub(crate) shows_queue: bool,
     /// When the counting began anew, by the desk's clock.
     pub(crate) counted_since: Mutex<Duration>,
 }
 
 type Shared = State<Arc<Watched>>;
 
-pub(crate) fn add(routes: Routes, watched: &Arc<Watched>, config: &ContextConfig) -> Routes {
-    let limits = Limits {
-        body_max_bytes: 0,
-        body_max_setting: "context.body_max_bytes",
-        timeout: Duration::from_millis(config.timeout_ms),
-    };
+pub(crate) fn add(routes: Routes, watched: &Arc<Watched>, limits: Limits) -> Routes {
     let admin = Access::Role(Role::Admin);
     let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
     let get =
@@ -52,13 +50,17 @@ pub(crate) fn add(routes: Routes, watched: &Arc<Watched>, config: &ContextConfig
         .route(reset(CACHE_STATISTICS, "Count their changes anew").to(reset_subscriptions, watched.clone()))
 }
 
-async fn statistics(State(watched): Shared, ask: Ask) -> Answered {
-    ask.parameters(&[], &["fullCounters"])?;
+async fn statistics(State(watched): Shared, caller: Caller, ask: Ask) -> Answered {
+    let given = ask.parameters(&[], &["fullCounters"])?;
     let now = watched.desk.clock.now();
     let mut shown = json!({
         "uptime_in_secs": now.saturating_sub(watched.desk.started).as_secs(),
         "measuring_interval_in_secs": now.saturating_sub(*watched.counted_since.lock()).as_secs(),
     });
+    // These concern all tenants.
+    if caller.reach() == Reach::EveryTenant {
+        watched.push_blocks(given.has_option("fullCounters"), &mut shown);
+    }
     if let Some(trouble) = watched.troubles.last(&ask.tenant) {
         shown["millstream"] = json!({"mapping": trouble});
     }
@@ -68,7 +70,26 @@ async fn statistics(State(watched): Shared, ask: Ask) -> Answered {
 async fn reset_statistics(State(watched): Shared, ask: Ask) -> Answered {
     ask.parameters(&[], &[])?;
     *watched.counted_since.lock() = watched.desk.clock.now();
+    watched.counts.reset();
+    watched.desk.deprecations.reset();
+    watched.subscriptions.count_outcomes_anew();
     Ok(told("statistics are counted anew"))
+}
+
+impl Watched {
+    /// Adds the blocks that are switched on.
+    fn push_blocks(&self, full: bool, shown: &mut Value) {
+        if self.counts.has_counters {
+            let (deprecated, sent) = (self.desk.deprecations.count(), self.subscriptions.sent());
+            shown["counters"] = self.counts.counters(deprecated, sent, full);
+        }
+        if self.counts.has_timing {
+            shown["timing"] = self.counts.timing();
+        }
+        if self.shows_queue {
+            shown["notifQueue"] = self.subscriptions.outcomes();
+        }
+    }
 }
 
 async fn of_subscriptions(State(watched): Shared, ask: Ask) -> Answered {

@@ -8,7 +8,7 @@ use crate::metrics::{Counter, Histogram, Metrics};
 use crate::openapi::{Operation, document};
 use crate::plain::PlainRoute;
 use crate::route::{Endpoint, PATH_PARAMS_MAX, PathParams};
-use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Route, Routes, TraceContext};
+use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Observer, Route, Routes, TraceContext};
 
 /// Upper bounds of the latency histogram, seconds.
 const LATENCY_BOUNDS_S: [f64; 14] =
@@ -37,6 +37,7 @@ pub(crate) struct Group {
     pub(crate) style: Option<ErrorStyle>,
     pub(crate) cors: Option<Cors>,
     pub(crate) echoed: Option<HeaderName>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Group {
@@ -172,7 +173,7 @@ impl ApiBuilder {
             paths: matchit::Router::new(),
             entries: Vec::new(),
             scopes: Vec::new(),
-            rest: Arc::new(Group { style: None, cors: None, echoed: None }),
+            rest: Arc::new(Group { style: None, cors: None, echoed: None, observer: None }),
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
             takes_plain: false,
             document,
@@ -205,7 +206,9 @@ impl ApiBuilder {
 
 impl Api {
     fn add(&mut self, routes: Routes, api: &'static str, metrics: &Metrics) -> Result<(), Error> {
-        let group = Arc::new(Group { style: routes.style, cors: routes.cors, echoed: routes.echoed });
+        let Routes { style, cors, echoed, observer, .. } = &routes;
+        let group = Group { style: *style, cors: cors.clone(), echoed: echoed.clone(), observer: observer.clone() };
+        let group = Arc::new(group);
         self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
         for route in routes.routes {
             let with_slash =

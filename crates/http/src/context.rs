@@ -10,9 +10,11 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use millstream_types::{MemoryBudget, Principal};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::observer::Observed;
 use crate::route::PathParams;
 use crate::{Identity, Limits, Problem, Reach, Reason, TraceContext};
 
@@ -22,6 +24,8 @@ pub const REQUEST_TIMEOUT_HEADER: &str = "request-timeout";
 /// One for each request; shared by the rim and the handler's extractors.
 pub(crate) struct Context {
     pub(crate) identity: OnceLock<Identity>,
+    /// Of whom an observer was told.
+    pub(crate) observed: Mutex<Option<Observed>>,
     pub(crate) deadline: Deadline,
     /// How much later the answer is due since the client has asked to wait, ms.
     pub(crate) granted_ms: AtomicU64,

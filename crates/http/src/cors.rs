@@ -2,7 +2,7 @@
 
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue};
 
@@ -29,19 +29,23 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// Answers a preflight; `methods` are those of the path.
-    pub(crate) fn write_preflight(&self, request: &HeaderMap, methods: &HeaderValue, answer: &mut HeaderMap) {
-        if self.write_origin(request.get(ORIGIN), answer) {
+    /// Adds to an answer what the browser wants to see; `methods` are those of the path, if they are what is asked for.
+    pub(crate) fn write_answer(
+        &self,
+        origin: Option<&HeaderValue>,
+        methods: Option<&HeaderValue>,
+        answer: &mut HeaderMap,
+    ) {
+        if !self.write_origin(origin, answer) {
+            return;
+        }
+        if !self.exposed_headers.is_empty() {
+            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed_headers.clone());
+        }
+        if let Some(methods) = methods {
             answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
             answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers.clone());
             answer.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(self.max_age_s));
-        }
-    }
-
-    /// Adds to any other answer what the browser wants to see.
-    pub(crate) fn write_answer(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
-        if self.write_origin(origin, answer) && !self.exposed_headers.is_empty() {
-            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed_headers.clone());
         }
     }
 

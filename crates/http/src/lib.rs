@@ -57,6 +57,7 @@ mod extract;
 mod listener;
 mod memory;
 mod metrics;
+mod observer;
 mod openapi;
 mod plain;
 mod problem;
@@ -79,6 +80,7 @@ pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type,
 pub use listener::{Listener, ListenerLimits, Serving, listen};
 pub use memory::{AnswerMemory, CONNECTION_BYTES};
 pub use metrics::{Counter, Gauge, Histogram, Labels, Metrics};
+pub use observer::{Begun, Ended, Observer};
 pub use openapi::Content;
 pub use plain::{PlainAnswer, PlainClaim, PlainRequest, PlainVerdict};
 pub use problem::{ErrorStyle, PROBLEM_JSON, Problem, Reason};

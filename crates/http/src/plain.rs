@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::api::{Found, Served};
 use crate::authenticator::tenant_of;
 use crate::memory::ANSWER_FREE_BYTES;
+use crate::observer::{Begun, Observed};
 use crate::rim::{Origin, Rim, authorize, panic_text};
 use crate::route::PathParams;
 use crate::{Problem, TraceContext};
@@ -157,6 +158,7 @@ struct Pending {
     method: Method,
     origin: Origin,
     echo: Echo,
+    observed: Option<Observed>,
     _memory: Option<Grant>,
 }
 
@@ -229,18 +231,29 @@ impl Rim {
         if said.body_bytes > 0 && !matches!(answer, PlainAnswer::Pass) {
             route.metrics.request_bytes.inc_by(said.body_bytes as u64);
         }
+        let begun = || {
+            let observer = route.group.observer.as_ref()?;
+            let headers = &|name: &str| request.header(name);
+            let tenant = &principal.tenant;
+            let begun = Begun { tenant, method: &method, target, peer, trace: origin.trace, headers };
+            let request_bytes = said.body_bytes as u64;
+            Some(Observed { observer: observer.clone(), number: observer.begun(&begun), request_bytes })
+        };
         match answer {
             PlainAnswer::Pass => Looked::NotPlain,
             // It takes memory until its client has it, which is counted elsewhere.
             PlainAnswer::Now(response) if method.is_safe() && !is_short(&response) => Looked::NotPlain,
             PlainAnswer::Now(response) => {
                 let echo = route.group.echo(echoed, origin.trace);
-                answer::answer(response, route, &method, (origin, echo), out);
+                let observed = begun();
+                answer::answer(response, route, &method, (origin, echo, observed), out);
                 Looked::Answered(size)
             }
             PlainAnswer::Later(verdict) => {
                 let echo = route.group.echo(echoed, origin.trace);
-                let pending = Pending { verdict, route: route.clone(), method, origin, echo, _memory: memory };
+                let observed = begun();
+                let pending =
+                    Pending { verdict, route: route.clone(), method, origin, echo, observed, _memory: memory };
                 Looked::Taken(size, Box::new(pending))
             }
         }

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::DefaultBodyLimit;
-use axum::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, ORIGIN};
+use axum::http::header::{ALLOW, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{Method, Request, StatusCode};
+use axum::http::{HeaderValue, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::Limited;
 use hyper::body::Incoming;
 use millstream_types::{Grant, MemoryBudget, Role, Roles};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::Answer;
@@ -29,6 +30,7 @@ use crate::connection::Pulse;
 use crate::context::{Context, Deadline, Shutdown};
 use crate::extract::body_too_large;
 use crate::memory::{ANSWER_FREE_BYTES, Held, no_memory};
+use crate::observer::{Begun, Observed, Observer};
 use crate::route::PathParams;
 use crate::{Access, Identity, Limits, ListenerLimits, Problem, Reach, Reason, TraceContext};
 
@@ -67,14 +69,17 @@ impl Rim {
                 let method = request.method().clone();
                 let page = route.group.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
                 let echo = route.group.echo(|name| request.headers().get(name).cloned(), origin.trace);
-                let response = self.answer(route, params, origin, request).await;
+                let (response, observed) = self.answer(route, params, origin, request).await;
                 std::mem::forget(watch);
                 let mut response = finish(response, &route.group, &method, &route.path, origin);
                 response.headers_mut().extend(echo);
                 if let Some(cors) = &route.group.cors {
-                    cors.write_answer(page.as_ref(), response.headers_mut());
+                    cors.write_answer(page.as_ref(), None, response.headers_mut());
                 }
                 count(&route.metrics, &response, origin);
+                if let Some(observed) = observed {
+                    observed.end(&method, &route.path, &response, origin.started);
+                }
                 let held = response.extensions_mut().remove::<Held>();
                 response.map(|body| Answer::of_route(body, route.clone(), pulse.clone(), held))
             }
@@ -98,6 +103,10 @@ impl Rim {
     ) -> axum::http::Response<Answer> {
         let mut response = finish(refusal, group, request.method(), request.uri().path(), origin);
         response.headers_mut().extend(group.echo(|name| request.headers().get(name).cloned(), origin.trace));
+        if let Some(cors) = &group.cors {
+            let methods = response.headers().get(ALLOW).filter(|_| request.method() == Method::OPTIONS).cloned();
+            cors.write_answer(request.headers().get(ORIGIN), methods.as_ref(), response.headers_mut());
+        }
         count(&self.api.unmatched, &response, origin);
         response.map(|body| Answer::plain(body, pulse.clone()))
     }
@@ -108,14 +117,15 @@ impl Rim {
         params: PathParams,
         origin: Origin,
         request: Request<Incoming>,
-    ) -> Response {
+    ) -> (Response, Option<Observed>) {
         let (parts, body) = request.into_parts();
         let deadline = match self.check(route, &parts, &body, origin) {
             Ok(deadline) => deadline,
-            Err(problem) => return problem.into_response(),
+            Err(problem) => return (problem.into_response(), None),
         };
         let context = Arc::new(Context {
             identity: OnceLock::new(),
+            observed: Mutex::default(),
             deadline,
             granted_ms: AtomicU64::new(0),
             trace: origin.trace,
@@ -127,9 +137,9 @@ impl Rim {
             reading_body: AtomicBool::new(false),
         });
         let mut work = pin!(AssertUnwindSafe(self.work(route, &context, parts, body)).catch_unwind());
-        loop {
+        let response = loop {
             let due = context.due();
-            return match timeout_at(due, work.as_mut()).await {
+            break match timeout_at(due, work.as_mut()).await {
                 Ok(Ok(Ok(response))) => response,
                 Ok(Ok(Err(problem))) => problem.into_response(),
                 Ok(Err(panic)) => Problem::internal(panic_text(&*panic)).into_response(),
@@ -137,7 +147,9 @@ impl Rim {
                 Err(_) if context.due() > due => continue,
                 Err(_) => too_late(&context, origin).into_response(),
             };
-        }
+        };
+        let observed = context.observed.lock().take();
+        (response, observed)
     }
 
     /// What can be refused before anybody waits.
@@ -161,6 +173,9 @@ impl Rim {
         if let Some(role) = route.access.role() {
             let identity = self.identify(route, context, &parts).await?;
             authorize(route.access, role, &identity)?;
+            if let Some(observer) = &route.group.observer {
+                *context.observed.lock() = Some(observed(observer, &identity, context, (&parts, &body)));
+            }
             // The context is new, nobody else has set its identity.
             let _ = context.identity.set(identity);
         }
@@ -209,6 +224,25 @@ impl Rim {
             Verdict::Later(verdict) => verdict.await,
         }
     }
+}
+
+/// Tells of a request that begins.
+fn observed(
+    observer: &Arc<dyn Observer>,
+    identity: &Identity,
+    context: &Context,
+    (parts, body): (&Parts, &Incoming),
+) -> Observed {
+    let begun = Begun {
+        tenant: &identity.principal.tenant,
+        method: &parts.method,
+        target: parts.uri.path_and_query().map_or("", |target| target.as_str()),
+        peer: context.peer,
+        trace: context.trace,
+        headers: &|name| parts.headers.get(name).map(HeaderValue::as_bytes),
+    };
+    let request_bytes = body.size_hint().exact().unwrap_or_default();
+    Observed { observer: observer.clone(), number: observer.begun(&begun), request_bytes }
 }
 
 fn check_head(parts: &Parts, limits: &ListenerLimits) -> Result<(), Problem> {
@@ -299,11 +333,6 @@ fn other_method(path: &PathEntry, request: &Request<Incoming>) -> Response {
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     response.headers_mut().insert(ALLOW, path.allow.clone());
-    if let Some(cors) = &path.group.cors
-        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-    {
-        cors.write_preflight(request.headers(), &path.allow, response.headers_mut());
-    }
     response
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -19,7 +20,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::openapi::{Answer, Docs, Parameter, ParameterPlace};
 use crate::plain::{PlainAnswer, PlainRequest, PlainRoute};
-use crate::{Content, Cors, ErrorStyle, Problem, Reason};
+use crate::{Content, Cors, ErrorStyle, Observer, Problem, Reason};
 
 /// Most parameters that one path may have.
 pub const PATH_PARAMS_MAX: usize = 6;
@@ -216,15 +217,21 @@ where
 }
 
 /// Routes of one plane that share an error style and a CORS rule.
-#[derive(Debug)]
 pub struct Routes {
     pub(crate) name: &'static str,
     pub(crate) prefix: Option<&'static str>,
     pub(crate) style: Option<ErrorStyle>,
     pub(crate) cors: Option<Cors>,
     pub(crate) echoed: Option<HeaderName>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) takes_trailing_slash: bool,
     pub(crate) routes: Vec<Route>,
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Routes({}, {:?})", self.name, self.routes)
+    }
 }
 
 impl Routes {
@@ -236,6 +243,7 @@ impl Routes {
             style: None,
             cors: None,
             echoed: None,
+            observer: None,
             takes_trailing_slash: false,
             routes: Vec::new(),
         }
@@ -263,6 +271,13 @@ impl Routes {
         self
     }
 
+    /// Tells `observer` of every request of these routes whose caller is known.
+    #[must_use]
+    pub fn observed(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     /// A path that ends in no parameter may end in a slash as well.
     #[must_use]
     pub fn trailing_slash(mut self) -> Self {
@@ -281,17 +296,13 @@ impl Routes {
 /// Where the parameters of a request's path lie in it; found once, decoded when asked for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathParams {
-    names: std::sync::Arc<[String]>,
+    names: Arc<[String]>,
     ranges: [(u16, u16); PATH_PARAMS_MAX],
 }
 
 impl PathParams {
     /// `values` are slices of `path`, in the order of `names`.
-    pub(crate) fn new<'p>(
-        names: &std::sync::Arc<[String]>,
-        path: &'p str,
-        values: impl Iterator<Item = &'p str>,
-    ) -> Self {
+    pub(crate) fn new<'p>(names: &Arc<[String]>, path: &'p str, values: impl Iterator<Item = &'p str>) -> Self {
         let mut ranges = [(0, 0); PATH_PARAMS_MAX];
         for (range, value) in ranges.iter_mut().zip(values) {
             let start = value.as_ptr() as usize - path.as_ptr() as usize;

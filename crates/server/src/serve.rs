@@ -277,7 +277,7 @@ impl Planes {
             .with(console::routes())
             .with(registry)
             .with(commands)
-            .with(self.context.routes())
+            .with(self.context.routes(crate::logging::level()))
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query), &self.deliveries))
             .with(bullet::routes(Arc::clone(&self.query), &schemas))

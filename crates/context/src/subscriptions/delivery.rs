@@ -20,12 +20,14 @@ use super::config::NotificationsConfig;
 use super::http_receiver::HttpReceiver;
 use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Message, Notification};
+use super::outcomes::Outcomes;
 use super::queue::{Queue, QueueLimits};
 use super::reports::Reports;
 use super::stats::NotificationCounters;
 use super::subscription::{Retry, Subscription};
 use super::target::{Broker, Target};
 use super::view::{Command, End, Settled, SubscriptionView};
+use crate::traffic::{Exchange, Traffic};
 
 /// What a subscription may keep when all together have too much waiting.
 const KEPT_MIN: usize = 16;
@@ -37,6 +39,8 @@ const SWEEP: Duration = Duration::from_secs(30);
 const FULL_LOGGED_EVERY: u64 = 1_000;
 
 type Owner = (TenantId, Arc<str>);
+/// The status of the answer and the bytes of its body, where there are such.
+type Attempt = Result<Option<(u16, u64)>, Failed>;
 
 /// See the module.
 pub(crate) struct Delivery {
@@ -49,6 +53,8 @@ pub(crate) struct Shared {
     config: NotificationsConfig,
     wall: Arc<dyn WallClock>,
     counters: Arc<NotificationCounters>,
+    outcomes: Outcomes,
+    traffic: Arc<Traffic>,
     queues: Mutex<HashMap<Owner, Queue>>,
     total_bytes: AtomicUsize,
     http: Mutex<HashMap<(String, u16), Arc<HttpReceiver>>>,
@@ -68,12 +74,15 @@ impl Delivery {
         config: NotificationsConfig,
         wall: Arc<dyn WallClock>,
         counters: Arc<NotificationCounters>,
+        traffic: Arc<Traffic>,
     ) -> std::io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("notify").enable_all().build()?;
         let shared = Arc::new(Shared {
             config,
             wall,
             counters,
+            outcomes: Outcomes::default(),
+            traffic,
             queues: Mutex::default(),
             total_bytes: AtomicUsize::new(0),
             http: Mutex::default(),
@@ -114,6 +123,7 @@ impl Delivery {
             queue.subscription = subscription.clone();
             let before = queue.bytes;
             let begins = queue.push(notification.clone());
+            shared.outcomes.queued.fetch_add(1, Ordering::Relaxed);
             shared.total_bytes.fetch_add(queue.bytes - before, Ordering::Relaxed);
             shared.shorten(queue);
             begins
@@ -146,6 +156,11 @@ impl Delivery {
     pub(crate) fn waiting(&self, tenant: &TenantId, id: &Arc<str>) -> (usize, usize, u64) {
         let queues = self.shared.queues.lock();
         queues.get(&(tenant.clone(), id.clone())).map_or((0, 0, 0), |queue| (queue.count, queue.bytes, queue.dropped))
+    }
+
+    /// What became of notifications.
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.shared.outcomes
     }
 
     /// Count and bytes of all that waits.
@@ -206,6 +221,7 @@ impl Shared {
         while let Some(gone) = queue.overflow(limits) {
             self.total_bytes.fetch_sub(gone.size_bytes(), Ordering::Relaxed);
             self.counters.dropped.inc();
+            self.outcomes.dropped.fetch_add(1, Ordering::Relaxed);
             let subscription = &queue.subscription;
             if queue.dropped % FULL_LOGGED_EVERY == 1 {
                 tracing::warn!(tenant = %subscription.tenant, subscription = %subscription.id, dropped = queue.dropped,
@@ -265,11 +281,13 @@ impl Shared {
         let mut has_failed = false;
         loop {
             let attempt = self.attempt(subscription, notification).await;
+            self.count(subscription, notification, &attempt);
             let at_ms = self.wall.now_ms();
-            let failed = match judged(attempt, subscription.delivery.retry) {
+            let failed = match judged(attempt.map(|answer| answer.map(|(code, _)| code)), subscription.delivery.retry) {
                 Ok(code) => {
                     pause.reset();
                     self.counters.delivered(at_ms - notification.made_ms);
+                    self.outcomes.ended(true, at_ms - notification.made_ms);
                     self.report(subscription, notification, End::Delivered { at_ms, code });
                     return self.done(subscription, notification);
                 }
@@ -283,6 +301,7 @@ impl Shared {
             let is_old = at_ms - notification.made_ms >= subscription.delivery.max_age_ms as i64;
             if !may_retry(&failed, subscription.delivery.retry) || is_old {
                 self.counters.given_up.inc();
+                self.outcomes.ended(false, at_ms - notification.made_ms);
                 self.report(subscription, notification, End::GivenUp);
                 return self.done(subscription, notification);
             }
@@ -301,8 +320,20 @@ impl Shared {
         }
     }
 
-    /// One attempt; the status of the answer, where there are such.
-    async fn attempt(&self, subscription: &Subscription, notification: &Notification) -> Result<Option<u16>, Failed> {
+    /// Counts an attempt that may have reached somebody.
+    fn count(&self, subscription: &Subscription, notification: &Notification, attempt: &Attempt) {
+        let request_bytes = match &notification.message {
+            Message::Http { body, .. } => body.len(),
+            Message::Mqtt { payload, .. } => payload.len(),
+            Message::Impossible { .. } => return,
+        };
+        let answer_bytes = attempt.as_ref().ok().copied().flatten().map_or(0, |(_, bytes)| bytes);
+        let exchange = Exchange { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };
+        self.traffic.went(&subscription.tenant, &subscription.path, exchange);
+    }
+
+    /// One attempt.
+    async fn attempt(&self, subscription: &Subscription, notification: &Notification) -> Attempt {
         let timeout_ms = |given: Option<u64>| Duration::from_millis(given.unwrap_or(self.config.timeout_ms));
         match (&notification.message, &subscription.target) {
             (Message::Http { url, .. }, target) => {

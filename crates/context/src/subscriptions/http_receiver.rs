@@ -47,8 +47,8 @@ impl HttpReceiver {
         idle.is_empty()
     }
 
-    /// Sends once. The status of the answer, whatever it is.
-    pub(crate) async fn send(&self, message: &Message, timeout: Duration) -> Result<u16, Failed> {
+    /// Sends once. The status of the answer, whatever it is, and the bytes of its body.
+    pub(crate) async fn send(&self, message: &Message, timeout: Duration) -> Result<(u16, u64), Failed> {
         let Ok(_permit) = self.permits.acquire().await else { return Err(Failed::unreached("the server is stopping")) };
         let mut request = request(message).ok_or_else(|| Failed::unreached("the message is no HTTP request"))?;
         let until = tokio::time::Instant::now() + timeout;
@@ -100,13 +100,17 @@ impl HttpReceiver {
     }
 
     /// Reads the answer to its end, so that the connection can be used again.
-    async fn finish(&self, connection: Connection, response: Response<Incoming>, until: tokio::time::Instant) -> u16 {
+    async fn finish(
+        &self,
+        connection: Connection,
+        response: Response<Incoming>,
+        until: tokio::time::Instant,
+    ) -> (u16, u64) {
         let status = response.status().as_u16();
         let rest = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect();
-        if let Ok(Ok(_)) = tokio::time::timeout_at(until, rest).await {
-            self.idle.lock().push((connection, Instant::now()));
-        }
-        status
+        let Ok(Ok(body)) = tokio::time::timeout_at(until, rest).await else { return (status, 0) };
+        self.idle.lock().push((connection, Instant::now()));
+        (status, body.to_bytes().len() as u64)
     }
 }
 

@@ -27,6 +27,7 @@ mod matching;
 mod member;
 mod mqtt_receiver;
 mod notification;
+mod outcomes;
 mod progress;
 mod queue;
 mod record;
@@ -51,12 +52,14 @@ use millstream_log::Log;
 use millstream_types::{Kind, TenantId, TopicName, TopicPartition};
 use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 
 pub use config::NotificationsConfig;
 pub(crate) use tokens::Tokens;
 
 use crate::config::RECORD_MAX_BYTES;
 use crate::plane::create_state_topic;
+use crate::traffic::Traffic;
 use crate::{ContextConfig, Error};
 use delivery::Delivery;
 use hub::{Effect, Hub};
@@ -98,14 +101,34 @@ impl Subscriptions {
         self.hub.index.write().count_anew(tenant);
     }
 
+    /// What became of notifications.
+    pub(crate) fn outcomes(&self) -> Value {
+        self.hub.delivery.outcomes().shown(self.hub.delivery.total().0)
+    }
+
+    /// How many notifications their receivers have.
+    pub(crate) fn sent(&self) -> u64 {
+        self.hub.delivery.outcomes().sent()
+    }
+
+    /// Counts what becomes of notifications anew.
+    pub(crate) fn count_outcomes_anew(&self) {
+        self.hub.delivery.outcomes().reset();
+    }
+
     /// Opens the subscriptions in `ground`, takes up what waits, and begins to follow changes.
     ///
     /// # Errors
     /// [`Error::View`], [`Error::Log`], [`Error::Thread`].
-    pub(crate) fn open(ground: &Ground, config: &ContextConfig, metrics: &Metrics) -> Result<Arc<Self>, Error> {
+    pub(crate) fn open(
+        ground: &Ground,
+        config: &ContextConfig,
+        traffic: Arc<Traffic>,
+        metrics: &Metrics,
+    ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
-        let delivery = Delivery::start(notifications.clone(), ground.wall.clone(), counters.clone())
+        let delivery = Delivery::start(notifications.clone(), ground.wall.clone(), counters.clone(), traffic)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);

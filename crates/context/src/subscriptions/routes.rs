@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Content, Limits, Path, Problem, Route, Routes};
+use millstream_http::{Access, Content, Path, Problem, Route, Routes};
 use millstream_types::{ErrorCode, Role, TenantId};
 use serde_json::{Map, Value, json};
 
@@ -36,12 +35,7 @@ type Shared = State<Arc<Subscriptions>>;
 
 /// Adds the routes.
 pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &ContextConfig) -> Routes {
-    let limits = Limits {
-        body_max_bytes: config.body_max_bytes,
-        body_max_setting: "context.body_max_bytes",
-        timeout: Duration::from_millis(config.timeout_ms),
-    };
-    let without_body = Limits { body_max_bytes: 0, ..limits };
+    let (limits, without_body) = (config.with_body(), config.without_body());
     let (reader, writer) = (Access::Role(Role::Reader), Access::Role(Role::Writer));
     let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
     let service = "The tenant: letters, digits, underscores; 'default' if left out.";

@@ -1,6 +1,7 @@
 //! What the context plane promises, over real sockets and a real log of four partitions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod administration;
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
 mod deliveries;

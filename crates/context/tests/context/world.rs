@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millstream_columns::Limits;
 use millstream_context::{Context, ContextConfig, Mapping, Mappings, TenantMappings};
-use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
+use millstream_http::{Api, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Header, Kind, Record, SystemClock, TenantId, TopicName, TopicPartition, header};
 use millstream_view::{Checkpoints, Ground, Shards};
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tracing::level_filters::LevelFilter;
 
 pub(crate) use crate::answer::Answer;
 
@@ -46,6 +47,7 @@ pub(crate) struct World {
     pub(crate) log: Arc<Embedded>,
     pub(crate) context: Context,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) log_level: Arc<Mutex<LevelFilter>>,
     shards: Arc<Shards>,
     checkpoints: PathBuf,
 }
@@ -68,7 +70,8 @@ impl World {
             wall: clock.clone(),
         };
         let context = Context::open(&ground, config, registry.clone(), clock, &Metrics::default()).unwrap();
-        Self { log, context, registry, shards, checkpoints }
+        let log_level = Arc::new(Mutex::new(LevelFilter::WARN));
+        Self { log, context, registry, log_level, shards, checkpoints }
     }
 
     /// Stops everything; returns where the checkpoint lies.
@@ -117,13 +120,20 @@ impl World {
             .collect()
     }
 
-    /// Serves the routes on a free port.
+    /// Serves the routes on a free port, to everybody.
     pub(crate) async fn serve(&self) -> Served {
+        self.serve_to(Arc::new(LoopbackApplications::default())).await
+    }
+
+    /// Serves the routes on a free port, to those whom `callers` knows.
+    pub(crate) async fn serve_to(&self, callers: Arc<dyn Authenticator>) -> Served {
         let metrics = Metrics::default();
-        let api = Api::builder("test", "Context", "1").with(self.context.routes()).build(&metrics).unwrap();
+        let api = Api::builder("test", "Context", "1")
+            .with(self.context.routes(self.log_level.clone()))
+            .build(&metrics)
+            .unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
-        let everybody = Arc::new(LoopbackApplications::default());
-        let listener = Listener::bind("test", address, everybody, ListenerLimits::default()).await.unwrap();
+        let listener = Listener::bind("test", address, callers, ListenerLimits::default()).await.unwrap();
         let address = listener.address();
         Served { serving: listener.serve(Arc::new(api), &metrics), address }
     }

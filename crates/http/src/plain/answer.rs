@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::Echo;
 use crate::api::Served;
+use crate::observer::Observed;
 use crate::rim::{Origin, count, finish};
 
 /// Bytes of a date as HTTP writes it.
@@ -26,12 +27,15 @@ pub(super) fn answer(
     response: Response,
     route: &Arc<Served>,
     method: &Method,
-    (origin, echo): (Origin, Echo),
+    (origin, echo, observed): (Origin, Echo, Option<Observed>),
     out: &mut Vec<u8>,
 ) {
     let mut response = finish(response, &route.group, method, &route.path, origin);
     response.headers_mut().extend(echo);
     count(&route.metrics, &response, origin);
+    if let Some(observed) = observed {
+        observed.end(method, &route.path, &response, origin.started);
+    }
     let body_bytes = write(response, origin.started, out);
     if body_bytes > 0 {
         route.metrics.response_bytes.inc_by(body_bytes as u64);

@@ -139,7 +139,7 @@ impl Line<'_> {
             Ok(verdict) => ready!(verdict),
             Err(panic) => Problem::internal(panic_text(&*panic)).into_response(),
         };
-        let about = (pending.origin, pending.echo.take());
+        let about = (pending.origin, pending.echo.take(), pending.observed.take());
         answer(response, &pending.route, &pending.method, about, &mut self.unsent);
         self.pending = None;
         Poll::Ready(())
