@@ -4,6 +4,7 @@
 //! attribute how long after the entity it was created and how long before the entity's last change it was changed (ms);
 //! and `attrs`, one array for each attribute that differs or was asked for: name, action (`update`, `append`, `delete`),
 //! what differs (`value`, `metadata`, or nothing: the empty text), and type and value before, where they were others.
+//! A transient entity also has `expires` (ms), which its value does not show.
 //! A client's change also has `correlator`; `forced` if the client wants it told although nothing differs; `token` if a
 //! secret of his, which is never stored, is to go on to receivers.
 
@@ -68,6 +69,9 @@ fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
         let _ = write!(out, "{comma}{after},{before}");
     }
     out.push(']');
+    if let Some(at_ms) = entity.expires_ms() {
+        let _ = write!(out, ",\"expires\":{at_ms}");
+    }
     if !origin.correlator.is_empty() {
         out.push_str(",\"correlator\":");
         push_string(&origin.correlator, out);

@@ -62,6 +62,11 @@ impl Attribute {
         Self { name, kind, value, metadata, created_ms: 0, modified_ms: 0 }
     }
 
+    /// The end of a transient entity.
+    pub(crate) fn date_expires(at_ms: i64) -> Self {
+        Self::new(DATE_EXPIRES.into(), DATE_TIME.into(), quoted(&iso_time(at_ms)), Default::default())
+    }
+
     /// The point in time that it is, if it is one.
     pub(crate) fn as_date(&self) -> Option<i64> {
         datetime::parse(self.value.strip_prefix('"')?.strip_suffix('"')?)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::content::{Content, canonical};
-use crate::entity::{DATE_EXPIRES, DATE_TIME, Metadata, metadata_bytes};
+use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Metadata, metadata_bytes};
 use crate::json;
 use crate::names::shared;
 use crate::operator::{Operator, is_operator};
@@ -116,7 +116,7 @@ pub(crate) fn attribute(name: &str, body: &[u8], how: Given) -> Result<Attribute
 }
 
 /// Reads the body of an update of an attribute's value: JSON that is an array or an object.
-pub(crate) fn json_value(name: &str, body: &[u8]) -> Result<AttributeGiven, Refusal> {
+pub(crate) fn json_value(name: &str, body: &[u8], rule: TextRule) -> Result<AttributeGiven, Refusal> {
     check_nesting(body)?;
     let value: Value = serde_json::from_slice(body).map_err(no_json)?;
     if !value.is_array() && !value.is_object() {
@@ -125,11 +125,11 @@ pub(crate) fn json_value(name: &str, body: &[u8]) -> Result<AttributeGiven, Refu
             kind_of(&value)
         )));
     }
-    value_of(name, value)
+    value_of(name, value, rule)
 }
 
 /// Reads the body of an update of an attribute's value as text: a string in quotes, true, false, null or a number.
-pub(crate) fn text_value(name: &str, body: &[u8]) -> Result<AttributeGiven, Refusal> {
+pub(crate) fn text_value(name: &str, body: &[u8], rule: TextRule) -> Result<AttributeGiven, Refusal> {
     let wrong = |shown: &str| {
         Refusal::bad(format!(
             "the value '{shown}' of attribute '{name}': as text/plain it is a string in double quotes, true, false, \
@@ -145,17 +145,17 @@ pub(crate) fn text_value(name: &str, body: &[u8]) -> Result<AttributeGiven, Refu
             _ => return Err(wrong(text)),
         },
     };
-    value_of(name, value)
+    value_of(name, value, rule)
 }
 
-fn value_of(name: &str, value: Value) -> Result<AttributeGiven, Refusal> {
-    check_attribute_name(name)?;
+fn value_of(name: &str, value: Value, rule: TextRule) -> Result<AttributeGiven, Refusal> {
     let what = format!("attribute '{name}'");
-    let content = if is_operator(&value) {
+    if rule == TextRule::Checked {
         check_text(&what, &value)?;
+    }
+    let content = if is_operator(&value) {
         Content::Operator { kind: None, operator: Operator::read(&what, value)? }
     } else {
-        check_text(&what, &value)?;
         Content::Value(value)
     };
     Ok(AttributeGiven { name: shared(name), content, metadata: MetadataGiven::Keep })
@@ -240,9 +240,21 @@ fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Re
 
 /// Whether the texts of a value may contain any character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TextRule {
+pub(crate) enum TextRule {
     Checked,
     Unrestricted,
+}
+
+impl TextRule {
+    /// What holds for new values of an attribute that keeps its type and metadata.
+    pub(crate) fn of(known: &Attribute) -> Self {
+        let is_set = |item: &Metadata| *item.name == *UNRESTRICTED && *item.value == *"true";
+        if *known.kind == *UNRESTRICTED || known.metadata.iter().any(is_set) {
+            Self::Unrestricted
+        } else {
+            Self::Checked
+        }
+    }
 }
 
 fn content(name: &str, kind: Option<Arc<str>>, value: Value, rule: TextRule) -> Result<Content, Refusal> {

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastrand::Rng;
 use serde_json::{Map, Value};
 
-use crate::given::{self, Form, Given};
+use crate::given::{self, Form, Given, TextRule};
 use crate::op_query::OpQuery;
 use crate::query::{Criteria, Expression, Order};
 use crate::subscriptions::compile_any;
@@ -47,8 +47,8 @@ const READERS: [(&str, Reader, &str); 15] = [
         |body| given::attribute("a", body, Given::NORMALIZED).is_ok(),
         r#"{"value":{"$addToSet":"x"},"metadata":{}}"#,
     ),
-    ("json value", |body| given::json_value("a", body).is_ok(), r#"{"a":[1,2,{"b":"c"}]}"#),
-    ("text value", |body| given::text_value("a", body).is_ok(), "\"x\""),
+    ("json value", |body| given::json_value("a", body, TextRule::Checked).is_ok(), r#"{"a":[1,2,{"b":"c"}]}"#),
+    ("text value", |body| given::text_value("a", body, TextRule::Checked).is_ok(), "\"x\""),
     (
         "op/update",
         |body| op_update::read(body, Given::NORMALIZED).is_ok(),

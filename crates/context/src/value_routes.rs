@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::desk::{Ask, Desk, ValueText};
 use crate::entities::{Action, no_attribute};
+use crate::given::TextRule;
 use crate::refusal::{Name, Refusal};
 use crate::request::is_text;
 use crate::routes::{Answered, READER, Shared, WRITER, not_modified, of_one, tag_of, target};
@@ -93,9 +94,13 @@ async fn put_value(
 ) -> Answered {
     let given = ask.parameters(&["type"], &["forcedUpdate", "flowControl", "overrideMetadata"])?;
     let target = target(&id, &given)?;
+    check_attribute_name(&name)?;
+    // Its owner says whether it is there; here only which texts it may have.
+    let known = desk.read(&ask, &id, target.kind.as_deref()).ok();
+    let rule = known.as_ref().and_then(|entity| entity.attribute(&name)).map_or(TextRule::Checked, TextRule::of);
     let value = match is_text(ask.headers()) {
-        true => given::text_value(&name, &body)?,
-        false => given::json_value(&name, &body)?,
+        true => given::text_value(&name, &body, rule)?,
+        false => given::json_value(&name, &body, rule)?,
     };
     desk.write(&ask, &id, Action::SetOne { target, given: value }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

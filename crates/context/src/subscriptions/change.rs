@@ -101,6 +101,7 @@ impl<'a> Change<'a> {
             }
             entity.attributes.push(attribute);
         }
+        entity.attributes.extend(self.details.expires_ms.map(Attribute::date_expires));
         Some(entity)
     }
 

@@ -17,6 +17,9 @@ pub(crate) struct Details<'a> {
     /// Of each attribute how long after the entity it was created, and how long before its last change it was changed.
     #[serde(rename = "times")]
     pub(crate) times_ms: Vec<i64>,
+    /// When the entity ends by itself.
+    #[serde(default, rename = "expires")]
+    pub(crate) expires_ms: Option<i64>,
     #[serde(default, borrow)]
     pub(crate) correlator: Cow<'a, str>,
     #[serde(default)]

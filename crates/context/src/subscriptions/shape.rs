@@ -8,7 +8,7 @@ use super::details::Detail;
 use super::subscription::{Content, Format};
 use super::target::Patch;
 use super::template::Names;
-use crate::entity::{Attribute, Entity, Key, Metadata};
+use crate::entity::{Attribute, DATE_EXPIRES, Entity, Key, Metadata};
 use crate::json::push_string;
 use crate::show::{self, Selection};
 use millstream_types::TenantId;
@@ -71,15 +71,16 @@ fn shown(content: &Content, change: &Change<'_>, entity: &Entity, patch: Option<
     let mut shown: Vec<Attribute> = Vec::new();
     let with_metadata =
         |attribute: &Attribute| Attribute { metadata: metadata(content, change, attribute), ..attribute.clone() };
+    // The end of a transient entity is shown where it is named.
+    let given = || entity.attributes.iter().filter(|attribute| *attribute.name != *DATE_EXPIRES);
     if content.attrs.is_empty() {
-        let all = entity.attributes.iter().filter(|given| !content.except.iter().any(|name| **name == *given.name));
+        let all = given().filter(|given| !content.except.iter().any(|name| **name == *given.name));
         shown.extend(all.filter(|given| is_new(&given.name)).map(with_metadata));
         return shown;
     }
     for name in &content.attrs {
         if name == ALL {
-            let others =
-                entity.attributes.iter().filter(|given| !content.attrs.iter().any(|name| **name == *given.name));
+            let others = given().filter(|given| !content.attrs.iter().any(|name| **name == *given.name));
             shown.extend(others.filter(|given| is_new(&given.name)).map(with_metadata));
         } else if let Some(given) = entity.attribute(name) {
             if is_new(name) {

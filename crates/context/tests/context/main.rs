@@ -17,6 +17,7 @@ mod ordering;
 mod paging;
 mod plain;
 mod receiver;
+mod reference;
 mod refusals;
 mod shell;
 mod subscriptions;
