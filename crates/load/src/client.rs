@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -97,12 +97,16 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    /// The `Retry-After` header, where it counts seconds.
-    pub(crate) retry_after: Option<Duration>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
 impl Answer {
+    /// The `Retry-After` header, where it counts seconds.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+    }
+
     /// The beginning of the body, as text for an error message.
     pub(crate) fn excerpt(&self) -> String {
         String::from_utf8_lossy(&self.body).chars().take(500).collect()
@@ -182,12 +186,10 @@ async fn open(target: &Target) -> Result<Open, Failure> {
 }
 
 async fn read_answer(response: Response<Incoming>) -> Result<Answer, Failure> {
-    let status = response.status();
-    let seconds = |value: &HeaderValue| value.to_str().ok()?.parse().ok().map(Duration::from_secs);
-    let retry_after = response.headers().get(RETRY_AFTER).and_then(seconds);
-    if response.body().is_end_stream() {
-        return Ok(Answer { status, retry_after, body: Bytes::new() });
-    }
-    let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await.map_err(Failure::Lost)?.to_bytes();
-    Ok(Answer { status, retry_after, body })
+    let (head, body) = response.into_parts();
+    let body = match body.is_end_stream() {
+        true => Bytes::new(),
+        false => Limited::new(body, ANSWER_MAX_BYTES).collect().await.map_err(Failure::Lost)?.to_bytes(),
+    };
+    Ok(Answer { status: head.status, headers: head.headers, body })
 }

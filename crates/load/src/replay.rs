@@ -238,7 +238,7 @@ impl Setback {
             kind: FailureKind::Status(status.as_u16()),
             // A 503 may also mean that there was no verdict in time.
             may_have_applied: status.is_server_error(),
-            asked_pause: answer.retry_after,
+            asked_pause: answer.retry_after(),
         }))
     }
 }

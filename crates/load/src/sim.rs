@@ -7,13 +7,15 @@
 //!        └──────── next due time ◄──────────┘
 //! ```
 //!
-//! Over MQTT each device has a connection and a task of its own, which keeps its timetable.
+//! Over MQTT each device has a connection and a task of its own, which keeps its timetable. Commands are sent by the
+//! workers as an application does, over HTTP; devices listen and answer on threads of their own ([`answering`]).
 //!
 //! Always true
 //! - A device has at most one HTTP request under way, and its MQTT messages leave over one connection: they keep their order.
 //! - Workers that wait hold the earliest devices; no device is late while a connection is idle.
 //! - What was due and could not be sent is never forgotten: it is late in the open loop, and counted as backlog.
 
+mod answering;
 mod args;
 mod fleet;
 mod http;
@@ -28,7 +30,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -37,8 +38,9 @@ pub use pacing::Pacing;
 pub use result::{Backlog, Conditions, Generator, SimReport};
 
 use crate::{Error, report};
+use answering::Answering;
 use fleet::{Fleet, Tally};
-use worker::{Finished, Run};
+use worker::{Run, finish};
 
 /// How often the figures of a running simulation are looked at.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
@@ -112,7 +114,9 @@ pub async fn measure(
     // When this future is dropped, so are the generator threads' reasons to go on.
     let stop = stop.child_token();
     let _stop_threads = stop.clone().drop_guard();
+    let answering = Answering::start(args, &stop).await?;
     let run = Arc::new(Run::new(args, stop)?);
+    answering.count_from(run.measured_from);
     let fleets = Fleet::all(args, run.start)?;
     let threads =
         fleets.iter().enumerate().map(|(index, fleet)| worker::spawn(index, run.clone(), fleet.clone(), args));
@@ -128,23 +132,16 @@ pub async fn measure(
     let mut ticks = interval(LOOK_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut all = std::pin::pin!(finish(threads));
-    let finished = loop {
+    let mut finished = loop {
         tokio::select! {
             finished = &mut all => break finished?,
             _ = ticks.tick() => { look(&mut observe); }
         }
     };
     let backlog = look(&mut observe);
+    finished.extend(answering.end().await?);
     let tally = fleets.iter().fold(Tally::default(), |sum, fleet| sum.plus(&fleet.lock().tally));
     Ok(SimReport::new(args, &run, tally, &finished, backlog))
-}
-
-async fn finish(threads: Vec<oneshot::Receiver<Finished>>) -> Result<Vec<Finished>, Error> {
-    let mut all = Vec::with_capacity(threads.len());
-    for thread in threads {
-        all.push(thread.await.map_err(|_| Error::ThreadDied)?);
-    }
-    Ok(all)
 }
 
 fn bar(args: &SimArgs) -> ProgressBar {

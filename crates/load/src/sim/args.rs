@@ -30,6 +30,9 @@ const LOGIN_MAX_BYTES: usize = 65_000;
 /// Largest packet id of MQTT.
 const IN_FLIGHT_MAX: i64 = 65_535;
 
+/// How long after the end of its time a command's verdict may come.
+const VERDICT_TIME: Duration = Duration::from_secs(1);
+
 /// Lets simulated devices send messages over HTTP or MQTT, and reports how they were taken.
 #[derive(Debug, Clone, Args)]
 pub struct SimArgs {
@@ -62,7 +65,8 @@ pub struct SimArgs {
     /// What devices do when the server is slow.
     #[arg(long = "loop", value_enum, default_value_t = Pacing::Closed)]
     pub pacing: Pacing,
-    /// HTTP: keep-alive connections that the devices share [default: as many as devices, at most 500].
+    /// HTTP: keep-alive connections that the devices share, or those of the application that sends commands [default: as
+    /// many as devices, at most 500].
     #[arg(long, short = 'c', value_name = "C", value_parser = clap::value_parser!(u64).range(1..=65_000))]
     pub connections: Option<u64>,
     /// HTTP: `put` names tenant and device in the path, `post` leaves them to the credentials.
@@ -71,8 +75,8 @@ pub struct SimArgs {
     /// What is sent.
     #[arg(long, value_enum, default_value_t = MessageKind::Telemetry)]
     pub kind: MessageKind,
-    /// Quality of service of telemetry: 0 at most once, 1 at least once; 2, exactly once, with --topic only. Events are
-    /// always sent at least once.
+    /// Quality of service of telemetry, and over MQTT of commands: 0 at most once, 1 at least once; 2, exactly once, with
+    /// --topic only. Events are always sent at least once.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub qos: u8,
     /// MQTT: the topic, if not `telemetry` or `event`; ${device} stands for the device's id.
@@ -105,7 +109,8 @@ pub struct SimArgs {
     /// Time at the start whose messages are sent but left out of the result: connections open, logins are cold.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub warm_up: Duration,
-    /// Longest time to wait for an answer; after it the message counts as failed and the connection is closed.
+    /// Longest time to wait for an answer; after it the message counts as failed and the connection is closed. A command
+    /// waits as long for its device's answer.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub timeout: Duration,
     /// Threads that simulate; each has its share of the devices and the connections. One core each.
@@ -117,10 +122,10 @@ pub struct SimArgs {
     /// Registers tenant, devices and passwords before the run; what exists is kept, passwords are set anew.
     #[arg(long)]
     pub register: bool,
-    /// Where devices are registered.
+    /// Where devices are registered, and commands are sent to.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
     pub registry_url: String,
-    /// API token for the registry; none is needed on the loopback address.
+    /// API token for the registry and for commands; none is needed on the loopback address.
     #[arg(long, value_name = "TOKEN")]
     pub registry_token: Option<String>,
     /// How passwords are handed to the registry.
@@ -162,6 +167,20 @@ pub enum MessageKind {
     Telemetry,
     /// Events, at least once and durable.
     Event,
+    /// Commands, which an application sends over HTTP and every device answers with what it was sent. Latency is from
+    /// the command to its answer.
+    Command,
+}
+
+impl MessageKind {
+    /// As paths and topics have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Telemetry => "telemetry",
+            Self::Event => "event",
+            Self::Command => "command",
+        }
+    }
 }
 
 /// How a device proves who it is.
@@ -187,9 +206,9 @@ impl SimArgs {
     /// Connections in all: never more than devices; over MQTT as many.
     pub(crate) fn connections(&self) -> usize {
         let devices = self.devices as usize;
-        match self.protocol {
-            Protocol::Http => self.connections.map_or(CONNECTIONS_DEFAULT, |some| some as usize).min(devices),
-            Protocol::Mqtt => devices,
+        match (self.protocol, self.kind) {
+            (Protocol::Mqtt, MessageKind::Telemetry | MessageKind::Event) => devices,
+            _ => self.connections.map_or(CONNECTIONS_DEFAULT, |some| some as usize).min(devices),
         }
     }
 
@@ -210,11 +229,7 @@ impl SimArgs {
 
     /// The topic that a device publishes to over MQTT.
     pub(crate) fn topic(&self, device: &str) -> String {
-        let own = match self.kind {
-            MessageKind::Telemetry => "telemetry",
-            MessageKind::Event => "event",
-        };
-        self.topic.as_deref().unwrap_or(own).replace("${device}", device)
+        self.topic.as_deref().unwrap_or(self.kind.name()).replace("${device}", device)
     }
 
     /// Threads in all: never more than connections.
@@ -244,6 +259,17 @@ impl SimArgs {
         Target::parse("devices-url", scheme, self.devices_url(), self.timeout)
     }
 
+    /// Where requests go: to the devices' listener, or, with commands, to that of applications, which needs a moment to say
+    /// that no answer has come.
+    pub(crate) fn calls(&self) -> Result<Target, Error> {
+        match self.kind {
+            MessageKind::Command => {
+                Target::parse("registry-url", Scheme::Http, &self.registry_url, self.timeout + VERDICT_TIME)
+            }
+            MessageKind::Telemetry | MessageKind::Event => self.target(),
+        }
+    }
+
     pub(crate) fn payload(&self) -> Result<Payload, Error> {
         match &self.template {
             Some(text) => Template::parse("template", text).map(Payload::Template),
@@ -271,10 +297,30 @@ impl SimArgs {
             let given = format!("{:?}", self.ramp());
             return refuse("ramp", &given, "devices of the open loop begin within a period; give at most the period");
         }
+        if self.kind == MessageKind::Command {
+            self.check_commands()?;
+        }
         match self.protocol {
             Protocol::Http => self.check_http(),
             Protocol::Mqtt => self.check_mqtt(),
         }
+    }
+
+    fn check_commands(&self) -> Result<(), Error> {
+        if let Some(topic) = &self.topic {
+            return refuse("topic", topic, "commands have topics of their own; leave it out");
+        }
+        if self.in_flight > 1 {
+            let rule = "a device is sent one command at a time; let more devices wait for them";
+            return refuse("in-flight", &self.in_flight.to_string(), rule);
+        }
+        if self.qos > 0 && self.protocol == Protocol::Http {
+            return refuse("qos", &self.qos.to_string(), "commands over HTTP have none; use --protocol mqtt");
+        }
+        if self.method == Method::Post {
+            return refuse("method", "post", "devices name themselves when they wait for commands; use put");
+        }
+        Ok(())
     }
 
     fn check_http(&self) -> Result<(), Error> {
@@ -294,7 +340,7 @@ impl SimArgs {
     }
 
     fn check_mqtt(&self) -> Result<(), Error> {
-        if let Some(connections) = self.connections {
+        if let (Some(connections), MessageKind::Telemetry | MessageKind::Event) = (self.connections, self.kind) {
             let rule = "over MQTT each device has a connection of its own; set --devices alone";
             return refuse("connections", &connections.to_string(), rule);
         }
@@ -351,6 +397,7 @@ mod tests {
             ("-n 2000 -c 1000 --threads 4", (1000, 4)),
             ("-n 3 -c 1000 --threads 4", (3, 3)),
             ("-n 2000 --protocol mqtt", (2000, 1)),
+            ("-n 2000 --protocol mqtt --kind command", (500, 1)),
         ] {
             let args = parse(line);
             assert_eq!((args.connections(), args.threads()), expected, "{line}");
@@ -379,6 +426,11 @@ mod tests {
             ("--protocol mqtt -c 5", "--connections"),
             ("--protocol mqtt --topic a/+", "--topic"),
             ("--protocol mqtt --topic ${device}/#", "--topic"),
+            ("--kind command --qos 1", "--qos"),
+            ("--kind command --method post", "--method"),
+            ("--kind command --protocol mqtt --qos 2", "--qos"),
+            ("--kind command --protocol mqtt --topic t", "--topic"),
+            ("--kind command --protocol mqtt --in-flight 2", "--in-flight"),
         ] {
             let error = parse(line).check().unwrap_err().to_string();
             assert!(error.starts_with(expected), "{line}: {error}");
@@ -389,6 +441,7 @@ mod tests {
         }
         assert!(parse("--protocol mqtt --qos 2 --topic d/${device}").check().is_ok());
         assert_eq!(parse("--protocol mqtt --devices-url mqtt://a").target().unwrap().address, "a:1883");
+        assert_eq!(parse("--kind command --protocol mqtt --registry-url http://b").calls().unwrap().address, "b:80");
         let http = parse("--protocol mqtt --devices-url http://127.0.0.1").target().unwrap_err();
         assert!(http.to_string().contains("only mqtt:// is spoken"), "{http}");
         let both = ["sim", "--template", "1", "--payload-bytes", "3"];

@@ -11,14 +11,15 @@ use tokio::time::Instant;
 
 use super::fleet::Fleet;
 use super::worker::{Run, Turn};
-use super::{Auth, MessageKind, Method, SimArgs, between};
-use crate::client::{Answer, Connection, QOS_LEVEL};
+use super::{Auth, MessageKind, Method, Protocol, SimArgs, between};
+use crate::client::{Answer, Connection, QOS_LEVEL, Target};
 use crate::registry::authorization;
 use crate::{Error, Failure, FailureKind};
 
 /// The requests of one thread's devices.
 #[derive(Debug)]
 pub(super) struct Calls {
+    target: Target,
     method: hyper::Method,
     host: HeaderValue,
     content_type: HeaderValue,
@@ -36,12 +37,14 @@ struct Caller {
 impl Calls {
     /// Of the devices with these ids.
     pub(super) fn of<'a>(args: &SimArgs, ids: impl Iterator<Item = &'a str>) -> Result<Self, Error> {
+        let target = args.calls()?;
         Ok(Self {
-            method: match args.method {
-                Method::Put => hyper::Method::PUT,
-                Method::Post => hyper::Method::POST,
+            method: match (args.kind, args.method) {
+                (MessageKind::Command, _) | (_, Method::Post) => hyper::Method::POST,
+                (_, Method::Put) => hyper::Method::PUT,
             },
-            host: args.target()?.host(),
+            host: target.host(),
+            target,
             content_type: args.payload()?.content_type(),
             qos: (args.kind == MessageKind::Telemetry && args.qos == 1).then(|| HeaderValue::from_static("1")),
             callers: ids.map(|id| Caller::new(args, id)).collect::<Result<_, _>>()?,
@@ -69,30 +72,48 @@ impl Calls {
 
 impl Caller {
     fn new(args: &SimArgs, id: &str) -> Result<Self, Error> {
-        let kind = match args.kind {
-            MessageKind::Telemetry => "telemetry",
-            MessageKind::Event => "event",
-        };
-        let path = match args.method {
-            Method::Put => format!("/{kind}/{}/{id}", args.tenant),
-            Method::Post => format!("/{kind}"),
+        let (kind, tenant) = (args.kind.name(), &args.tenant);
+        let path = match (args.kind, args.method) {
+            (MessageKind::Command, _) => command_path(args, id),
+            (_, Method::Put) => format!("/{kind}/{tenant}/{id}"),
+            (_, Method::Post) => format!("/{kind}"),
         };
         let uri = path.parse().map_err(|error: hyper::http::uri::InvalidUri| Error::Option {
             option: "device-prefix",
             value: path,
             rule: error.to_string(),
         })?;
-        let authorization = match args.auth {
-            Auth::Basic => Some(authorization(id, &args.tenant, &args.password)),
-            Auth::None => None,
+        let authorization = match (args.kind, args.auth) {
+            (MessageKind::Command, _) => args.registry_token.as_deref().map(bearer).transpose()?,
+            (_, Auth::Basic) => Some(authorization(id, tenant, &args.password)),
+            (_, Auth::None) => None,
         };
         Ok(Self { uri, authorization })
     }
 }
 
+/// Where an application sends a command to. Over HTTP a device listens only while a request of its waits, so that a command
+/// must wait, too.
+fn command_path(args: &SimArgs, id: &str) -> String {
+    let mut path =
+        format!("/api/commands/{}/{id}?command=simulated&timeout-ms={}", args.tenant, args.timeout.as_millis());
+    if args.protocol == Protocol::Http {
+        path += &format!("&ttl-s={}", args.timeout.as_secs().max(1));
+    }
+    path
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, Error> {
+    HeaderValue::from_str(&format!("Bearer {token}")).map_err(|error| Error::Option {
+        option: "registry-token",
+        value: format!("{} bytes", token.len()),
+        rule: error.to_string(),
+    })
+}
+
 /// One connection's task: sends for whatever device is due next.
 pub(super) async fn work(run: Arc<Run>, fleet: Arc<Mutex<Fleet>>, calls: Arc<Calls>) {
-    let mut connection = Connection::to(run.target.clone());
+    let mut connection = Connection::to(calls.target.clone());
     loop {
         let taken = fleet.lock().take();
         let Some((due, device)) = taken else { return };

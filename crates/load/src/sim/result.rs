@@ -43,11 +43,11 @@ pub struct SimReport {
 pub struct Conditions {
     /// What devices spoke.
     pub protocol: Protocol,
-    /// Where messages went.
+    /// Where devices sent to, or waited for commands.
     pub devices_url: String,
     /// Number of devices.
     pub devices: u64,
-    /// Number of connections.
+    /// Number of connections; of the application where commands are sent.
     pub connections: usize,
     /// Time between two messages of a device.
     pub period_ms: f64,
@@ -97,7 +97,7 @@ impl Generator {
 
 impl SimReport {
     pub(super) fn new(args: &SimArgs, run: &Run, tally: Tally, threads: &[Finished], backlog: Backlog) -> Self {
-        let last = threads.iter().map(|thread| thread.at).max().unwrap_or(run.measured_from);
+        let last = threads.iter().filter_map(|thread| thread.at).max().unwrap_or(run.measured_from);
         let elapsed_s = between(run.measured_from, last).as_secs_f64();
         let share = |part: f64| if elapsed_s > 0.0 { part / elapsed_s } else { 0.0 };
         let busiest_thread = threads.iter().map(|thread| share(thread.cpu.as_secs_f64())).fold(0.0, f64::max);

@@ -7,20 +7,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::fleet::Fleet;
 use super::http::{self, Calls};
 use super::mqtt::{self, Letters};
-use super::{Pacing, Progress, Protocol, SimArgs, between};
+use super::{MessageKind, Pacing, Progress, Protocol, SimArgs, between};
 use crate::Error;
 use crate::client::Target;
 use crate::cpu::thread_cpu;
 
 /// How long a connection rests after it could not be opened, so that an absent server is not called in a tight loop.
-const CONNECT_REST: Duration = Duration::from_millis(100);
+pub(super) const CONNECT_REST: Duration = Duration::from_millis(100);
 
 /// What all threads of a run know.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(crate) struct Run {
 /// How a thread fared.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Finished {
-    /// When its last answer was in.
-    pub(crate) at: Instant,
+    /// When its last answer was in; `None` if it waits for none.
+    pub(crate) at: Option<Instant>,
     /// CPU time that it used after the warm-up.
     pub(crate) cpu: Duration,
 }
@@ -151,7 +151,7 @@ impl Run {
 /// How the devices of a thread send.
 #[derive(Debug)]
 enum Sending {
-    /// Over so many connections that they share.
+    /// Over so many connections that they share; commands to them, too.
     Http(Arc<Calls>, usize),
     /// Each over its own.
     Mqtt(Arc<Letters>),
@@ -165,19 +165,62 @@ pub(crate) fn spawn(
     args: &SimArgs,
 ) -> Result<oneshot::Receiver<Finished>, Error> {
     let connections = run.connections / run.threads + usize::from(index < run.connections % run.threads);
-    let sending = match args.protocol {
-        Protocol::Http => Sending::Http(Arc::new(Calls::of(args, fleet.lock().ids())?), connections),
-        Protocol::Mqtt => Sending::Mqtt(Arc::new(Letters::of(args, fleet.lock().ids()))),
+    let sending = match (args.protocol, args.kind) {
+        (Protocol::Http, _) | (_, MessageKind::Command) => {
+            Sending::Http(Arc::new(Calls::of(args, fleet.lock().ids())?), connections)
+        }
+        (Protocol::Mqtt, _) => Sending::Mqtt(Arc::new(Letters::of(args, fleet.lock().ids()))),
     };
+    on_thread(format!("sim-{index}"), move || async move { send_all(&run, &fleet, &sending).await })
+}
+
+/// Does `work` on a thread of its own with this name; what is received is its end.
+pub(super) fn on_thread<W>(
+    name: String,
+    work: impl FnOnce() -> W + Send + 'static,
+) -> Result<oneshot::Receiver<Finished>, Error>
+where
+    W: Future<Output = Finished>,
+{
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|source| Error::Thread { source })?;
     let (done, finished) = oneshot::channel();
-    let thread = std::thread::Builder::new().name(format!("sim-{index}"));
     let body = move || {
         // Nobody listens any more when the whole simulation was dropped.
-        let _ = done.send(runtime.block_on(send_all(&run, &fleet, &sending)));
+        let _ = done.send(runtime.block_on(work()));
     };
-    thread.spawn(body).map_err(|source| Error::Thread { source })?;
+    std::thread::Builder::new().name(name).spawn(body).map_err(|source| Error::Thread { source })?;
     Ok(finished)
+}
+
+/// Waits for the ends of threads.
+pub(super) async fn finish(threads: Vec<oneshot::Receiver<Finished>>) -> Result<Vec<Finished>, Error> {
+    let mut all = Vec::with_capacity(threads.len());
+    for thread in threads {
+        all.push(thread.await.map_err(|_| Error::ThreadDied)?);
+    }
+    Ok(all)
+}
+
+/// CPU time that a thread uses from a moment on.
+#[derive(Debug)]
+pub(super) struct CpuTime(JoinHandle<Duration>);
+
+impl CpuTime {
+    /// Of the calling thread, from the moment that `begin` gives.
+    pub(super) fn since(begin: impl Future<Output = Instant> + Send + 'static) -> Self {
+        Self(tokio::spawn(async move {
+            sleep_until(begin.await).await;
+            thread_cpu()
+        }))
+    }
+
+    /// What it has used; nothing if the moment has not come.
+    pub(super) async fn taken(self) -> Duration {
+        match self.0.is_finished() {
+            true => self.0.await.map_or(Duration::ZERO, |before| thread_cpu().saturating_sub(before)),
+            false => Duration::ZERO,
+        }
+    }
 }
 
 async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, sending: &Sending) -> Finished {
@@ -195,15 +238,7 @@ async fn send_all(run: &Arc<Run>, fleet: &Arc<Mutex<Fleet>>, sending: &Sending) 
             }
         }
     }
-    let warm_up = run.clone();
-    let cpu_before = tokio::spawn(async move {
-        sleep_until(warm_up.measured_from).await;
-        thread_cpu()
-    });
+    let cpu = CpuTime::since(std::future::ready(run.measured_from));
     while workers.join_next().await.is_some() {}
-    let cpu = match cpu_before.is_finished() {
-        true => cpu_before.await.map_or(Duration::ZERO, |before| thread_cpu().saturating_sub(before)),
-        false => Duration::ZERO,
-    };
-    Finished { at: Instant::now(), cpu }
+    Finished { at: Some(Instant::now()), cpu: cpu.taken().await }
 }

@@ -34,12 +34,17 @@ impl Drop for Mosquitto {
     }
 }
 
-/// Runs `millstream sim` with 20 devices and 400 messages; what it reports.
+/// Runs `millstream sim` over MQTT with 20 devices and 400 messages; what it reports.
 fn simulate(url: &str, options: &[&str]) -> serde_json::Value {
+    report(&[&["--protocol", "mqtt", "--devices-url", url], options].concat())
+}
+
+/// Runs `millstream sim` with 20 devices and 400 messages; what it reports.
+fn report(options: &[&str]) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("result.json");
     let mut command = millstream();
-    command.args(["sim", "--protocol", "mqtt", "--devices-url", url, "-n", "20", "--period", "0", "--count", "400"]);
+    command.args(["sim", "-n", "20", "--period", "0", "--count", "400"]);
     let out = command.args(options).arg("--json").arg(&json).output().unwrap();
     assert!(out.status.success(), "{options:?}: {}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap()
@@ -70,6 +75,31 @@ fn simulated_devices_log_in_and_what_they_count_as_accepted_is_in_the_topic() {
     assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})));
     let report = simulate(&mqtt, &["--password", "wrong"]);
     assert_eq!((&report["accepted"], &report["failures"]["refused 4"]), (&0.into(), &400.into()), "{report}");
+    world.kill();
+}
+
+#[test]
+fn simulated_devices_answer_the_commands_of_a_simulated_application() {
+    let world = World::start();
+    let (mqtt, registry) = (format!("mqtt://{}", world.process.mqtt), world.process.applications_url());
+    let http = world.process.devices_url();
+    for (options, begin) in [
+        (&["--protocol", "mqtt", "--devices-url", &mqtt][..], "q0"),
+        (&["--protocol", "mqtt", "--devices-url", &mqtt, "--qos", "1", "--threads", "2"], "q1"),
+        (&["--protocol", "http", "--devices-url", &http], "h0"),
+    ] {
+        let template = format!("\"{begin}-${{device}}-${{count}}\"");
+        let register = ["--kind", "command", "--register", "--registry-url", &registry, "--timeout", "30s"];
+        let report = report(&[options, &register, &["--template", &template]].concat());
+        assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})), "{begin}");
+        let (commands, answers) =
+            (world.values("command.default", begin), world.values("command_response.default", begin));
+        assert_eq!((commands.len(), answers.len()), (400, 400), "{begin}");
+    }
+    // Nobody can log in, so nobody listens.
+    let wrong = ["--protocol", "mqtt", "--devices-url", &mqtt, "--kind", "command", "--password", "wrong"];
+    let report = report(&[&wrong[..], &["--registry-url", &registry]].concat());
+    assert_eq!((&report["accepted"], &report["failures"]["503"]), (&0.into(), &400.into()), "{report}");
     world.kill();
 }
 
