@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::login::tenant_of;
+use crate::meter::component;
 use crate::refusal::unknown_tenant;
 use crate::registry::Registry;
 use crate::streams::{Stream, TenantStreams};
@@ -61,7 +62,8 @@ struct Lives {
 impl Connections {
     /// Counts what tries to connect, under Hono's name.
     pub(crate) fn attempts(metrics: &Metrics, adapter: &'static str) -> TenantCounter {
-        let labels = [("component_type", "adapter"), ("component_name", adapter), CIPHER_SUITE];
+        let [host, kind, name] = component(adapter);
+        let labels = [host, kind, name, CIPHER_SUITE];
         TenantCounter::new(metrics, "hono_connections_attempts_total", "Attempts to connect.", "outcome", &labels)
     }
 
@@ -158,7 +160,8 @@ impl Gauges {
     }
 
     fn lives(&self, tenant: &str) -> Lives {
-        let labels = [("component_type", "adapter"), ("component_name", self.adapter), ("tenant", tenant)];
+        let [host, kind, name] = component(self.adapter);
+        let labels = [host, kind, name, ("tenant", tenant)];
         let connected = self.metrics.gauge("hono_connections_authenticated", "Devices that are connected.", &labels);
         let help = "How long devices were connected.";
         let name = "hono_connections_authenticated_duration_seconds";

@@ -208,13 +208,9 @@ impl Meter {
     }
 
     fn command_cell(&self, direction: Direction, fate: Fate) -> Cell {
-        let labels = [
-            ("component_type", "adapter"),
-            ("component_name", self.adapter),
-            ("tenant", &*self.tenant),
-            ("status", fate.name()),
-            ("direction", direction.name()),
-        ];
+        let [host, kind, name] = component(self.adapter);
+        let labels =
+            [host, kind, name, ("tenant", &*self.tenant), ("status", fate.name()), ("direction", direction.name())];
         self.histograms(
             &labels,
             ("hono_command_payload_bytes", "Payload of commands and of answers to them."),
@@ -228,9 +224,11 @@ impl Meter {
             Waited::Command => "command",
             Waited::Expired => "expired",
         };
+        let [host, kind, name] = component(self.adapter);
         let labels = [
-            ("component_type", "adapter"),
-            ("component_name", self.adapter),
+            host,
+            kind,
+            name,
             ("tenant", &*self.tenant),
             ("status", fate.name()),
             ("type", if delivery == Delivery::Event { "event" } else { "telemetry" }),
@@ -258,4 +256,13 @@ impl Meter {
             duration: self.metrics.histogram(duration, duration_help, labels, &DURATION_BOUNDS_S),
         }
     }
+}
+/// The labels that say who has counted, as Hono's adapters have them.
+pub(crate) fn component(adapter: &'static str) -> [(&'static str, &'static str); 3] {
+    static HOST: OnceLock<String> = OnceLock::new();
+    let host = HOST.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+    });
+    [("host", host), ("component_type", "adapter"), ("component_name", adapter)]
 }

@@ -279,8 +279,8 @@ async fn rows_of_command_responses_routes_request_parts_and_status_codes() {
     assert_eq!(large.status, 413);
     let refused = world.device(&post("?hono-cmd-status=302"), &headers, b"x").await;
     refused.expect_problem(400, "302", "200 to 299 or 400 to 599");
-    let text = world.metrics.text();
-    let line = "direction=\"response\",status=\"forwarded\",tenant=\"T\"} ";
+    let text = world.metrics_text();
+    let line = "direction=\"response\",host=\"HERE\",status=\"forwarded\",tenant=\"T\"} ";
     assert!(
         text.lines().any(|known| known.starts_with("hono_command_payload_bytes_count") && known.contains(line)),
         "{text}"

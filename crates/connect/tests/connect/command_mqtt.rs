@@ -296,10 +296,10 @@ async fn without_a_private_space_commands_come_one_after_the_other_too() {
         }
     }
     until("six of them counted", || {
-        let text = world.metrics.text();
+        let text = world.metrics_text();
         let is_it = |line: &str| {
             line.starts_with("hono_command_payload_bytes_count")
-                && line.contains("direction=\"one-way\",status=\"forwarded\"")
+                && line.contains("direction=\"one-way\",host=\"HERE\",status=\"forwarded\"")
                 && line.ends_with(" 6")
         };
         text.lines().any(is_it).then_some(())

@@ -246,8 +246,8 @@ async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_c
         will: None,
     };
     let (mut client, _) = Mqtt::connect(world.mqtt(), &hello).await;
-    let text = world.metrics.text();
-    let gauge = r#"hono_connections_authenticated{component_name="hono-mqtt",component_type="adapter",tenant="T"} "#;
+    let text = world.metrics_text();
+    let gauge = r#"hono_connections_authenticated{component_name="hono-mqtt",component_type="adapter",host="HERE",tenant="T"} "#;
     assert!(text.contains(&format!("{gauge}1")), "{text}");
     client.finish().await;
     while world.records(Kind::Event, "T").len() < 2 {
@@ -268,10 +268,10 @@ async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_c
     let mut nobody = Mqtt::open(world.mqtt(), 5).await;
     nobody.send(&connect(5, 60, Some(("d@nowhere", "no")))).await;
     nobody.next().await;
-    let text = world.metrics.text();
+    let text = world.metrics_text();
     let attempts = |outcome, tenant| {
         format!(
-            r#"hono_connections_attempts_total{{cipher_suite="UNKNOWN",component_name="hono-mqtt",component_type="adapter",outcome="{outcome}",tenant="{tenant}"}} 1"#
+            r#"hono_connections_attempts_total{{cipher_suite="UNKNOWN",component_name="hono-mqtt",component_type="adapter",host="HERE",outcome="{outcome}",tenant="{tenant}"}} 1"#
         )
     };
     for line in [
@@ -281,7 +281,7 @@ async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_c
         attempts("unauthorized", "UNKNOWN"),
         r#"hono_authentication_attempts_total{outcome="succeeded",tenant="T"} 1"#.to_owned(),
         r#"hono_authentication_attempts_total{outcome="unauthorized",tenant="UNKNOWN"} 1"#.to_owned(),
-        r#"hono_connections_authenticated_duration_seconds_count{component_name="hono-mqtt",component_type="adapter",tenant="T"} 1"#.to_owned(),
+        r#"hono_connections_authenticated_duration_seconds_count{component_name="hono-mqtt",component_type="adapter",host="HERE",tenant="T"} 1"#.to_owned(),
         "hono_tenants_total 2".to_owned(),
     ] {
         assert!(text.lines().any(|known| known == line), "{line} in {text}");
