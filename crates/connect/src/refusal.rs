@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_http::{Problem, Reason};
-use millstream_types::{ErrorCode, TenantId, iso_time};
+use millstream_types::{ErrorCode, TenantId, TopicPartition, iso_time};
 
 use crate::period::Allowance;
 
@@ -111,6 +111,14 @@ pub(crate) fn too_fast(who: &'static str, name: &str, limit: u64, wait: Duration
         .rule(format!("{rule} = {limit}"))
         .remedy("wait as long as Retry-After says, or raise the limit")
         .retry_after(wait)
+}
+
+/// Telemetry of a tenant that wants none while nobody reads it.
+pub(crate) fn no_consumer(partition: &TopicPartition) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::Unavailable), "no consumer: nobody reads the tenant's telemetry")
+        .value(partition)
+        .rule("ext.telemetry-without-consumer of the tenant = \"refused\"; nothing of this message was taken")
+        .remedy("let an application read this topic, as a Kafka client, by /api/streams or with a query; or leave the setting out")
 }
 
 pub(crate) fn not_accepted_in_time(setting: &str, timeout: Duration) -> Problem {

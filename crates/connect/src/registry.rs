@@ -23,7 +23,7 @@ use millstream_types::{Offset, TenantId, TopicName};
 use millstream_view::{Ground, Snapshot, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
-pub(crate) use access::{Act, check_device, check_tenant, has_broker, may};
+pub(crate) use access::{Act, check_device, check_tenant, has_broker, may, needs_consumer};
 pub(crate) use command::{Command, Outcome, Refusal};
 pub(crate) use credential::{
     Credential, CredentialDraft, GivenCredential, GivenSecret, SecretDraft, SecretOrigin, UnknownSecret,

@@ -1,12 +1,16 @@
 //! The device that a message is from, and whether whoever sends it may.
 
 use millstream_http::Problem;
+use millstream_log::Partition;
 use millstream_types::{Header, TenantId};
 
 use crate::login::UNAUTHENTICATED;
 use crate::meter::Delivery;
-use crate::refusal::{adapter_disabled, gateway_disabled, not_behind, other_tenant, payload_too_large, unknown_device};
-use crate::registry::{Adapter, DEVICE_RATE, Device, Stored, Tenant, TenantState};
+use crate::refusal::{
+    adapter_disabled, gateway_disabled, no_consumer, not_behind, other_tenant, payload_too_large, unknown_device,
+};
+use crate::registry::{Adapter, DEVICE_RATE, Device, Stored, Tenant, TenantState, needs_consumer};
+use crate::streams::Stream;
 use crate::usage::Amount;
 
 /// Which device a message is from.
@@ -77,6 +81,15 @@ impl<'a> Sender<'a> {
         match limit.filter(|limit| payload_bytes as u64 > *limit) {
             Some(limit) => Err(payload_too_large(payload_bytes, self.adapter, limit)),
             None => Ok(()),
+        }
+    }
+
+    /// Refuses telemetry that nobody reads, if the tenant wants it so.
+    pub(crate) fn check_consumer(&self, delivery: Delivery, partition: &dyn Partition) -> Result<(), Problem> {
+        let may_be_refused = delivery.stream() == Stream::Telemetry && needs_consumer(&self.tenant.ext);
+        match may_be_refused && !partition.has_consumer() {
+            true => Err(no_consumer(partition.id())),
+            false => Ok(()),
         }
     }
 

@@ -56,7 +56,7 @@ impl Connection {
         Self {
             peer,
             local,
-            bell: Arc::default(),
+            bell: Arc::new(Bell::of_consumer()),
             watched: Mutex::default(),
             has_shaken_hands: AtomicBool::new(false),
             session: Mutex::new(Session { principal, node: Arc::clone(node) }),

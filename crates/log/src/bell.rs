@@ -13,9 +13,20 @@ pub struct Bell {
     rung: Mutex<bool>,
     heard: Condvar,
     tasks: Notify,
+    is_of_consumer: bool,
 }
 
 impl Bell {
+    /// The bell of somebody outside who reads what arrives: where it watches a partition, there is a consumer
+    /// ([`crate::Partition::has_consumer`]).
+    pub fn of_consumer() -> Self {
+        Self { is_of_consumer: true, ..Self::default() }
+    }
+
+    pub(crate) fn is_of_consumer(&self) -> bool {
+        self.is_of_consumer
+    }
+
     /// Rings.
     pub fn ring(&self) {
         *self.rung.lock() = true;

@@ -417,6 +417,11 @@ pub trait Partition: Send + Sync + 'static {
     /// Rings `bell` whenever `stable`, `high` or `tail` moves, for as long as the bell lives.
     fn watch(&self, bell: &Arc<Bell>);
 
+    /// Whether the bell of a consumer ([`Bell::of_consumer`]) watches it. An engine that cannot know says that there is one.
+    fn has_consumer(&self) -> bool {
+        true
+    }
+
     /// Keeps records from `from` on from being trimmed or compacted away, up to the topic's hold limit, until dropped;
     /// only where the engine has [`Capabilities::holds`], and never in a topic in memory.
     fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold>;

@@ -436,6 +436,10 @@ impl Partition for PartitionLog {
         self.watchers.add(bell);
     }
 
+    fn has_consumer(&self) -> bool {
+        self.watchers.have_consumer()
+    }
+
     fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
         self.holds.add(reader, from)
     }

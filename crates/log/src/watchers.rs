@@ -22,6 +22,12 @@ impl Watchers {
         self.any.store(true, Ordering::Release);
     }
 
+    /// Whether one that lives is of a consumer.
+    pub(crate) fn have_consumer(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+            && self.bells.lock().iter().filter_map(Weak::upgrade).any(|bell| bell.is_of_consumer())
+    }
+
     pub(crate) fn ring(&self) {
         if !self.any.load(Ordering::Acquire) {
             return;

@@ -45,6 +45,8 @@ pub(crate) type Finished = (Arc<Live>, Put);
 pub(crate) struct Tailed {
     pub(crate) stream: Arc<Stream>,
     parts: Vec<Part>,
+    /// Watches them as long as there are queries of the stream: those are consumers.
+    _consumer: Arc<Bell>,
     finder: Finder,
     /// How many of the stream's queries see what this thread reads.
     query_count: usize,
@@ -74,7 +76,9 @@ impl Tailed {
         read_max_bytes: usize,
         totals: Arc<Totals>,
     ) -> Self {
+        let consumer = Arc::new(Bell::of_consumer());
         let begin = |partition: &Arc<dyn Partition>| {
+            partition.watch(&consumer);
             // Watched before its tail is read, so that nothing is appended unnoticed in between.
             partition.watch(bell);
             let Offsets { tail: next, epoch, .. } = partition.offsets();
@@ -83,7 +87,7 @@ impl Tailed {
         };
         let parts = stream.partitions.iter().filter(|partition| mine(&***partition)).map(begin).collect();
         let (finder, query_count, kept) = (Finder::default(), 0, HashMap::new());
-        Self { stream, parts, finder, query_count, kept, thread, read_max_bytes, totals }
+        Self { stream, parts, _consumer: consumer, finder, query_count, kept, thread, read_max_bytes, totals }
     }
 
     pub(crate) fn watch(&self, bell: &Arc<Bell>) {

@@ -172,6 +172,7 @@ impl HttpAdapter {
             Delivery::Event => with_verdict(AckLevel::Synced),
         };
         let partition = streams.partition(message.delivery.stream(), sender.id);
+        sender.check_consumer(message.delivery, &**partition)?;
         let ttd_s = message.ttd_s.map(|seconds| seconds.min(sender.ttd_max_s(self.config.ttd_max_s)));
         let ttl_s = sender.ttl_s(message.delivery, message.ttl_s);
         let wall_ms = self.wall.now_ms();

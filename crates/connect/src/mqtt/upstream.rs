@@ -165,6 +165,8 @@ impl Client {
         let ttl_s = sender.ttl_s(way.delivery, if way.delivery == Delivery::Event { way.bag.ttl_s } else { None });
         let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
         run.iter().try_for_each(|item| sender.check_payload(item.publish.payload.len()))?;
+        let partition = self.streams.partition(way.delivery.stream(), sender.id);
+        sender.check_consumer(way.delivery, &**partition)?;
         let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));
         let admission = self.streams.usage.admit(&sender, amount, now)?;
         let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
@@ -192,7 +194,6 @@ impl Client {
                 (level, done, Some(Verdict::Log(reply)))
             }
         };
-        let partition = self.streams.partition(way.delivery.stream(), sender.id);
         match partition.append(&records, level, done) {
             Ok(()) => {
                 admission.keep();

@@ -1,5 +1,5 @@
 //! What `ext` of a tenant and of a device says of the private space of MQTT clients: whether there is one, and which of
-//! its topics the device may use.
+//! its topics the device may use. And whether the tenant's telemetry is taken while nobody reads it.
 //!
 //! ```json
 //! { "mqtt-access": { "publish": ["house/7/#"], "subscribe": ["house/7/#", "weather/+"] } }
@@ -13,6 +13,7 @@ use crate::topic_filter::{covers, is_pattern};
 
 const BROKER: &str = "mqtt-broker";
 const ACCESS: &str = "mqtt-access";
+const WITHOUT_CONSUMER: &str = "telemetry-without-consumer";
 
 /// What a client does with topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,11 @@ pub(crate) fn has_broker(ext: &Object) -> bool {
     ext.get(BROKER).is_none_or(|value| value == "on")
 }
 
+/// Whether a tenant with this `ext` wants telemetry only while somebody reads it.
+pub(crate) fn needs_consumer(ext: &Object) -> bool {
+    ext.get(WITHOUT_CONSUMER).is_some_and(|value| value == "refused")
+}
+
 /// Whether a device with this `ext` may do so with all topics of `pattern`. Without a list it may.
 pub(crate) fn may(ext: &Object, act: Act, pattern: &str) -> bool {
     let Some(list) = ext.get(ACCESS).and_then(|access| access.get(act.name())) else { return true };
@@ -42,15 +48,19 @@ pub(crate) fn may(ext: &Object, act: Act, pattern: &str) -> bool {
     filters.any(|filter| covers(filter, pattern))
 }
 
-/// Refuses what a tenant cannot say of its private space.
+/// Refuses what a tenant cannot say here.
 pub(crate) fn check_tenant(ext: &Object) -> Result<(), Problem> {
-    match ext.get(BROKER) {
-        Some(value) if value != "on" && value != "off" => Err(Problem::invalid("mqtt-broker cannot be this")
-            .value(value.to_string())
-            .rule("ext.mqtt-broker is \"on\" or \"off\"")
-            .remedy("use one of the two, or leave it out: then it is on")),
-        _ => Ok(()),
+    for (name, [one, other], default) in
+        [(BROKER, ["on", "off"], "on"), (WITHOUT_CONSUMER, ["kept", "refused"], "kept")]
+    {
+        if let Some(value) = ext.get(name).filter(|value| **value != one && **value != other) {
+            return Err(Problem::invalid(format!("{name} cannot be this"))
+                .value(value.to_string())
+                .rule(format!("ext.{name} is \"{one}\" or \"{other}\""))
+                .remedy(format!("use one of the two, or leave it out: then it is {default}")));
+        }
     }
+    Ok(())
 }
 
 /// Refuses what a device cannot say of its access.
@@ -113,5 +123,7 @@ mod tests {
             let problem = check_tenant(&ext(json!({"mqtt-broker": wrong}))).unwrap_err().text();
             assert!(problem.contains("\"on\" or \"off\""), "{problem}");
         }
+        let problem = check_tenant(&ext(json!({"telemetry-without-consumer": "no"}))).unwrap_err().text();
+        assert!(problem.contains("\"kept\" or \"refused\""), "{problem}");
     }
 }

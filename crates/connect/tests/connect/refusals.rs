@@ -1,10 +1,11 @@
 //! Every status by which the adapter refuses, with its body.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::LogConfig;
-use millstream_types::Kind;
+use millstream_log::{Bell, Log, LogConfig};
+use millstream_types::{Kind, TenantId, TopicName, TopicPartition};
 use serde_json::json;
 
 use crate::gate::GatedFiles;
@@ -161,6 +162,55 @@ async fn the_ways_of_not_now_have_texts_of_their_own() {
     assert!(ended.body.contains("not accepted: the log takes no messages"));
     assert!(world.metrics.text().contains("status=\"undeliverable\",tenant=\"T\""), "counted as ours");
     world.stop_broken().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn telemetry_that_nobody_reads_is_refused_where_the_tenant_wants_it_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    let login = basic("d@T", "pw");
+    let telemetry = async |qos: &str| {
+        let headers = [("authorization", login.as_str()), ("qos-level", qos)];
+        // A query is not plain, so that both ways are gone.
+        let plain = world.device("POST /telemetry", &headers, b"x").await;
+        let other = world.device("POST /telemetry?hono-ttd=0", &headers, b"x").await;
+        assert_eq!(plain.status, other.status, "{qos}: {} {}", plain.body, other.body);
+        plain
+    };
+    let without_consumer = async |says: &str| {
+        let ext = format!(r#"{{"ext":{{"telemetry-without-consumer":"{says}"}}}}"#);
+        world.do_registry("PUT /v1/tenants/T", &ext, 204).await;
+    };
+    assert_eq!(telemetry("0").await.status, 202, "it is kept unless the tenant says otherwise");
+    without_consumer("refused").await;
+    // What the program itself reads with is no consumer.
+    let topic = world.log.topic(&TopicName::reserved(Kind::Telemetry, &TenantId::new("T").unwrap())).unwrap();
+    let partitions: Vec<_> = (0..topic.config.partitions)
+        .map(|number| world.log.partition(&TopicPartition::new(topic.name.clone(), number)).unwrap())
+        .collect();
+    let own = Arc::new(Bell::default());
+    partitions.iter().for_each(|partition| partition.watch(&own));
+    for qos in ["0", "1"] {
+        let refused = telemetry(qos).await;
+        refused.expect_problem(503, "telemetry.T", "ext.telemetry-without-consumer of the tenant = \"refused\"");
+        assert!(refused.body.contains("no consumer"), "{}", refused.body);
+    }
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    client.send(&publish(5, 1, 7, "t", &[], b"x")).await;
+    assert!(client.expect_end().await.is_some(), "as at any other error");
+    assert_eq!(world.device("POST /event", &[("authorization", &login)], b"x").await.status, 202, "events are kept");
+    let stored = world.records(Kind::Telemetry, "T").len();
+
+    let consumer = Arc::new(Bell::of_consumer());
+    partitions.iter().for_each(|partition| partition.watch(&consumer));
+    assert_eq!((telemetry("0").await.status, telemetry("1").await.status), (202, 202));
+    drop(consumer);
+    assert_eq!(telemetry("1").await.status, 503);
+    without_consumer("kept").await;
+    assert_eq!(telemetry("1").await.status, 202);
+    assert_eq!((stored, world.records(Kind::Telemetry, "T").len()), (2, 8), "nothing of what was refused");
+    world.stop().await;
 }
 
 /// A server whose log writes nothing and has no room left for what nobody waits for, and a client that sends such.

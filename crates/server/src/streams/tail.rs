@@ -209,7 +209,7 @@ impl Tail {
             Refused::Wanted { name, value, rule } => bad_parameter(name, &value, rule),
             Refused::Log(error) => problem(&error),
         })?;
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(Bell::of_consumer());
         reader.watch(&bell);
         let (streams, position) = (streams.clone(), reader.position());
         Ok(Self { streams, reader: Some(reader), reading: None, position, bell, _place: place, _memory: grant })

@@ -3,6 +3,7 @@
 
 mod bullet;
 mod commands;
+mod consumers;
 mod flights;
 mod guide;
 mod kept_queries;
