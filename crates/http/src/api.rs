@@ -8,6 +8,7 @@ use crate::metrics::{Counter, Histogram, Metrics};
 use crate::openapi::{Operation, document};
 use crate::plain::PlainRoute;
 use crate::route::{Endpoint, PATH_PARAMS_MAX, PathParams};
+use crate::sparing::Sparing;
 use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Observer, Route, Routes, TraceContext};
 
 /// Upper bounds of the latency histogram, seconds.
@@ -38,6 +39,8 @@ pub(crate) struct Group {
     pub(crate) cors: Option<Cors>,
     pub(crate) echoed: Option<HeaderName>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// Which refusals for want of something of ours are told in the log.
+    pub(crate) told: Sparing,
 }
 
 impl Group {
@@ -173,7 +176,7 @@ impl ApiBuilder {
             paths: matchit::Router::new(),
             entries: Vec::new(),
             scopes: Vec::new(),
-            rest: Arc::new(Group { style: None, cors: None, echoed: None, observer: None }),
+            rest: Arc::new(Group { style: None, cors: None, echoed: None, observer: None, told: Sparing::default() }),
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
             takes_plain: false,
             document,
@@ -207,7 +210,8 @@ impl ApiBuilder {
 impl Api {
     fn add(&mut self, routes: Routes, api: &'static str, metrics: &Metrics) -> Result<(), Error> {
         let Routes { style, cors, echoed, observer, .. } = &routes;
-        let group = Group { style: *style, cors: cors.clone(), echoed: echoed.clone(), observer: observer.clone() };
+        let (cors, echoed, observer) = (cors.clone(), echoed.clone(), observer.clone());
+        let group = Group { style: *style, cors, echoed, observer, told: Sparing::default() };
         let group = Arc::new(group);
         self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
         for route in routes.routes {

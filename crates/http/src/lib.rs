@@ -63,6 +63,7 @@ mod plain;
 mod problem;
 mod rim;
 mod route;
+mod sparing;
 mod sse;
 mod tokens;
 mod trace;

@@ -353,12 +353,13 @@ pub(crate) fn finish(mut response: Response, group: &Group, method: &Method, rou
     let status = response.status().as_u16();
     tracing::debug!(%method, route, status, trace = %origin.trace, peer = %origin.peer, "request");
     if status >= 500 {
-        let detail = problem.as_ref().map(Problem::text).unwrap_or_default();
+        let detail = || problem.as_ref().map(Problem::text).unwrap_or_default();
         let cause = problem.as_ref().and_then(Problem::cause).unwrap_or_default();
-        if matches!(status, 503 | 504) {
-            tracing::warn!(%method, route, status, trace = %origin.trace, detail, cause, "request not served");
-        } else {
-            tracing::error!(%method, route, status, trace = %origin.trace, detail, cause, "request failed");
+        let trace = origin.trace;
+        if !matches!(status, 503 | 504) {
+            tracing::error!(%method, route, status, %trace, detail = detail(), cause, "request failed");
+        } else if let Some(more) = group.told.line(origin.started) {
+            tracing::warn!(%method, route, status, %trace, detail = detail(), cause, more, "request not served");
         }
     }
     response
