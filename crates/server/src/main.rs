@@ -25,6 +25,10 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Flags;
 
+/// Most of what requests allocate is freed by another thread: an entity's new version by its owner, an answer by its socket's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// One program for live device data: devices connect, their state is kept as entities, questions are asked of data as it arrives.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, propagate_version = true)]
