@@ -273,9 +273,9 @@ impl Desk {
     pub(crate) fn read(&self, ask: &Ask, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, Refusal> {
         let paths = ask.paths()?;
         let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)));
-        let same = snapshot.state.of(&ask.tenant).map_or(&[][..], |entities| entities.with_id(id));
+        let same = snapshot.state.of(&ask.tenant).into_iter().flat_map(|entities| entities.with_id(id));
         let now_ms = self.wall.now_ms();
-        let here = same.iter().filter(|entity| paths.have(&entity.key.path) && !entity.has_expired(now_ms));
+        let here = same.filter(|entity| paths.have(&entity.key.path) && !entity.has_expired(now_ms));
         entities::only(here, id, kind).cloned()
     }
 

@@ -274,10 +274,10 @@ impl Write<'_> {
     }
 
     /// Entities with this id in the path that is written to, but for those that have come to their end.
-    fn here<'d>(&'d self, draft: &'d Draft<'_, EntityView>, id: &str) -> impl Iterator<Item = &'d Arc<Entity>> {
+    fn here<'d>(&'d self, draft: &'d Draft<'_, EntityView>, id: &'d str) -> impl Iterator<Item = &'d Arc<Entity>> {
         let now_ms = draft.now_ms();
-        let same = draft.state().of(&self.tenant).map_or(&[][..], |entities| entities.with_id(id));
-        same.iter().filter(move |entity| entity.key.path == self.path && !entity.has_expired(now_ms))
+        let same = draft.state().of(&self.tenant).into_iter().flat_map(|entities| entities.with_id(id));
+        same.filter(move |entity| entity.key.path == self.path && !entity.has_expired(now_ms))
     }
 
     fn target(&self, draft: &Draft<'_, EntityView>, target: &Target) -> Result<Arc<Entity>, Refusal> {

@@ -264,10 +264,7 @@ impl Source {
             Self::Created(from, to) => {
                 entities.places().since(*from).take_while(|place| place.created_ms <= *to).all(found)
             }
-            Self::Modified(from, to) => {
-                let since = entities.modified().range((*from, None)..).take_while(|(at_ms, _)| at_ms <= to);
-                since.filter_map(|(_, place)| place.as_ref()).all(found)
-            }
+            Self::Modified(from, to) => entities.modified(*from, *to).all(|entity| found(&entity.place())),
             Self::Areas(areas) => areas.iter().all(|area| entities.located().within(*area, found)),
             Self::Located => entities.located().all().all(found),
         }

@@ -11,7 +11,7 @@ use millstream_types::TenantId;
 
 use crate::entity::{Attribute, DATE_EXPIRES, Entity, Key, Place};
 use crate::geometry;
-use crate::index::{Built, Cells, Values};
+use crate::index::{Built, Cells, Ids, Values};
 use crate::places::Places;
 
 /// The entities of all tenants in one partition.
@@ -26,13 +26,13 @@ pub(crate) type Times = OrdSet<(i64, Option<Place>)>;
 /// The entities of one tenant in one partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entities {
-    /// All entities that share an id; seldom more than one.
-    by_id: HashMap<Arc<str>, Arc<[Arc<Entity>]>>,
+    by_id: Ids,
     by_creation: Places,
     by_kind: HashMap<Arc<str>, OfKind>,
     by_path: HashMap<Arc<str>, Places>,
     by_attribute: HashMap<Arc<str>, Places>,
-    by_modification: Times,
+    /// When entities were modified, with their ids' hashes: a pair each, unless some that share a hash share a time.
+    by_modification: OrdSet<(i64, u64)>,
     by_expiry: Times,
     by_location: Cells,
     /// Of attributes that have been queried.
@@ -87,12 +87,12 @@ impl State {
 
 impl Entities {
     /// All entities with this id, of any type, in any service path.
-    pub(crate) fn with_id(&self, id: &str) -> &[Arc<Entity>] {
-        self.by_id.get(id).map_or(&[], |same| same)
+    pub(crate) fn with_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<Entity>> {
+        self.by_id.with_id(id)
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Entity>> {
-        self.with_id(&key.id).iter().find(|entity| *entity.key == *key)
+        self.by_id.hashed(self.by_id.hash(&key.id)).find(|entity| *entity.key == *key)
     }
 
     /// Places of all entities, by creation.
@@ -129,8 +129,10 @@ impl Entities {
         self.by_value.iter()
     }
 
-    pub(crate) fn modified(&self) -> &Times {
-        &self.by_modification
+    /// Entities that were modified between two points in time, both included, in that order.
+    pub(crate) fn modified(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = &Arc<Entity>> {
+        let times = self.by_modification.range((from_ms, 0)..).take_while(move |(at_ms, _)| *at_ms <= to_ms);
+        times.flat_map(|(at_ms, hash)| self.by_id.hashed(*hash).filter(move |entity| entity.modified_ms == *at_ms))
     }
 
     pub(crate) fn located(&self) -> &Cells {
@@ -156,7 +158,7 @@ impl Entities {
 
     fn put(&mut self, entity: Arc<Entity>) {
         let place = entity.place();
-        match self.get(&entity.key).cloned() {
+        match self.by_id.put(entity.clone()) {
             Some(before) if before.created_ms == entity.created_ms => self.update(&before, &entity, &place),
             before => {
                 // Compaction may have taken the removal in between: the older version's place goes here.
@@ -166,27 +168,12 @@ impl Entities {
                 self.enter(&entity, &place);
             }
         }
-        let same = match self.with_id(&entity.key.id) {
-            [] => Arc::from([entity.clone()]),
-            [one] if one.key == entity.key => Arc::from([entity.clone()]),
-            several => {
-                let others = several.iter().filter(|other| other.key != entity.key).cloned();
-                others.chain([entity.clone()]).collect()
-            }
-        };
-        self.by_id.insert(entity.key.id.clone(), same);
     }
 
     fn remove(&mut self, key: &Key) {
         let Some(entity) = self.get(key).cloned() else { return };
+        self.by_id.remove(key);
         self.leave(&entity);
-        let others: Arc<[Arc<Entity>]> =
-            self.with_id(&key.id).iter().filter(|other| *other.key != *key).cloned().collect();
-        if others.is_empty() {
-            self.by_id.remove(&key.id);
-        } else {
-            self.by_id.insert(key.id.clone(), others);
-        }
     }
 
     /// Into all indexes.
@@ -194,7 +181,7 @@ impl Entities {
         self.by_creation.insert(place.clone());
         self.by_kind.entry(entity.key.kind.clone()).or_default().places.insert(place.clone());
         self.by_path.entry(entity.key.path.clone()).or_default().insert(place.clone());
-        self.by_modification.insert((entity.modified_ms, Some(place.clone())));
+        self.by_modification.insert((entity.modified_ms, self.by_id.hash(&entity.key.id)));
         entity.attributes.iter().for_each(|attribute| self.gain(&entity.key.kind, attribute, place));
         self.locate(None, entity_area(entity), place);
     }
@@ -204,7 +191,7 @@ impl Entities {
         let place = entity.place();
         self.locate(entity_area(entity), None, &place);
         entity.attributes.iter().for_each(|attribute| self.lose(&entity.key.kind, attribute, &place));
-        self.by_modification.remove(&(entity.modified_ms, Some(place.clone())));
+        self.forget_modified(entity, self.by_id.hash(&entity.key.id));
         remove_from(&mut self.by_path, &entity.key.path, &place);
         if let Some(kind) = self.by_kind.get_mut(&entity.key.kind) {
             kind.places.remove(&place);
@@ -218,8 +205,9 @@ impl Entities {
     /// From one version to the next: only what differs.
     fn update(&mut self, before: &Entity, after: &Entity, place: &Place) {
         if before.modified_ms != after.modified_ms {
-            self.by_modification.remove(&(before.modified_ms, Some(place.clone())));
-            self.by_modification.insert((after.modified_ms, Some(place.clone())));
+            let hash = self.by_id.hash(&after.key.id);
+            self.forget_modified(before, hash);
+            self.by_modification.insert((after.modified_ms, hash));
         }
         let mut may_have_moved = false;
         for (at, attribute) in after.attributes.iter().enumerate() {
@@ -244,6 +232,13 @@ impl Entities {
         }
         if may_have_moved {
             self.locate(entity_area(before), entity_area(after), place);
+        }
+    }
+
+    /// Takes out when a version that is no longer `by_id` was modified, unless one that is shares its pair.
+    fn forget_modified(&mut self, gone: &Entity, hash: u64) {
+        if !self.by_id.hashed(hash).any(|entity| entity.modified_ms == gone.modified_ms) {
+            self.by_modification.remove(&(gone.modified_ms, hash));
         }
     }
 
@@ -359,7 +354,7 @@ mod tests {
             entities.places().blocks().flatten().map(|place| format!("{}/{}", place.key.id, place.key.kind)).collect()
         };
         assert_eq!(order(&state), ["a/Car", "a/Room", "b/Room"]);
-        assert_eq!(state.of(&tenant).unwrap().with_id("a").len(), 2);
+        assert_eq!(state.of(&tenant).unwrap().with_id("a").count(), 2);
 
         state.put(&tenant, entity("a", "Room", 9));
         assert_eq!(order(&state), ["a/Car", "b/Room", "a/Room"], "created again after a removal that nobody saw");

@@ -69,8 +69,16 @@ fn check(entities: &Entities, model: &BTreeMap<Key, Arc<Entity>>) {
         let found = entities.of_kind(kind).map(|kind| kind.shapes.clone().into_iter().collect()).unwrap_or_default();
         assert_eq!(shapes, found, "shapes of {kind}");
     }
-    let modified: BTreeSet<_> = model.values().map(|entity| (entity.modified_ms, Some(entity.place()))).collect();
-    assert_eq!(entities.modified().iter().cloned().collect::<BTreeSet<_>>(), modified);
+    for (from, to) in [(i64::MIN, i64::MAX), (10, 30)] {
+        let within = model.values().filter(|entity| (from..=to).contains(&entity.modified_ms));
+        let mut modified: Vec<_> = within.map(|entity| (entity.modified_ms, entity.place())).collect();
+        modified.sort_unstable();
+        let mut found: Vec<_> =
+            entities.modified(from, to).map(|entity| (entity.modified_ms, entity.place())).collect();
+        assert!(found.is_sorted_by_key(|(at_ms, _)| *at_ms));
+        found.sort_unstable();
+        assert_eq!(found, modified, "modified");
+    }
     let expired = model.values().filter(|entity| entity.has_expired(3_000)).map(|entity| entity.place());
     assert_eq!(places(entities.expired(3_000).collect()), expired.collect(), "expired");
     let located = model.values().filter(|entity| entity.location().is_some()).map(|entity| entity.place());
