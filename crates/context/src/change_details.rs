@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::entity::{Attribute, DATE_EXPIRES, Entity};
-use crate::json::push_string;
+use crate::json::{push_number, push_string};
 use crate::update::{Difference, Differs};
 
 /// Whose request a change is.
@@ -60,13 +60,20 @@ pub(crate) fn text(
 fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
     out.push_str("{\"type\":");
     push_string(&entity.key.kind, out);
-    let _ = write!(out, ",\"created\":{},\"modified\":{},\"times\":[", entity.created_ms, entity.modified_ms);
+    out.push_str(",\"created\":");
+    push_number(entity.created_ms, out);
+    out.push_str(",\"modified\":");
+    push_number(entity.modified_ms, out);
+    out.push_str(",\"times\":[");
     // As many as the record's value shows.
     let shown = entity.attributes.iter().filter(|attribute| *attribute.name != *DATE_EXPIRES);
     for (i, attribute) in shown.enumerate() {
-        let comma = if i > 0 { "," } else { "" };
-        let (after, before) = (attribute.created_ms - entity.created_ms, entity.modified_ms - attribute.modified_ms);
-        let _ = write!(out, "{comma}{after},{before}");
+        if i > 0 {
+            out.push(',');
+        }
+        push_number(attribute.created_ms - entity.created_ms, out);
+        out.push(',');
+        push_number(entity.modified_ms - attribute.modified_ms, out);
     }
     out.push(']');
     if let Some(at_ms) = entity.expires_ms() {
@@ -87,7 +94,9 @@ fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
 fn push_detail(name: &str, action: &str, differs: &str, previous: Option<&Attribute>, out: &mut String) {
     out.push_str(if out.ends_with('[') { "[" } else { ",[" });
     push_string(name, out);
-    let _ = write!(out, ",\"{action}\",\"{differs}\",");
+    for text in [",\"", action, "\",\"", differs, "\","] {
+        out.push_str(text);
+    }
     match previous {
         None => out.push_str("null]"),
         Some(known) => {

@@ -2,6 +2,7 @@
 //!
 //! Everything that is wrong in the request alone is refused here, before anything is handed to an owner.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -149,12 +150,12 @@ pub(crate) fn text_value(name: &str, body: &[u8], rule: TextRule) -> Result<Attr
 }
 
 fn value_of(name: &str, value: Value, rule: TextRule) -> Result<AttributeGiven, Refusal> {
-    let what = format!("attribute '{name}'");
+    let what = Named(name);
     if rule == TextRule::Checked {
         check_text(&what, &value)?;
     }
     let content = if is_operator(&value) {
-        Content::Operator { kind: None, operator: Operator::read(&what, value)? }
+        Content::Operator { kind: None, operator: Operator::read(&what.to_string(), value)? }
     } else {
         Content::Value(value)
     };
@@ -194,7 +195,7 @@ fn no_json(error: serde_json::Error) -> Refusal {
     Refusal::new(Name::ParseError, format!("the body is not JSON: {error}; correct it there"))
 }
 
-fn identifier<'v>(what: &str, value: &'v Value) -> Result<&'v str, Refusal> {
+fn identifier(what: impl fmt::Display, value: &Value) -> Result<&str, Refusal> {
     let Value::String(text) = value else {
         return Err(Refusal::bad(format!("{what} {value} is no string; send one")));
     };
@@ -210,13 +211,22 @@ fn attributes_of(members: Map<String, Value>, how: Given) -> Result<Vec<Attribut
     members.into_iter().map(read).collect()
 }
 
+/// An attribute, as messages name it: most requests need no message.
+struct Named<'a>(&'a str);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "attribute '{}'", self.0)
+    }
+}
+
 fn bare(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Refusal> {
     let content = content(name, None, value, TextRule::Checked)?;
     Ok(AttributeGiven { name: shared(name), content, metadata: metadata_given(None, how) })
 }
 
 fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Refusal> {
-    let what = format!("attribute '{name}'");
+    let what = Named(name);
     let Value::Object(mut members) = value else {
         return Err(Refusal::bad(format!(
             "{what} is a {}: it must be an object with value, type and metadata; send one, or use options=keyValues",
@@ -226,7 +236,7 @@ fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Re
     let (value, kind, metadata) =
         (members.shift_remove("value"), members.shift_remove("type"), members.shift_remove("metadata"));
     only_known(&what, &members, "value, type and metadata")?;
-    let kind = kind.map(|kind| identifier(&format!("the type of {what}"), &kind).map(shared)).transpose()?;
+    let kind = kind.map(|kind| identifier(format_args!("the type of {what}"), &kind).map(shared)).transpose()?;
     let metadata = metadata.map(|items| metadata_of(&what, items)).transpose()?;
     let is_set = |name: &str| metadata.iter().flatten().any(|item| &*item.name == name && &*item.value == "true");
     let rule = if is_set(UNRESTRICTED) || kind.as_deref() == Some(UNRESTRICTED) {
@@ -258,13 +268,13 @@ impl TextRule {
 }
 
 fn content(name: &str, kind: Option<Arc<str>>, value: Value, rule: TextRule) -> Result<Content, Refusal> {
-    let what = format!("attribute '{name}'");
+    let what = Named(name);
     if rule == TextRule::Checked {
         check_text(&what, &value)?;
     }
     let kind = if name == DATE_EXPIRES { Some(shared(DATE_TIME)) } else { kind };
     if is_operator(&value) {
-        return Ok(Content::Operator { kind, operator: Operator::read(&what, value)? });
+        return Ok(Content::Operator { kind, operator: Operator::read(&what.to_string(), value)? });
     }
     if name == DATE_EXPIRES && value.is_null() {
         return Err(Refusal::bad("dateExpires is null: give it a point in time, or delete it to keep the entity"));
@@ -283,14 +293,14 @@ fn metadata_given(items: Option<Vec<Metadata>>, how: Given) -> MetadataGiven {
     }
 }
 
-fn metadata_of(what: &str, items: Value) -> Result<Vec<Metadata>, Refusal> {
+fn metadata_of(what: &Named<'_>, items: Value) -> Result<Vec<Metadata>, Refusal> {
     let Value::Object(items) = items else {
         return Err(Refusal::bad(format!("the metadata of {what} is a {}: it must be an object", kind_of(&items))));
     };
     items.into_iter().map(|(name, item)| metadata_item(what, name, item)).collect()
 }
 
-fn metadata_item(attribute: &str, name: String, item: Value) -> Result<Metadata, Refusal> {
+fn metadata_item(attribute: &Named<'_>, name: String, item: Value) -> Result<Metadata, Refusal> {
     check_identifier("metadata name", &name)?;
     let what = format!("metadata '{name}' of {attribute}");
     let Value::Object(mut members) = item else {
@@ -299,7 +309,7 @@ fn metadata_item(attribute: &str, name: String, item: Value) -> Result<Metadata,
     let (value, kind) = (members.shift_remove("value").unwrap_or_default(), members.shift_remove("type"));
     only_known(&what, &members, "value and type")?;
     let kind = match kind {
-        Some(kind) => shared(identifier(&format!("the type of {what}"), &kind)?),
+        Some(kind) => shared(identifier(format_args!("the type of {what}"), &kind)?),
         None => shared(kind_of(&value)),
     };
     if &*kind != UNRESTRICTED {
@@ -312,7 +322,7 @@ fn metadata_item(attribute: &str, name: String, item: Value) -> Result<Metadata,
     Ok(Metadata { name: shared(&name), kind, value })
 }
 
-fn only_known(what: &str, rest: &Map<String, Value>, known: &str) -> Result<(), Refusal> {
+fn only_known(what: impl fmt::Display, rest: &Map<String, Value>, known: &str) -> Result<(), Refusal> {
     match rest.keys().next() {
         None => Ok(()),
         Some(unknown) => Err(Refusal::bad(format!("{what} has a member '{unknown}': it may have {known}; remove it"))),

@@ -43,14 +43,33 @@ pub(crate) fn parsed(text: &str) -> Value {
 
 /// Appends `text` as a JSON string.
 pub(crate) fn push_string(text: &str, out: &mut String) {
-    let plain = |c: u8| c >= b' ' && c != b'"' && c != b'\\';
-    if text.bytes().all(plain) {
+    // All bytes are looked at, many at a time: few texts have anything to escape.
+    let plain = |c: u8| (c >= b' ') & (c != b'"') & (c != b'\\');
+    if text.bytes().fold(true, |all, c| all & plain(c)) {
         out.push('"');
         out.push_str(text);
         out.push('"');
     } else {
         out.push_str(&Value::from(text).to_string());
     }
+}
+
+/// Appends a whole number.
+pub(crate) fn push_number(number: i64, out: &mut String) {
+    if let Ok(digit @ 0..=9) = u8::try_from(number) {
+        out.push(char::from(b'0' + digit));
+        return;
+    }
+    let (mut digits, mut at, mut rest) = ([0; 20], 20, number.unsigned_abs());
+    while rest > 0 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    if number < 0 {
+        out.push('-');
+    }
+    out.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -76,6 +95,15 @@ mod tests {
         }
         let large: Value = serde_json::from_str("1e300").unwrap();
         assert_eq!(text(&large).parse::<f64>().unwrap(), 1e300);
+    }
+
+    #[test]
+    fn whole_numbers_are_shown_as_rust_does() {
+        for number in [0, 7, -1, 10, 1_767_323_045_678, i64::MIN, i64::MAX] {
+            let mut out = String::new();
+            push_number(number, &mut out);
+            assert_eq!(out, number.to_string());
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -17,6 +18,20 @@ use crate::routes::Answered;
 /// What a plain request may have beside those headers that mean nothing here.
 const HEADERS: [&str; 6] =
     ["fiware-service", "fiware-servicepath", "fiware-correlator", "x-auth-token", "if-match", "if-none-match"];
+
+/// What is read of a plain request beside its target and body.
+static READ: [HeaderName; 9] = [
+    ACCEPT,
+    CONTENT_TYPE,
+    CONTENT_LENGTH,
+    HeaderName::from_static(HEADERS[0]),
+    HeaderName::from_static(HEADERS[1]),
+    HeaderName::from_static(HEADERS[2]),
+    HeaderName::from_static(HEADERS[3]),
+    HeaderName::from_static(HEADERS[4]),
+    HeaderName::from_static(HEADERS[5]),
+];
+const JSON: &str = "application/json";
 
 /// Lets a route take plain reads by `read`, as its handler does.
 pub(crate) fn reads(
@@ -65,10 +80,15 @@ async fn in_time(work: impl Future<Output = Answered>, limit: Duration) -> Respo
 
 /// What the request says beside its body; `None` if it cannot be told as hyper would.
 fn ask(request: &PlainRequest<'_>) -> Option<Result<Ask, Failure>> {
-    let mut headers = HeaderMap::with_capacity(8);
+    let mut headers = HeaderMap::with_capacity(READ.len());
     for (name, value) in request.headers() {
-        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-        headers.insert(name, HeaderValue::from_bytes(value).ok()?);
+        match READ.iter().find(|known| known.as_str().eq_ignore_ascii_case(name)) {
+            // Most say this.
+            Some(known) if value == JSON.as_bytes() => headers.insert(known, HeaderValue::from_static(JSON)),
+            Some(known) => headers.insert(known, HeaderValue::from_bytes(value).ok()?),
+            None if value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) => None,
+            None => return None,
+        };
     }
     let uri = Uri::try_from(request.target()).ok()?;
     Some(Ask::new(request.principal.tenant.clone(), headers, uri, request.trace))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::entity::ROOT_PATH;
 use crate::given::{Form, Given};
 use crate::list::{Count, Page};
+use crate::names::shared;
 use crate::query::{Criteria, Names, Order, Pattern, Selector};
 use crate::refusal::{Name, Refusal};
 use crate::show::Selection;
@@ -118,7 +119,7 @@ impl Parameters {
     pub(crate) fn identifiers(&self, name: &str) -> Result<Vec<String>, Refusal> {
         let mut items: Vec<String> = Vec::new();
         for item in self.value(name).into_iter().flat_map(|list| list.split(',')) {
-            check_identifier(&format!("parameter {name}:"), item)?;
+            check_identifier(format_args!("parameter {name}:"), item)?;
             if !items.iter().any(|known| known == item) {
                 items.push(item.to_owned());
             }
@@ -213,8 +214,8 @@ pub(crate) fn read_paths(headers: &HeaderMap) -> Result<Paths, Refusal> {
 /// The one path that a write's header names.
 pub(crate) fn write_path(headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
     match path_header(headers)? {
-        None => Ok(ROOT_PATH.into()),
-        Some(text) => service_path(text).map(Into::into).map_err(illegal_path),
+        None => Ok(shared(ROOT_PATH)),
+        Some(text) => service_path(text).map(|path| shared(&path)).map_err(illegal_path),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What NGSI allows in names and texts.
 
+use std::fmt::Display;
+
 use serde_json::Value;
 
 use crate::refusal::{Name, Refusal};
@@ -14,7 +16,7 @@ const FORBIDDEN: &str = "<>\"'=;()";
 const RESERVED_NAMES: [&str; 4] = ["id", "type", "*", "geo:distance"];
 
 /// Checks an identifier; `what` says whose.
-pub(crate) fn check_identifier(what: &str, text: &str) -> Result<(), Refusal> {
+pub(crate) fn check_identifier(what: impl Display, text: &str) -> Result<(), Refusal> {
     if is_identifier(text) {
         return Ok(());
     }
@@ -47,7 +49,7 @@ pub(crate) fn is_attribute_name(name: &str) -> bool {
 }
 
 /// Checks the strings within a value; `what` says whose.
-pub(crate) fn check_text(what: &str, value: &Value) -> Result<(), Refusal> {
+pub(crate) fn check_text(what: impl Display, value: &Value) -> Result<(), Refusal> {
     match forbidden_in(value) {
         None => Ok(()),
         Some(text) => Err(Refusal::bad(format!(

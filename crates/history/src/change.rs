@@ -5,7 +5,7 @@ use std::fmt;
 
 use millstream_types::{RecordView, header, ms_of};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Metadata that say when a value was observed.
@@ -41,45 +41,54 @@ impl<'a> Change<'a> {
         }
         let Some(value) = record.value else { return Ok(None) };
         let names: Vec<&str> = changed.split(',').collect();
-        let mut reader = serde_json::Deserializer::from_slice(value);
-        let read = Wanted(&names).deserialize(&mut reader).map_err(|error| error.to_string())?;
         let path = Some(text(header::SERVICE_PATH)).filter(|path| !path.is_empty()).unwrap_or("/");
-        Ok((!read.attributes.is_empty()).then_some(Self { path, ..read }))
+        let mut change = Change { id: "".into(), kind: "".into(), path, attributes: Vec::with_capacity(names.len()) };
+        let wanted = Wanted { names: &names, change: &mut change, has_all: false };
+        wanted.read(value).map_err(|error| error.to_string())?;
+        Ok((!change.attributes.is_empty()).then_some(change))
     }
 }
 
-/// Which attributes are read; the others are passed over.
-struct Wanted<'n>(&'n [&'n str]);
+/// Which attributes are read into a change. Others are passed over, and behind the last nothing is looked at.
+struct Wanted<'n, 'c, 'a> {
+    names: &'n [&'n str],
+    change: &'c mut Change<'a>,
+    has_all: bool,
+}
 
-impl<'de> DeserializeSeed<'de> for Wanted<'_> {
-    type Value = Change<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
+impl<'de> Wanted<'_, '_, 'de> {
+    fn read(mut self, json: &'de [u8]) -> Result<(), serde_json::Error> {
+        let read = serde_json::Deserializer::from_slice(json).deserialize_map(&mut self);
+        // A reader cannot end before its text otherwise.
+        if self.has_all { Ok(()) } else { read }
     }
 }
 
-impl<'de> Visitor<'de> for Wanted<'_> {
-    type Value = Change<'de>;
+impl<'de> Visitor<'de> for &mut Wanted<'_, '_, 'de> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a normalized entity")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Change<'de>, A::Error> {
-        let mut change = Change { id: "".into(), kind: "".into(), path: "", attributes: Vec::new() };
-        while let Some(Text(name)) = members.next_key()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let change = &mut *self.change;
+        // The entity's id and type come first.
+        while change.attributes.len() < self.names.len()
+            && let Some(Text(name)) = members.next_key()?
+        {
             match &*name {
                 "id" => change.id = members.next_value::<Text<'de>>()?.0,
                 "type" => change.kind = members.next_value::<Text<'de>>()?.0,
-                _ if self.0.contains(&&*name) => {
+                _ if self.names.contains(&&*name) => {
                     let attribute: Attribute<'de> = members.next_value()?;
                     change.attributes.push(attribute.changed(name).map_err(serde::de::Error::custom)?);
                 }
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(change)
+        self.has_all = change.attributes.len() == self.names.len();
+        Ok(())
     }
 }
 

@@ -13,6 +13,9 @@ use axum::http::{HeaderMap, HeaderValue};
 /// Length of a rendered `traceparent`.
 pub const TRACEPARENT_BYTES: usize = 55;
 
+/// Length of an id in the form of a UUID.
+const UUID_BYTES: usize = 36;
+
 /// Which trace a request belongs to, and its own span in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
@@ -41,9 +44,13 @@ impl TraceContext {
 
     /// The trace's id in the form of a UUID.
     pub fn id_as_uuid(&self) -> HeaderValue {
-        let id = format!("{:032x}", self.trace_id);
-        let text = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
-        HeaderValue::try_from(text).expect("hexadecimal digits are ASCII")
+        let mut digits = [0; 32];
+        write_hex(&mut digits, self.trace_id);
+        let mut text = [b'-'; UUID_BYTES];
+        for (from, to) in [(0..8, 0), (8..12, 9), (12..16, 14), (16..20, 19), (20..32, 24)] {
+            text[to..to + from.len()].copy_from_slice(&digits[from]);
+        }
+        HeaderValue::from_bytes(&text).expect("hexadecimal digits are ASCII")
     }
 
     /// The value of `traceparent` for whatever this request causes.
@@ -114,6 +121,13 @@ fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_shown_as_a_uuid() {
+        let context = TraceContext { trace_id: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, span_id: 1, flags: 0 };
+        assert_eq!(context.id_as_uuid(), "0af76519-16cd-43dd-8448-eb211c80319c");
+        assert_eq!(TraceContext { trace_id: 1, ..context }.id_as_uuid(), "00000000-0000-0000-0000-000000000001");
+    }
 
     #[test]
     fn a_callers_trace_is_continued_and_a_malformed_one_replaced() {

@@ -139,7 +139,7 @@ fn named(
         Some(template) => template.text(of).map_err(|why| format!("{what}: {why}"))?,
         None => default(),
     };
-    match syntax::check_identifier(&format!("entity {what}"), &text) {
+    match syntax::check_identifier(format_args!("entity {what}"), &text) {
         Ok(()) => Ok(text.into()),
         Err(refusal) => Err(refusal.description),
     }

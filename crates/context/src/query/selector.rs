@@ -33,7 +33,7 @@ fn names(members: &Map<String, Value>, one: &str, pattern: &str) -> Result<Names
             "an entity has both {one} and {pattern}: one excludes the other; remove one of them"
         ))),
         (Some(name), None) => {
-            check_identifier(&format!("entity {one}"), name)?;
+            check_identifier(format_args!("entity {one}"), name)?;
             Ok(Names::Of(vec![name.to_owned()]))
         }
         (None, Some(text)) => {

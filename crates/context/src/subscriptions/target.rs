@@ -257,7 +257,7 @@ impl Patch {
             let mut given = Member::of(&what, value)?;
             let value = given.take("value").unwrap_or(Value::Null);
             let kind = given.text("type")?;
-            kind.as_deref().map_or(Ok(()), |kind| check_identifier(&format!("the type of {what}"), kind))?;
+            kind.as_deref().map_or(Ok(()), |kind| check_identifier(format_args!("the type of {what}"), kind))?;
             check_priority(&what, given.object("metadata")?)?;
             given.nothing_else()?;
             Ok((name, kind, JsonTemplate::read(&what, &value)?))
