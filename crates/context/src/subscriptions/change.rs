@@ -1,15 +1,20 @@
 //! A change of an entity, as its record tells it.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use millstream_types::{RecordView, TenantId};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::details::{Details, Differs};
 use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, SERVICE_PATH};
 use crate::entity::{Attribute, Entity, Key, Metadata};
-use crate::json;
+use crate::names::shared;
 
 /// Where a change lies in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -69,7 +74,7 @@ impl<'a> Change<'a> {
         let text = |bytes| std::str::from_utf8(bytes).ok();
         let details = Details::read(record.header(CHANGE_DETAILS)?)?;
         let (id, path) = (text(record.key?)?, text(record.header(SERVICE_PATH)?)?);
-        let key = Key { id: id.into(), kind: (&*details.kind).into(), path: path.into() };
+        let key = Key { id: id.into(), kind: shared(&details.kind), path: shared(path) };
         let alteration = Alteration::of(record.header(ALTERATION_TYPE)?)?;
         Some(Self { tenant, place, key, alteration, details, value: record.value?, entity: OnceCell::new() })
     }
@@ -79,22 +84,24 @@ impl<'a> Change<'a> {
         self.entity.get_or_init(|| self.read_entity()).as_ref()
     }
 
+    /// The entity's JSON as its change record has it: normalized, with all that users gave.
+    pub(crate) fn json(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.value).ok()
+    }
+
     fn read_entity(&self) -> Option<Entity> {
-        let mut members: Map<String, Value> = serde_json::from_slice(self.value).ok()?;
-        members.retain(|name, _| name != "id" && name != "type");
+        let visitor = MembersOf::<Item<'_>> { but: &["id", "type"], of: PhantomData };
+        let Members(attributes) = serde_json::Deserializer::from_slice(self.value).deserialize_map(visitor).ok()?;
         let mut entity = Entity::new(Arc::new(self.key.clone()), self.details.created_ms);
         entity.modified_ms = self.details.modified_ms;
         let mut times_ms = self.details.times_ms.chunks_exact(2);
-        for (name, mut value) in members {
-            let mut metadata = Vec::new();
-            if let Some(Value::Object(items)) = value.get_mut("metadata").map(Value::take) {
-                metadata.extend(items.into_iter().map(|(name, item)| {
-                    let (kind, value) = typed(&item);
-                    Metadata { name: name.into(), kind, value }
-                }));
-            }
-            let (kind, value) = typed(&value);
-            let mut attribute = Attribute::new(name.into(), kind, value, metadata.into());
+        for (name, Item { kind, value, metadata }) in attributes {
+            let metadata = metadata.into_iter().flat_map(|items| items.0).map(|(name, item)| Metadata {
+                name: shared(&name),
+                kind: shared(&item.kind),
+                value: item.value.get().into(),
+            });
+            let mut attribute = Attribute::new(shared(&name), shared(&kind), value.get().into(), metadata.collect());
             if let Some([after, before]) = times_ms.next() {
                 attribute.created_ms = entity.created_ms + after;
                 attribute.modified_ms = entity.modified_ms - before;
@@ -124,7 +131,52 @@ impl<'a> Change<'a> {
     }
 }
 
-fn typed(item: &Value) -> (Arc<str>, Arc<str>) {
-    let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
-    (kind.into(), json::text(item.get("value").unwrap_or(&Value::Null)))
+/// An object's members in their order.
+struct Members<'a, T>(Vec<(Cow<'a, str>, T)>);
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Members<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersOf { but: &[], of: PhantomData })
+    }
+}
+
+/// Reads an object's members but for some.
+struct MembersOf<T> {
+    but: &'static [&'static str],
+    of: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersOf<T> {
+    type Value = Members<'de, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(Text(name)) = given.next_key()? {
+            if self.but.contains(&&*name) {
+                given.next_value::<IgnoredAny>()?;
+            } else {
+                members.push((name, given.next_value()?));
+            }
+        }
+        Ok(Members(members))
+    }
+}
+
+/// Text that is copied only if it has escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// An attribute or an item of metadata. Its value is canonical, as the owner wrote it.
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    value: &'a RawValue,
+    #[serde(default, borrow)]
+    metadata: Option<Members<'a, Item<'a>>>,
 }

@@ -17,6 +17,9 @@ use super::change::Change;
 use super::subscription::Subscription;
 use crate::query::{Names, Pattern};
 
+/// The pattern that every id fits.
+const ANY: &str = ".*";
+
 /// The subscriptions that may fire.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -188,6 +191,7 @@ fn ids(names: &Names) -> Vec<Id<'_>> {
     match names {
         Names::Any => vec![Id::Any],
         Names::Of(ids) => ids.iter().map(|id| Id::One(id)).collect(),
+        Names::Like(pattern) if pattern.as_str() == ANY => vec![Id::Any],
         Names::Like(pattern) => vec![match literal_start(pattern.as_str()) {
             Some((id, true)) => Id::One(id),
             Some((start, false)) => Id::Start(start),
@@ -198,8 +202,8 @@ fn ids(names: &Names) -> Vec<Id<'_>> {
 
 fn patterns(subscription: &Subscription) -> impl Iterator<Item = &Pattern> {
     subscription.entities.iter().filter_map(|selector| match &selector.ids {
-        Names::Like(pattern) => Some(pattern),
-        Names::Any | Names::Of(_) => None,
+        Names::Like(pattern) if pattern.as_str() != ANY => Some(pattern),
+        Names::Any | Names::Of(_) | Names::Like(_) => None,
     })
 }
 

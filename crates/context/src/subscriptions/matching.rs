@@ -29,7 +29,10 @@ impl Condition {
                 wanted.change && differs() || wanted.update && is_update()
             }
         };
-        let holds = |entity| self.expression.as_ref().is_none_or(|expression| expression.matches(entity));
-        fires && change.entity().is_some_and(holds)
+        let holds = || match &self.expression {
+            None => true,
+            Some(expression) => change.entity().is_some_and(|entity| expression.matches(entity)),
+        };
+        fires && holds()
     }
 }

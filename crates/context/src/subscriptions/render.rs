@@ -5,11 +5,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::change::Change;
 use super::notification::{Message, Notification};
-use super::shape::{Scope, body, patched, service};
+use super::shape::{Scope, body, patched, service, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, Payload, Target};
 use super::template::Template;
-use crate::entity::Entity;
 
 const JSON_UTF8: &str = "application/json; charset=utf-8";
 /// A receiver learns the cause of a notification from these; they are never overridden.
@@ -30,34 +29,36 @@ pub(crate) struct Occasion<'a> {
 impl Occasion<'_> {
     /// The notification for `subscription`, the `number`th of this change; `None` if the record cannot be read.
     pub(crate) fn notification(&self, subscription: &Subscription, number: usize) -> Option<Notification> {
-        let entity = self.change.entity()?;
-        let mut message = match &subscription.target {
-            Target::Http(target) => self.http(subscription, target, entity, number),
-            Target::Mqtt(target) => self.mqtt(subscription, target, entity),
+        let message = match &subscription.target {
+            Target::Http(target) => self.http(subscription, target, number)?,
+            Target::Mqtt(target) => self.mqtt(subscription, target)?,
         };
-        let made = Notification { place: self.change.place, made_ms: self.now_ms, message: message.clone() };
-        if made.size_bytes() > self.max_bytes {
-            let why = format!("the message would have more than {} bytes", self.max_bytes);
-            message = Message::Impossible { why };
+        let made = Notification { place: self.change.place, made_ms: self.now_ms, message };
+        if made.size_bytes() <= self.max_bytes {
+            return Some(made);
         }
-        Some(Notification { message, ..made })
+        let why = format!("the message would have more than {} bytes", self.max_bytes);
+        Some(Notification { message: Message::Impossible { why }, ..made })
     }
 
-    fn scope<'a>(&'a self, entity: &'a Entity) -> Scope<'a> {
-        Scope { change: self.change, entity, token: self.token }
+    fn scope(&self) -> Scope<'_> {
+        Scope { change: self.change, token: self.token }
     }
 
     /// Body, its media type, and the name of its format.
-    fn content(&self, subscription: &Subscription, entity: &Entity) -> (String, &'static str, &'static str) {
-        let (content, scope) = (&subscription.content, self.scope(entity));
+    fn content(&self, subscription: &Subscription) -> Option<(String, &'static str, &'static str)> {
+        let (content, scope) = (&subscription.content, self.scope());
         let payload = if self.custom { subscription.target.payload() } else { &Payload::Plain };
-        match payload {
+        Some(match payload {
             Payload::Plain => {
-                let text = body(&subscription.id, content, self.change, entity, None);
+                let text = match whole_body(&subscription.id, content, self.change) {
+                    Some(text) => text,
+                    None => body(&subscription.id, content, self.change, self.change.entity()?, None),
+                };
                 (text, JSON_UTF8, content.format.name())
             }
             Payload::Ngsi(patch) => {
-                let entity = patched(patch, &scope);
+                let entity = patched(patch, self.change.entity()?, &scope);
                 let text = body(&subscription.id, content, self.change, &entity, Some(patch));
                 (text, JSON_UTF8, content.format.name())
             }
@@ -68,25 +69,25 @@ impl Occasion<'_> {
                 template.fill(&scope, &mut text);
                 (text, "application/json", "custom")
             }
-        }
+        })
     }
 
-    fn filled(&self, template: &Template, entity: &Entity) -> String {
-        if self.custom { template.fill(&self.scope(entity)) } else { template.raw().to_owned() }
+    fn filled(&self, template: &Template) -> String {
+        if self.custom { template.fill(&self.scope()) } else { template.raw().to_owned() }
     }
 
-    fn mqtt(&self, subscription: &Subscription, target: &Mqtt, entity: &Entity) -> Message {
-        let topic = self.filled(&target.topic, entity);
+    fn mqtt(&self, subscription: &Subscription, target: &Mqtt) -> Option<Message> {
+        let topic = self.filled(&target.topic);
         if topic.is_empty() || topic.contains(['+', '#', '\0']) {
-            return Message::Impossible { why: format!("'{topic}' is no topic that can be published to") };
+            return Some(Message::Impossible { why: format!("'{topic}' is no topic that can be published to") });
         }
-        let (payload, ..) = self.content(subscription, entity);
-        Message::Mqtt { topic, payload }
+        let (payload, ..) = self.content(subscription)?;
+        Some(Message::Mqtt { topic, payload })
     }
 
-    fn http(&self, subscription: &Subscription, target: &Http, entity: &Entity, number: usize) -> Message {
-        let scope = self.scope(entity);
-        let mut url = self.filled(&target.url, entity);
+    fn http(&self, subscription: &Subscription, target: &Http, number: usize) -> Option<Message> {
+        let scope = self.scope();
+        let mut url = self.filled(&target.url);
         if self.custom {
             for (name, value) in &target.qs {
                 let encode =
@@ -99,29 +100,28 @@ impl Occasion<'_> {
         if !address
             .is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
         {
-            return Message::Impossible { why: format!("'{url}' is no URL that can be sent to") };
+            return Some(Message::Impossible { why: format!("'{url}' is no URL that can be sent to") });
         }
-        let (body, media, format) = self.content(subscription, entity);
-        let mut headers = self.headers(entity, media, format, number);
+        let (body, media, format) = self.content(subscription)?;
+        let mut headers = self.headers(media, format, number);
         if self.custom {
             for (name, value) in &target.headers {
                 set(&mut headers, &name.fill(&scope), value.fill(&scope));
             }
         }
         let method = if self.custom { target.method.as_str() } else { "POST" };
-        Message::Http { method: method.to_owned(), url, headers, body }
+        Some(Message::Http { method: method.to_owned(), url, headers, body })
     }
 
-    fn headers(&self, entity: &Entity, media: &str, format: &str, number: usize) -> Vec<(String, String)> {
+    fn headers(&self, media: &str, format: &str, number: usize) -> Vec<(String, String)> {
         let correlator = format!("{}; cbnotif={number}", root(self.change));
         let agent = concat!("millstream/", env!("CARGO_PKG_VERSION"));
-        let path = &*self.change.entity().unwrap_or(entity).key.path;
         let given = [
             ("content-type", media),
             ("accept", "application/json"),
             ("user-agent", agent),
             ("ngsiv2-attrsformat", format),
-            ("fiware-servicepath", path),
+            ("fiware-servicepath", &self.change.key.path),
             ("fiware-service", service(self.change)),
             ("fiware-correlator", &correlator),
             ("x-auth-token", self.token.unwrap_or_default()),

@@ -18,6 +18,14 @@ const ALTERATION_TYPE: &str = "alterationType";
 /// Shown where they are named, although nothing was changed in them.
 const ALWAYS: [&str; 3] = [ALTERATION_TYPE, "dateCreated", "dateModified"];
 
+/// The body of a notification that shows the entity as its change record does: most do.
+pub(crate) fn whole_body(id: &str, content: &Content, change: &Change<'_>) -> Option<String> {
+    let is_whole = content.format == Format::Normalized
+        && !content.only_changed
+        && [&content.attrs, &content.except, &content.metadata].iter().all(|names| names.is_empty());
+    is_whole.then(|| Some(["{\"subscriptionId\":\"", id, "\",\"data\":[", change.json()?, "]}"].concat()))?
+}
+
 /// The body of the notification of `entity`, which is the changed one or what a patch has made of it.
 pub(crate) fn body(id: &str, content: &Content, change: &Change<'_>, entity: &Entity, patch: Option<&Patch>) -> String {
     let shown = shown(content, change, entity, patch);
@@ -148,34 +156,33 @@ fn built_in_metadata(change: &Change<'_>, attribute: &Attribute, name: &str) -> 
 /// What macros stand for in a notification.
 pub(crate) struct Scope<'a> {
     pub(crate) change: &'a Change<'a>,
-    pub(crate) entity: &'a Entity,
     pub(crate) token: Option<&'a str>,
 }
 
 impl Names for Scope<'_> {
     fn json(&self, name: &str) -> Option<Cow<'_, str>> {
         if let Some((attribute, item)) = name.strip_prefix("metadata.").and_then(|rest| rest.split_once('.')) {
-            let attribute = self.entity.attribute(attribute)?;
+            let attribute = self.change.entity()?.attribute(attribute)?;
             let given = attribute.metadata.iter().find(|known| *known.name == *item);
             return match given {
                 Some(item) => Some(Cow::Borrowed(&*item.value)),
                 None => built_in_metadata(self.change, attribute, item).map(|item| Cow::Owned(item.value.to_string())),
             };
         }
-        let key = &self.entity.key;
+        let key = &self.change.key;
         match name {
-            "id" => Some(quoted(&key.id)),
-            "type" => Some(quoted(&key.kind)),
-            _ => match self.entity.attribute(name) {
-                Some(attribute) => Some(Cow::Borrowed(&*attribute.value)),
-                None => match name {
-                    "service" => Some(quoted(service(self.change))),
-                    "servicePath" => Some(quoted(&key.path)),
-                    "authToken" => self.token.map(quoted),
-                    _ => {
-                        built_in(self.change, self.entity, name).map(|built_in| Cow::Owned(built_in.value.to_string()))
-                    }
-                },
+            "id" => return Some(quoted(&key.id)),
+            "type" => return Some(quoted(&key.kind)),
+            _ => {}
+        }
+        let entity = self.change.entity()?;
+        match entity.attribute(name) {
+            Some(attribute) => Some(Cow::Borrowed(&*attribute.value)),
+            None => match name {
+                "service" => Some(quoted(service(self.change))),
+                "servicePath" => Some(quoted(&key.path)),
+                "authToken" => self.token.map(quoted),
+                _ => built_in(self.change, entity, name).map(|built_in| Cow::Owned(built_in.value.to_string())),
             },
         }
     }
@@ -193,8 +200,8 @@ fn quoted(text: &str) -> Cow<'static, str> {
 }
 
 /// The entity with what the patch sets in it.
-pub(crate) fn patched(patch: &Patch, scope: &Scope<'_>) -> Entity {
-    let mut entity = scope.entity.clone();
+pub(crate) fn patched(patch: &Patch, entity: &Entity, scope: &Scope<'_>) -> Entity {
+    let mut entity = entity.clone();
     let mut key = Key::clone(&entity.key);
     if let Some(id) = &patch.id {
         key.id = id.fill(scope).into();
