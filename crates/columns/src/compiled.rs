@@ -137,12 +137,15 @@ impl Compiler {
         }
     }
 
-    /// What a comparison looks at. A hint that every value passes to which a constant of type `other` can be equal
-    /// changes nothing there, and the index finds the bare field.
-    fn compared(&mut self, expr: &Expr, other: Type) -> Operand {
+    /// What a comparison with `other` looks at. A hint that every value passes to which a constant of this type can be
+    /// equal changes nothing there, and the index finds the bare field.
+    fn compared(&mut self, expr: &Expr, other: &Expr) -> Operand {
         match expr {
             Expr::Hint { to, value }
-                if self.given.is_empty() && *to == other && matches!(to, Type::Text | Type::Boolean) =>
+                if self.given.is_empty()
+                    && matches!(other, Expr::Literal(_))
+                    && *to == other.kind()
+                    && matches!(to, Type::Text | Type::Boolean) =>
             {
                 self.operand(value)
             }
@@ -157,7 +160,7 @@ impl Compiler {
         }
         match expr {
             Expr::Compare { comparison, left, right } => {
-                Test::Compare(*comparison, self.compared(left, right.kind()), self.compared(right, left.kind()))
+                Test::Compare(*comparison, self.compared(left, right), self.compared(right, left))
             }
             Expr::In { value, list } => Test::In(self.operand(value), self.operands(list)),
             Expr::Quantified { comparison, every, value, list } => Test::Quantified {

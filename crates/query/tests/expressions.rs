@@ -63,6 +63,9 @@ fn expressions_give_what_their_rules_say() {
         ("m:LIST", "null"),
         ("m:MAP[MAP[LONG]]", r#"{"k":1,"s":"v","k":2}"#),
         ("b:BOOLEAN", "true"),
+        // Both must be of the type, and neither is, though they could be compared.
+        ("i != n:STRING", "null"),
+        ("n:STRING < i", "null"),
         ("CAST(d AS LONG)", "2"),
         ("CAST(i AS STRING)", "\"7\""),
         ("CAST(w AS STRING)", "\"4.0\""),
