@@ -104,6 +104,16 @@ fn every_part_of_a_document_has_its_place_in_the_plan() {
             "SELECT a AS a, SUM(b) / COUNT(*) AS m FROM STREAM() GROUP BY a ORDER BY m DESC, a",
         ),
         (
+            json!({"projection": {"fields": {"a": "a"}}, "postAggregations": [
+                {"type": "COMPUTATION", "newName": "b", "expression": {"operation": "+", "type": "LONG",
+                    "left": {"operation": "*", "left": {"value": {"kind": "FIELD", "value": "a", "type": "DOUBLE"}},
+                        "right": {"value": {"kind": "VALUE", "value": "2", "type": "DOUBLE"}}},
+                    "right": {"value": {"kind": "VALUE", "value": "1"}}}},
+                {"type": "COMPUTATION", "newName": "c", "expression": {"value": {"kind": "VALUE", "value": "5",
+                    "type": "STRING"}}}]}),
+            "SELECT a AS a, CAST(CAST(a AS DOUBLE) * CAST(2 AS DOUBLE) + 1 AS LONG) AS b, CAST('5' AS STRING) AS c FROM STREAM()",
+        ),
+        (
             json!({"aggregation": {"type": "GROUP", "fields": {"a": "a"}, "attributes": {"operations": [
                 {"type": "COUNT", "newName": "n"}]}},
                 "postAggregations": [{"type": "HAVING", "expression": {"operation": "and",
@@ -243,6 +253,11 @@ fn a_document_that_says_nothing_known_is_refused_with_what_was_meant() {
             r#"{"aggregation": {"type": "GROUP", "fields": {"a": "a"}}, "postAggregations": [{"type": "HAVING",
                 "expression": {"operation": "~", "left": {"value": {"value": "1"}}, "right": {"value": {"value": "1"}}}}]}"#,
             "postAggregations[0].expression.operation: + - * / == !=",
+        ),
+        (
+            r#"{"projection": {"fields": {"a": "a"}}, "postAggregations": [{"type": "COMPUTATION", "newName": "b",
+                "expression": {"value": {"kind": "FIELD", "value": "a", "type": "MAP"}}}]}"#,
+            "postAggregations[0].expression.type: BOOLEAN, INTEGER, LONG, FLOAT, DOUBLE or STRING, not 'MAP'",
         ),
         (
             r#"{"window": {"emit": {"type": "TIME", "every": 5}, "include": {"type": "ALL"}}}"#,

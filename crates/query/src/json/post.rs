@@ -1,7 +1,7 @@
 //! Post-aggregations: what is done with each result. They are written into the plan in their order.
 
-use millstream_columns::{Comparison, Expr, Item, Literal, Operator};
-use serde_json::Value;
+use millstream_columns::{Comparison, Expr, Item, Literal, Operator, Type};
+use serde_json::{Map, Value};
 
 use super::{Wrong, field, keyword, list, object};
 use crate::{Order, Plan, Select};
@@ -76,7 +76,22 @@ fn literal(text: String) -> Literal {
     }
 }
 
-/// `{"operation", "left", "right"}`, or `{"value": {"kind", "value"}}`.
+/// The value made one of the type that `of` names, if it names one.
+fn cast(value: Expr, of: &Map<String, Value>, path: &str) -> Result<Expr, Wrong> {
+    let to = match keyword(of.get("type")).as_deref() {
+        None => return Ok(value),
+        Some("BOOLEAN") => Type::Boolean,
+        Some("INTEGER" | "LONG") => Type::Integer,
+        Some("FLOAT" | "DOUBLE") => Type::Double,
+        Some("STRING") => Type::Text,
+        Some(other) => {
+            return Err(format!("{path}.type: BOOLEAN, INTEGER, LONG, FLOAT, DOUBLE or STRING, not '{other}'"));
+        }
+    };
+    Ok(Expr::Cast { to, value: Box::new(value) })
+}
+
+/// `{"operation", "left", "right"}`, or `{"value": {"kind", "value", "type"}}`.
 fn expression(value: &Value, path: &str, plan: &Plan) -> Result<Expr, Wrong> {
     let members = object(value, path)?;
     if let Some(leaf) = members.get("value") {
@@ -86,10 +101,12 @@ fn expression(value: &Value, path: &str, plan: &Plan) -> Result<Expr, Wrong> {
             Some(other) => other.to_string(),
             None => String::new(),
         };
-        if keyword(leaf.get("kind")).as_deref() == Some("FIELD") {
-            return named(plan, &text, path);
-        }
-        return Ok(Expr::Literal(literal(text)));
+        let value = match keyword(leaf.get("kind")).as_deref() {
+            Some("FIELD") => named(plan, &text, path)?,
+            _ if keyword(leaf.get("type")).as_deref() == Some("STRING") => Expr::Literal(Literal::Text(text)),
+            _ => Expr::Literal(literal(text)),
+        };
+        return cast(value, leaf, path);
     }
     let side = |name: &str| expression(members.get(name).unwrap_or(&Value::Null), &format!("{path}.{name}"), plan);
     let operation = keyword(members.get("operation")).unwrap_or_default();
@@ -108,5 +125,5 @@ fn expression(value: &Value, path: &str, plan: &Plan) -> Result<Expr, Wrong> {
         "OR" => side("left")?.or(side("right")?),
         _ => return Err(format!("{path}.operation: + - * / == != < <= > >= AND or OR")),
     };
-    Ok(joined)
+    cast(joined, members, path)
 }
