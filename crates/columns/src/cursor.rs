@@ -173,6 +173,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Where a name stands first, for [`Self::refuse_at`].
+    pub fn mark_of_name(&self, name: &str) -> Option<usize> {
+        let is_name =
+            |lexeme: &Lexeme| matches!(&lexeme.token, Token::Word(found) | Token::Name(found) if found == name);
+        self.lexemes.iter().position(is_name)
+    }
+
     fn found(&self) -> String {
         excerpt(&self.text[self.here().start..self.here().end])
     }

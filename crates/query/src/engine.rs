@@ -10,6 +10,7 @@ use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, 
 use parking_lot::Mutex;
 
 use crate::aggregate::SketchSizes;
+use crate::hints::hints;
 use crate::keeper::Keeper;
 use crate::keeping::{Addressee, Keeping};
 use crate::live::{Clocks, Live};
@@ -25,8 +26,8 @@ use crate::stream::{Stream, Streams};
 use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Error, Extent, Meta, Plan, QueryId, QueryRequest, Schema, Source,
-    StreamDuration, Window, parse,
+    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Language, Meta, Plan, QueryId, QueryRequest,
+    Schema, Source, StreamDuration, Window, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -110,6 +111,9 @@ impl Engine {
 
     /// What a request asks for.
     fn plan(&self, request: &QueryRequest) -> Result<Plan, Error> {
+        if let Some(asked) = request.language.filter(|asked| *asked != Language::of(&request.query)) {
+            return Err(Error::OtherLanguage { asked });
+        }
         let plan = self.validate(&request.query)?;
         let as_texts = request.is_of_bullet && self.config.bullet.group_values_as_text;
         Ok(if as_texts { plan.with_groups_as_texts() } else { plan })
@@ -225,6 +229,20 @@ impl Engine {
         let stream = self.stream(self.stream_name(tenant, &source)?)?;
         let now = self.clocks.monotonic.now();
         self.schemas.of(&stream, &self.config.schema, now).map_err(|broken| broken.of(&stream.topic.name))
+    }
+
+    /// What is odd about a text that is a query: fields that no record of its stream has of those that were looked at, while
+    /// there is one of nearly the same name. Waits for disks, as [`Self::schema`].
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and those of [`Self::schema`].
+    pub fn hints(&self, tenant: &TenantId, text: &str) -> Result<Vec<Diagnostic>, Error> {
+        let plan = self.validate(text)?;
+        let stream = match &plan.source {
+            Source::Stream(_) => None,
+            Source::Topic(name) => Some(name.as_str()),
+        };
+        Ok(hints(text, &plan, &*self.schema(tenant, stream)?))
     }
 
     /// What can be told about the live queries of `tenant`, oldest first: those that see what is appended from now on, and

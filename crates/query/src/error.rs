@@ -3,7 +3,7 @@
 use millstream_columns::Diagnostic;
 use millstream_types::{BatchError, ErrorCode, NameError, TenantId, TopicName};
 
-use crate::QueryId;
+use crate::{Language, QueryId};
 
 /// What can go wrong with a request about queries.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,12 @@ pub enum Error {
     Refused {
         /// Everything that is wrong with it.
         diagnostics: Vec<Diagnostic>,
+    },
+    /// The text is written otherwise than the request says.
+    #[error("the query is not what 'language' says, {}; write it so, or leave 'language' out", .asked.described())]
+    OtherLanguage {
+        /// What it says.
+        asked: Language,
     },
     /// Not a topic's name.
     #[error(transparent)]
@@ -164,7 +170,11 @@ impl Error {
     /// The kind of failure, from which every door takes its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Refused { .. } | Self::Name(_) | Self::Zero { .. } | Self::WindowedAnswer => ErrorCode::Invalid,
+            Self::Refused { .. }
+            | Self::OtherLanguage { .. }
+            | Self::Name(_)
+            | Self::Zero { .. }
+            | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
             Self::VolatileStream { .. } | Self::NobodyDelivers => ErrorCode::Invalid,
             Self::HasClient { .. } => ErrorCode::Conflict,

@@ -86,6 +86,7 @@ mod few;
 mod fields;
 mod finder;
 mod hash;
+mod hints;
 mod index;
 mod json;
 mod keeper;
@@ -139,7 +140,7 @@ pub use millstream_columns::{
 pub use outbox::Delivery;
 pub use parser::parse;
 pub use plan::{Extent, Order, Plan, Select, Source, StreamDuration, Window};
-pub use request::{Deliver, OnSlow, QueryRequest, Start};
+pub use request::{Deliver, Language, OnSlow, QueryRequest, Start};
 pub use requests::Requests;
 pub use rows::RowBatch;
 pub use schema::{Schema, SchemaConfig, SchemaField};

@@ -7,7 +7,7 @@ mod source;
 use millstream_columns::parser::{Scope, condition, named, value, within_items_max};
 use millstream_columns::{Cursor, Diagnostic, Limits, Place, Refusal, Token, Type};
 
-use crate::{Order, Plan, Select, json};
+use crate::{Language, Order, Plan, Select, json};
 
 use check::check;
 use select::select;
@@ -31,7 +31,7 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
             suggestion: None,
         }]);
     }
-    if text.trim_start().starts_with('{') {
+    if Language::of(text) == Language::Json {
         return json::read(text, limits);
     }
     let mut cursor = Cursor::new(text)?;

@@ -112,6 +112,13 @@ impl Plan {
         found
     }
 
+    /// Looks at all its expressions and their parts.
+    pub(crate) fn each_expression<'p>(&'p self, look: &mut impl FnMut(&'p Expr)) {
+        let exprs = self.items().iter().map(|item| &item.value).chain(&self.filter).chain(&self.having);
+        let exprs = exprs.chain(&self.group_by).chain(self.order_by.iter().map(|order| &order.by));
+        exprs.chain(self.aggregates().into_iter().flat_map(Aggregate::arguments)).for_each(|expr| expr.each(look));
+    }
+
     /// What is evaluated of a record for its groups: the keys, then the arguments of each aggregate.
     pub fn inputs(&self) -> Vec<&Expr> {
         let arguments = self.aggregates().into_iter().flat_map(Aggregate::arguments);

@@ -1,14 +1,19 @@
 //! What a client asks for.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// A query and how its results are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueryRequest {
-    /// The text, such as `SELECT * FROM STREAM() WHERE id = 'x' LIMIT 10`.
-    #[serde(alias = "sql", alias = "bql")]
+    /// The text, such as `SELECT * FROM STREAM() WHERE id = 'x' LIMIT 10`; or a JSON document, also as the object that it is.
+    #[serde(alias = "sql", alias = "bql", alias = "json", deserialize_with = "text_or_document")]
     pub query: String,
+    /// Which of the two the text must be. Default: whichever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<Language>,
     /// The first record that is seen. Default `now`.
     #[serde(default)]
     pub from: Start,
@@ -38,6 +43,7 @@ impl QueryRequest {
     pub fn new(query: impl Into<String>) -> Self {
         Self {
             query: query.into(),
+            language: None,
             from: Start::default(),
             duration_ms: None,
             limit: None,
@@ -46,6 +52,40 @@ impl QueryRequest {
             keep: false,
             is_of_bullet: false,
         }
+    }
+}
+
+/// A text as it is, an object as JSON.
+fn text_or_document<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    match Value::deserialize(from)? {
+        Value::String(text) => Ok(text),
+        document @ Value::Object(_) => Ok(document.to_string()),
+        _ => Err(D::Error::custom("the query is a text, or a JSON document")),
+    }
+}
+
+/// How a query is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// A statement.
+    #[serde(alias = "sql")]
+    Bql,
+    /// A JSON document.
+    Json,
+}
+
+impl Language {
+    pub(crate) fn described(self) -> &'static str {
+        match self {
+            Self::Bql => "a statement",
+            Self::Json => "a JSON document, which begins with '{'",
+        }
+    }
+
+    /// That of a text.
+    pub(crate) fn of(text: &str) -> Self {
+        if text.trim_start().starts_with('{') { Self::Json } else { Self::Bql }
     }
 }
 

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::node::Observed;
-use crate::Field;
 use crate::stream::Stream;
 use crate::tailed::Broken;
+use crate::{Field, Step};
 
 /// How long what was seen of a stream is told again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -64,6 +64,16 @@ pub struct Schema {
     pub fields: Vec<SchemaField>,
 }
 
+impl Schema {
+    /// The fields of the payload that have been seen.
+    pub(crate) fn payload_paths(&self) -> impl Iterator<Item = &[Step]> {
+        self.fields.iter().filter_map(|seen| match &seen.field {
+            Some(Field::Payload(steps)) => Some(steps.as_slice()),
+            _ => None,
+        })
+    }
+}
+
 /// A field that some records have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SchemaField {
@@ -99,7 +109,8 @@ impl Schemas {
         let schema = Arc::new(observed.schema(stream.topic.name.to_string()));
         let mut known = self.known.lock();
         known.retain(|_, (seen, _)| now.saturating_sub(*seen) < FRESH);
-        if known.len() < REMEMBERED_MAX {
+        // Of a stream without records the next look costs nothing, and somebody is about to send the first.
+        if known.len() < REMEMBERED_MAX && schema.records > 0 {
             known.insert(stream.topic.name.clone(), (now, schema.clone()));
         }
         Ok(schema)

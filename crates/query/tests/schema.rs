@@ -122,17 +122,62 @@ fn half_of_the_records_are_the_latest_and_older_ones_are_seen_too() {
 #[test]
 fn what_was_seen_holds_for_a_second_and_foreign_streams_are_not_shown() {
     let fixture = fixture(&memory(), two_threads());
-    assert_eq!(look(&fixture).records, 0);
+    let records = || fixture.engine.schema(&fixture.tenant, Some("telemetry.acme")).unwrap().records;
+    assert_eq!(records(), 0);
     send(&fixture, &["{}"]);
-    let again = fixture.engine.schema(&fixture.tenant, Some("telemetry.acme")).unwrap();
-    assert_eq!(again.records, 0, "not looked at again within a second");
-    assert_eq!(look(&fixture).records, 1);
+    assert_eq!(records(), 1, "that there was nothing is not told again");
+    send(&fixture, &["{}"]);
+    assert_eq!(records(), 1, "not looked at again within a second");
+    assert_eq!(look(&fixture).records, 2);
     let other = TenantId::new("other").unwrap();
     let refused = |tenant, stream| fixture.engine.schema(tenant, Some(stream)).unwrap_err();
     assert!(matches!(refused(&other, "telemetry.acme"), Error::ForeignStream { .. }));
     assert!(matches!(refused(&other, "telemetry.other"), Error::UnknownStream { .. }));
     assert!(matches!(refused(&fixture.tenant, "_catalog"), Error::ForeignStream { .. }));
     assert!(matches!(refused(&fixture.tenant, "a b"), Error::Name(_)));
+}
+
+#[test]
+fn a_field_that_no_record_has_is_told_if_one_has_nearly_its_name() {
+    let fixture = fixture(&memory(), two_threads());
+    let hints = |text: &str| fixture.engine.hints(&fixture.tenant, text).unwrap();
+    assert_eq!(hints("SELECT tmep FROM STREAM()"), [], "nothing is known of a stream without records");
+    let place = r#"{"temp": 1, "place": {"city": "x", "zip code": 5}, "list": [{"value": 1}], "odd name": 1}"#;
+    // What was seen holds for a second, but not that there was nothing.
+    send(&fixture, &[place, r#"{"id": 7}"#]);
+    for (text, found) in [
+        ("SELECT temp, place.city, list[3].value, \"odd name\" FROM STREAM() WHERE id = 7", &[][..]),
+        // What is far from every known name may come yet.
+        ("SELECT humidity, place.street FROM STREAM() WHERE place.city.part = 1", &[]),
+        ("SELECT tmep FROM STREAM()", &[(1, 8, "tmep", "temp")]),
+        ("SELECT temp FROM STREAM()\n  WHERE tempp > 5 AND tempp < 7", &[(2, 9, "tempp", "temp")]),
+        ("SELECT place.ctiy FROM STREAM()", &[(1, 14, "place.ctiy", "city")]),
+        ("SELECT plaec.city FROM STREAM()", &[(1, 8, "plaec", "place")]),
+        ("SELECT list[5].vlaue FROM STREAM()", &[(1, 16, "list[5].vlaue", "value")]),
+        ("SELECT \"odd nmae\" FROM STREAM()", &[(1, 8, "\"odd nmae\"", "\"odd name\"")]),
+        (
+            "SELECT ABS(tmp) + 1 AS t FROM STREAM() WHERE LOWER(place.ctiy) = 'x'",
+            &[(1, 12, "tmp", "temp"), (1, 58, "place.ctiy", "city")],
+        ),
+        ("SELECT idd, SUM(tepm) FROM STREAM() GROUP BY idd", &[(1, 8, "idd", "id"), (1, 17, "tepm", "temp")]),
+        ("SELECT TOP(3, tepm) FROM STREAM()", &[(1, 15, "tepm", "temp")]),
+        (r#"{"filters": [{"field": "tmep", "operation": "==", "values": ["1"]}]}"#, &[]),
+    ] {
+        let mut told: Vec<_> = hints(text)
+            .into_iter()
+            .map(|hint| (hint.place.line, hint.place.column, hint.message, hint.suggestion.unwrap()))
+            .collect();
+        told.sort();
+        let message = |path: &str| format!("no record of 'telemetry.acme' that was looked at has {path}");
+        let expected: Vec<_> = found
+            .iter()
+            .map(|(line, column, path, meant)| (*line, *column, message(path), (*meant).to_owned()))
+            .collect();
+        assert_eq!(told, expected, "{text}");
+    }
+    assert!(matches!(fixture.engine.hints(&fixture.tenant, "SELECT"), Err(Error::Refused { .. })));
+    let unknown = fixture.engine.hints(&fixture.tenant, "SELECT a FROM \"none\"");
+    assert!(matches!(unknown, Err(Error::UnknownStream { .. })));
 }
 
 #[test]

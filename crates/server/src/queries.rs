@@ -22,6 +22,8 @@ use millstream_types::Role;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::schema::Schemas;
+
 /// Rows batches that may wait in the socket's own queue; what waits beyond stays with the query and its bounds.
 pub(crate) const EVENTS_WAITING_MAX: usize = 4;
 /// A query that waits for its one answer may take as long as its duration says, up to a day; the routes' text says so.
@@ -36,7 +38,7 @@ const LOOK_LIMITS: Limits =
 type Queries = Arc<Engine>;
 
 /// The routes.
-pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>) -> Routes {
+pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Arc<Schemas>) -> Routes {
     let reader = Access::Role(Role::Reader);
     let id = "The query's id.";
     Routes::new("queries")
@@ -67,8 +69,13 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>) -> Routes {
             Route::post("/api/queries/validate", reader, ASK_LIMITS, "Check the text of a query")
                 .takes(Content::json(json!({"type": "object", "required": ["query"]})))
                 .answers(204, "It is a query.")
+                .answers_with(
+                    200,
+                    "It is a query, but `hints` says which of its fields no record has that was looked at, and what was probably meant.",
+                    Content::json(json!({"type": "object", "required": ["hints"]})),
+                )
                 .answers(422, "It is none: `errors` says where and why.")
-                .to(validate, Arc::clone(&engine)),
+                .to(validate, (Arc::clone(&engine), Arc::clone(schemas))),
         )
         .route(
             Route::get("/api/queries", reader, LOOK_LIMITS, "List the tenant's live queries")
@@ -223,8 +230,19 @@ struct Text {
     query: String,
 }
 
-async fn validate(State(engine): State<Queries>, Json(text): Json<Text>) -> Result<StatusCode, Problem> {
-    engine.validate(&text.query).map(|_| StatusCode::NO_CONTENT).map_err(problem)
+async fn validate(
+    State((engine, schemas)): State<(Queries, Arc<Schemas>)>,
+    caller: Caller,
+    Json(text): Json<Text>,
+) -> Result<Response, Problem> {
+    engine.validate(&text.query).map_err(problem)?;
+    // A stream that cannot be looked at, or is not there yet, is told to whoever asks the query.
+    let hints = schemas.hints(&caller.tenant, text.query).await.unwrap_or_default();
+    if hints.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let hints: Vec<Value> = hints.iter().map(place).collect();
+    Ok(axum::Json(json!({ "hints": hints })).into_response())
 }
 
 async fn list(State(engine): State<Queries>, caller: Caller) -> Response {

@@ -1,12 +1,14 @@
 //! `millstream query`: asks a running server and prints rows as they come.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Events, Server};
+use crate::streams::duration;
 
 /// Narrowest column of the table.
 const COLUMN_MIN_CHARS: usize = 8;
@@ -20,6 +22,9 @@ pub(crate) struct QueryArgs {
     /// How rows are printed [default: table on a terminal, else ndjson]
     #[arg(long, value_enum)]
     output: Option<Output>,
+    /// How long it lives, such as 30s or 5m, unless its text says so [default: until it is ended]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    duration: Option<Duration>,
     #[command(flatten)]
     server: Server,
 }
@@ -39,9 +44,16 @@ pub(crate) fn run(arguments: &QueryArgs) -> anyhow::Result<()> {
     runtime.block_on(ask(arguments))
 }
 
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    duration(&text.into())
+}
+
 async fn ask(arguments: &QueryArgs) -> anyhow::Result<()> {
-    let body = json!({"query": arguments.query, "deliver": "sse"}).to_string();
-    let answer = arguments.server.post("/api/queries", body, "text/event-stream").await?;
+    let mut body = json!({"query": arguments.query, "deliver": "sse"});
+    if let Some(duration) = arguments.duration {
+        body["duration_ms"] = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into();
+    }
+    let answer = arguments.server.post("/api/queries", body.to_string(), "text/event-stream").await?;
     if !answer.status().is_success() {
         let status = answer.status();
         let problem = answer.into_body().collect().await?.to_bytes();
@@ -49,17 +61,18 @@ async fn ask(arguments: &QueryArgs) -> anyhow::Result<()> {
     }
     let output =
         arguments.output.unwrap_or(if std::io::stdout().is_terminal() { Output::Table } else { Output::Ndjson });
-    let mut printer = Printer { output, columns: Vec::new(), rows: 0 };
+    // It lives already: nothing that comes meanwhile is lost.
+    for hint in hints(arguments).await {
+        eprintln!("{hint}");
+    }
+    let mut printer = Printer { output, columns: Vec::new(), has_header: false, out: std::io::stdout() };
     let mut events = Events::of(answer);
     while let Some(event) = events.next().await? {
         let data: Value = serde_json::from_str(&event.data).context("the server sent no JSON")?;
         match event.name.as_str() {
             "meta" => printer.columns = named_columns(&data),
-            "rows" | "window" => {
-                for record in data["records"].as_array().into_iter().flatten() {
-                    printer.print(record)?;
-                }
-            }
+            "rows" => printer.print_all(&data)?,
+            "window" => printer.print_window(&data)?,
             "end" => {
                 eprintln!("{}", summary(&data));
                 return Ok(());
@@ -68,6 +81,18 @@ async fn ask(arguments: &QueryArgs) -> anyhow::Result<()> {
         }
     }
     bail!("the server ended the answer before the query had ended")
+}
+
+/// Which fields no record has that was looked at, and what was probably meant; nothing if that cannot be told.
+async fn hints(arguments: &QueryArgs) -> Vec<String> {
+    let body = json!({"query": arguments.query}).to_string();
+    let Ok(answer) = arguments.server.post("/api/queries/validate", body, "application/json").await else {
+        return Vec::new();
+    };
+    let Ok(body) = answer.into_body().collect().await else { return Vec::new() };
+    let told: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    let hints = told["hints"].as_array().into_iter().flatten();
+    hints.map(|hint| format!("hint:{}", pointed_at(&arguments.query, hint))).collect()
 }
 
 /// The columns that the query names; none for `SELECT *`.
@@ -81,18 +106,23 @@ fn refusal(query: &str, status: u16, problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
     let mut text = problem["detail"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned);
     for error in problem["errors"].as_array().into_iter().flatten() {
-        let number =
-            |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1).max(1);
-        let (line, column, length) = (number("line"), number("column"), number("length"));
-        text.push_str(&format!("\n  {line}:{column} {}", error["message"].as_str().unwrap_or_default()));
-        if let Some(shown) = query.lines().nth(line - 1) {
-            let width = shown.chars().count();
-            let (indent, marks) = (" ".repeat((column - 1).min(width)), "^".repeat(length.min(width.max(1))));
-            text.push_str(&format!("\n    {shown}\n    {indent}{marks}"));
-        }
-        if let Some(suggestion) = error["suggestion"].as_str() {
-            text.push_str(&format!("\n  did you mean {suggestion}?"));
-        }
+        text.push_str(&pointed_at(query, error));
+    }
+    text
+}
+
+/// Something about a place in the text, with the place, and what was probably meant.
+fn pointed_at(query: &str, error: &Value) -> String {
+    let number = |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1).max(1);
+    let (line, column, length) = (number("line"), number("column"), number("length"));
+    let mut text = format!("\n  {line}:{column} {}", error["message"].as_str().unwrap_or_default());
+    if let Some(shown) = query.lines().nth(line - 1) {
+        let width = shown.chars().count();
+        let (indent, marks) = (" ".repeat((column - 1).min(width)), "^".repeat(length.min(width.max(1))));
+        text.push_str(&format!("\n    {shown}\n    {indent}{marks}"));
+    }
+    if let Some(suggestion) = error["suggestion"].as_str() {
+        text.push_str(&format!("\n  did you mean {suggestion}?"));
     }
     text
 }
@@ -109,42 +139,70 @@ fn summary(meta: &Value) -> String {
     )
 }
 
-/// Prints rows; the table's header goes out before the first of them.
-struct Printer {
+/// Prints rows; the header goes out before the first of them.
+struct Printer<W> {
     output: Output,
     columns: Vec<(String, usize)>,
-    rows: u64,
+    has_header: bool,
+    out: W,
 }
 
-impl Printer {
+impl<W: Write> Printer<W> {
+    fn print_all(&mut self, data: &Value) -> std::io::Result<()> {
+        data["records"].as_array().into_iter().flatten().try_for_each(|record| self.print(record))
+    }
+
+    /// Prints the rows of a window; in the table below a line that sets them apart from those before.
+    fn print_window(&mut self, data: &Value) -> std::io::Result<()> {
+        if self.output == Output::Table {
+            if let Some(Value::Object(first)) = data["records"].get(0) {
+                self.print_header(first)?;
+            }
+            let window = &data["meta"]["window"];
+            let records = window["records"].as_u64().unwrap_or_default();
+            let unit = if records == 1 { "record" } else { "records" };
+            writeln!(self.out, "── window {}: {records} {unit}", window["number"])?;
+            self.out.flush()?;
+        }
+        self.print_all(data)
+    }
+
+    /// Prints the names of the columns, once.
+    fn print_header(&mut self, first: &Map<String, Value>) -> std::io::Result<()> {
+        if std::mem::replace(&mut self.has_header, true) {
+            return Ok(());
+        }
+        self.settle_columns(first);
+        let names = self.columns.iter();
+        let header = match self.output {
+            Output::Table => {
+                names.map(|(name, width)| format!("{:width$}", printable(name))).collect::<Vec<_>>().join("  ")
+            }
+            _ => names.map(|(name, _)| quoted(name)).collect::<Vec<_>>().join(","),
+        };
+        writeln!(self.out, "{}", header.trim_end())
+    }
+
     fn print(&mut self, record: &Value) -> std::io::Result<()> {
-        let mut out = std::io::stdout().lock();
         match (self.output, record) {
             (Output::Table, Value::Object(members)) => {
-                if self.rows == 0 {
-                    self.settle_columns(members);
-                    let header = self.columns.iter().map(|(name, width)| format!("{:width$}", printable(name)));
-                    writeln!(out, "{}", header.collect::<Vec<_>>().join("  ").trim_end())?;
-                }
-                writeln!(out, "{}", self.line(members))?;
+                self.print_header(members)?;
+                let line = self.line(members);
+                writeln!(self.out, "{line}")?;
             }
             (Output::Csv, Value::Object(members)) => {
-                if self.rows == 0 {
-                    self.settle_columns(members);
-                    let header = self.columns.iter().map(|(name, _)| quoted(name));
-                    writeln!(out, "{}", header.collect::<Vec<_>>().join(","))?;
-                }
+                self.print_header(members)?;
                 let values = self.columns.iter().map(|(name, _)| match members.get(name) {
                     None | Some(Value::Null) => String::new(),
                     Some(Value::String(text)) => quoted(text),
                     Some(other) => quoted(&other.to_string()),
                 });
-                writeln!(out, "{}", values.collect::<Vec<_>>().join(","))?;
+                let line = values.collect::<Vec<_>>().join(",");
+                writeln!(self.out, "{line}")?;
             }
-            _ => writeln!(out, "{record}")?,
+            _ => writeln!(self.out, "{record}")?,
         }
-        self.rows += 1;
-        out.flush()
+        self.out.flush()
     }
 
     /// Columns as the query names them, else as the first row has them; as wide as the first row needs.
@@ -224,10 +282,36 @@ mod tests {
         assert_eq!(cell(&json!("Zürich")), "Zürich");
     }
 
+    fn printer(output: Output) -> Printer<Vec<u8>> {
+        Printer { output, columns: Vec::new(), has_header: false, out: Vec::new() }
+    }
+
+    #[test]
+    fn windows_are_set_apart_in_the_table_only() {
+        let window = |number: u64, records: Value| {
+            json!({"meta": {"window": {"number": number,
+            "records": records.as_array().map_or(0, Vec::len)}}, "records": records})
+        };
+        let windows = [
+            window(1, json!([{"mm": 8, "n": 2}, {"mm": "a,b", "n": null}])),
+            window(2, json!([])),
+            window(3, json!([{"mm": 30, "n": 1}])),
+        ];
+        let table = "mm        n\n── window 1: 2 records\n8         2\na,b\n── window 2: 0 records\n\
+            ── window 3: 1 record\n30        1\n";
+        let csv = "mm,n\n8,2\n\"a,b\",\n30,1\n";
+        let ndjson = "{\"mm\":8,\"n\":2}\n{\"mm\":\"a,b\",\"n\":null}\n{\"mm\":30,\"n\":1}\n";
+        for (output, expected) in [(Output::Table, table), (Output::Csv, csv), (Output::Ndjson, ndjson)] {
+            let mut printer = printer(output);
+            windows.iter().for_each(|window| printer.print_window(window).unwrap());
+            assert_eq!(String::from_utf8(printer.out).unwrap(), expected);
+        }
+    }
+
     #[test]
     fn columns_follow_the_query_and_missing_values_stay_blank() {
-        let mut printer =
-            Printer { output: Output::Table, columns: vec![("temp".into(), 4), ("name".into(), 4)], rows: 0 };
+        let mut printer = printer(Output::Table);
+        printer.columns = vec![("temp".into(), 4), ("name".into(), 4)];
         let first = json!({"temp": 21.5, "name": "a long name of a station"});
         let first = first.as_object().unwrap();
         printer.settle_columns(first);

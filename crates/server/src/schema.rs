@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Caller, Content, Limits, Path, Problem, Query, Route, Routes};
-use millstream_query::{Engine, Error, Schema};
+use millstream_query::{Diagnostic, Engine, Error, Schema};
 use millstream_types::{Role, TenantId};
 use serde::Deserialize;
 use serde_json::json;
@@ -32,13 +32,27 @@ impl Schemas {
     }
 
     pub(crate) async fn look(&self, tenant: &TenantId, stream: Option<String>) -> Result<Arc<Schema>, Problem> {
-        let (engine, tenant) = (Arc::clone(&self.engine), tenant.clone());
-        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|_| problem(Error::Stopped))?;
+        let tenant = tenant.clone();
+        self.wait(move |engine| engine.schema(&tenant, stream.as_deref())).await.map_err(problem)
+    }
+
+    /// What is odd about a text that is a query.
+    pub(crate) async fn hints(&self, tenant: &TenantId, text: String) -> Result<Vec<Diagnostic>, Error> {
+        let tenant = tenant.clone();
+        self.wait(move |engine| engine.hints(&tenant, &text)).await
+    }
+
+    async fn wait<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Engine) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let engine = Arc::clone(&self.engine);
+        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|_| Error::Stopped)?;
         let looked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            engine.schema(&tenant, stream.as_deref())
+            look(&engine)
         });
-        looked.await.unwrap_or(Err(Error::Stopped)).map_err(problem)
+        looked.await.unwrap_or(Err(Error::Stopped))
     }
 }
 

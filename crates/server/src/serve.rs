@@ -279,7 +279,7 @@ impl Planes {
             .with(commands)
             .with(self.context.routes(crate::logging::level()))
             .with(self.history.routes())
-            .with(queries::routes(Arc::clone(&self.query), &self.deliveries))
+            .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
             .with(bullet::routes(Arc::clone(&self.query), &schemas))
             .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))

@@ -23,6 +23,7 @@ mod topics;
 mod units;
 
 pub(crate) use self::tail::check_origin;
+pub(crate) use self::units::duration;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;

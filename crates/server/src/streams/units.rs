@@ -34,7 +34,7 @@ fn parse(given: &Value, units: &[(&str, u64)], rule: &'static str) -> Result<u64
 }
 
 /// A duration: milliseconds as a number, or text with a unit.
-pub(super) fn duration(given: &Value) -> Result<Duration, &'static str> {
+pub(crate) fn duration(given: &Value) -> Result<Duration, &'static str> {
     parse(given, &DURATION_UNITS, DURATION_RULE).map(Duration::from_millis)
 }
 

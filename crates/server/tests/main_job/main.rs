@@ -11,6 +11,7 @@ mod load;
 mod memory;
 mod notifications;
 mod process;
+mod query_command;
 mod query_refusals;
 mod query_slow;
 mod query_socket;

@@ -40,6 +40,11 @@ fn every_refusal_has_its_status_and_says_what_to_do() {
         (json!({"query": all, "deliver": {"topic": "n"}}), 400, "it is the one that the query reads"),
         (json!({"query": "SELECT * FROM \"volatile\"", "keep": true}), 400, "create its topic with level written"),
         (json!({"query": all, "limits": 5}), 400, "limits"),
+        (json!({"query": all, "language": "json"}), 400, "a JSON document, which begins with '{'"),
+        (json!({"query": "{}", "language": "bql"}), 400, "the query is not what 'language' says, a statement"),
+        (json!({"query": all, "language": "prolog"}), 400, "prolog"),
+        (json!({"query": 7}), 400, "the query is a text, or a JSON document"),
+        (json!({"json": {"filter": []}, "language": "json"}), 422, "did you mean filters?"),
         (json!({"qeury": all}), 400, "qeury"),
         (json!({"query": all, "deliver": "mail"}), 400, "mail"),
     ] {
@@ -55,6 +60,15 @@ fn every_refusal_has_its_status_and_says_what_to_do() {
     let validate =
         |query: &str| ask(to, "POST", "/api/queries/validate", &JSON, json!({"query": query}).to_string().as_bytes());
     assert_eq!(validate(all).status, 204);
+    let append = ask(to, "POST", "/api/streams/n/records", &JSON, br#"[{"value": {"temperature": 5}}]"#);
+    assert_eq!(append.status, 200, "{}", append.text());
+    assert_eq!(validate("SELECT temperature FROM \"n\"").status, 204);
+    let odd = validate("SELECT temprature FROM \"n\"");
+    assert_eq!(odd.status, 200, "{}", odd.text());
+    let hint = odd.json()["hints"][0].clone();
+    assert_eq!([&hint["line"], &hint["column"], &hint["length"]], [1, 8, 10]);
+    assert_eq!(hint["suggestion"], "temperature");
+    assert_eq!(validate("SELECT a FROM \"none\"").status, 204, "a stream may come");
     let refused = validate("SELECT a FROM STREAM() HAVING a > 1");
     assert_eq!((refused.status, &refused.json()["errors"][0]["column"]), (422, &json!(24)), "{}", refused.text());
 
