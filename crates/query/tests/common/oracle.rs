@@ -136,9 +136,14 @@ fn is_of(value: &Value, kind: Type) -> bool {
     }
 }
 
+/// Whether it is within the integers of 64 bits.
+fn fits(double: f64) -> bool {
+    (-(2.0_f64.powi(63))..2.0_f64.powi(63)).contains(&double)
+}
+
 fn hinted(value: Value, to: Type) -> Value {
     match (to, value.as_f64()) {
-        (Type::Integer, Some(double)) if value.is_f64() && double.fract() == 0.0 && double.abs() < 9e18 => {
+        (Type::Integer, Some(double)) if value.is_f64() && double.fract() == 0.0 && fits(double) => {
             json!(double as i64)
         }
         (Type::Double, Some(double)) => json!(double),
@@ -153,10 +158,9 @@ fn cast(value: &Value, to: Type) -> Result {
         (_, Value::Null) => Value::Null,
         (Type::Integer, Value::Number(number)) => match number.as_i64() {
             Some(integer) => json!(integer),
-            None => Some(number.as_f64().unwrap().trunc())
-                .filter(|d| d.abs() < 9e18)
-                .map(|d| json!(d as i64))
-                .ok_or(NoValue)?,
+            None => {
+                Some(number.as_f64().unwrap().trunc()).filter(|d| fits(*d)).map(|d| json!(d as i64)).ok_or(NoValue)?
+            }
         },
         (Type::Integer, Value::String(t)) => json!(text(t).parse::<i64>().map_err(|_| NoValue)?),
         (Type::Integer, Value::Bool(value)) => json!(i64::from(*value)),
