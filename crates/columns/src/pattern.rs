@@ -1,6 +1,7 @@
 //! A regular expression that a whole text must match, compiled once.
 
 use std::fmt;
+use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
@@ -9,8 +10,10 @@ const COMPILED_MAX_BYTES: usize = 256 << 10;
 
 /// A regular expression for RLIKE. Two are equal if their texts are.
 #[derive(Clone)]
-pub struct Pattern {
-    text: String,
+pub struct Pattern(Arc<Compiled>);
+
+struct Compiled {
+    text: Box<str>,
     whole: Regex,
 }
 
@@ -24,28 +27,28 @@ impl Pattern {
         // By itself first: `a)|(b` must not become a pattern by what is put around it.
         compile(text)?;
         let whole = compile(&format!(r"\A(?:{text})\z"))?;
-        Ok(Self { text: text.to_owned(), whole })
+        Ok(Self(Arc::new(Compiled { text: text.into(), whole })))
     }
 
     /// As it was written.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 
     /// Whether all of `text` matches.
     pub fn matches(&self, text: &str) -> bool {
-        self.whole.is_match(text)
+        self.0.whole.is_match(text)
     }
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.0.text == other.0.text
     }
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pattern({:?})", self.text)
+        write!(f, "Pattern({:?})", self.0.text)
     }
 }

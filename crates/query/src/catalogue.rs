@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 
 use crate::compiled::Compiled;
 use crate::cover::{Cover, Place, cover};
-use crate::few::Few;
+use crate::few::{Few, Lists};
 use crate::fields::FieldTable;
 use crate::index::{FilterId, Hold, Key};
 use crate::seeker::Seeker;
@@ -53,6 +53,7 @@ const OUTPUTS_COMPARED: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Catalogue<T> {
     entries: Slab<Entry<T>>,
+    lists: Lists,
     outputs: Slab<Output>,
     filters: Slab<Filter>,
     /// Filters by the hashes of their queries; of several with one hash the first.
@@ -78,7 +79,8 @@ pub(crate) struct Output {
     /// The list of the stream's numbers of the fields of the query.
     pub(crate) slots: u32,
     pub(crate) query: Arc<Compiled>,
-    pub(crate) entries: Few<EntryId>,
+    /// The numbers of its entries.
+    entries: Few,
 }
 
 /// What queries with equal filter share.
@@ -87,7 +89,7 @@ pub(crate) struct Filter {
     pub(crate) query: Arc<Compiled>,
     pub(crate) slots: u32,
     hangs: Hangs,
-    pub(crate) outputs: Few<u32>,
+    outputs: Few,
 }
 
 /// Where a filter hangs.
@@ -126,6 +128,7 @@ impl<T> Default for Catalogue<T> {
     fn default() -> Self {
         Self {
             entries: Slab::default(),
+            lists: Lists::default(),
             outputs: Slab::default(),
             filters: Slab::default(),
             by_hash: HashTable::new(),
@@ -141,10 +144,10 @@ impl<T> Catalogue<T> {
     pub(crate) fn insert(&mut self, query: Arc<Compiled>, tag: T) -> EntryId {
         let filter = self.filter_of(&query);
         let number = self.output_of(filter, query);
-        let position = self.outputs.get(number).map_or(0, |output| output.entries.as_slice().len()) as u32;
+        let position = self.outputs.get(number).map_or(0, |output| self.lists.of(&output.entries).len()) as u32;
         let entry = EntryId::of(self.entries.insert(Entry { tag, output: number, position }));
         if let Some(output) = self.outputs.get_mut(number) {
-            output.entries.push(entry);
+            self.lists.push(&mut output.entries, entry.to_number());
         }
         entry
     }
@@ -153,8 +156,8 @@ impl<T> Catalogue<T> {
     pub(crate) fn remove(&mut self, id: EntryId) -> Option<(T, Option<u32>)> {
         let Entry { tag, output: number, position } = self.entries.remove(id.place())?;
         let output = self.outputs.get_mut(number)?;
-        output.entries.swap_remove(position as usize);
-        if let Some(moved) = output.entries.as_slice().get(position as usize)
+        self.lists.swap_remove(&mut output.entries, position as usize);
+        if let Some(moved) = self.lists.of(&output.entries).get(position as usize).copied().and_then(EntryId::of_number)
             && let Some(moved) = self.entries.get_mut(moved.place())
         {
             moved.position = position;
@@ -175,16 +178,23 @@ impl<T> Catalogue<T> {
         self.entries.iter().map(|entry| &entry.tag)
     }
 
-    pub(crate) fn tag(&self, id: EntryId) -> Option<&T> {
-        self.entries.get(id.place()).map(|entry| &entry.tag)
-    }
-
     pub(crate) fn filter(&self, id: FilterId) -> Option<&Filter> {
         self.filters.get(id.0)
     }
 
     pub(crate) fn output(&self, number: u32) -> Option<&Output> {
         self.outputs.get(number)
+    }
+
+    /// The numbers of a filter's outputs.
+    pub(crate) fn outputs_of<'c>(&'c self, filter: &'c Filter) -> &'c [u32] {
+        self.lists.of(&filter.outputs)
+    }
+
+    /// The entries of an output, with their tags.
+    pub(crate) fn entries_of<'c>(&'c self, output: &'c Output) -> impl Iterator<Item = (EntryId, &'c T)> {
+        let ids = self.lists.of(&output.entries).iter().copied().filter_map(EntryId::of_number);
+        ids.filter_map(|id| Some((id, &self.entries.get(id.place())?.tag)))
     }
 
     /// The filters that every record has to be shown to.
@@ -233,7 +243,7 @@ impl<T> Catalogue<T> {
     /// The output of the query, made if there is none like it.
     fn output_of(&mut self, id: FilterId, query: Arc<Compiled>) -> u32 {
         let known = self.filters.get(id.0).and_then(|filter| {
-            let latest = filter.outputs.as_slice().iter().rev().take(OUTPUTS_COMPARED);
+            let latest = self.lists.of(&filter.outputs).iter().rev().take(OUTPUTS_COMPARED);
             let mut same = latest
                 .filter(|output| self.outputs.get(**output).is_some_and(|output| output.query.has_rows_of(&query)));
             same.next().copied()
@@ -244,7 +254,7 @@ impl<T> Catalogue<T> {
         let slots = self.fields.acquire_all(&query.fields);
         let number = self.outputs.insert(Output { filter: id, slots, query, entries: Few::default() });
         if let Some(filter) = self.filters.get_mut(id.0) {
-            filter.outputs.push(number);
+            self.lists.push(&mut filter.outputs, number);
         }
         number
     }
@@ -253,7 +263,7 @@ impl<T> Catalogue<T> {
         let Some(output) = self.outputs.remove(number) else { return };
         self.fields.release_all(output.slots);
         let Some(filter) = self.filters.get_mut(output.filter.0) else { return };
-        filter.outputs.remove(number);
+        self.lists.remove(&mut filter.outputs, number);
         if filter.outputs.is_empty() {
             self.remove_filter(output.filter);
         }

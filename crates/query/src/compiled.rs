@@ -2,25 +2,34 @@
 
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::Arc;
 
-use millstream_columns::{Compiler, Expr, Field, Operand, Test, write_text};
+use millstream_columns::{Compiler, Expr, Field, Item, Operand, Test, write_text};
 
+use crate::pool::Pool;
 use crate::{Plan, Select};
 
 /// A query ready to be matched. It is the same for all threads.
 #[derive(Debug)]
 pub struct Compiled {
     /// The fields it reads; conditions and columns refer to them by their place here.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Arc<[Field]>,
     /// What a record must satisfy: all of these.
-    pub(crate) conjuncts: Vec<Test>,
-    /// What a row holds; `None` is the payload.
-    pub(crate) columns: Option<Vec<Column>>,
-    /// Of a query that is not raw: what is computed of a record for its groups; then the row holds that.
-    pub(crate) inputs: Option<Vec<Operand>>,
+    pub(crate) conjuncts: Box<[Test]>,
+    pub(crate) row: Row,
     /// Whether a missing field can make the filter TRUE, so that it matters whether the payload is damaged.
     pub(crate) tests_null: bool,
     filter_hash: u64,
+}
+
+/// What a row holds.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Row {
+    /// The payload.
+    Payload,
+    Columns(Box<[Column]>),
+    /// Of a query that is not raw: what is computed of a record for its groups.
+    Inputs(Box<[Operand]>),
 }
 
 /// A member of a row.
@@ -46,26 +55,29 @@ impl Compiled {
     pub fn new(plan: &Plan) -> Self {
         let mut compiler = Compiler::default();
         let conjuncts = match &plan.filter {
-            None => Vec::new(),
+            None => Box::default(),
             Some(Expr::And(parts)) => parts.iter().map(|part| compiler.test(part)).collect(),
-            Some(other) => vec![compiler.test(other)],
+            Some(other) => Box::new([compiler.test(other)]) as Box<[Test]>,
         };
-        let inputs = (!plan.is_raw()).then(|| plan.inputs().into_iter().map(|input| compiler.operand(input)).collect());
-        let columns = match &plan.select {
-            Select::Items(items) if inputs.is_none() => Some(
-                items
-                    .iter()
-                    .enumerate()
-                    .map(|(i, item)| Column::new(&mut compiler, i, &item.value, &item.name()))
-                    .collect(),
-            ),
-            _ => None,
+        let row = match &plan.select {
+            _ if !plan.is_raw() => {
+                Row::Inputs(plan.inputs().into_iter().map(|input| compiler.operand(input)).collect())
+            }
+            Select::Items(items) => {
+                let column = |(i, item): (usize, &Item)| Column::new(&mut compiler, i, &item.value, &item.name());
+                Row::Columns(items.iter().enumerate().map(column).collect())
+            }
+            Select::All => Row::Payload,
         };
         let tests_null = compiler.tests_null();
-        let mut compiled =
-            Self { fields: compiler.into_fields(), conjuncts, columns, inputs, tests_null, filter_hash: 0 };
+        let mut compiled = Self { fields: compiler.into_fields().into(), conjuncts, row, tests_null, filter_hash: 0 };
         compiled.filter_hash = compiled.hash_filter();
         compiled
+    }
+
+    /// Has it share its list of fields with others that read the same.
+    pub(crate) fn share_fields(&mut self, known: &mut Pool<Field>) {
+        self.fields = known.share(self.fields.clone());
     }
 
     /// The fields that the filter reads.
@@ -82,7 +94,7 @@ impl Compiled {
 
     /// Whether both make the same rows of a record.
     pub(crate) fn has_rows_of(&self, other: &Self) -> bool {
-        self.columns == other.columns && self.inputs == other.inputs && self.fields == other.fields
+        self.row == other.row && self.fields == other.fields
     }
 
     /// Equal for queries that take the same records.

@@ -14,8 +14,9 @@ use crate::hints::hints;
 use crate::keeper::Keeper;
 use crate::keeping::{Addressee, Keeping};
 use crate::live::{Clocks, Live};
-use crate::outbox::{Bounds, Outbox};
+use crate::outbox::{self, Outbox};
 use crate::passage::Gone;
+use crate::pool::Pool;
 use crate::price::Price;
 use crate::rate::Rates;
 use crate::reader::Reader;
@@ -26,8 +27,8 @@ use crate::stream::{Stream, Streams};
 use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Language, Meta, Plan, QueryId, QueryRequest,
-    Schema, Source, StreamDuration, Window, parse,
+    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, Plan, QueryId,
+    QueryRequest, Schema, Source, StreamDuration, Window, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -40,14 +41,22 @@ use crate::{
 pub struct Engine {
     log: Arc<dyn Log>,
     pub(crate) config: Config,
-    pub(crate) clocks: Clocks,
+    pub(crate) clocks: Arc<Clocks>,
     pub(crate) registry: Arc<Registry>,
-    memory: MemoryBudget,
+    outboxes: Arc<outbox::Common>,
     states_memory: MemoryBudget,
     schemas: Schemas,
     streams: Streams,
+    shared: Mutex<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What many queries have alike, once.
+#[derive(Default)]
+struct Shared {
+    fields: Pool<Field>,
+    columns: Pool<String>,
 }
 
 /// Which query it is, for whom, and when it began.
@@ -75,15 +84,22 @@ impl Engine {
     ) -> Result<Self, Error> {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = if config.threads == 0 { cores() } else { config.threads };
+        let clocks = Arc::new(Clocks { monotonic, wall });
         let engine = Self {
             log,
-            clocks: Clocks { monotonic, wall },
+            clocks: clocks.clone(),
             registry: Arc::new(Registry::new(threads)),
-            memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
+            outboxes: Arc::new(outbox::Common {
+                clocks,
+                queue_max_bytes: config.queue_max_bytes,
+                rates: Rates::of(&config),
+                memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
+            }),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
             config,
             schemas: Schemas::default(),
             streams: Streams::default(),
+            shared: Mutex::default(),
             threads: Mutex::default(),
             keeper: Mutex::default(),
         };
@@ -141,7 +157,7 @@ impl Engine {
         let begun = Begun { id: QueryId::unique(), addressee, received, received_ms, ran_before: Duration::ZERO };
         let plan = self.plan(&request)?;
         let stream = self.stream(self.stream_name(tenant, &plan.source)?)?;
-        let live = Arc::new(self.live(tenant, stream, request, &plan, begun)?);
+        let live = Arc::new(self.live(stream, request, &plan, begun)?);
         self.registry.admit(&live, &filter(&plan), &self.config)?;
         // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
         let subscription = Subscription::new(live.clone(), self.registry.clone());
@@ -168,7 +184,6 @@ impl Engine {
     /// Makes a query of a plan.
     pub(crate) fn live(
         &self,
-        tenant: &TenantId,
         stream: Arc<Stream>,
         request: QueryRequest,
         plan: &Plan,
@@ -183,39 +198,34 @@ impl Engine {
         }
         let mut clamped = Vec::new();
         let duration_ms = self.duration_ms(plan, &request, &mut clamped)?;
-        let bounds = Bounds {
-            queue_max_bytes: self.config.queue_max_bytes,
-            rows_max: self.rows_max(plan, &request, &mut clamped)?,
-            on_slow: request.on_slow,
-            rates: Rates::of(&self.config),
-        };
+        let rows_max = self.rows_max(plan, &request, &mut clamped)?;
         let timing = Timing { started: received, ran_before, started_ms: received_ms };
         let running = self.running(plan, &request, timing, &mut clamped)?;
-        let compiled = Arc::new(Compiled::new(plan));
-        let outbox = Outbox::new(bounds, self.memory.clone());
+        let shares = Vec::with_capacity(stream.partitions.len());
+        let mut compiled = Compiled::new(plan);
+        compiled.share_fields(&mut self.shared.lock().fields);
+        let compiled = Arc::new(compiled);
+        let outbox = Outbox::new(self.outboxes.clone(), rows_max, request.on_slow);
         if request.keep && addressee.is_some() {
             outbox.hold_until_arrived(Gone::default());
         }
         Ok(Live {
             id,
-            tenant: tenant.clone(),
-            columns: plan.columns(),
-            price: Price::of(&compiled),
+            columns: self.shared.lock().columns.share(plan.columns()),
+            price: Price::of(&compiled).map(Box::new),
             compiled,
-            text: request.query.clone(),
+            text: request.query.as_str().into(),
             stream,
             entry: AtomicU32::new(0),
             received_ms,
             received,
             deadline: duration_ms.map(|duration_ms| received.saturating_add(Duration::from_millis(duration_ms))),
-            clamped,
+            clamped: clamped.into(),
             outbox,
             running,
-            sketches: Mutex::default(),
             keeping: request.keep.then(|| Box::new(Keeping::begin(request, addressee))),
-            shares: Mutex::default(),
+            shares: Mutex::new(shares),
             matched: AtomicBool::new(false),
-            clocks: self.clocks.clone(),
         })
     }
 
@@ -250,7 +260,7 @@ impl Engine {
     pub fn list(&self, tenant: &TenantId) -> Vec<Meta> {
         let is_listed = |live: &Live| {
             let is_safe = live.keeping.as_ref().is_none_or(|keeping| keeping.is_kept());
-            live.tenant == *tenant && is_safe && live.matched.load(Ordering::Acquire)
+            *live.tenant() == *tenant && is_safe && live.matched.load(Ordering::Acquire)
         };
         self.registry.list(is_listed).iter().map(|live| live.meta()).collect()
     }
@@ -354,7 +364,7 @@ impl Engine {
         request: &QueryRequest,
         timing: Timing,
         clamped: &mut Vec<Clamped>,
-    ) -> Result<Option<Running>, Error> {
+    ) -> Result<Option<Box<Running>>, Error> {
         if plan.is_raw() && plan.window.is_none() {
             return Ok(None);
         }
@@ -372,7 +382,7 @@ impl Engine {
         let summing = Arc::new(Summing::new(plan, rows_max.unwrap_or(u64::MAX), sizes));
         let window = plan.window.map(|window| self.window(window, clamped));
         let threads = self.registry.inboxes.len();
-        Ok(Some(Running::new(summing, window, timing, threads, self.states_memory.clone())))
+        Ok(Some(Box::new(Running::new(summing, window, timing, threads, self.states_memory.clone()))))
     }
 
     /// The window, as long as it must be at least.

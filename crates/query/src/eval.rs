@@ -1,9 +1,9 @@
 //! Whether a record satisfies a condition, one record at a time, in three-valued logic.
 
-use millstream_columns::{Failure, Operand, Row, Value};
+use millstream_columns::{Failure, Operand, Value};
 
 use crate::aggregate::write_input;
-use crate::compiled::{Column, Compiled};
+use crate::compiled::{Column, Compiled, Row};
 use crate::record::LazyRecord;
 
 /// What became of a record.
@@ -39,7 +39,7 @@ impl Compiled {
 
     fn verdict_as_read(&self, slots: &[u32], record: &mut LazyRecord<'_, '_>) -> Verdict {
         let fields = &mut Fields { record, slots };
-        for test in &self.conjuncts {
+        for test in &*self.conjuncts {
             match test.truth(fields) {
                 Ok(Some(true)) => {}
                 Ok(_) => return Verdict::NoMatch,
@@ -56,16 +56,19 @@ impl Compiled {
         record: &mut LazyRecord<'_, '_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        if let Some(inputs) = &self.inputs {
-            let fields = &mut Fields { record, slots };
-            return inputs.iter().try_for_each(|input| {
-                write_input(out, &input.value(fields)?);
-                Ok(())
-            });
-        }
-        let Some(columns) = &self.columns else {
-            record.write_payload(out);
-            return Ok(());
+        let columns = match &self.row {
+            Row::Payload => {
+                record.write_payload(out);
+                return Ok(());
+            }
+            Row::Inputs(inputs) => {
+                let fields = &mut Fields { record, slots };
+                return inputs.iter().try_for_each(|input| {
+                    write_input(out, &input.value(fields)?);
+                    Ok(())
+                });
+            }
+            Row::Columns(columns) => columns,
         };
         out.push(b'{');
         for Column { value, prefix } in columns {
@@ -80,7 +83,7 @@ impl Compiled {
     }
 }
 
-impl<'a> Row<'a> for Fields<'_, '_, 'a, '_> {
+impl<'a> millstream_columns::Row<'a> for Fields<'_, '_, 'a, '_> {
     fn field(&mut self, field: usize) -> Result<Value<'a>, Failure> {
         Ok(self.record.value(self.slots[field])?)
     }

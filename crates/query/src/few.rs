@@ -1,48 +1,77 @@
-//! Lists that mostly have one element, which then takes no memory of its own.
+//! Lists of numbers that mostly have one element, which then is all they take.
 
-#[derive(Debug, Default)]
-#[allow(clippy::box_collection, reason = "every entry of a large table would be half as large again")]
-pub(crate) enum Few<T> {
-    #[default]
-    None,
-    One(T),
-    Many(Box<Vec<T>>),
+use crate::slab::Slab;
+
+/// A list; what it has more than one of stands with the owner of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Few(u32);
+
+/// No element is so high.
+const SEVERAL: u32 = 1 << 31;
+const EMPTY: Few = Few(u32::MAX);
+
+impl Default for Few {
+    fn default() -> Self {
+        EMPTY
+    }
 }
 
-impl<T: Copy + PartialEq> Few<T> {
-    pub(crate) fn as_slice(&self) -> &[T] {
-        match self {
-            Self::None => &[],
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
+/// Where those lists stand that have several elements.
+#[derive(Debug, Default)]
+pub(crate) struct Lists(Slab<Vec<u32>>);
+
+impl Few {
+    pub(crate) fn is_empty(self) -> bool {
+        self == EMPTY
+    }
+
+    /// The number of the list that has the elements.
+    fn list(self) -> Option<u32> {
+        (self.0 & SEVERAL != 0 && !self.is_empty()).then_some(self.0 & !SEVERAL)
+    }
+}
+
+impl Lists {
+    pub(crate) fn of<'l>(&'l self, few: &'l Few) -> &'l [u32] {
+        match few.list() {
+            Some(list) => self.0.get(list).map_or(&[], Vec::as_slice),
+            None if few.is_empty() => &[],
+            None => std::slice::from_ref(&few.0),
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
-    }
-
-    pub(crate) fn push(&mut self, item: T) {
-        match self {
-            Self::None => *self = Self::One(item),
-            Self::One(first) => *self = Self::Many(Box::new(vec![*first, item])),
-            Self::Many(many) => many.push(item),
+    pub(crate) fn push(&mut self, few: &mut Few, element: u32) {
+        match few.list() {
+            Some(list) => self.0.get_mut(list).into_iter().for_each(|elements| elements.push(element)),
+            None if few.is_empty() => *few = Few(element),
+            None => *few = Few(self.0.insert(vec![few.0, element]) | SEVERAL),
         }
     }
 
     /// Takes out the element at `position`; the last one takes its place.
-    pub(crate) fn swap_remove(&mut self, position: usize) {
-        match self {
-            Self::Many(many) => drop(many.swap_remove(position)),
-            _ => *self = Self::None,
+    pub(crate) fn swap_remove(&mut self, few: &mut Few, position: usize) {
+        let Some(list) = few.list() else {
+            *few = EMPTY;
+            return;
+        };
+        let Some(elements) = self.0.get_mut(list) else { return };
+        elements.swap_remove(position);
+        if elements.is_empty() {
+            self.0.remove(list);
+            *few = EMPTY;
         }
     }
 
     /// Takes out an element, if it is there.
-    pub(crate) fn remove(&mut self, item: T) {
-        if let Some(position) = self.as_slice().iter().position(|known| *known == item) {
-            self.swap_remove(position);
+    pub(crate) fn remove(&mut self, few: &mut Few, element: u32) {
+        if let Some(position) = self.of(few).iter().position(|known| *known == element) {
+            self.swap_remove(few, position);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 0
     }
 }
 
@@ -52,19 +81,22 @@ mod tests {
 
     #[test]
     fn it_is_a_list_however_many_there_are() {
-        let mut few = Few::default();
+        let (mut lists, mut few) = (Lists::default(), Few::default());
         for n in 0..4 {
-            assert_eq!((few.is_empty(), few.as_slice().len()), (n == 0, n));
-            few.push(n);
+            assert_eq!((few.is_empty(), lists.of(&few).len()), (n == 0, n as usize));
+            lists.push(&mut few, n);
         }
-        few.swap_remove(0);
-        assert_eq!(few.as_slice(), [3, 1, 2]);
+        lists.swap_remove(&mut few, 0);
+        assert_eq!(lists.of(&few), [3, 1, 2]);
         for (gone, rest) in [(1, &[3, 2][..]), (7, &[3, 2]), (3, &[2]), (2, &[])] {
-            few.remove(gone);
-            assert_eq!(few.as_slice(), rest);
+            lists.remove(&mut few, gone);
+            assert_eq!(lists.of(&few), rest);
         }
-        few.push(5);
-        few.remove(5);
+        assert!(lists.is_empty());
+        lists.push(&mut few, 5);
+        lists.remove(&mut few, 6);
+        assert_eq!(lists.of(&few), [5]);
+        lists.remove(&mut few, 5);
         assert!(few.is_empty());
     }
 }

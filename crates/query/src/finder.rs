@@ -48,8 +48,8 @@ pub(crate) struct Finder {
     seen: Seen,
     /// The candidates of a chunk while it is matched.
     found: Vec<Candidate>,
-    /// The filters that a record is shown to.
-    shown: Vec<FilterId>,
+    /// The filters that a record is shown to: one that hangs in several places may be found at some of them.
+    shown: Once,
 }
 
 /// What batches gave an output.
@@ -59,6 +59,34 @@ struct Pending {
     output: Option<u32>,
     rows: Rows,
     evaluation_errors: u64,
+}
+
+/// Filters, each once.
+#[derive(Debug, Default)]
+struct Once {
+    filters: Vec<FilterId>,
+    /// A bit for each filter: whether it is there.
+    is_there: Vec<u64>,
+}
+
+impl Once {
+    fn add(&mut self, filter: FilterId) {
+        let (word, bit) = (filter.0 as usize / 64, 1 << (filter.0 % 64));
+        if word >= self.is_there.len() {
+            self.is_there.resize(word + 1, 0);
+        }
+        if self.is_there[word] & bit == 0 {
+            self.is_there[word] |= bit;
+            self.filters.push(filter);
+        }
+    }
+
+    fn drain(&mut self, mut take: impl FnMut(FilterId)) {
+        for filter in self.filters.drain(..) {
+            self.is_there[filter.0 as usize / 64] = 0;
+            take(filter);
+        }
+    }
 }
 
 impl Finder {
@@ -133,23 +161,18 @@ impl Finder {
             let mut record = LazyRecord::new(*view, partition, now_ms, &catalogue.fields, &mut scratch);
             while let Some(Candidate { filter, .. }) = candidates.next_if(|next| is_mine(next)) {
                 match filter {
-                    Some(filter) => shown.push(*filter),
+                    Some(filter) => shown.add(*filter),
                     None => record.check_whole(),
                 }
             }
             for (slot, index) in catalogue.seeker.null_slots() {
                 record.check_whole();
                 if record.value(slot) == Ok(Value::Null) {
-                    shown.extend_from_slice(index.null());
+                    index.null().iter().for_each(|filter| shown.add(*filter));
                 }
             }
-            if shown.len() > 1 {
-                // One that hangs in several places may have been found at some of them.
-                shown.sort_unstable();
-                shown.dedup();
-            }
-            shown.extend_from_slice(catalogue.everywhere());
-            shown.drain(..).for_each(|filter| self.meet(catalogue, filter, &mut record));
+            shown.drain(|filter| self.meet(catalogue, filter, &mut record));
+            catalogue.everywhere().iter().for_each(|filter| self.meet(catalogue, *filter, &mut record));
             tally.not_json += u64::from(record.is_damaged());
         }
         self.shown = shown;
@@ -162,7 +185,7 @@ impl Finder {
         if verdict == Verdict::NoMatch {
             return;
         }
-        for number in filter.outputs.as_slice() {
+        for number in catalogue.outputs_of(filter) {
             let Some(output) = catalogue.output(*number) else { continue };
             let slots = catalogue.fields.list(output.slots);
             let Pending { rows, evaluation_errors, .. } = self.pending_of(*number);
@@ -194,10 +217,8 @@ impl Finder {
         for Pending { output, rows, evaluation_errors } in self.pending.drain(..) {
             let Some(output) = output.and_then(|output| catalogue.output(output)) else { continue };
             let rows = RowBatch::from(rows);
-            for id in output.entries.as_slice() {
-                if let Some(tag) = catalogue.tag(*id) {
-                    take(*id, tag, Yield { rows: rows.clone(), evaluation_errors });
-                }
+            for (id, tag) in catalogue.entries_of(output) {
+                take(id, tag, Yield { rows: rows.clone(), evaluation_errors });
             }
         }
     }

@@ -141,7 +141,7 @@ impl FieldIndex {
         match hold {
             Hold::Keys(keys) => keys.iter().map(|key| self.key_cost(*key)).sum(),
             Hold::Texts(Interval { low, high: Some(_) }) => 20_000 / (low.len() as u64 + 1),
-            Hold::Grams(grams) => grams.iter().map(|gram| 2_000 + self.grams.len_of(hash_gram(*gram)) as u64).sum(),
+            Hold::Grams(grams) => grams.iter().map(|gram| 2_000 + self.grams.of(hash_gram(*gram)).len() as u64).sum(),
             Hold::Numbers(Interval { low, high: Some(high) }) if *low > i64::MIN => {
                 if low == high {
                     1_000
@@ -157,7 +157,7 @@ impl FieldIndex {
 
     fn key_cost(&self, key: Key) -> u64 {
         let assumed = if key.kind == Kind::Boolean { 500_000 } else { 100 };
-        self.frequencies.millionths(key.hash).unwrap_or(assumed) + self.equal.len_of(key.hash) as u64
+        self.frequencies.millionths(key.hash).unwrap_or(assumed) + self.equal.of(key.hash).len() as u64
     }
 
     /// Counts a value of a record that was picked to learn which values are rare.
@@ -170,14 +170,14 @@ impl FieldIndex {
     /// Calls `hit` for each filter that a text (UTF-8, no escapes) may satisfy.
     pub(crate) fn meet_text(&self, text: &[u8], hit: &mut impl FnMut(FilterId)) {
         if self.kinds[Kind::Text as usize] > 0 {
-            self.equal.of(hash_text(text)).iter().for_each(|filter| hit(*filter));
+            self.equal.of(hash_text(text)).for_each(&mut *hit);
         }
         if !self.texts.is_empty() {
             self.texts.stab(text, hit);
         }
         if !self.grams.is_empty() {
             for gram in text.array_windows::<GRAM_BYTES>() {
-                self.grams.of(hash_gram(*gram)).iter().for_each(|filter| hit(*filter));
+                self.grams.of(hash_gram(*gram)).for_each(&mut *hit);
             }
         }
         self.present.iter().for_each(|filter| hit(*filter));
@@ -193,7 +193,7 @@ impl FieldIndex {
             _ => None,
         };
         if let Some(key) = Key::of(value).filter(|key| self.kinds[key.kind as usize] > 0) {
-            self.equal.of(key.hash).iter().for_each(|filter| hit(*filter));
+            self.equal.of(key.hash).for_each(&mut *hit);
         }
         if let Some(number) = number {
             self.numbers.stab(&sortable(number), hit);

@@ -25,7 +25,6 @@ use crate::outbox::{Contents, Counts};
 use crate::passage::Gone;
 use crate::registry::Registry;
 use crate::shelf::{Shelf, ShelfRecord};
-use crate::window::Running;
 use crate::{Cause, Config, Error, QueryId, Trouble};
 
 /// So many bytes of records are appended at once, or one record.
@@ -95,7 +94,7 @@ impl KeeperInbox {
 pub(crate) struct Keeper {
     pub(crate) registry: Arc<Registry>,
     pub(crate) shelf: Shelf,
-    pub(crate) clocks: Clocks,
+    pub(crate) clocks: Arc<Clocks>,
     pub(crate) every: Duration,
     pub(crate) state_max_bytes: usize,
     pub(crate) end_max: Duration,
@@ -118,7 +117,7 @@ struct Look {
 }
 
 impl Keeper {
-    pub(crate) fn new(registry: Arc<Registry>, shelf: Shelf, clocks: Clocks, config: &Config) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, shelf: Shelf, clocks: Arc<Clocks>, config: &Config) -> Self {
         Self {
             last: clocks.monotonic.now(),
             registry,
@@ -280,7 +279,7 @@ struct Stamp {
 
 impl Stamp {
     fn of(query: &Live, places: &Places) -> Self {
-        let windows = query.running.as_ref().map_or(0, Running::given);
+        let windows = query.running.as_ref().map_or(0, |running| running.given());
         query.outbox.look(|Contents { counts, waiting, end, passage }| Self {
             places: places.clone(),
             counts,

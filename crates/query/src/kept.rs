@@ -98,7 +98,7 @@ impl Kept {
         };
         query.outbox.look(|Contents { counts, waiting, end, passage }| Self {
             id: query.id,
-            tenant: query.tenant.to_string(),
+            tenant: query.tenant().to_string(),
             request: request.clone(),
             topic: query.stream.topic.id.to_string(),
             received_ms: query.received_ms,

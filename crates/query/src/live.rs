@@ -14,10 +14,9 @@ use crate::price::Price;
 use crate::progress::{Progress, Share};
 use crate::stream::Stream;
 use crate::window::{Final, Running};
-use crate::{Cause, Clamped, Meta, QueryId, SketchMeta, Trouble, Yield};
+use crate::{Cause, Clamped, Meta, QueryId, Trouble, Yield};
 
 /// Both clocks.
-#[derive(Clone)]
 pub(crate) struct Clocks {
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -25,11 +24,11 @@ pub(crate) struct Clocks {
 
 pub(crate) struct Live {
     pub(crate) id: QueryId,
-    pub(crate) tenant: TenantId,
-    pub(crate) text: String,
-    pub(crate) columns: Vec<String>,
+    pub(crate) text: Box<str>,
+    pub(crate) columns: Arc<[String]>,
     pub(crate) compiled: Arc<Compiled>,
-    pub(crate) price: Price,
+    /// What it costs each record, if anything.
+    pub(crate) price: Option<Box<Price>>,
     pub(crate) stream: Arc<Stream>,
     /// The number under which its stream has it; 0 for none.
     pub(crate) entry: AtomicU32,
@@ -37,22 +36,28 @@ pub(crate) struct Live {
     pub(crate) received: Duration,
     /// When it ends, by the monotonic clock.
     pub(crate) deadline: Option<Duration>,
-    pub(crate) clamped: Vec<Clamped>,
+    pub(crate) clamped: Box<[Clamped]>,
     pub(crate) outbox: Outbox,
     /// What its records have come to, unless each of them is a row at once.
-    pub(crate) running: Option<Running>,
-    /// What is told about the sketches behind its last rows.
-    pub(crate) sketches: Mutex<Vec<SketchMeta>>,
+    pub(crate) running: Option<Box<Running>>,
     /// If it is to outlive the process: what that needs.
     pub(crate) keeping: Option<Box<Keeping>>,
     /// What it sees of each partition, added by the threads that read them.
     pub(crate) shares: Mutex<Vec<Share>>,
     /// Whether all threads match for it.
     pub(crate) matched: AtomicBool,
-    pub(crate) clocks: Clocks,
 }
 
 impl Live {
+    /// Whose it is: a stream is seen by its own tenant only.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        self.stream.topic.name.tenant()
+    }
+
+    fn clocks(&self) -> &Clocks {
+        &self.outbox.common.clocks
+    }
+
     /// What can be told now; once it has ended, what was told then.
     pub(crate) fn meta(&self) -> Meta {
         self.outbox.end_meta().unwrap_or_else(|| self.meta_of(self.outbox.counts()))
@@ -61,11 +66,11 @@ impl Live {
     fn meta_of(&self, counts: Counts) -> Meta {
         let mut meta = Meta {
             id: self.id,
-            text: self.text.clone(),
+            text: self.text.to_string(),
             stream: self.stream.topic.name.to_string(),
             received_ms: self.received_ms,
             finished_ms: None,
-            elapsed_us: (self.clocks.monotonic.now().saturating_sub(self.received) + self.ran_before()).as_micros()
+            elapsed_us: (self.clocks().monotonic.now().saturating_sub(self.received) + self.ran_before()).as_micros()
                 as u64,
             cause: None,
             records_seen: 0,
@@ -74,9 +79,9 @@ impl Live {
             evaluation_errors: counts.evaluation_errors,
             not_json: 0,
             skipped: 0,
-            clamped: self.clamped.clone(),
+            clamped: self.clamped.to_vec(),
             positions: Vec::new(),
-            sketches: self.sketches.lock().clone(),
+            sketches: self.running.as_ref().map(|running| running.last_sketches()).unwrap_or_default(),
             errors: Vec::new(),
         };
         for share in self.shares.lock().iter() {
@@ -102,16 +107,16 @@ impl Live {
     }
 
     /// Has it see what is counted of a partition from now on, beyond what it has seen before.
-    pub(crate) fn see(&self, partition: PartitionId, progress: &Arc<Progress>) {
+    pub(crate) fn see(&self, progress: &Arc<Progress>) {
         let mut held = self.hold();
         let mut shares = self.shares.lock();
-        match shares.iter_mut().find(|share| share.partition() == partition) {
+        match shares.iter_mut().find(|share| share.partition() == progress.partition()) {
             Some(share) => {
                 let (counted, covered) = share.since_begin();
-                *share = Share::go_on(partition, progress, covered.first, counted);
+                *share = Share::go_on(progress, covered.first, counted);
             }
             None => {
-                let share = Share::begin(partition, progress);
+                let share = Share::begin(progress);
                 if let Some(places) = &mut held {
                     note(places, &share);
                 }
@@ -121,9 +126,8 @@ impl Live {
     }
 
     /// Whether it sees what is counted there.
-    pub(crate) fn sees(&self, partition: PartitionId, progress: &Arc<Progress>) -> bool {
-        let shares = self.shares.lock();
-        shares.iter().any(|share| share.partition() == partition && share.is_of(progress))
+    pub(crate) fn sees(&self, progress: &Arc<Progress>) -> bool {
+        self.shares.lock().iter().any(|share| share.is_of(progress))
     }
 
     /// If it is kept: notes that its results have whatever has been counted of the partition.
@@ -157,9 +161,9 @@ impl Live {
     fn take_held(&self, thread: usize, yielded: Yield, now_ms: i64) -> Put {
         let Yield { rows, evaluation_errors } = yielded;
         let Some(running) = &self.running else {
-            return self.outbox.put(rows, evaluation_errors, self.clocks.monotonic.now());
+            return self.outbox.put(rows, evaluation_errors, self.clocks().monotonic.now());
         };
-        let (mut given, now) = (Put::Taken, self.clocks.monotonic.now());
+        let (mut given, now) = (Put::Taken, self.clocks().monotonic.now());
         let added = running.add(thread, &rows, now_ms, |window| {
             given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
         });
@@ -169,7 +173,7 @@ impl Live {
 
     /// When something is due: the next window, or its end.
     pub(crate) fn next_due(&self) -> Option<Duration> {
-        let window = self.running.as_ref().and_then(Running::next_due);
+        let window = self.running.as_ref().and_then(|running| running.next_due());
         self.deadline.into_iter().chain(window).min()
     }
 
@@ -178,7 +182,7 @@ impl Live {
         let mut given = Put::Taken;
         let _held = self.hold();
         if let Some(running) = &self.running {
-            running.tick(now, self.clocks.wall.now_ms(), |window| {
+            running.tick(now, self.clocks().wall.now_ms(), |window| {
                 given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
             });
         }
@@ -188,16 +192,13 @@ impl Live {
     /// Gives what is left of its results.
     fn finish(&self) {
         let Some(running) = &self.running else { return };
-        let now = self.clocks.monotonic.now();
+        let now = self.clocks().monotonic.now();
         // Nothing past its deadline is owed, however late this is.
         let until = self.deadline.map_or(now, |deadline| deadline.min(now));
-        running.finish(until, self.clocks.wall.now_ms(), |last| {
+        running.finish(until, self.clocks().wall.now_ms(), |last| {
             let last = match last {
                 Final::Window(window) => Delivery::Window(window),
-                Final::Rows(rows, sketches) => {
-                    *self.sketches.lock() = sketches;
-                    Delivery::Rows(rows)
-                }
+                Final::Rows(rows) => Delivery::Rows(rows),
             };
             // What it has come to is given however soon it follows.
             self.outbox.put_result(last, None);
@@ -214,7 +215,7 @@ impl Live {
         }
         self.outbox.end(|counts| {
             let mut meta = self.meta_of(counts);
-            meta.finished_ms = Some(self.clocks.wall.now_ms());
+            meta.finished_ms = Some(self.clocks().wall.now_ms());
             meta.cause = Some(cause);
             meta.errors.extend(trouble);
             meta

@@ -18,6 +18,12 @@ impl QueryId {
     pub(crate) fn unique() -> Self {
         Self(Uuid::new_v4())
     }
+
+    /// For tables: nobody else chooses names, and they are random.
+    pub(crate) fn hash(self) -> u64 {
+        let (high, low) = self.0.as_u64_pair();
+        high ^ low.rotate_left(32)
+    }
 }
 
 impl fmt::Display for QueryId {

@@ -1,6 +1,8 @@
 //! Rows of one query on their way from the threads that match to the client that reads.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::live::Clocks;
 use crate::passage::{Gone, Passage, Place};
 use crate::rate::{Given, Rates};
 use crate::rows::RowBatch;
@@ -24,13 +27,13 @@ pub enum Delivery {
     End(Box<Meta>),
 }
 
-/// How many bytes and rows an outbox takes, and what happens then.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+/// What all outboxes of an engine have in common.
+pub(crate) struct Common {
+    pub(crate) clocks: Arc<Clocks>,
     pub(crate) queue_max_bytes: usize,
-    pub(crate) rows_max: Option<u64>,
-    pub(crate) on_slow: OnSlow,
     pub(crate) rates: Rates,
+    /// What waits for all clients draws on it.
+    pub(crate) memory: MemoryBudget,
 }
 
 /// What became of rows.
@@ -47,28 +50,67 @@ pub(crate) enum Put {
     TooLarge,
 }
 
-#[derive(Debug)]
 pub(crate) struct Outbox {
-    bounds: Bounds,
-    memory: MemoryBudget,
+    pub(crate) common: Arc<Common>,
+    /// After how many rows it is full; never at the largest number.
+    rows_max: u64,
+    on_slow: OnSlow,
     state: Mutex<State>,
 }
 
+/// Stands for its traffic, which is there once something is written to it: an idle query has none.
 #[derive(Debug, Default)]
 struct State {
+    traffic: Option<Box<Traffic>>,
+    ended: bool,
+    reader: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Traffic {
     /// Rows and windows, each with the memory that it takes until it is gone.
     waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     counts: Counts,
-    given: Given,
+    /// If there are bounds for that.
+    given: Option<Box<Given>>,
     /// The rate that was exceeded.
-    too_fast: Option<Trouble>,
-    ended: bool,
+    too_fast: Option<Box<Trouble>>,
     /// Told once, after the rows.
     end: Option<Box<Meta>>,
-    reader: Option<Waker>,
     /// If results are handed out only once they are kept, and stay until they have arrived: how far they have come.
     passage: Option<Box<Passage>>,
+}
+
+static NO_TRAFFIC: Traffic = Traffic::new();
+
+impl Traffic {
+    const fn new() -> Self {
+        let counts = Counts { matched: 0, dropped: 0, evaluation_errors: 0 };
+        Self {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            counts,
+            given: None,
+            too_fast: None,
+            end: None,
+            passage: None,
+        }
+    }
+}
+
+impl Deref for State {
+    type Target = Traffic;
+
+    fn deref(&self) -> &Traffic {
+        self.traffic.as_deref().unwrap_or(&NO_TRAFFIC)
+    }
+}
+
+impl DerefMut for State {
+    fn deref_mut(&mut self) -> &mut Traffic {
+        self.traffic.get_or_insert_with(|| Box::new(Traffic::new()))
+    }
 }
 
 /// What there is at one moment.
@@ -89,8 +131,8 @@ pub(crate) struct Counts {
 }
 
 impl Outbox {
-    pub(crate) fn new(bounds: Bounds, memory: MemoryBudget) -> Self {
-        Self { bounds, memory, state: Mutex::default() }
+    pub(crate) fn new(common: Arc<Common>, rows_max: Option<u64>, on_slow: OnSlow) -> Self {
+        Self { common, rows_max: rows_max.unwrap_or(u64::MAX), on_slow, state: Mutex::default() }
     }
 
     /// Takes rows, as far as the query wants them. After the end nothing is taken or counted.
@@ -100,10 +142,8 @@ impl Outbox {
             return Put::Taken;
         }
         state.counts.evaluation_errors += evaluation_errors;
-        let left = self.bounds.rows_max.map(|rows_max| rows_max - state.counts.matched);
-        if let Some(left) = left {
-            rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        }
+        let left = self.rows_max - state.counts.matched;
+        rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         if rows.is_empty() {
             return Put::Taken;
         }
@@ -118,11 +158,11 @@ impl Outbox {
             state.push(rows);
         } else {
             state.counts.dropped += row_count;
-            if self.bounds.on_slow == OnSlow::Kill {
+            if self.on_slow == OnSlow::Kill {
                 return Put::TooSlow;
             }
         }
-        if left == Some(row_count) { Put::Full } else { Put::Taken }
+        if left == row_count { Put::Full } else { Put::Taken }
     }
 
     /// Takes a result, which counts for no record; at `now`, for the query's rate, unless it is the last.
@@ -140,20 +180,23 @@ impl Outbox {
             return Put::Taken;
         }
         state.counts.dropped += result.row_count();
-        if self.bounds.on_slow == OnSlow::Kill { Put::TooSlow } else { Put::Taken }
+        if self.on_slow == OnSlow::Kill { Put::TooSlow } else { Put::Taken }
     }
 
     /// Counts what is given; whether that is more than one query may give in a second.
     fn is_too_fast(&self, state: &mut State, next: &Delivery, now: Duration) -> bool {
         let (rows, bytes) = (next.row_count(), next.size_bytes() as u64);
-        let trouble = state.given.add(self.bounds.rates, rows, bytes, now);
-        state.too_fast = state.too_fast.take().or(trouble);
+        if self.common.rates.are_unbounded() {
+            return false;
+        }
+        let trouble = state.given.get_or_insert_default().add(self.common.rates, rows, bytes, now);
+        state.too_fast = state.too_fast.take().or(trouble.map(Box::new));
         state.too_fast.is_some()
     }
 
     /// The rate that was exceeded.
     pub(crate) fn too_fast(&self) -> Option<Trouble> {
-        self.state.lock().too_fast.clone()
+        self.state.lock().too_fast.as_deref().cloned()
     }
 
     /// Counts records that are no rows of their own.
@@ -168,11 +211,11 @@ impl Outbox {
     fn make_room(&self, state: &mut State, next: &Delivery) -> bool {
         loop {
             let fits =
-                state.waiting.is_empty() || state.waiting_bytes + next.size_bytes() <= self.bounds.queue_max_bytes;
-            if fits && next.hold(&self.memory) {
+                state.waiting.is_empty() || state.waiting_bytes + next.size_bytes() <= self.common.queue_max_bytes;
+            if fits && next.hold(&self.common.memory) {
                 return true;
             }
-            if self.bounds.on_slow == OnSlow::Kill {
+            if self.on_slow == OnSlow::Kill {
                 return false;
             }
             let Some(oldest) = state.pop() else { return false };
@@ -244,7 +287,7 @@ impl Outbox {
         let mut state = self.state.lock();
         state.counts = counts;
         for delivery in waiting {
-            delivery.hold(&self.memory);
+            delivery.hold(&self.common.memory);
             state.push(delivery);
         }
         state.ended = end.is_some();
@@ -279,11 +322,13 @@ impl Outbox {
     /// The next delivery; `None` after the end.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
-        if let Some(waiting) = state.pop() {
-            return Poll::Ready(Some(waiting));
-        }
-        if let Some(meta) = state.end.take() {
-            return Poll::Ready(Some(Delivery::End(meta)));
+        if state.traffic.is_some() {
+            if let Some(waiting) = state.pop() {
+                return Poll::Ready(Some(waiting));
+            }
+            if let Some(meta) = state.end.take() {
+                return Poll::Ready(Some(Delivery::End(meta)));
+            }
         }
         if state.ended {
             return Poll::Ready(None);

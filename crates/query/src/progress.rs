@@ -19,6 +19,7 @@ pub(crate) struct Totals {
 /// Counters of one partition; written by the thread that reads it, after each batch and before its rows go out.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
+    partition: PartitionId,
     records: AtomicU64,
     not_json: AtomicU64,
     skipped: AtomicU64,
@@ -37,8 +38,12 @@ pub(crate) struct Reading {
 }
 
 impl Progress {
-    pub(crate) fn start(next: Offset, epoch: Epoch) -> Self {
-        Self { next: AtomicU64::new(next.0), epoch: AtomicU32::new(epoch.0), ..Self::default() }
+    pub(crate) fn start(partition: PartitionId, next: Offset, epoch: Epoch) -> Self {
+        Self { partition, next: AtomicU64::new(next.0), epoch: AtomicU32::new(epoch.0), ..Self::default() }
+    }
+
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
     }
 
     pub(crate) fn add(&self, tally: Tally, next: Offset, epoch: Epoch) {
@@ -66,19 +71,18 @@ impl Progress {
 /// A query's part of a partition: what has been counted since it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Share {
-    partition: PartitionId,
     progress: Arc<Progress>,
     start: Reading,
 }
 
 impl Share {
     /// From now on.
-    pub(crate) fn begin(partition: PartitionId, progress: &Arc<Progress>) -> Self {
-        Self { partition, progress: progress.clone(), start: progress.read() }
+    pub(crate) fn begin(progress: &Arc<Progress>) -> Self {
+        Self { progress: progress.clone(), start: progress.read() }
     }
 
     /// From now on, after what has been counted elsewhere since offset `first`.
-    pub(crate) fn go_on(partition: PartitionId, progress: &Arc<Progress>, first: u64, before: Reading) -> Self {
+    pub(crate) fn go_on(progress: &Arc<Progress>, first: u64, before: Reading) -> Self {
         let now = progress.read();
         // What was counted before stands in front of the beginning, which may be below zero.
         let start = Reading {
@@ -87,7 +91,7 @@ impl Share {
             skipped: now.skipped.wrapping_sub(before.skipped),
             next: first,
         };
-        Self { partition, progress: progress.clone(), start }
+        Self { progress: progress.clone(), start }
     }
 
     /// Whether it is counted there.
@@ -96,7 +100,7 @@ impl Share {
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
+        self.progress.partition
     }
 
     /// The epoch of the last record that has been counted.
@@ -114,6 +118,6 @@ impl Share {
             next: now.next,
         };
         let last = if now.next > self.start.next { Some(now.next - 1) } else { None };
-        (counted, Covered { partition: self.partition.0, first: self.start.next, last })
+        (counted, Covered { partition: self.partition().0, first: self.start.next, last })
     }
 }

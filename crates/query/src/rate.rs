@@ -18,6 +18,10 @@ impl Rates {
     pub(crate) fn of(config: &Config) -> Self {
         Self { rows_max: config.rows_per_second_max, bytes_max: config.bytes_per_second_max }
     }
+
+    pub(crate) fn are_unbounded(self) -> bool {
+        self.rows_max == 0 && self.bytes_max == 0
+    }
 }
 
 /// What a query has given in the running second.
@@ -31,9 +35,6 @@ pub(crate) struct Given {
 impl Given {
     /// Counts what is given at `now`; which limit that breaks, if any.
     pub(crate) fn add(&mut self, rates: Rates, rows: u64, bytes: u64, now: Duration) -> Option<Trouble> {
-        if rates.rows_max == 0 && rates.bytes_max == 0 {
-            return None;
-        }
         let since = self.since.filter(|since| now.saturating_sub(*since) < SECOND).unwrap_or_else(|| {
             (self.rows, self.bytes) = (0, 0);
             now

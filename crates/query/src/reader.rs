@@ -28,7 +28,7 @@ pub(crate) struct Reader {
     number: usize,
     registry: Arc<Registry>,
     read_max_bytes: usize,
-    clocks: Clocks,
+    clocks: Arc<Clocks>,
     streams: HashMap<TopicId, Tailed>,
     /// When queries end, and when their windows do. Kept by the first thread only.
     deadlines: Wheel<Weak<Live>>,
@@ -37,7 +37,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(number: usize, registry: Arc<Registry>, read_max_bytes: usize, clocks: Clocks) -> Self {
+    pub(crate) fn new(number: usize, registry: Arc<Registry>, read_max_bytes: usize, clocks: Arc<Clocks>) -> Self {
         let deadlines = Wheel::new(due_ms(clocks.monotonic.now()));
         Self { number, registry, read_max_bytes, clocks, streams: HashMap::new(), deadlines, tickets: HashMap::new() }
     }

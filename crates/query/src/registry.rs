@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hashbrown::HashTable;
 use millstream_log::Bell;
 use millstream_types::TenantId;
 use parking_lot::Mutex;
@@ -91,7 +92,7 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct LiveQueries {
     /// All of them, and those that are kept until somebody has read their end.
-    by_id: HashMap<QueryId, Arc<Live>>,
+    by_id: HashTable<Arc<Live>>,
     by_tenant: HashMap<TenantId, usize>,
     kept: HashMap<QueryId, Arc<Live>>,
     prices: Prices,
@@ -113,20 +114,22 @@ impl Registry {
         if live.by_id.len() >= config.live_max {
             return Err(Error::TooMany { limit: config.live_max });
         }
-        if live.by_tenant.get(&query.tenant).is_some_and(|of_tenant| *of_tenant >= config.live_per_tenant_max) {
+        if live.by_tenant.get(query.tenant()).is_some_and(|of_tenant| *of_tenant >= config.live_per_tenant_max) {
             let limit = config.live_per_tenant_max;
-            return Err(Error::TooManyOfTenant { tenant: query.tenant.clone(), limit });
+            return Err(Error::TooManyOfTenant { tenant: query.tenant().clone(), limit });
         }
         if query.keeping.is_some() {
-            let of_tenant = live.kept.values().filter(|kept| kept.tenant == query.tenant).count();
+            let of_tenant = live.kept.values().filter(|kept| kept.tenant() == query.tenant()).count();
             if of_tenant >= config.kept_per_tenant_max {
                 let limit = config.kept_per_tenant_max;
-                return Err(Error::TooManyKept { tenant: query.tenant.clone(), limit });
+                return Err(Error::TooManyKept { tenant: query.tenant().clone(), limit });
             }
         }
-        live.prices.add(query.stream.topic.id, query.price, filter, config)?;
-        *live.by_tenant.entry(query.tenant.clone()).or_default() += 1;
-        live.by_id.insert(query.id, query.clone());
+        if let Some(price) = &query.price {
+            live.prices.add(query.stream.topic.id, **price, filter, config)?;
+        }
+        *live.by_tenant.entry(query.tenant().clone()).or_default() += 1;
+        live.by_id.insert_unique(query.id.hash(), query.clone(), |query| query.id.hash());
         if query.keeping.is_some() {
             live.kept.insert(query.id, query.clone());
         }
@@ -152,7 +155,9 @@ impl Registry {
         let stays = cause != Cause::Shutdown && query.keeping.as_ref().is_some_and(|keeping| keeping.is_kept());
         {
             let mut live = self.live.lock();
-            live.prices.remove(query.stream.topic.id, query.price);
+            if let Some(price) = &query.price {
+                live.prices.remove(query.stream.topic.id, **price);
+            }
             if !stays {
                 live.remove(query);
             }
@@ -204,13 +209,13 @@ impl Registry {
 
     pub(crate) fn find(&self, tenant: &TenantId, id: QueryId) -> Result<Arc<Live>, Error> {
         let live = self.live.lock();
-        let query = live.by_id.get(&id).filter(|query| query.tenant == *tenant);
+        let query = live.by_id.find(id.hash(), |query| query.id == id).filter(|query| query.tenant() == tenant);
         query.cloned().ok_or(Error::UnknownQuery { id })
     }
 
     /// The live queries that `select` selects, oldest first.
     pub(crate) fn list(&self, select: impl Fn(&Live) -> bool) -> Vec<Arc<Live>> {
-        let mut list: Vec<Arc<Live>> = self.live.lock().by_id.values().filter(|live| select(live)).cloned().collect();
+        let mut list: Vec<Arc<Live>> = self.live.lock().by_id.iter().filter(|live| select(live)).cloned().collect();
         list.sort_by_key(|live| (live.received, live.id));
         list
     }
@@ -236,14 +241,15 @@ impl Registry {
 impl LiveQueries {
     /// Takes a query out; whether it was there.
     fn remove(&mut self, query: &Live) -> bool {
-        if self.by_id.remove(&query.id).is_none() {
+        let Ok(known) = self.by_id.find_entry(query.id.hash(), |known| known.id == query.id) else {
             return false;
-        }
+        };
+        known.remove();
         self.kept.remove(&query.id);
-        if let Some(of_tenant) = self.by_tenant.get_mut(&query.tenant) {
+        if let Some(of_tenant) = self.by_tenant.get_mut(query.tenant()) {
             *of_tenant -= 1;
             if *of_tenant == 0 {
-                self.by_tenant.remove(&query.tenant);
+                self.by_tenant.remove(query.tenant());
             }
         }
         true

@@ -38,7 +38,7 @@ impl<'a> Replay<'a> {
         let mut ahead: Vec<_> = queries.iter().filter_map(stands).collect();
         ahead.sort_by(|(a, _), (b, _)| b.cmp(a));
         let (from, epoch) = (ahead.last().map_or(Offset::ZERO, |(at, _)| *at), partition.offsets().epoch);
-        let progress = Arc::new(Progress::start(from, epoch));
+        let progress = Arc::new(Progress::start(id, from, epoch));
         Self { partition, ahead, matcher: Matcher::default(), progress, thread, read_max_bytes }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Replay<'a> {
     }
 
     fn take_in(&mut self, query: Arc<Live>) {
-        query.see(self.partition.id().partition, &self.progress);
+        query.see(&self.progress);
         self.matcher.insert(query.compiled.clone(), query);
     }
 
@@ -83,7 +83,7 @@ impl<'a> Replay<'a> {
         while let Some((at, query)) = self.ahead.pop_if(|(at, _)| *at < next) {
             let rest = Self::new(self.partition, std::slice::from_ref(&query), self.thread, self.read_max_bytes);
             let Self { mut matcher, progress, .. } = rest;
-            query.see(self.partition.id().partition, &progress);
+            query.see(&progress);
             matcher.insert(query.compiled.clone(), query.clone());
             let id = self.partition.id().partition;
             let tally = match_batch(&**self.partition, batch, |batch| matcher.run(batch, id, at, now_ms))?;

@@ -13,7 +13,6 @@ use crate::keeper::Resumed;
 use crate::keeping::{Addressee, Keeping, Places, Reached};
 use crate::kept::Kept;
 use crate::live::Live;
-use crate::price::Price;
 use crate::progress::{Progress, Share};
 use crate::stream::Stream;
 use crate::subscription::Subscription;
@@ -72,7 +71,7 @@ impl Engine {
         let addressee = kept.addressed.as_ref().map(|addressed| addressed.to.clone());
         let begun =
             Begun { id: kept.id, addressee: addressee.clone(), received, received_ms: kept.received_ms, ran_before };
-        let mut live = self.live(&tenant, stream, kept.request.clone(), &plan, begun)?;
+        let mut live = self.live(stream, kept.request.clone(), &plan, begun)?;
         live.deadline = kept.deadline_ms.map(|deadline_ms| {
             received.saturating_add(Duration::from_millis(deadline_ms.saturating_sub(at_ms).unsigned_abs()))
         });
@@ -89,7 +88,7 @@ impl Engine {
         }
         *live.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
         live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), addressee, ran_before, places)));
-        live.price = if kept.end.is_some() { Price::default() } else { live.price };
+        live.price = live.price.filter(|_| kept.end.is_none());
         live.matched.store(true, Ordering::Release);
         let live = Arc::new(live);
         self.registry.admit(&live, &filter(&plan), &unlimited(&self.config))?;
@@ -124,8 +123,8 @@ impl Engine {
 
 /// What was counted before, with nothing more to come until a thread has read on.
 fn share(partition: PartitionId, reached: &Reached) -> Share {
-    let progress = Arc::new(Progress::start(Offset(reached.counted.next), reached.epoch));
-    Share::go_on(partition, &progress, reached.first, reached.counted)
+    let progress = Arc::new(Progress::start(partition, Offset(reached.counted.next), reached.epoch));
+    Share::go_on(&progress, reached.first, reached.counted)
 }
 
 /// The stream of a query whose own is there no longer: it has no records.

@@ -43,7 +43,7 @@ impl Subscription {
 
     /// Whose it is.
     pub(crate) fn tenant(&self) -> &TenantId {
-        &self.live.tenant
+        self.live.tenant()
     }
 
     /// What a client is told first.

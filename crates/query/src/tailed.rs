@@ -82,7 +82,7 @@ impl Tailed {
             // Watched before its tail is read, so that nothing is appended unnoticed in between.
             partition.watch(bell);
             let Offsets { tail: next, epoch, .. } = partition.offsets();
-            let progress = Arc::new(Progress::start(next, epoch));
+            let progress = Arc::new(Progress::start(partition.id().partition, next, epoch));
             Part { partition: partition.clone(), next, has_read: false, progress }
         };
         let parts = stream.partitions.iter().filter(|partition| mine(&***partition)).map(begin).collect();
@@ -100,7 +100,7 @@ impl Tailed {
 
     /// Adds a query that sees what comes after the records read so far.
     pub(crate) fn insert(&mut self, query: Arc<Live>) {
-        self.parts.iter().for_each(|part| query.see(part.partition.id().partition, &part.progress));
+        self.parts.iter().for_each(|part| query.see(&part.progress));
         if query.keeping.is_some() {
             self.kept.insert(query.id, query.clone());
         }
@@ -130,7 +130,7 @@ impl Tailed {
     /// Lets go of a query that the stream has let go of.
     pub(crate) fn remove(&mut self, query: &Live) {
         self.kept.remove(&query.id);
-        let was_here = self.parts.first().is_some_and(|part| query.sees(part.partition.id().partition, &part.progress));
+        let was_here = self.parts.first().is_some_and(|part| query.sees(&part.progress));
         self.query_count -= usize::from(was_here);
     }
 
@@ -179,7 +179,7 @@ impl Tailed {
         }
         self.finder.drain(&catalogue, |_, query, yielded| {
             // Others may have taken it in before this thread does.
-            if !query.sees(partition, &part.progress) {
+            if !query.sees(&part.progress) {
                 return;
             }
             self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);

@@ -1,36 +1,24 @@
 //! From a hash to the filters that hang under it.
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
+use crate::few::{Few, Lists};
 use crate::hash::spread;
 use crate::index::FilterId;
-use crate::slab::Slab;
 
 /// An open-addressing table with one-byte tags: a hash that nobody asks for is turned away by one cache line. Half of each
 /// hash is kept; what shares it is one more candidate.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     table: HashTable<Posting>,
-    /// Where several hang under one hash.
-    several: Slab<Vec<FilterId>>,
+    lists: Lists,
 }
 
-/// Most hashes have one filter.
 #[derive(Debug)]
 struct Posting {
     hash: u32,
-    /// The only one; with [`SEVERAL`] the number of a list of them.
-    filter: FilterId,
-}
-
-/// No number of a filter is so high.
-const SEVERAL: u32 = 1 << 31;
-
-impl Posting {
-    fn list(&self) -> Option<u32> {
-        (self.filter.0 & SEVERAL != 0).then_some(self.filter.0 & !SEVERAL)
-    }
+    /// The numbers of the filters.
+    filters: Few,
 }
 
 impl Postings {
@@ -38,53 +26,27 @@ impl Postings {
         self.table.is_empty()
     }
 
-    pub(crate) fn of(&self, hash: u64) -> &[FilterId] {
+    pub(crate) fn of(&self, hash: u64) -> impl ExactSizeIterator<Item = FilterId> {
         let hash = half(hash);
-        match self.table.find(spread(hash), |posting| posting.hash == hash) {
-            None => &[],
-            Some(posting) => match posting.list() {
-                None => std::slice::from_ref(&posting.filter),
-                Some(list) => self.several.get(list).map_or(&[], Vec::as_slice),
-            },
-        }
-    }
-
-    pub(crate) fn len_of(&self, hash: u64) -> usize {
-        self.of(hash).len()
+        let posting = self.table.find(spread(hash), |posting| posting.hash == hash);
+        posting.map_or(&[][..], |posting| self.lists.of(&posting.filters)).iter().map(|number| FilterId(*number))
     }
 
     pub(crate) fn insert(&mut self, hash: u64, filter: FilterId) {
         let hash = half(hash);
-        match self.table.entry(spread(hash), |posting| posting.hash == hash, |posting| spread(posting.hash)) {
-            Entry::Vacant(vacant) => drop(vacant.insert(Posting { hash, filter })),
-            Entry::Occupied(mut occupied) => {
-                let posting = occupied.get_mut();
-                match posting.list() {
-                    Some(list) => self.several.get_mut(list).into_iter().for_each(|filters| filters.push(filter)),
-                    None => {
-                        let list = self.several.insert(vec![posting.filter, filter]);
-                        posting.filter = FilterId(list | SEVERAL);
-                    }
-                }
-            }
-        }
+        let posting = self.table.entry(spread(hash), |posting| posting.hash == hash, |posting| spread(posting.hash));
+        let mut posting = posting.or_insert(Posting { hash, filters: Few::default() });
+        self.lists.push(&mut posting.get_mut().filters, filter.0);
     }
 
     pub(crate) fn remove(&mut self, hash: u64, filter: FilterId) {
         let hash = half(hash);
-        let Ok(occupied) = self.table.find_entry(spread(hash), |posting| posting.hash == hash) else {
+        let Ok(mut occupied) = self.table.find_entry(spread(hash), |posting| posting.hash == hash) else {
             return;
         };
-        let Some(list) = occupied.get().list() else {
-            if occupied.get().filter == filter {
-                occupied.remove();
-            }
-            return;
-        };
-        let Some(filters) = self.several.get_mut(list) else { return };
-        super::remove(filters, filter);
+        let filters = &mut occupied.get_mut().filters;
+        self.lists.remove(filters, filter.0);
         if filters.is_empty() {
-            self.several.remove(list);
             occupied.remove();
         }
     }
@@ -115,7 +77,7 @@ mod tests {
                 let gone = filters.swap_remove(random.usize(..filters.len()));
                 postings.remove(hash | low, FilterId(gone));
             }
-            let mut found: Vec<u32> = postings.of(hash | low).iter().map(|filter| filter.0).collect();
+            let mut found: Vec<u32> = postings.of(hash | low).map(|filter| filter.0).collect();
             let mut expected = filters.clone();
             found.sort_unstable();
             expected.sort_unstable();
@@ -124,6 +86,6 @@ mod tests {
         for (hash, filters) in model {
             filters.into_iter().for_each(|filter| postings.remove(hash, FilterId(filter)));
         }
-        assert!(postings.is_empty() && postings.several.len() == 0);
+        assert!(postings.is_empty() && postings.lists.is_empty());
     }
 }

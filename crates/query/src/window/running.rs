@@ -28,6 +28,8 @@ pub(crate) struct Running {
     memory: MemoryBudget,
     /// Whether some state is larger than there is memory for.
     too_large: AtomicBool,
+    /// What is told about the sketches behind the last rows.
+    last_sketches: Mutex<Vec<SketchMeta>>,
     /// One for each thread; of a window by records only the first is used.
     parts: Vec<Mutex<Part>>,
     book: Mutex<Book>,
@@ -83,7 +85,7 @@ pub(crate) struct Added {
 #[derive(Debug)]
 pub(crate) enum Final {
     /// Of a query without window.
-    Rows(RowBatch, Vec<SketchMeta>),
+    Rows(RowBatch),
     /// Of a window that was running.
     Window(Box<WindowResult>),
 }
@@ -102,7 +104,8 @@ impl Running {
         };
         let parts = (0..threads).map(|_| part()).collect();
         let book = Mutex::new(Book { given: 0, whole: None, memory: Held::default(), finished: false });
-        Self { summing, window, timing, memory, too_large: AtomicBool::new(false), parts, book }
+        let (too_large, last_sketches) = (AtomicBool::new(false), Mutex::default());
+        Self { summing, window, timing, memory, too_large, last_sketches, parts, book }
     }
 
     /// Adds rows as `thread` has matched them; gives the windows that they fill.
@@ -198,7 +201,8 @@ impl Running {
         let state = self.take();
         if self.window.is_none() {
             let whole = self.accumulate(book, state);
-            return give(Final::Rows(self.summing.rows(whole, now_ms), whole.sketches()));
+            *self.last_sketches.lock() = whole.sketches();
+            return give(Final::Rows(self.summing.rows(whole, now_ms)));
         }
         let is_over = match self.window_ms() {
             Some(ms) => book.given > 0 && self.due(book.given, ms) == now,
@@ -207,6 +211,11 @@ impl Running {
         if state.records() > 0 || !is_over {
             give(Final::Window(Box::new(self.window_result(book, state, now_ms))));
         }
+    }
+
+    /// What is told about the sketches behind the last rows of a query without window.
+    pub(crate) fn last_sketches(&self) -> Vec<SketchMeta> {
+        self.last_sketches.lock().clone()
     }
 
     /// How many windows have been given.

@@ -4,11 +4,9 @@
 //! tag: once `opening` (or `problem`), then `records` as they match or each `window`, at last `end`. `{"kill": "a"}` ends it before its
 //! time. With the connection all its queries end that are not kept; `{"tag": "a", "attach": id}` reads on for one that is.
 
-use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,10 +14,10 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use futures_util::stream::{FuturesUnordered, SelectAll};
-use futures_util::{FutureExt as _, SinkExt as _, Stream, StreamExt as _};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use millstream_http::{Caller, KEEP_ALIVE, Problem, Shutdown};
-use millstream_query::{Deliver, Delivery, Error, QueryId, QueryRequest, Subscription};
+use millstream_query::{Deliver, Delivery, Error, Many, QueryRequest, Subscription};
 use millstream_types::TenantId;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,31 +52,16 @@ enum Said {
     },
 }
 
-type Submitting = Pin<Box<dyn Future<Output = (Arc<str>, Result<Subscription, Error>)> + Send>>;
-
-/// A query of the connection, by the client's name for it.
-struct Tagged {
-    tag: Arc<str>,
-    subscription: Subscription,
-}
-
-impl Stream for Tagged {
-    type Item = (Arc<str>, Delivery);
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let tag = self.tag.clone();
-        self.subscription.poll_next_unpin(cx).map(|delivery| delivery.map(|delivery| (tag, delivery)))
-    }
-}
+/// A query on its way to be live, by the number of its tag.
+type Submitting = Pin<Box<dyn Future<Output = (u32, Result<Subscription, Error>)> + Send>>;
 
 struct Connection {
     engine: Queries,
     tenant: TenantId,
     socket: WebSocket,
     submitting: FuturesUnordered<Submitting>,
-    live: SelectAll<Tagged>,
-    /// The names in use; `None` until the query is live.
-    tags: HashMap<Arc<str>, Option<QueryId>>,
+    /// By tags, the client's names for them.
+    queries: Many<Subscription>,
 }
 
 /// The client is gone, or does not take what it is sent.
@@ -99,9 +82,9 @@ pub(super) async fn open(
     let tenant = caller.tenant.clone();
     let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
     Ok(upgrade.on_upgrade(async move |socket| {
-        let (submitting, live, tags) = (FuturesUnordered::new(), SelectAll::new(), HashMap::new());
+        let (submitting, queries) = (FuturesUnordered::new(), Many::default());
         // Whoever is gone needs to be told nothing.
-        let _ = Connection { engine, tenant, socket, submitting, live, tags }.serve(shutdown).await;
+        let _ = Connection { engine, tenant, socket, submitting, queries }.serve(shutdown).await;
     }))
 }
 
@@ -112,8 +95,8 @@ impl Connection {
         loop {
             tokio::select! {
                 heard = self.socket.recv(), if self.submitting.len() < SUBMITTING_MAX => self.hear(heard).await?,
-                Some((tag, submitted)) = self.submitting.next() => self.begin(tag, submitted).await?,
-                Some((tag, delivery)) = self.live.next() => self.deliver(tag, delivery).await?,
+                Some((number, submitted)) = self.submitting.next() => self.begin(number, submitted).await?,
+                (number, delivery) = poll_fn(|cx| self.queries.poll_next(cx)) => self.deliver(number, delivery).await?,
                 _ = alive.tick() => self.write(Message::Ping(Default::default())).await?,
                 () = &mut stopping => {
                     let frame = CloseFrame { code: close_code::AWAY, reason: "the server stops".into() };
@@ -129,10 +112,10 @@ impl Connection {
     /// Writes what is ready without waiting, up to a bound.
     async fn write_ready(&mut self) -> Result<(), Gone> {
         for _ in 0..MESSAGES_PER_FLUSH {
-            if let Some(Some((tag, delivery))) = self.live.next().now_or_never() {
-                self.deliver(tag, delivery).await?;
-            } else if let Some(Some((tag, submitted))) = self.submitting.next().now_or_never() {
-                self.begin(tag, submitted).await?;
+            if let Some((number, delivery)) = poll_fn(|cx| self.queries.poll_next(cx)).now_or_never() {
+                self.deliver(number, delivery).await?;
+            } else if let Some(Some((number, submitted))) = self.submitting.next().now_or_never() {
+                self.begin(number, submitted).await?;
             } else {
                 return Ok(());
             }
@@ -148,15 +131,15 @@ impl Connection {
         };
         match serde_json::from_str(&text) {
             Ok(Said::Kill { kill }) => {
-                if let Some(Some(id)) = self.tags.get(&*kill) {
+                if let Some(query) = self.queries.get(&kill) {
                     // It may have ended by itself.
-                    let _ = self.engine.kill(&self.tenant, *id);
+                    let _ = self.engine.kill(&self.tenant, query.id());
                 }
                 Ok(())
             }
-            Ok(Said::Attach { tag, attach }) => self.attach(tag.into(), &attach).await,
+            Ok(Said::Attach { tag, attach }) => self.attach(&tag, &attach).await,
             Ok(Said::Ask { tag, request }) => match serde_json::from_value::<QueryRequest>(request) {
-                Ok(request) => self.submit(tag.into(), request).await,
+                Ok(request) => self.submit(&tag, request).await,
                 Err(wrong) => self.refuse(&tag, json!({ "detail": wrong.to_string() })).await,
             },
             Err(_) => {
@@ -166,69 +149,64 @@ impl Connection {
         }
     }
 
-    /// Takes a tag; false if it is in use, which is told.
-    async fn take_tag(&mut self, tag: &Arc<str>) -> Result<bool, Gone> {
-        if self.tags.contains_key(tag) {
+    /// Takes a tag: its number; `None` if it is in use, which is told.
+    async fn take_tag(&mut self, tag: &str) -> Result<Option<u32>, Gone> {
+        let number = self.queries.reserve(tag);
+        if number.is_none() {
             let detail = format!("tag '{tag}' is in use on this connection; choose another, or end its query first");
             self.refuse(tag, json!({ "detail": detail })).await?;
-            return Ok(false);
         }
-        self.tags.insert(tag.clone(), None);
-        Ok(true)
+        Ok(number)
     }
 
-    async fn attach(&mut self, tag: Arc<str>, id: &str) -> Result<(), Gone> {
-        if !self.take_tag(&tag).await? {
-            return Ok(());
-        }
+    async fn attach(&mut self, tag: &str, id: &str) -> Result<(), Gone> {
+        let Some(number) = self.take_tag(tag).await? else { return Ok(()) };
         match id.parse() {
             Ok(id) => {
                 let attached = self.engine.attach(&self.tenant, id);
-                self.begin(tag, attached).await
+                self.begin(number, attached).await
             }
             Err(_) => {
-                self.tags.remove(&tag);
+                self.queries.remove(number);
                 let detail = format!("'{id}' is no query's id, which is a UUID as 'opening' tells it");
-                self.refuse(&tag, json!({ "detail": detail })).await
+                self.refuse(tag, json!({ "detail": detail })).await
             }
         }
     }
 
-    async fn submit(&mut self, tag: Arc<str>, request: QueryRequest) -> Result<(), Gone> {
+    async fn submit(&mut self, tag: &str, request: QueryRequest) -> Result<(), Gone> {
         if matches!(request.deliver, Deliver::Topic(_)) {
             let detail = "results of a query that is asked here come back here; POST /api/queries delivers into topics";
-            return self.refuse(&tag, json!({ "detail": detail })).await;
+            return self.refuse(tag, json!({ "detail": detail })).await;
         }
-        if !self.take_tag(&tag).await? {
-            return Ok(());
-        }
+        let Some(number) = self.take_tag(tag).await? else { return Ok(()) };
         let (engine, tenant) = (Arc::clone(&self.engine), self.tenant.clone());
         let request = QueryRequest { deliver: Deliver::Sse, ..request };
-        self.submitting.push(Box::pin(async move { (tag, engine.submit(&tenant, request).await) }));
+        self.submitting.push(Box::pin(async move { (number, engine.submit(&tenant, request).await) }));
         Ok(())
     }
 
-    async fn begin(&mut self, tag: Arc<str>, submitted: Result<Subscription, Error>) -> Result<(), Gone> {
+    async fn begin(&mut self, number: u32, submitted: Result<Subscription, Error>) -> Result<(), Gone> {
         match submitted {
             Ok(subscription) => {
-                self.tags.insert(tag.clone(), Some(subscription.id()));
-                let opening = json!({ "tag": &*tag, "opening": subscription.opening() });
-                self.live.push(Tagged { tag, subscription });
+                let opening = json!({ "tag": self.queries.name(number), "opening": subscription.opening() });
+                self.queries.begin(number, subscription);
                 self.write(Message::text(opening.to_string())).await
             }
             Err(error) => {
-                self.tags.remove(&tag);
                 let mut problem = json!({ "code": error.code().as_str(), "detail": error.to_string() });
                 if let Error::Refused { diagnostics } = &error {
                     problem["errors"] = diagnostics.iter().map(place).collect();
                 }
+                let tag = self.queries.name(number).to_owned();
+                self.queries.remove(number);
                 self.refuse(&tag, problem).await
             }
         }
     }
 
-    async fn deliver(&mut self, tag: Arc<str>, delivery: Delivery) -> Result<(), Gone> {
-        let mut message = format!("{{\"tag\":{},", Value::from(&*tag)).into_bytes();
+    async fn deliver(&mut self, number: u32, delivery: Delivery) -> Result<(), Gone> {
+        let mut message = format!("{{\"tag\":{},", Value::from(self.queries.name(number))).into_bytes();
         match delivery {
             Delivery::Rows(rows) => {
                 message.extend_from_slice(b"\"records\":[");
@@ -240,7 +218,7 @@ impl Connection {
                 message.extend_from_slice(&window.to_json());
             }
             Delivery::End(meta) => {
-                self.tags.remove(&tag);
+                self.queries.remove(number);
                 message.extend_from_slice(b"\"end\":");
                 serde_json::to_writer(&mut message, &meta).expect("writing to memory cannot fail");
             }
