@@ -1,10 +1,12 @@
 //! Suite `query`: live queries, by the tests B1 to B6: how soon a first answer comes, how soon a record is found, and how
-//! many queries find exactly their records while 1.8 KiB records stream in.
+//! many queries find exactly their records while 1.8 KiB records stream in; and whether queries that come and go disturb those
+//! that stay.
 //!
 //! The server is a process of its own; this one sends the records through the Kafka listener, by timetable, asks the
 //! queries over one WebSocket and hears what they give. One clock stamps records when they are sent and answers when they
 //! are heard.
 
+mod churn;
 mod planted;
 
 use std::net::SocketAddr;
@@ -23,6 +25,7 @@ use self::planted::{Delivered, Planting, Session};
 use super::child::Served;
 use super::machine::Machine;
 use super::page::Page;
+use super::reader::median;
 use super::{Length, Report, RunArgs};
 
 const PAGE: Page = Page { title: "Live queries, B1 to B6", charts: include_str!("query/charts.js") };
@@ -48,6 +51,12 @@ pub(super) struct QueryArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
+
+/// Queries that stay in the test of those that come and go.
+const STAYING: usize = 50_000;
+/// So many come each second, and as many go.
+const CHURN_PER_S: u64 = 1_000;
+const CHURN_PAIRS: usize = 5;
 
 /// How long things take.
 #[derive(Debug, Clone, Copy)]
@@ -134,13 +143,14 @@ pub(super) fn measure(arguments: &QueryArgs) -> anyhow::Result<Report> {
     let (mut cases, mut notes) = (Vec::new(), Vec::new());
     type Measured = (BenchCase, String);
     type Test = fn(&Ground) -> anyhow::Result<Vec<Measured>>;
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("b1", |ground| Ok(vec![ground.first_answer()?])),
         ("b2", |ground| Ok(vec![ground.find_one()?])),
         ("b3", Ground::one_value_735),
         ("b4", Ground::one_value_many),
         ("b5", |ground| Ok(vec![ground.distinct_values()?])),
         ("b6", |ground| Ok(vec![ground.mixed()?])),
+        ("churn", Ground::come_and_go),
     ];
     for (name, test) in tests {
         if arguments.only.as_ref().is_none_or(|only| only.eq_ignore_ascii_case(name)) {
@@ -265,13 +275,18 @@ impl Ground {
     fn one_value(&self, name: &str, queries: usize, records_per_s: f64) -> anyhow::Result<(BenchCase, String)> {
         let query = format!("SELECT * FROM \"{TOPIC}\" WHERE id = '{}' LIMIT 10", foreign_id(0));
         let plants = (0..10).map(|_| (vec![(Planted::Id, foreign_id(0))], (0..queries).collect())).collect();
-        let planting = Planting { queries: vec![query; queries], plants, records_per_s, time: self.plan.planting };
+        let planting =
+            Planting { queries: vec![query; queries], plants, records_per_s, time: self.plan.planting, churn_per_s: 0 };
         self.deliver(&format!("{name}, one value, {queries} queries"), &planting, "735 queries, 168,000 records/s")
     }
 
     /// B5: each asks for a value of its own; records for a thousand of them, and a hundred for none.
     fn distinct_values(&self) -> anyhow::Result<(BenchCase, String)> {
         let count = self.plan.queries;
+        self.deliver(&format!("B5 distinct values, {count} queries"), &self.distinct(count), "735 queries of one value")
+    }
+
+    fn distinct(&self, count: usize) -> Planting {
         let ask = |i| format!("SELECT * FROM \"{TOPIC}\" WHERE id = '{}'", foreign_id(i));
         let mut random = fastrand::Rng::with_seed(5);
         let mut plants: Vec<_> =
@@ -279,8 +294,7 @@ impl Ground {
         plants.extend((0..100).map(|i| (vec![(Planted::Id, foreign_id(count + i))], Vec::new())));
         random.shuffle(&mut plants);
         let queries = (0..count).map(ask).collect();
-        let planting = Planting { queries, plants, records_per_s: 170_000.0, time: self.plan.planting };
-        self.deliver(&format!("B5 distinct values, {count} queries"), &planting, "735 queries of one value")
+        Planting { queries, plants, records_per_s: 170_000.0, time: self.plan.planting, churn_per_s: 0 }
     }
 
     /// B6: 80 % one equality, 10 % two, 5 % range, 3 % OR of three, 1 % NOT, 1 % RLIKE. One of a hundred sums up in windows;
@@ -291,8 +305,34 @@ impl Ground {
         let raw: Vec<usize> = (0..count).filter(|i| !is_summed_up(*i)).collect();
         let plants = (0..1_000).map(|_| raw[random.usize(..raw.len())]).map(|i| (mixed_plant(i), vec![i])).collect();
         let queries = (0..count).map(mixed_query).collect();
-        let planting = Planting { queries, plants, records_per_s: 100_000.0, time: self.plan.planting };
+        let planting = Planting { queries, plants, records_per_s: 100_000.0, time: self.plan.planting, churn_per_s: 0 };
         self.deliver(&format!("B6 mixed, {count} queries"), &planting, "735 queries of one value")
+    }
+
+    /// 50,000 queries stay: how long their records take, in turns alone and beside 1,000 others a second that come and go.
+    fn come_and_go(&self) -> anyhow::Result<Vec<(BenchCase, String)>> {
+        let (mut measured, mut alone_ms, mut beside_ms) = (Vec::new(), Vec::new(), Vec::new());
+        for pair in 1..=CHURN_PAIRS {
+            for (what, churn_per_s, p99_ms) in [("alone", 0, &mut alone_ms), ("beside", CHURN_PER_S, &mut beside_ms)] {
+                let planting =
+                    Planting { records_per_s: 100_000.0, churn_per_s, ..self.distinct(STAYING.min(self.plan.queries)) };
+                let name = format!("Queries that stay {what}, pair {pair} of {CHURN_PAIRS}");
+                let (case, note) = self.deliver(&name, &planting, "735 queries of one value")?;
+                p99_ms.push(case.latency_ms.as_ref().map_or(f64::INFINITY, |latency| latency.p99));
+                measured.push((case, note));
+            }
+        }
+        let rises = alone_ms.iter().zip(&beside_ms).map(|(alone, beside)| beside - alone).collect();
+        let (rise, alone) = (median(rises), median(alone_ms));
+        let note = format!(
+            "1,000 queries a second that come and go raise the p99 of {STAYING} others by at most 20 % or 1 ms: {}: the median of \
+             {CHURN_PAIRS} pairs is {rise:.2} ms higher, alone it is {alone:.2} ms.",
+            verdict(rise <= f64::max(1.0, 0.2 * alone))
+        );
+        if let Some((_, last)) = measured.last_mut() {
+            *last = format!("{last}\n{note}");
+        }
+        Ok(measured)
     }
 
     fn deliver(&self, name: &str, planting: &Planting, published_as: &str) -> anyhow::Result<(BenchCase, String)> {
@@ -303,11 +343,19 @@ impl Ground {
         let delivered = delivered?;
         let Delivered { expected, missing, foreign, twice, cpu, .. } = &delivered;
         let kept = kept_pace(&streamed, planting.records_per_s);
-        let met = *missing + *foreign + *twice == 0 && kept && streamed.refused == 0;
+        let came =
+            delivered.churned.as_ref().is_none_or(|churned| churned.asked_per_s >= 0.99 * planting.churn_per_s as f64);
+        let met = *missing + *foreign + *twice == 0 && kept && came && streamed.refused == 0;
+        let churned = delivered.churned.as_ref().map_or_else(String::new, |churned| {
+            format!(
+                " Beside them {:.0} queries a second were asked, {} were killed.",
+                churned.asked_per_s, churned.killed
+            )
+        });
         let note = format!(
             "{name}: {}: {} of {expected} planted rows delivered, {foreign} foreign, {twice} twice, at {:.0} of {:.0} records/s (sent at \
              most {:.1} ms late); CPU of the query threads {:.2}, of the whole server {:.2}, of the generator {:.2} cores; queries live \
-             after {:.2} s, {:.0} bytes of memory each.",
+             after {:.2} s, {:.0} bytes of memory each.{churned}",
             verdict(met),
             expected - missing,
             streamed.rate_per_s(),
@@ -391,6 +439,11 @@ fn foreign_id(i: usize) -> String {
 /// Beyond the integers that records have by themselves; ten digits.
 fn foreign_long(i: usize) -> usize {
     5_000_000_000 + i * 20
+}
+
+/// Of those that come and go; no record has what it asks for.
+fn passing_query(i: u64) -> String {
+    format!("SELECT * FROM \"{TOPIC}\" WHERE id = 'p{i:09}'")
 }
 
 fn is_summed_up(i: usize) -> bool {

@@ -222,7 +222,7 @@ fn case(machine: &Machine, plan: &Plan, old_bytes: u64, pairs: &[Pair]) -> (Benc
     (case, note)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }

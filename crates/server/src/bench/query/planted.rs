@@ -13,6 +13,7 @@ use millstream_load::kafka::{Plant, Planted, Streaming, stamp_us};
 use serde_json::{Value, json};
 
 use super::Place;
+use super::churn::{Churned, Churner};
 use crate::bench::process;
 
 /// Longest wait for anything.
@@ -32,6 +33,8 @@ pub(super) struct Planting {
     pub(super) records_per_s: f64,
     /// Within which all are planted.
     pub(super) time: Duration,
+    /// How many other queries come and go a second meanwhile.
+    pub(super) churn_per_s: u64,
 }
 
 /// What came of it.
@@ -45,6 +48,7 @@ pub(super) struct Delivered {
     /// From the first question to the last acknowledgement.
     pub(super) live_after: Duration,
     pub(super) bytes_per_query: f64,
+    pub(super) churned: Option<Churned>,
     pub(super) cpu: Cpu,
 }
 
@@ -71,6 +75,10 @@ impl Planting {
         session.wait_live(self.queries.len())?;
         let live_after = asked.elapsed();
         let bytes = (process::rss_mib(pid)? - rss_before_mib) * f64::from(1 << 20);
+        let churner = match self.churn_per_s {
+            0 => None,
+            per_s => Some(Churner::start(place.applications, per_s, super::passing_query)?),
+        };
         let before = (Instant::now(), process::threads_cpu_s(pid, "query-")?, process::cpu_s(pid)?);
         let pause = self.time / self.plants.len() as u32;
         for (number, (plant, _)) in self.plants.iter().enumerate() {
@@ -83,6 +91,7 @@ impl Planting {
             query: (process::threads_cpu_s(pid, "query-")? - before.1) / took_s,
             server: (process::cpu_s(pid)? - before.2) / took_s,
         };
+        let churned = churner.map(Churner::stop).transpose()?;
         let expected: usize = self.plants.iter().map(|(_, queries)| queries.len()).sum();
         let rows = session.wait_rows(expected)?;
         let mut delivered = Delivered {
@@ -93,6 +102,7 @@ impl Planting {
             latencies: Latencies::default(),
             live_after,
             bytes_per_query: bytes / self.queries.len() as f64,
+            churned,
             cpu,
         };
         delivered.count(self, rows);
