@@ -31,6 +31,7 @@ export const FUNCTIONS: ReadonlyMap<string, string> = new Map([
   ["IF", "(condition, a, b)"],
   ["CAST", "(value AS type)"],
   ["ABS", "(number)"],
+  ["ROUND", "(number, digits after the point)"],
   ["TRIM", "(text)"],
   ["LOWER", "(text)"],
   ["UPPER", "(text)"],

@@ -192,7 +192,7 @@ impl Expr {
                 },
                 _ => Type::Any,
             },
-            Self::Call { function: Function::Abs, arguments } => {
+            Self::Call { function: Function::Abs | Function::Round, arguments } => {
                 arguments.first().map(Self::kind).filter(|kind| kind.is_number()).unwrap_or(Type::Number)
             }
             Self::Call { function, .. } => function.gives(),

@@ -202,6 +202,12 @@ fn call(function: Function, values: Vec<Value<'_>>) -> Result<Value<'_>, Failure
         (Function::Filter, list) => nested::filtered(list, second)?,
         (Function::Abs, Value::Integer(value)) => Value::Integer(value.checked_abs().ok_or(Failure::Overflow)?),
         (Function::Abs, Value::Double(value)) => Value::Double(value.abs()),
+        (Function::Round, Value::Integer(value)) => Value::Integer(value),
+        (Function::Round, Value::Double(value)) => match second {
+            Value::Null => Value::Double(value.round()),
+            Value::Integer(digits) => Value::Double(rounded(value, digits)),
+            _ => Value::Null,
+        },
         (Function::Trim, Value::Text(text)) => Value::Text(trimmed(text)),
         (Function::Lower, Value::Text(text)) => Value::Text(text.to_lowercase().into()),
         (Function::Upper, Value::Text(text)) => Value::Text(text.to_uppercase().into()),
@@ -215,6 +221,14 @@ fn call(function: Function, values: Vec<Value<'_>>) -> Result<Value<'_>, Failure
         (Function::Hash, value) => value.java_hash().map_or(Value::Null, |hash| Value::Integer(hash.into())),
         _ => Value::Null,
     })
+}
+
+/// The nearest number with so many digits after the point. More digits than a double has change nothing.
+fn rounded(value: f64, digits: i64) -> f64 {
+    const DIGITS_MAX: i64 = 15;
+    let scale = 10_f64.powi(digits.clamp(0, DIGITS_MAX) as i32);
+    let scaled = value * scale;
+    if digits > DIGITS_MAX || !scaled.is_finite() { value } else { scaled.round() / scale }
 }
 
 fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {

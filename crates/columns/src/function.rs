@@ -19,6 +19,9 @@ pub enum Function {
     If,
     /// `ABS(n)`.
     Abs,
+    /// `ROUND(n[, digits])`: the nearest number with so many digits after the point, none if left out; a half goes away
+    /// from zero.
+    Round,
     /// `TRIM(text)`: without space at both ends.
     Trim,
     /// `LOWER(text)`.
@@ -57,7 +60,7 @@ const fn signature(
 }
 
 /// All functions. Of names for one function the first is its own.
-const SIGNATURES: [Signature; 15] = [
+const SIGNATURES: [Signature; 16] = [
     signature(Function::SizeOf, "SIZEOF", &[Type::Any], 1, Type::Integer),
     signature(Function::SizeIs, "SIZEIS", &[Type::Any, Type::Number], 2, Type::Boolean),
     signature(Function::ContainsKey, "CONTAINSKEY", &[Type::Any, Type::Text], 2, Type::Boolean),
@@ -65,6 +68,7 @@ const SIGNATURES: [Signature; 15] = [
     signature(Function::Filter, "FILTER", &[Type::List, Type::List], 2, Type::List),
     signature(Function::If, "IF", &[Type::Boolean, Type::Any, Type::Any], 3, Type::Any),
     signature(Function::Abs, "ABS", &[Type::Number], 1, Type::Number),
+    signature(Function::Round, "ROUND", &[Type::Number, Type::Number], 1, Type::Number),
     signature(Function::Trim, "TRIM", &[Type::Text], 1, Type::Text),
     signature(Function::Lower, "LOWER", &[Type::Text], 1, Type::Text),
     signature(Function::Upper, "UPPER", &[Type::Text], 1, Type::Text),

@@ -6,7 +6,7 @@
 //! what differs (`value`, `metadata`, or nothing: the empty text), and type and value before, where they were others.
 //! A transient entity also has `expires` (ms), which its value does not show.
 //! A client's change also has `correlator`; `forced` if the client wants it told although nothing differs; `token` if a
-//! secret of his, which is never stored, is to go on to receivers.
+//! secret of his, which is never stored, is to go on to receivers; `flow` if its answer waits for its notifications.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(crate) struct Origin {
     pub(crate) correlator: Arc<str>,
     /// Under which the client's `X-Auth-Token` is kept.
     pub(crate) token: Option<u64>,
+    /// The update whose answer waits for the notifications of this.
+    pub(crate) flow: Option<u64>,
     /// Subscriptions fire although nothing differs.
     pub(crate) is_forced: bool,
 }
@@ -86,6 +88,9 @@ fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
     if let Some(token) = origin.token {
         let _ = write!(out, ",\"token\":{token}");
     }
+    if let Some(flow) = origin.flow {
+        let _ = write!(out, ",\"flow\":{flow}");
+    }
     if origin.is_forced {
         out.push_str(",\"forced\":true");
     }
@@ -130,7 +135,7 @@ mod tests {
             r#"{"a":{"value":2},"b":{"value":"x"},"c":{"value":1,"metadata":{"m":{"value":1}}},"d":{"value":null}}"#,
         );
         let differences = settle(Some(&before), &mut after, 9);
-        let origin = Origin { correlator: "c\"1".into(), token: Some(u64::MAX), is_forced: true };
+        let origin = Origin { correlator: "c\"1".into(), token: Some(u64::MAX), flow: None, is_forced: true };
         let text = text(Some(&before), &after, &differences, &["b".into(), "a".into()], &origin);
         assert_eq!(
             std::str::from_utf8(&text).unwrap(),

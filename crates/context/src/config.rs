@@ -8,7 +8,7 @@ use axum::http::HeaderValue;
 use millstream_http::{Cors, Limits, Origins};
 
 use crate::Error;
-use crate::subscriptions::NotificationsConfig;
+use crate::subscriptions::{FlowControl, NotificationsConfig};
 
 /// Largest record of the topics that entities lie in: room for the largest entity, and for the names of its attributes.
 pub(crate) const RECORD_MAX_BYTES: usize = 3 << 20;
@@ -150,6 +150,7 @@ impl ContextConfig {
             ("context.telemetry_threads", self.telemetry_threads, 1..=64, "use 1 to 64"),
         ];
         self.cors()?;
+        FlowControl::read(&self.notifications.flow_control, self.timeout_ms)?;
         match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {
             None => self.notifications.validate(),
             Some((setting, value, _, rule)) => Err(Error::InvalidSetting { setting, value: value.to_string(), rule }),

@@ -24,7 +24,7 @@ use crate::partition_key;
 use crate::refusal::{Failure, Refusal};
 use crate::request::{self, Parameters, Paths};
 use crate::stats::Counters;
-use crate::subscriptions::Tokens;
+use crate::subscriptions::{Flow, Flows, Tokens};
 use crate::upkeep::Upkeep;
 
 /// Writes of one batch that are with their owners at once.
@@ -43,6 +43,7 @@ pub(crate) struct Desk {
     /// When the plane was opened, by `clock`.
     pub(crate) started: Duration,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) flows: Arc<Flows>,
     /// Where bulky lists are rendered.
     pub(crate) background: Workers,
     pub(crate) upkeep: Upkeep,
@@ -105,15 +106,21 @@ impl Ask {
     }
 
     /// Whose request it is, for whoever is told of what it changes.
-    pub(crate) fn origin(&self, tokens: &Tokens) -> Origin {
+    pub(crate) fn origin(&self, tokens: &Tokens, flow: Option<&Flow>) -> Origin {
         let given = self.headers.get(request::CORRELATOR).filter(|value| !value.is_empty()).cloned();
         let correlator = given.unwrap_or_else(|| self.trace.id_as_uuid());
         let token = self.headers.get(request::AUTH_TOKEN).and_then(|value| value.to_str().ok());
         Origin {
             correlator: correlator.to_str().unwrap_or_default().into(),
             token: token.filter(|token| !token.is_empty()).map(|token| tokens.keep(token)),
-            is_forced: request::is_forced(&self.uri),
+            flow: flow.map(|flow| flow.number),
+            is_forced: request::has_option(&self.uri, "forcedUpdate"),
         }
+    }
+
+    /// Whether its answer is to wait for the notifications that it leads to.
+    fn is_flow_controlled(&self) -> bool {
+        request::has_option(&self.uri, "flowControl")
     }
 
     /// The service path header, if there is one.
@@ -203,13 +210,17 @@ impl Desk {
         self.deprecations.note(&ask.tenant, &action);
         let tell = self.tell(&ask.tenant, id).await?;
         let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
+        let flow = self.flow(ask);
         let (tenant, versions, origin) =
-            (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin(&self.tokens));
+            (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin(&self.tokens, flow.as_ref()));
         let request = Request { tenant, path, tell, versions, origin, action };
         match self.views.ask(owner, Command::Request(Box::new(request))).await? {
             Answer::Refused(refusal) => Err(refusal.into()),
             answer => {
                 self.counters.updated(self.clock.now().saturating_sub(started));
+                if let Some(flow) = flow {
+                    self.flows.wait(flow, 1).await;
+                }
                 Ok(answer)
             }
         }
@@ -220,6 +231,7 @@ impl Desk {
     pub(crate) async fn write_all(self: &Arc<Self>, ask: &Ask, asked: Vec<Asked>) -> Result<(), Failure> {
         let path = request::write_path(&ask.headers)?;
         let (count, mut refused) = (asked.len(), Vec::new());
+        let flow = self.flow(ask);
         let (mut waiting, mut has_begun) = (VecDeque::new(), false);
         for (named, action) in asked {
             if waiting.len() >= BATCH_IN_FLIGHT_MAX
@@ -232,7 +244,8 @@ impl Desk {
             let tell = self.tell(&ask.tenant, &id).await?;
             let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
             let (tenant, path) = (ask.tenant.clone(), path.clone());
-            let request = Request { tenant, path, tell, versions: None, origin: ask.origin(&self.tokens), action };
+            let request =
+                Request { tenant, path, tell, versions: None, origin: ask.origin(&self.tokens, flow.as_ref()), action };
             let started = self.clock.now();
             let mut command = Command::Request(Box::new(request));
             let answer = loop {
@@ -254,7 +267,15 @@ impl Desk {
         for one in waiting {
             self.answered(one, &mut refused).await?;
         }
+        if let Some(flow) = flow.filter(|_| refused.is_empty()) {
+            self.flows.wait(flow, count).await;
+        }
         Ok(op_update::combined(count, refused)?)
+    }
+
+    /// For an update whose answer waits for its notifications.
+    fn flow(&self, ask: &Ask) -> Option<Flow> {
+        ask.is_flow_controlled().then(|| self.flows.begin()).flatten()
     }
 
     async fn answered(

@@ -105,7 +105,7 @@ impl Context {
         let traffic = Arc::new(Traffic::new(config.metrics_max));
         show_traffic(&traffic, metrics);
         let subscriptions = Subscriptions::open(ground, &config, traffic.clone(), metrics)?;
-        let (wall, tokens) = (ground.wall.clone(), subscriptions.tokens.clone());
+        let (wall, tokens, flows) = (ground.wall.clone(), subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
         let desk = Arc::new(Desk {
             views,
@@ -116,6 +116,7 @@ impl Context {
             started,
             page_max_bytes,
             tokens,
+            flows,
             background,
             upkeep,
             deprecations: Deprecations::new(config.log_deprecate),

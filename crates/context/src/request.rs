@@ -269,10 +269,10 @@ pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), Refusal> {
     ))
 }
 
-/// Whether the client wants its update told although nothing differs.
-pub(crate) fn is_forced(uri: &Uri) -> bool {
+/// Whether one of the request's options is this.
+pub(crate) fn has_option(uri: &Uri, wanted: &str) -> bool {
     let lists = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("options="));
-    lists.filter_map(|list| decoded(list).ok()).any(|list| list.split(',').any(|option| option == "forcedUpdate"))
+    lists.filter_map(|list| decoded(list).ok()).any(|list| list.split(',').any(|option| option == wanted))
 }
 
 /// Whether it is an attribute's value that is asked for, which knows more media than JSON.

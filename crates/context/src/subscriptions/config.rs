@@ -28,6 +28,9 @@ pub struct NotificationsConfig {
     pub retry_first_ms: u64,
     /// Longest such pause, in milliseconds. Default 30,000.
     pub retry_longest_ms: u64,
+    /// How the answer to an update with `options=flowControl` waits for its notifications: `gauge:step:max`. The gauge is the
+    /// part that is waited for, 0 none and 1 all; step and max are milliseconds. Default none: it does not wait.
+    pub flow_control: String,
     /// Custom targets act as such; else as the plain ones. Default true.
     pub custom: bool,
 }
@@ -45,6 +48,7 @@ impl Default for NotificationsConfig {
             mqtt_idle_s: 3_600,
             retry_first_ms: 100,
             retry_longest_ms: 30_000,
+            flow_control: String::new(),
             custom: true,
         }
     }

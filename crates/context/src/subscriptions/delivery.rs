@@ -220,6 +220,7 @@ impl Shared {
         }
         while let Some(gone) = queue.overflow(limits) {
             self.total_bytes.fetch_sub(gone.size_bytes(), Ordering::Relaxed);
+            gone.token.end();
             self.counters.dropped.inc();
             self.outcomes.dropped.fetch_add(1, Ordering::Relaxed);
             let subscription = &queue.subscription;
@@ -261,6 +262,7 @@ impl Shared {
     }
 
     fn done(&self, subscription: &Subscription, notification: &Arc<Notification>) {
+        notification.token.end();
         if let Some(queue) = self.queues.lock().get_mut(&(subscription.tenant.clone(), subscription.id.clone())) {
             let before = queue.bytes;
             queue.done(notification);

@@ -24,6 +24,9 @@ pub(crate) struct Details<'a> {
     pub(crate) correlator: Cow<'a, str>,
     #[serde(default)]
     pub(crate) token: Option<u64>,
+    /// The update whose answer waits for what this leads to.
+    #[serde(default)]
+    pub(crate) flow: Option<u64>,
     #[serde(default, rename = "forced")]
     pub(crate) is_forced: bool,
     #[serde(borrow)]

@@ -13,6 +13,7 @@ use millstream_view::{Follow, Source, Views};
 use parking_lot::Mutex;
 
 use super::change::{Change, Place};
+use super::flows::{Flows, Looking};
 use super::hub::Hub;
 use super::render::{Occasion, root};
 use super::stats::NotificationCounters;
@@ -34,6 +35,7 @@ pub(crate) struct Matcher {
     pub(crate) views: Arc<Views<SubscriptionView>>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) flows: Arc<Flows>,
     pub(crate) counters: Arc<NotificationCounters>,
     pub(crate) custom: bool,
     pub(crate) message_max_bytes: usize,
@@ -49,17 +51,19 @@ impl Follow<SubscriptionView> for Matcher {
 
     fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Vec<Fired>)> {
         let tenant = topic.name.tenant();
-        if !self.hub.index.read().has(tenant) {
+        if !self.hub.index.read().has(tenant) && self.flows.are_none() {
             return None;
         }
         let partition = partition_of_key(record.key?, topic.config.partitions).0;
         let place = Place { topic: topic.id.0, partition, offset: record.offset.0 };
         let change = Change::read(tenant, place, record)?;
+        // Ends its look when what fires has its tokens.
+        let looking = self.flows.looking(change.details.flow);
         if self.comes_back(&change) {
             return None;
         }
         let owner = self.views.partition_of(tenant.as_str().as_bytes());
-        let fired = self.fired(&change, owner);
+        let fired = self.fired(&change, looking.as_ref(), owner);
         (!fired.is_empty()).then_some((owner, fired))
     }
 
@@ -77,7 +81,7 @@ impl Matcher {
     }
 
     /// What fires, but for what has been handed over already because it is too much at once.
-    fn fired(&self, change: &Change<'_>, owner: PartitionId) -> Vec<Fired> {
+    fn fired(&self, change: &Change<'_>, looking: Option<&Looking>, owner: PartitionId) -> Vec<Fired> {
         let candidates = self.hub.index.read().candidates(change);
         self.counters.candidates.inc_by(candidates.len() as u64);
         let now_ms = self.wall.now_ms();
@@ -90,7 +94,8 @@ impl Matcher {
                 continue;
             }
             number += 1;
-            let Some(notification) = occasion.notification(&subscription, number) else { continue };
+            let Some(mut notification) = occasion.notification(&subscription, number) else { continue };
+            notification.token = looking.map(Looking::token).unwrap_or_default();
             self.counters.matched.inc();
             if part.len() >= PART_MAX || part_bytes > PART_MAX_BYTES {
                 self.hand_over(owner, std::mem::take(&mut part));

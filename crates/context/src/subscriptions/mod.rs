@@ -19,6 +19,7 @@ mod change;
 mod config;
 mod delivery;
 mod details;
+mod flows;
 mod http_receiver;
 mod hub;
 mod index;
@@ -55,6 +56,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 pub use config::NotificationsConfig;
+pub(crate) use flows::{Flow, FlowControl, Flows};
 pub(crate) use tokens::Tokens;
 
 use crate::config::RECORD_MAX_BYTES;
@@ -88,6 +90,7 @@ pub(crate) struct Subscriptions {
     /// The millisecond in the newest id.
     last_id_ms: AtomicU64,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) flows: Arc<Flows>,
 }
 
 impl Subscriptions {
@@ -149,11 +152,13 @@ impl Subscriptions {
             take_up(&hub, &snapshot.state);
         }
         let tokens = Arc::new(Tokens::default());
+        let flows = Arc::new(Flows::new(FlowControl::read(&notifications.flow_control, config.timeout_ms)?));
         let matcher = Matcher {
             hub: hub.clone(),
             views: views.clone(),
             wall: ground.wall.clone(),
             tokens: tokens.clone(),
+            flows: flows.clone(),
             counters,
             custom: notifications.custom,
             // A durable queue keeps it as a record.
@@ -164,7 +169,7 @@ impl Subscriptions {
             FollowerConfig { threads: 1, command_max_records: COMMAND_MAX_CHANGES, ..FollowerConfig::default() };
         let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
         let (log, ground) = (ground.log.clone(), ground.clone());
-        Ok(Arc::new(Self { views, hub, log, ground, follower, last_id_ms: AtomicU64::new(0), tokens }))
+        Ok(Arc::new(Self { views, hub, log, ground, follower, last_id_ms: AtomicU64::new(0), tokens, flows }))
     }
 
     /// Adds the routes under `/v2/subscriptions`.

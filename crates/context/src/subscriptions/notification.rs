@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::change::Place;
+use super::flows::Token;
 
 /// What is to be sent, to whom it belongs and when it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +12,9 @@ pub(crate) struct Notification {
     pub(crate) place: Place,
     pub(crate) made_ms: i64,
     pub(crate) message: Message,
+    /// Somebody may wait for its end.
+    #[serde(skip)]
+    pub(crate) token: Token,
 }
 
 /// What is sent.

@@ -89,7 +89,8 @@ impl Queue {
 
     /// Forgets everything; what is being delivered finds its place empty.
     pub(crate) fn clear(&mut self) {
-        self.lanes.values_mut().for_each(|lane| lane.waiting.clear());
+        let waiting = self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..));
+        waiting.for_each(|gone| gone.token.end());
         (self.count, self.bytes) = (0, 0);
     }
 }

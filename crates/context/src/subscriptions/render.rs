@@ -33,7 +33,8 @@ impl Occasion<'_> {
             Target::Http(target) => self.http(subscription, target, number)?,
             Target::Mqtt(target) => self.mqtt(subscription, target)?,
         };
-        let made = Notification { place: self.change.place, made_ms: self.now_ms, message };
+        let (place, made_ms) = (self.change.place, self.now_ms);
+        let made = Notification { place, made_ms, message, token: Default::default() };
         if made.size_bytes() <= self.max_bytes {
             return Some(made);
         }

@@ -12,6 +12,7 @@ mod guide;
 mod indexes;
 mod mosquitto;
 mod notifications;
+mod notified;
 mod operations;
 mod ordering;
 mod paging;
