@@ -62,7 +62,7 @@ async fn statistics(State(watched): Shared, caller: Caller, ask: Ask) -> Answere
         watched.push_blocks(given.has_option("fullCounters"), &mut shown);
     }
     if let Some(trouble) = watched.troubles.last(&ask.tenant) {
-        shown["millstream"] = json!({"mapping": trouble});
+        shown["millstream"]["mapping"] = json!(trouble);
     }
     Ok(json_answer(shown.to_string()))
 }
@@ -79,6 +79,10 @@ async fn reset_statistics(State(watched): Shared, ask: Ask) -> Answered {
 impl Watched {
     /// Adds the blocks that are switched on.
     fn push_blocks(&self, full: bool, shown: &mut Value) {
+        let alarms = self.subscriptions.alarms();
+        if !alarms.is_empty() {
+            shown["millstream"]["alarms"] = alarms.into();
+        }
         if self.counts.has_counters {
             let (deprecated, sent) = (self.desk.deprecations.count(), self.subscriptions.sent());
             shown["counters"] = self.counts.counters(deprecated, sent, full);

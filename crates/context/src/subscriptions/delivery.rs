@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
+use super::alarms::{Alarm, Alarms};
 use super::attempt::Failed;
 use super::config::NotificationsConfig;
 use super::http_receiver::HttpReceiver;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     wall: Arc<dyn WallClock>,
     counters: Arc<NotificationCounters>,
     outcomes: Outcomes,
+    alarms: Alarms,
     traffic: Arc<Traffic>,
     queues: Mutex<HashMap<Owner, Queue>>,
     total_bytes: AtomicUsize,
@@ -77,11 +79,13 @@ impl Delivery {
         traffic: Arc<Traffic>,
     ) -> std::io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("notify").enable_all().build()?;
+        let alarms = Alarms::new(config.relog_alarms);
         let shared = Arc::new(Shared {
             config,
             wall,
             counters,
             outcomes: Outcomes::default(),
+            alarms,
             traffic,
             queues: Mutex::default(),
             total_bytes: AtomicUsize::new(0),
@@ -156,6 +160,11 @@ impl Delivery {
     pub(crate) fn waiting(&self, tenant: &TenantId, id: &Arc<str>) -> (usize, usize, u64) {
         let queues = self.shared.queues.lock();
         queues.get(&(tenant.clone(), id.clone())).map_or((0, 0, 0), |queue| (queue.count, queue.bytes, queue.dropped))
+    }
+
+    /// With whom something goes wrong.
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        self.shared.alarms.active()
     }
 
     /// What became of notifications.
@@ -283,7 +292,7 @@ impl Shared {
         let mut has_failed = false;
         loop {
             let attempt = self.attempt(subscription, notification).await;
-            self.count(subscription, notification, &attempt);
+            self.note(subscription, notification, &attempt);
             let at_ms = self.wall.now_ms();
             let failed = match judged(attempt.map(|answer| answer.map(|(code, _)| code)), subscription.delivery.retry) {
                 Ok(code) => {
@@ -322,12 +331,20 @@ impl Shared {
         }
     }
 
-    /// Counts an attempt that may have reached somebody.
-    fn count(&self, subscription: &Subscription, notification: &Notification, attempt: &Attempt) {
+    /// Notes an attempt: with whom it went well or wrong, and what it counts for.
+    fn note(&self, subscription: &Subscription, notification: &Notification, attempt: &Attempt) {
         let request_bytes = match &notification.message {
             Message::Http { body, .. } => body.len(),
             Message::Mqtt { payload, .. } => payload.len(),
             Message::Impossible { .. } => return,
+        };
+        let (alarm, whom) = match &subscription.target {
+            Target::Http(http) => (Alarm::Notification, http.url.raw().to_owned()),
+            Target::Mqtt(mqtt) => (Alarm::MqttConnection, format!("{}:{}", mqtt.broker.host, mqtt.broker.port)),
+        };
+        match attempt {
+            Ok(_) => self.alarms.release(alarm, &whom),
+            Err(failed) => self.alarms.raise(alarm, &whom, &failed.reason),
         };
         let answer_bytes = attempt.as_ref().ok().copied().flatten().map_or(0, |(_, bytes)| bytes);
         let exchange = Exchange { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };

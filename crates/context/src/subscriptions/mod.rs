@@ -13,6 +13,7 @@
 //! request is answered. What a change leads to is stored together with the place of the change, in one append, and goes
 //! out once that is durable: never twice by a restart; and never lost, if the subscription's queue is durable.
 
+mod alarms;
 mod attempt;
 mod body;
 mod change;
@@ -107,6 +108,11 @@ impl Subscriptions {
     /// What became of notifications.
     pub(crate) fn outcomes(&self) -> Value {
         self.hub.delivery.outcomes().shown(self.hub.delivery.total().0)
+    }
+
+    /// With whom something goes wrong.
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        self.hub.delivery.alarms()
     }
 
     /// How many notifications their receivers have.

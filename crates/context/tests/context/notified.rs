@@ -278,6 +278,30 @@ async fn a_failure_has_its_reason() {
     receiver.stop();
 }
 
+/// §18.3: an alarm is raised when a receiver is away, and released when it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_away_is_an_alarm_until_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, served, receiver) = filled(dir.path(), NotificationsConfig::default()).await;
+    let (address, url) = (receiver.address, receiver.url("/n"));
+    subscribe(&served, "", &to(&receiver, "/n", "e", Value::Null, &json!({}))).await;
+    receiver.stop();
+    until("nobody listens", || std::net::TcpStream::connect(address).is_err()).await;
+    change(&served, UPDATE, r#"{"t":{"value":21}}"#).await;
+    let alarms = async || served.get("/statistics").await.json()["millstream"]["alarms"].clone();
+    while alarms().await != json!([format!("NotificationError {url}")]) {
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+    let receiver = Receiver::answering(address, |_, _| Some(404)).await;
+    receiver.under("/n", 1).await;
+    while !alarms().await.is_null() {
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
 /// §16.1: with custom notifications off a custom target acts as the plain one, and nothing in its URL is replaced.
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_notifications_can_be_switched_off() {
