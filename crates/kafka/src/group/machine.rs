@@ -13,11 +13,16 @@
 //! - Only members of `Completing` and `Stable` have a leader and a protocol that all of them speak.
 //! - A call that waits has a ticket, which is answered exactly once.
 
+mod answer;
+mod rebalance;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
+
+pub(crate) use answer::{Answer, Joined, Refused, Synced};
 
 use super::GroupConfig;
 use super::member::{Join, Member, Ticket};
@@ -48,41 +53,6 @@ impl GroupState {
             Self::Dead => "Dead",
         }
     }
-}
-
-/// An answer to a join.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Joined {
-    pub(crate) generation: i32,
-    pub(crate) protocol_type: String,
-    pub(crate) protocol: String,
-    pub(crate) leader: String,
-    pub(crate) member_id: String,
-    pub(crate) skip_assignment: bool,
-    /// For the leader: all members with their instance and metadata.
-    pub(crate) members: Vec<(String, Option<String>, Bytes)>,
-}
-
-/// A refused join, with the id that the member has, or gets with [`ResponseError::MemberIdRequired`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) error: ResponseError,
-    pub(crate) member_id: String,
-}
-
-/// An answer to a sync.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Synced {
-    pub(crate) protocol_type: String,
-    pub(crate) protocol: String,
-    pub(crate) assignment: Bytes,
-}
-
-/// An answer to a call that waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Join(Ticket, Result<Joined, Refused>),
-    Sync(Ticket, Result<Synced, ResponseError>),
 }
 
 /// Who speaks, and of which generation.
@@ -343,103 +313,6 @@ impl Group {
         self.try_complete(now, out);
     }
 
-    /// Begins a rebalance, unless one is being prepared.
-    fn prepare(&mut self, now: Duration, out: &mut Vec<Answer>) {
-        if self.state == GroupState::PreparingRebalance {
-            return;
-        }
-        for member in self.members.values_mut() {
-            member.assignment = Bytes::new();
-            member.has_synced = false;
-            if let Some(ticket) = member.syncing.take() {
-                member.heard_of(now);
-                out.push(Answer::Sync(ticket, Err(ResponseError::RebalanceInProgress)));
-            }
-        }
-        let latest = now + self.rebalance_timeout();
-        let delay = self.config.initial_rebalance_delay;
-        self.initial_until = (self.state == GroupState::Empty && !delay.is_zero()).then_some(latest);
-        self.deadline = Some(if self.initial_until.is_some() { latest.min(now + delay) } else { latest });
-        self.state = GroupState::PreparingRebalance;
-    }
-
-    fn rebalance_timeout(&self) -> Duration {
-        self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or_default()
-    }
-
-    /// Ends the rebalance if nobody needs to be waited for.
-    fn try_complete(&mut self, now: Duration, out: &mut Vec<Answer>) {
-        let have_joined = self.members.values().all(|member| member.joining.is_some()) && self.pending.is_empty();
-        let waits_for_more = self.initial_until.is_some() && !self.members.is_empty();
-        if self.state == GroupState::PreparingRebalance && have_joined && !waits_for_more {
-            self.complete(now, out);
-        }
-    }
-
-    /// Begins the next generation with those who have joined, and with static members that may come back.
-    fn complete(&mut self, now: Duration, out: &mut Vec<Answer>) {
-        self.members.retain(|_, member| member.joining.is_some() || member.instance.is_some());
-        self.initial_until = None;
-        if !self.members.is_empty() && self.members.values().all(|member| member.joining.is_none()) {
-            self.deadline = Some(now + self.rebalance_timeout().max(self.config.session_timeout_min));
-            return;
-        }
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
-        if self.members.is_empty() {
-            return self.become_empty(now);
-        }
-        self.protocol = self.elect_protocol();
-        if self.members.get(&self.leader).is_none_or(|leader| leader.joining.is_none()) {
-            let joined = self.members.iter().find(|(_, member)| member.joining.is_some());
-            self.leader = joined.map(|(id, _)| id.clone()).unwrap_or_default();
-        }
-        self.state = GroupState::CompletingRebalance;
-        self.deadline = Some(now + self.rebalance_timeout());
-        let mut tickets = Vec::new();
-        for (id, member) in &mut self.members {
-            if let Some(ticket) = member.joining.take() {
-                member.heard_of(now);
-                tickets.push((id.clone(), ticket));
-            }
-        }
-        out.extend(tickets.into_iter().map(|(id, ticket)| Answer::Join(ticket, Ok(self.joined(&id)))));
-    }
-
-    fn become_empty(&mut self, now: Duration) {
-        self.state = GroupState::Empty;
-        self.protocol.clear();
-        self.leader.clear();
-        self.instances.clear();
-        self.deadline = None;
-        self.empty_since = now;
-    }
-
-    /// Of the protocols that all members speak, the one that most of them prefer.
-    fn elect_protocol(&self) -> String {
-        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
-        let is_common = |name: &str| self.members.values().all(|member| member.speaks(name));
-        for member in self.members.values() {
-            if let Some((name, _)) = member.protocols.iter().find(|(name, _)| is_common(name)) {
-                *votes.entry(name).or_default() += 1;
-            }
-        }
-        votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(name, _)| name.to_owned()).unwrap_or_default()
-    }
-
-    fn joined(&self, id: &str) -> Joined {
-        let described =
-            |(id, member): (&String, &Member)| (id.clone(), member.instance.clone(), member.metadata(&self.protocol));
-        Joined {
-            generation: self.generation,
-            protocol_type: self.protocol_type.clone(),
-            protocol: self.protocol.clone(),
-            leader: self.leader.clone(),
-            member_id: id.to_owned(),
-            skip_assignment: false,
-            members: if self.leader == id { self.members.iter().map(described).collect() } else { Vec::new() },
-        }
-    }
-
     /// A member asks for its assignment; the leader brings those of all.
     pub(crate) fn sync(
         &mut self,
@@ -480,20 +353,6 @@ impl Group {
         }
         if self.state == GroupState::Stable {
             self.hand_out(now, out);
-        }
-    }
-
-    fn hand_out(&mut self, now: Duration, out: &mut Vec<Answer>) {
-        for member in self.members.values_mut() {
-            if let Some(ticket) = member.syncing.take() {
-                member.heard_of(now);
-                let (protocol_type, protocol) = (self.protocol_type.clone(), self.protocol.clone());
-                let synced = Synced { protocol_type, protocol, assignment: member.assignment.clone() };
-                out.push(Answer::Sync(ticket, Ok(synced)));
-            }
-        }
-        if self.members.values().all(|member| member.has_synced) {
-            self.deadline = None;
         }
     }
 
