@@ -6,6 +6,7 @@ mod acknowledged;
 mod commands;
 #[path = "../main_job/guide.rs"]
 mod guide;
+mod guides;
 #[path = "../../../connect/tests/connect/mqtt_client.rs"]
 #[allow(dead_code, reason = "the adapter's tests use more of it")]
 mod mqtt_client;
