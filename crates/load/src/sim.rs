@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Over MQTT each device has a connection and a task of its own, which keeps its timetable. Commands are sent by the
-//! workers as an application does, over HTTP; devices listen and answer on threads of their own ([`answering`]).
+//! workers as an application does, over HTTP; devices listen and answer on threads of their own.
 //!
 //! Always true
 //! - A device has at most one HTTP request under way, and its MQTT messages leave over one connection: they keep their order.
