@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 use millstream_columns::Value;
 use millstream_types::{BatchError, Offset, PartitionId, RecordBatch, RecordView};
@@ -90,7 +91,7 @@ impl Once {
 }
 
 impl Finder {
-    /// Matches the records of `batch` (which is not compressed) from offset `from` on; [`Self::drain`] hands out the
+    /// Matches those records of `batch` (which is not compressed) that lie within `offsets`; [`Self::drain`] hands out the
     /// results. `now_ms` is what NOW means.
     ///
     /// # Errors
@@ -100,14 +101,14 @@ impl Finder {
         catalogue: &Catalogue<T>,
         batch: &RecordBatch,
         partition: PartitionId,
-        from: Offset,
+        offsets: Range<Offset>,
         now_ms: i64,
     ) -> Result<Tally, BatchError> {
         let mut tally = Tally::default();
         let mut chunk = Vec::with_capacity(CHUNK.min(batch.record_count() as usize));
         for view in batch.records() {
             match view {
-                Ok(view) if view.offset < from => continue,
+                Ok(view) if !offsets.contains(&view.offset) => continue,
                 Ok(view) => chunk.push(view),
                 Err(error) => {
                     self.run_chunk(catalogue, &chunk, partition, now_ms, &mut tally);

@@ -1,5 +1,6 @@
 //! The live queries of one stream and a thread that matches, as one thing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_types::{BatchError, Offset, PartitionId, RecordBatch};
@@ -63,8 +64,19 @@ impl<T> Matcher<T> {
         from: Offset,
         now_ms: i64,
     ) -> Result<Tally, BatchError> {
+        self.run_within(batch, partition, from..Offset(u64::MAX), now_ms)
+    }
+
+    /// As [`Self::run`], for records within `offsets`.
+    pub(crate) fn run_within(
+        &mut self,
+        batch: &RecordBatch,
+        partition: PartitionId,
+        offsets: Range<Offset>,
+        now_ms: i64,
+    ) -> Result<Tally, BatchError> {
         self.catalogue.refresh();
-        self.finder.run(&self.catalogue, batch, partition, from, now_ms)
+        self.finder.run(&self.catalogue, batch, partition, offsets, now_ms)
     }
 
     /// Hands out what the batches since the last call gave, query by query.

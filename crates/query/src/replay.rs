@@ -1,4 +1,5 @@
-//! How queries of a former process see what has been appended since: each from where it stood, all in one reading.
+//! How queries of a former process see what has been appended since: each from where it stood, all in one reading, up to
+//! where they see the rest with all others. What is appended meanwhile may lie in a batch that began before that.
 
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ pub(crate) struct Replay<'a> {
     /// Those that have been reached.
     matcher: Matcher<Arc<Live>>,
     progress: Arc<Progress>,
+    /// What begins there they see with all others.
+    end: Offset,
     thread: usize,
     read_max_bytes: usize,
 }
@@ -27,6 +30,7 @@ impl<'a> Replay<'a> {
     pub(crate) fn new(
         partition: &'a Arc<dyn Partition>,
         queries: &[Arc<Live>],
+        end: Offset,
         thread: usize,
         read_max_bytes: usize,
     ) -> Self {
@@ -39,11 +43,12 @@ impl<'a> Replay<'a> {
         ahead.sort_by(|(a, _), (b, _)| b.cmp(a));
         let (from, epoch) = (ahead.last().map_or(Offset::ZERO, |(at, _)| *at), partition.offsets().epoch);
         let progress = Arc::new(Progress::start(id, from, epoch));
-        Self { partition, ahead, matcher: Matcher::default(), progress, thread, read_max_bytes }
+        Self { partition, ahead, matcher: Matcher::default(), progress, end, thread, read_max_bytes }
     }
 
-    /// Reads up to `end`.
-    pub(crate) fn run(mut self, end: Offset, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
+    /// Reads up to the end.
+    pub(crate) fn run(mut self, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
+        let end = self.end;
         let Some(mut next) = self.ahead.last().map(|(at, _)| *at) else { return Ok(()) };
         while next < end {
             let batches = self.partition.read(next, self.read_max_bytes, UpTo::Tail)?;
@@ -53,8 +58,9 @@ impl<'a> Replay<'a> {
             for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
                 self.meet(next.max(batch.base_offset()));
                 let id = self.partition.id().partition;
-                let tally = match_batch(&**self.partition, batch, |batch| self.matcher.run(batch, id, next, now_ms))?;
-                next = batch.last_offset().next();
+                let run = |batch: &RecordBatch| self.matcher.run_within(batch, id, next..end, now_ms);
+                let tally = match_batch(&**self.partition, batch, run)?;
+                next = batch.last_offset().next().min(end);
                 self.progress.add(tally, next, batch.epoch());
                 self.hand_over(now_ms, finished);
                 self.meet_within(batch, now_ms, finished)?;
@@ -79,14 +85,16 @@ impl<'a> Replay<'a> {
     /// Takes in those that stand within a batch that the others have just seen: each sees the rest of it by itself. In a
     /// topic that is compacted a batch may begin before a place that was once its end.
     fn meet_within(&mut self, batch: &RecordBatch, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
-        let next = batch.last_offset().next();
+        let next = batch.last_offset().next().min(self.end);
         while let Some((at, query)) = self.ahead.pop_if(|(at, _)| *at < next) {
-            let rest = Self::new(self.partition, std::slice::from_ref(&query), self.thread, self.read_max_bytes);
+            let alone = std::slice::from_ref(&query);
+            let rest = Self::new(self.partition, alone, next, self.thread, self.read_max_bytes);
             let Self { mut matcher, progress, .. } = rest;
             query.see(&progress);
             matcher.insert(query.compiled.clone(), query.clone());
             let id = self.partition.id().partition;
-            let tally = match_batch(&**self.partition, batch, |batch| matcher.run(batch, id, at, now_ms))?;
+            let run = |batch: &RecordBatch| matcher.run_within(batch, id, at..next, now_ms);
+            let tally = match_batch(&**self.partition, batch, run)?;
             progress.add(tally, next, batch.epoch());
             hand_over(&mut matcher, self.thread, &**self.partition, now_ms, finished);
             self.take_in(query);

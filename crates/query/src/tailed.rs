@@ -123,7 +123,8 @@ impl Tailed {
         finished: &mut Vec<Finished>,
     ) -> Result<(), Broken> {
         self.parts.iter().try_for_each(|part| {
-            Replay::new(&part.partition, queries, self.thread, self.read_max_bytes).run(part.next, now_ms, finished)
+            let (partition, thread, max_bytes) = (&part.partition, self.thread, self.read_max_bytes);
+            Replay::new(partition, queries, part.next, thread, max_bytes).run(now_ms, finished)
         })
     }
 
@@ -170,7 +171,8 @@ impl Tailed {
         // Nobody comes or goes until the rows are where they belong.
         let catalogue = self.stream.catalogue();
         for batch in &batches {
-            let run = |batch: &RecordBatch| self.finder.run(&catalogue, batch, partition, part.next, now_ms);
+            let unread = part.next..Offset(u64::MAX);
+            let run = |batch: &RecordBatch| self.finder.run(&catalogue, batch, partition, unread, now_ms);
             let tally = match_batch(&*part.partition, batch, run)?;
             (part.next, part.has_read) = (batch.last_offset().next(), true);
             // Before the rows go out, so that whoever ends by them is told of the records that gave them.

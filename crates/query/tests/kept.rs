@@ -95,6 +95,18 @@ const SUMS: [&str; 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_arrives_while_queries_are_taken_up_is_counted_once() {
+    let mut fixture = fixture(&disk(), config());
+    let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(3000000, TIME)")).await.id();
+    for round in 0..30 {
+        fixture.restart(Ending::Crash, SECOND);
+        // The threads look for what they have missed, while batches grow in which that ends.
+        fixture.send_all(round * 100, round * 100 + 100);
+        fixture.all_seen(&[id], round * 100 + 100).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_sum_comes_to_the_same_with_and_without_restarts() {
     let whole = fixture(&disk(), config());
     let mut expected = Vec::new();
