@@ -46,25 +46,9 @@ fn append(process: &Process, numbers: std::ops::Range<u64>) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-fn seen(process: &Process, id: &str, records: u64) {
-    until("the records have been seen", || process.get_json(&format!("/api/queries/{id}"))["records_seen"] == records);
-}
-
-#[test]
-fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubles_are_known_by_their_numbers() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = || Process::start_on(dir.path(), [0, 0], &["--set", "query.keep_every_ms=30"]);
-    let mut process = start();
-    ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
-    ask(process.applications, "PUT", "/api/streams/answers", &JSON, br#"{"partitions": 1, "level": "synced"}"#);
-    let asked =
-        ["SELECT n FROM \"n\" WHERE n % 2 = 0", "SELECT SUM(n) AS s FROM \"n\" WINDOWING TUMBLING(100, RECORD)"];
-    let ids = asked.map(|query| {
-        let asked = json!({"query": query, "deliver": {"topic": "answers"}, "keep": true}).to_string();
-        let told = ask(process.applications, "POST", "/api/queries", &JSON, asked.as_bytes());
-        assert_eq!(told.status, 201, "{}", told.text());
-        told.json()["id"].as_str().unwrap().to_owned()
-    });
+/// Appends records, kills the server four times while the last of them are on their way into the results and ends it in
+/// order the fifth time. It as it runs then, and how many records there are.
+fn appended_among_kills(mut process: Process, start: impl Fn() -> Process) -> (Process, u64) {
     let mut sent = 0;
     for round in 0..5 {
         for _ in 0..8 {
@@ -79,7 +63,29 @@ fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubl
         process = start();
     }
     append(&process, sent..sent + 50);
-    sent += 50;
+    (process, sent + 50)
+}
+
+fn seen(process: &Process, id: &str, records: u64) {
+    until("the records have been seen", || process.get_json(&format!("/api/queries/{id}"))["records_seen"] == records);
+}
+
+#[test]
+fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubles_are_known_by_their_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || Process::start_on(dir.path(), [0, 0], &["--set", "query.keep_every_ms=30"]);
+    let process = start();
+    ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
+    ask(process.applications, "PUT", "/api/streams/answers", &JSON, br#"{"partitions": 1, "level": "synced"}"#);
+    let asked =
+        ["SELECT n FROM \"n\" WHERE n % 2 = 0", "SELECT SUM(n) AS s FROM \"n\" WINDOWING TUMBLING(100, RECORD)"];
+    let ids = asked.map(|query| {
+        let asked = json!({"query": query, "deliver": {"topic": "answers"}, "keep": true}).to_string();
+        let told = ask(process.applications, "POST", "/api/queries", &JSON, asked.as_bytes());
+        assert_eq!(told.status, 201, "{}", told.text());
+        told.json()["id"].as_str().unwrap().to_owned()
+    });
+    let (process, sent) = appended_among_kills(process, start);
     ids.iter().for_each(|id| seen(&process, id, sent));
     let refused = ask(process.applications, "GET", &format!("/api/queries/{}/results", ids[0]), &[], b"");
     assert_eq!(refused.status, 409, "{}", refused.text());
@@ -115,7 +121,7 @@ fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubl
 #[test]
 fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_counts_once() {
     let dir = tempfile::tempdir().unwrap();
-    let mut process = Process::start(dir.path());
+    let process = Process::start(dir.path());
     ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
     let grouped = "SELECT id, COUNT(*) AS c, SUM(n) AS s, COUNT(DISTINCT n) AS d FROM \"n\" GROUP BY id ORDER BY id";
     let (client, sums) = Live::ask_for(&process, &json!({"query": grouped, "deliver": "sse", "keep": true}));
@@ -126,22 +132,7 @@ fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_coun
     drop(client);
     asker.close();
 
-    let mut sent = 0;
-    for round in 0..5 {
-        for _ in 0..8 {
-            append(&process, sent..sent + 50);
-            sent += 50;
-        }
-        // Killed while the last records are on their way into the sums; the last time there is an orderly end.
-        if round < 4 {
-            process.kill();
-        } else {
-            process.stop();
-        }
-        process = Process::start(dir.path());
-    }
-    append(&process, sent..sent + 50);
-    sent += 50;
+    let (process, sent) = appended_among_kills(process, || Process::start(dir.path()));
     seen(&process, &sums, sent);
     seen(&process, &counts, sent);
 
