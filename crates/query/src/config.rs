@@ -23,6 +23,10 @@ pub struct Config {
     pub rows_per_second_max: u64,
     /// Most bytes of rows that one query gives in a second; 0 sets no bound. Default 0.
     pub bytes_per_second_max: u64,
+    /// Most rows that all queries of one tenant together give in a second; 0 sets no bound. Default 0.
+    pub rows_per_second_per_tenant_max: u64,
+    /// Most bytes of rows that all queries of one tenant together give in a second; 0 sets no bound. Default 0.
+    pub bytes_per_second_per_tenant_max: u64,
     /// Most live queries. Default 100,000.
     pub live_max: usize,
     /// Most live queries of one tenant. Default 100,000.
@@ -73,6 +77,8 @@ impl Default for Config {
             rows_max: 500,
             rows_per_second_max: 0,
             bytes_per_second_max: 0,
+            rows_per_second_per_tenant_max: 0,
+            bytes_per_second_per_tenant_max: 0,
             live_max: 100_000,
             live_per_tenant_max: 100_000,
             kept_per_tenant_max: 1000,

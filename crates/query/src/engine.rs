@@ -14,11 +14,11 @@ use crate::hints::hints;
 use crate::keeper::Keeper;
 use crate::keeping::{Addressee, Keeping};
 use crate::live::{Clocks, Live};
-use crate::outbox::{self, Outbox};
+use crate::outbox::Outbox;
+use crate::outboxes::Outboxes;
 use crate::passage::Gone;
 use crate::pool::Pool;
 use crate::price::Price;
-use crate::rate::Rates;
 use crate::reader::Reader;
 use crate::registry::Registry;
 use crate::schema::Schemas;
@@ -43,7 +43,7 @@ pub struct Engine {
     pub(crate) config: Config,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) registry: Arc<Registry>,
-    outboxes: Arc<outbox::Common>,
+    outboxes: Outboxes,
     states_memory: MemoryBudget,
     schemas: Schemas,
     streams: Streams,
@@ -87,14 +87,9 @@ impl Engine {
         let clocks = Arc::new(Clocks { monotonic, wall });
         let engine = Self {
             log,
-            clocks: clocks.clone(),
+            outboxes: Outboxes::new(&config, clocks.clone(), memory),
+            clocks,
             registry: Arc::new(Registry::new(threads)),
-            outboxes: Arc::new(outbox::Common {
-                clocks,
-                queue_max_bytes: config.queue_max_bytes,
-                rates: Rates::of(&config),
-                memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
-            }),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
             config,
             schemas: Schemas::default(),
@@ -205,7 +200,7 @@ impl Engine {
         let mut compiled = Compiled::new(plan);
         compiled.share_fields(&mut self.shared.lock().fields);
         let compiled = Arc::new(compiled);
-        let outbox = Outbox::new(self.outboxes.clone(), rows_max, request.on_slow);
+        let outbox = Outbox::new(self.outboxes.of(stream.topic.name.tenant()), rows_max, request.on_slow);
         if request.keep && addressee.is_some() {
             outbox.hold_until_arrived(Gone::default());
         }

@@ -98,6 +98,7 @@ mod many;
 mod matcher;
 mod meta;
 mod outbox;
+mod outboxes;
 mod parser;
 mod passage;
 mod plan;

@@ -10,9 +10,9 @@ use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::live::Clocks;
+use crate::outboxes::Common;
 use crate::passage::{Gone, Passage, Place};
-use crate::rate::{Given, Rates};
+use crate::rate::Given;
 use crate::rows::RowBatch;
 use crate::{Cause, Meta, OnSlow, Trouble, WindowResult};
 
@@ -27,15 +27,6 @@ pub enum Delivery {
     End(Box<Meta>),
 }
 
-/// What all outboxes of an engine have in common.
-pub(crate) struct Common {
-    pub(crate) clocks: Arc<Clocks>,
-    pub(crate) queue_max_bytes: usize,
-    pub(crate) rates: Rates,
-    /// What waits for all clients draws on it.
-    pub(crate) memory: MemoryBudget,
-}
-
 /// What became of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Put {
@@ -44,7 +35,7 @@ pub(crate) enum Put {
     Full,
     /// The client is too slow for them.
     TooSlow,
-    /// They come faster than one query may give them.
+    /// They come faster than the query, or its tenant, may give them.
     TooFast,
     /// What its records have come to takes more than it may.
     TooLarge,
@@ -183,15 +174,23 @@ impl Outbox {
         if self.on_slow == OnSlow::Kill { Put::TooSlow } else { Put::Taken }
     }
 
-    /// Counts what is given; whether that is more than one query may give in a second.
+    /// Counts what is given; whether that is more than the query, or all of its tenant, may give in a second.
     fn is_too_fast(&self, state: &mut State, next: &Delivery, now: Duration) -> bool {
-        let (rows, bytes) = (next.row_count(), next.size_bytes() as u64);
-        if self.common.rates.are_unbounded() {
-            return false;
+        if self.common.are_rates_unbounded() || state.too_fast.is_some() {
+            return state.too_fast.is_some();
         }
-        let trouble = state.given.get_or_insert_default().add(self.common.rates, rows, bytes, now);
-        state.too_fast = state.too_fast.take().or(trouble.map(Box::new));
-        state.too_fast.is_some()
+        let (rows, bytes, rates) = (next.row_count(), next.size_bytes() as u64, self.common.rates);
+        let own = match rates.are_unbounded() {
+            true => Ok(()),
+            false => state.given.get_or_insert_default().add(rates, rows, bytes, now),
+        };
+        match own.and_then(|()| self.common.add(rows, bytes, now)) {
+            Ok(()) => false,
+            Err(trouble) => {
+                state.too_fast = Some(Box::new(trouble));
+                true
+            }
+        }
     }
 
     /// The rate that was exceeded.

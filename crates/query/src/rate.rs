@@ -1,4 +1,4 @@
-//! How fast one query may give rows.
+//! How fast one query, and all queries of a tenant together, may give rows.
 
 use std::time::Duration;
 
@@ -7,24 +7,48 @@ use crate::{Config, Trouble};
 /// Over which time rows are counted.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What one query may give in a second; 0 sets no bound.
+/// The most of something in a second; 0 sets no bound.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    max: u64,
+    unit: &'static str,
+    setting: &'static str,
+}
+
+/// What may be given in a second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rates {
-    rows_max: u64,
-    bytes_max: u64,
+    rows: Bound,
+    bytes: Bound,
 }
 
 impl Rates {
-    pub(crate) fn of(config: &Config) -> Self {
-        Self { rows_max: config.rows_per_second_max, bytes_max: config.bytes_per_second_max }
+    /// Of one query.
+    pub(crate) fn of_query(config: &Config) -> Self {
+        let rows = Bound { max: config.rows_per_second_max, unit: "rows", setting: "query.rows_per_second_max" };
+        let bytes = Bound { max: config.bytes_per_second_max, unit: "bytes", setting: "query.bytes_per_second_max" };
+        Self { rows, bytes }
+    }
+
+    /// Of all queries of a tenant.
+    pub(crate) fn of_tenant(config: &Config) -> Self {
+        let (rows, bytes) = (config.rows_per_second_per_tenant_max, config.bytes_per_second_per_tenant_max);
+        let rows =
+            Bound { max: rows, unit: "rows of the tenant's queries", setting: "query.rows_per_second_per_tenant_max" };
+        let bytes = Bound {
+            max: bytes,
+            unit: "bytes of the tenant's queries",
+            setting: "query.bytes_per_second_per_tenant_max",
+        };
+        Self { rows, bytes }
     }
 
     pub(crate) fn are_unbounded(self) -> bool {
-        self.rows_max == 0 && self.bytes_max == 0
+        self.rows.max == 0 && self.bytes.max == 0
     }
 }
 
-/// What a query has given in the running second.
+/// What has been given in the running second; never more than may be.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     since: Option<Duration>,
@@ -33,23 +57,33 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Counts what is given at `now`; which limit that breaks, if any.
-    pub(crate) fn add(&mut self, rates: Rates, rows: u64, bytes: u64, now: Duration) -> Option<Trouble> {
+    /// Counts what is to be given at `now`, unless that breaks a limit: then it is told which, and nothing is given.
+    pub(crate) fn add(&mut self, rates: Rates, rows: u64, bytes: u64, now: Duration) -> Result<(), Trouble> {
         let since = self.since.filter(|since| now.saturating_sub(*since) < SECOND).unwrap_or_else(|| {
             (self.rows, self.bytes) = (0, 0);
             now
         });
         self.since = Some(since);
-        self.rows += rows;
-        self.bytes += bytes;
-        let took = now.saturating_sub(since).as_millis();
-        let breaks = |given: u64, max: u64, unit: &str, setting: &str| {
-            (max > 0 && given > max).then(|| Trouble {
-                error: format!("rate limit exceeded: {given} {unit} within {took} ms, {setting} = {max}"),
-                resolution: "select fewer records or fields, count or group them, or have the limit raised".to_owned(),
-            })
-        };
-        breaks(self.rows, rates.rows_max, "rows", "query.rows_per_second_max")
-            .or_else(|| breaks(self.bytes, rates.bytes_max, "bytes", "query.bytes_per_second_max"))
+        let took = now.saturating_sub(since);
+        let (rows, bytes) = (self.rows + rows, self.bytes + bytes);
+        for (given, bound) in [(rows, rates.rows), (bytes, rates.bytes)] {
+            if bound.max > 0 && given > bound.max {
+                return Err(too_fast(given, bound, took));
+            }
+        }
+        (self.rows, self.bytes) = (rows, bytes);
+        Ok(())
+    }
+
+    /// Whether its second is over.
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
+        self.since.is_none_or(|since| now.saturating_sub(since) >= SECOND)
+    }
+}
+
+fn too_fast(given: u64, Bound { max, unit, setting }: Bound, took: Duration) -> Trouble {
+    Trouble {
+        error: format!("rate limit exceeded: {given} {unit} within {} ms, {setting} = {max}", took.as_millis()),
+        resolution: "select fewer records or fields, count or group them, or have the limit raised".to_owned(),
     }
 }

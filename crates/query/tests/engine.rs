@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::fixture::{disk, fixture, fixture_within, memory, rows, two_threads, until};
-use millstream_log::{Log, Storage, TopicConfig};
+use millstream_log::{AckLevel, Done, Log, Storage, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Delivery, Error, OnSlow, QueryRequest, Subscription};
-use millstream_types::{Compression, MemoryBudget, TenantId, TopicName};
+use millstream_types::{Compression, MemoryBudget, Record, TenantId, TopicName, TopicPartition};
 use serde_json::json;
 
 fn payload(id: usize, sequence: usize) -> String {
@@ -290,6 +290,70 @@ async fn a_query_that_gives_rows_faster_than_it_may_ends_and_tells_both_rates() 
         let answer = query.answer().await;
         assert_eq!((answer.meta.cause, rows(&answer)), (Some(Cause::Killed), vec![expected.to_owned()]));
     }
+}
+
+#[tokio::test]
+async fn queries_of_a_tenant_that_together_give_rows_too_fast_end_one_by_one_and_others_do_not_notice() {
+    let fixture = fixture(&memory(), Config { rows_per_second_per_tenant_max: 10, ..two_threads() });
+    let other = TenantId::new("other").unwrap();
+    let stream = TopicName::user("stream", &other).unwrap();
+    fixture.log.create_topic(&stream, &memory()).unwrap();
+    let of_other = QueryRequest { deliver: Deliver::Sse, ..QueryRequest::new("SELECT n FROM \"stream\"") };
+    let of_other = fixture.engine.submit(&other, of_other).await.unwrap();
+    let send = |numbers: &[usize]| numbers.iter().for_each(|n| fixture.send("k", &[payload(0, *n)]));
+
+    let all = fixture.live("SELECT n FROM STREAM()").await;
+    let even = fixture.live("SELECT n FROM STREAM() WHERE n % 2 = 0").await;
+    send(&[0, 1, 2, 3, 4, 5, 7]);
+    fixture.seen(&all, 7).await;
+    send(&[9]);
+    let all = all.answer().await;
+    assert_eq!((all.meta.cause, all.meta.matched, all.meta.dropped, rows(&all).len()), (Some(Cause::Limit), 8, 1, 7));
+    let error = &all.meta.errors[0].error;
+    let told =
+        "rate limit exceeded: 11 rows of the tenant's queries within 0 ms, query.rows_per_second_per_tenant_max = 10";
+    assert_eq!(error, told);
+    // Whoever asks again has no more for that.
+    let again = fixture.live("SELECT n FROM STREAM() WHERE n = 11").await;
+    send(&[11]);
+    let again = again.answer().await;
+    assert_eq!((again.meta.cause, rows(&again).len()), (Some(Cause::Limit), 0));
+    let partition = fixture.log.partition(&TopicPartition::new(stream, 0)).unwrap();
+    let value = payload(0, 1);
+    let records: Vec<_> = (0..9).map(|_| Record { value: Some(value.as_bytes()), ..Record::default() }).collect();
+    partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+    until("the other tenant has its rows", || of_other.meta().matched == 9).await;
+
+    fixture.clock.advance(Duration::from_secs(1));
+    send(&[6, 8, 10]);
+    fixture.seen(&even, 12).await;
+    fixture.engine.kill(&fixture.tenant, even.id()).unwrap();
+    fixture.engine.kill(&other, of_other.id()).unwrap();
+    for (query, expected) in [(even, 6), (of_other, 9)] {
+        let answer = query.answer().await;
+        assert_eq!((answer.meta.cause, answer.meta.dropped, rows(&answer).len()), (Some(Cause::Killed), 0, expected));
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_a_tenant_are_bounded_over_rows_and_windows_and_results_at_the_end_are_given_anyway() {
+    let fixture = fixture(&memory(), Config { bytes_per_second_per_tenant_max: 2000, ..two_threads() });
+    let whole = fixture.live("SELECT id FROM STREAM()").await;
+    let window = fixture.live("SELECT id, COUNT(*) AS c FROM STREAM() GROUP BY id WINDOWING TUMBLING(1, RECORD)").await;
+    let sum = fixture.live("SELECT id, COUNT(*) AS c FROM STREAM() GROUP BY id").await;
+    fixture.send("k", &[json!({"id": "x".repeat(1000)}).to_string()]);
+    fixture.seen(&sum, 1).await;
+    fixture.engine.kill(&fixture.tenant, sum.id()).unwrap();
+    assert_eq!(rows(&sum.answer().await).len(), 1);
+    // Each fits alone, and both do not: one of them has gone.
+    assert_eq!(fixture.engine.live_count(), 1);
+    let ids = [whole.id(), window.id()];
+    ids.iter().for_each(|id| drop(fixture.engine.kill(&fixture.tenant, *id)));
+    let answers = [whole.answer().await, window.answer().await];
+    let ended: Vec<_> = answers.iter().filter(|answer| answer.meta.cause == Some(Cause::Limit)).collect();
+    assert_eq!((ended.len(), answers.iter().map(|answer| rows(answer).len()).sum::<usize>()), (1, 1));
+    let error = &ended[0].meta.errors[0].error;
+    assert!(error.ends_with("query.bytes_per_second_per_tenant_max = 2000"), "{error}");
 }
 
 #[tokio::test]

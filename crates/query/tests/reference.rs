@@ -42,6 +42,8 @@ fn the_limits_are_those_of_the_table() {
         ("smallest window", config.window_min_ms, 100),
         ("rows a second: no bound", config.rows_per_second_max, 0),
         ("bytes a second: no bound", config.bytes_per_second_max, 0),
+        ("rows a second of a tenant: no bound", config.rows_per_second_per_tenant_max, 0),
+        ("bytes a second of a tenant: no bound", config.bytes_per_second_per_tenant_max, 0),
         ("queries at once", config.live_max as u64, 100_000),
         ("queries of a tenant", config.live_per_tenant_max as u64, 100_000),
         ("queries that are kept", config.kept_per_tenant_max as u64, 1_000),
