@@ -28,6 +28,8 @@ pub(crate) enum Row {
     /// The payload.
     Payload,
     Columns(Box<[Column]>),
+    /// As `Columns`; a value that cannot be computed is NULL.
+    LenientColumns(Box<[Column]>),
     /// Of a query that is not raw: what is computed of a record for its groups.
     Inputs(Box<[Operand]>),
 }
@@ -65,7 +67,8 @@ impl Compiled {
             }
             Select::Items(items) => {
                 let column = |(i, item): (usize, &Item)| Column::new(&mut compiler, i, &item.value, &item.name());
-                Row::Columns(items.iter().enumerate().map(column).collect())
+                let columns = items.iter().enumerate().map(column).collect();
+                if plan.lenient { Row::LenientColumns(columns) } else { Row::Columns(columns) }
             }
             Select::All => Row::Payload,
         };

@@ -56,7 +56,7 @@ impl Compiled {
         record: &mut LazyRecord<'_, '_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        let columns = match &self.row {
+        let (columns, is_lenient) = match &self.row {
             Row::Payload => {
                 record.write_payload(out);
                 return Ok(());
@@ -68,14 +68,18 @@ impl Compiled {
                     Ok(())
                 });
             }
-            Row::Columns(columns) => columns,
+            Row::Columns(columns) => (columns, false),
+            Row::LenientColumns(columns) => (columns, true),
         };
         out.push(b'{');
         for Column { value, prefix } in columns {
             out.extend_from_slice(prefix);
             match value {
                 Operand::Field(field) => record.write_value(slots[*field], out)?,
-                computed => computed.value(&mut Fields { record: &mut *record, slots })?.write_json(out),
+                computed => match computed.value(&mut Fields { record: &mut *record, slots }) {
+                    Err(_) if is_lenient => Value::Null.write_json(out),
+                    value => value?.write_json(out),
+                },
             }
         }
         out.push(b'}');

@@ -26,6 +26,7 @@ pub(crate) fn read(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>>
     let plan = plan(&document).map_err(|wrong| vec![refusal(text, 0, wrong)])?;
     // Everything that holds for a text holds for what it stands for.
     parse(&plan.to_string(), limits)
+        .map(|read| Plan { lenient: plan.lenient, ..read })
         .map_err(|wrong| wrong.into_iter().map(|diagnostic| refusal(text, 0, diagnostic.message)).collect())
 }
 
@@ -68,6 +69,7 @@ fn plan(document: &Map<String, Value>) -> Result<Plan, Wrong> {
         order_by: Vec::new(),
         window: document.get("window").filter(|window| !window.is_null()).map(window).transpose()?,
         limit: None,
+        lenient: true,
     };
     if let Some(aggregation) = document.get("aggregation").filter(|part| !part.is_null()) {
         aggregation::apply(object(aggregation, "aggregation")?, &mut plan)?;

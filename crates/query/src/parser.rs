@@ -75,6 +75,7 @@ fn statement(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Plan, Refusal> 
         order_by: Vec::new(),
         window: None,
         limit: None,
+        lenient: false,
     };
     clauses(cursor, limits, &mut plan, &mut marks)?;
     check(cursor, &mut plan, &marks)?;

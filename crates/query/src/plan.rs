@@ -39,6 +39,9 @@ pub struct Plan {
     pub window: Option<Window>,
     /// Of a raw query without window: after how many rows it ends. Otherwise how many rows a result has at most.
     pub limit: Option<u64>,
+    /// Whether an item that cannot be computed of a record is NULL there, as in the rows of groups; otherwise the record is
+    /// no match. So it is in documents; no text says so.
+    pub lenient: bool,
 }
 
 impl Plan {

@@ -15,10 +15,9 @@ fn plan(document: &serde_json::Value) -> String {
     parse(&text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}")).to_string()
 }
 
-/// Which of the records pass the filters.
-fn passing(filters: &serde_json::Value, records: &[&str]) -> Vec<usize> {
-    let text = json!({"filters": filters}).to_string();
-    let plan = parse(&text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+/// The rows that a query gives of these records.
+fn rows_of(text: &str, records: &[&str]) -> Vec<String> {
+    let plan = parse(text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
     let mut builder = BatchBuilder::default();
     for payload in records {
         builder.push(&Record { value: Some(payload.as_bytes()), ..Record::default() });
@@ -31,7 +30,38 @@ fn passing(filters: &serde_json::Value, records: &[&str]) -> Vec<usize> {
     matcher.drain(|_, (), yielded| {
         rows.extend(yielded.rows.rows().map(|row| String::from_utf8(row.to_vec()).unwrap()));
     });
+    rows
+}
+
+/// Which of the records pass the filters.
+fn passing(filters: &serde_json::Value, records: &[&str]) -> Vec<usize> {
+    let rows = rows_of(&json!({"filters": filters}).to_string(), records);
     (0..records.len()).filter(|i| rows.contains(&records[*i].to_owned())).collect()
+}
+
+#[test]
+fn a_computation_that_fails_for_a_record_is_null_there_and_takes_nothing_else_away() {
+    let field = |name: &str| json!({"value": {"kind": "FIELD", "value": name}});
+    let document = json!({"projection": {"fields": {"a": "a", "b": "b"}}, "filters": [
+            {"field": "b", "operation": "!=", "values": ["9"]}], "postAggregations": [
+        {"type": "COMPUTATION", "newName": "q", "expression":
+            {"operation": "/", "left": field("a"), "right": field("b")}},
+        {"type": "COMPUTATION", "newName": "n", "expression":
+            {"value": {"kind": "FIELD", "value": "a", "type": "LONG"}}}]});
+    let records = [r#"{"a":6,"b":3}"#, r#"{"a":6,"b":0}"#, r#"{"a":"x","b":2}"#, r#"{"b":1}"#, r#"{"a":1,"b":9}"#];
+    let rows = rows_of(&document.to_string(), &records);
+    let expected = [
+        r#"{"a":6,"b":3,"q":2,"n":6}"#,
+        r#"{"a":6,"b":0,"q":null,"n":6}"#,
+        r#"{"a":"x","b":2,"q":null,"n":null}"#,
+        r#"{"a":null,"b":1,"q":null,"n":null}"#,
+    ];
+    assert_eq!(rows, expected);
+    // A statement says what SQL says: there such a record is no match.
+    assert_eq!(
+        rows_of("SELECT a, b, a / b AS q FROM STREAM() WHERE b != 9", &records[..2]),
+        [r#"{"a":6,"b":3,"q":2}"#]
+    );
 }
 
 #[test]
