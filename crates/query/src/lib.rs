@@ -97,6 +97,7 @@ mod live;
 mod many;
 mod matcher;
 mod meta;
+mod moment;
 mod outbox;
 mod outboxes;
 mod parser;

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::compiled::Compiled;
 use crate::keeping::{Keeping, Places, note};
+use crate::moment::Moment;
 use crate::outbox::{Counts, Delivery, Outbox, Put};
 use crate::price::Price;
 use crate::progress::{Progress, Share};
@@ -33,9 +34,9 @@ pub(crate) struct Live {
     /// The number under which its stream has it; 0 for none.
     pub(crate) entry: AtomicU32,
     pub(crate) received_ms: i64,
-    pub(crate) received: Duration,
+    pub(crate) received: Moment,
     /// When it ends, by the monotonic clock.
-    pub(crate) deadline: Option<Duration>,
+    pub(crate) deadline: Option<Moment>,
     pub(crate) clamped: Box<[Clamped]>,
     pub(crate) outbox: Outbox,
     /// What its records have come to, unless each of them is a row at once.
@@ -70,8 +71,8 @@ impl Live {
             stream: self.stream.topic.name.to_string(),
             received_ms: self.received_ms,
             finished_ms: None,
-            elapsed_us: (self.clocks().monotonic.now().saturating_sub(self.received) + self.ran_before()).as_micros()
-                as u64,
+            elapsed_us: (self.clocks().monotonic.now().saturating_sub(self.received.into()) + self.ran_before())
+                .as_micros() as u64,
             cause: None,
             records_seen: 0,
             matched: counts.matched,
@@ -95,9 +96,14 @@ impl Live {
         meta
     }
 
+    /// When it ends, by the monotonic clock.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.deadline.map(Duration::from)
+    }
+
     /// When it ends, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn deadline_ms(&self) -> Option<i64> {
-        let lives_for = self.deadline?.saturating_sub(self.received) + self.ran_before();
+        let lives_for = self.deadline()?.saturating_sub(self.received.into()) + self.ran_before();
         Some(self.received_ms.saturating_add(i64::try_from(lives_for.as_millis()).unwrap_or(i64::MAX)))
     }
 
@@ -174,7 +180,7 @@ impl Live {
     /// When something is due: the next window, or its end.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         let window = self.running.as_ref().and_then(|running| running.next_due());
-        self.deadline.into_iter().chain(window).min()
+        self.deadline().into_iter().chain(window).min()
     }
 
     /// Gives the windows that are due.
@@ -194,7 +200,7 @@ impl Live {
         let Some(running) = &self.running else { return };
         let now = self.clocks().monotonic.now();
         // Nothing past its deadline is owed, however late this is.
-        let until = self.deadline.map_or(now, |deadline| deadline.min(now));
+        let until = self.deadline().map_or(now, |deadline| deadline.min(now));
         running.finish(until, self.clocks().wall.now_ms(), |last| {
             let last = match last {
                 Final::Window(window) => Delivery::Window(window),

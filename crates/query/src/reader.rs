@@ -233,7 +233,7 @@ impl Reader {
         let mut finished = Vec::new();
         for query in due.iter().filter_map(Weak::upgrade) {
             self.tickets.remove(&query.id);
-            if query.deadline.is_some_and(|deadline| deadline <= now) {
+            if query.deadline().is_some_and(|deadline| deadline <= now) {
                 self.registry.end(&query, Cause::Duration, None);
                 continue;
             }

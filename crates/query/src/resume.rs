@@ -73,7 +73,7 @@ impl Engine {
             Begun { id: kept.id, addressee: addressee.clone(), received, received_ms: kept.received_ms, ran_before };
         let mut live = self.live(stream, kept.request.clone(), &plan, begun)?;
         live.deadline = kept.deadline_ms.map(|deadline_ms| {
-            received.saturating_add(Duration::from_millis(deadline_ms.saturating_sub(at_ms).unsigned_abs()))
+            received.saturating_add(Duration::from_millis(deadline_ms.saturating_sub(at_ms).unsigned_abs())).into()
         });
         let places = self.places(&kept, &live.stream, &mut trouble);
         if kept.end.is_none()

@@ -1,12 +1,13 @@
 //! Suite `query`: live queries, by the tests B1 to B6: how soon a first answer comes, how soon a record is found, and how
-//! many queries find exactly their records while 1.8 KiB records stream in; and whether queries that come and go disturb those
-//! that stay.
+//! many queries find exactly their records while 1.8 KiB records stream in; whether queries that come and go disturb those
+//! that stay; and how much memory takes a query that waits.
 //!
 //! The server is a process of its own; this one sends the records through the Kafka listener, by timetable, asks the
 //! queries over one WebSocket and hears what they give. One clock stamps records when they are sent and answers when they
 //! are heard.
 
 mod churn;
+mod idle;
 mod planted;
 
 use std::net::SocketAddr;
@@ -143,7 +144,7 @@ pub(super) fn measure(arguments: &QueryArgs) -> anyhow::Result<Report> {
     let (mut cases, mut notes) = (Vec::new(), Vec::new());
     type Measured = (BenchCase, String);
     type Test = fn(&Ground) -> anyhow::Result<Vec<Measured>>;
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("b1", |ground| Ok(vec![ground.first_answer()?])),
         ("b2", |ground| Ok(vec![ground.find_one()?])),
         ("b3", Ground::one_value_735),
@@ -151,6 +152,7 @@ pub(super) fn measure(arguments: &QueryArgs) -> anyhow::Result<Report> {
         ("b5", |ground| Ok(vec![ground.distinct_values()?])),
         ("b6", |ground| Ok(vec![ground.mixed()?])),
         ("churn", Ground::come_and_go),
+        ("memory", |ground| Ok(vec![ground.wait_for_nothing()?])),
     ];
     for (name, test) in tests {
         if arguments.only.as_ref().is_none_or(|only| only.eq_ignore_ascii_case(name)) {
@@ -355,7 +357,7 @@ impl Ground {
         let note = format!(
             "{name}: {}: {} of {expected} planted rows delivered, {foreign} foreign, {twice} twice, at {:.0} of {:.0} records/s (sent at \
              most {:.1} ms late); CPU of the query threads {:.2}, of the whole server {:.2}, of the generator {:.2} cores; queries live \
-             after {:.2} s, {:.0} bytes of memory each.{churned}",
+             after {:.2} s.{churned}",
             verdict(met),
             expected - missing,
             streamed.rate_per_s(),
@@ -365,7 +367,6 @@ impl Ground {
             cpu.server,
             streamed.cpu.as_secs_f64() / streamed.took.as_secs_f64(),
             delivered.live_after.as_secs_f64(),
-            delivered.bytes_per_query,
         );
         let more = delivered.conditions(planting);
         let errors = (missing + foreign + twice) as u64 + streamed.refused;

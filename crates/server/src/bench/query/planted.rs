@@ -47,7 +47,6 @@ pub(super) struct Delivered {
     pub(super) latencies: Latencies,
     /// From the first question to the last acknowledgement.
     pub(super) live_after: Duration,
-    pub(super) bytes_per_query: f64,
     pub(super) churned: Option<Churned>,
     pub(super) cpu: Cpu,
 }
@@ -64,17 +63,9 @@ impl Planting {
     pub(super) fn run(&self, place: &Place, stream: &Streaming, begin: Instant) -> anyhow::Result<Delivered> {
         let mut session = Session::open(place.applications, begin)?;
         let pid = place.server.pid();
-        // What the topic takes by itself is there before the queries are.
+        // Old records go by then, as they do all the time in such a topic.
         thread::sleep(TOPIC_FULL);
-        let rss_before_mib = process::rss_mib(pid)?;
-        let asked = Instant::now();
-        let queries: Vec<(usize, String)> = self.queries.iter().cloned().enumerate().collect();
-        for chunk in queries.chunks(ASKED_AT_ONCE) {
-            session.ask(chunk.iter().cloned())?;
-        }
-        session.wait_live(self.queries.len())?;
-        let live_after = asked.elapsed();
-        let bytes = (process::rss_mib(pid)? - rss_before_mib) * f64::from(1 << 20);
+        let live_after = session.ask_all(&self.queries)?;
         let churner = match self.churn_per_s {
             0 => None,
             per_s => Some(Churner::start(place.applications, per_s, super::passing_query)?),
@@ -101,7 +92,6 @@ impl Planting {
             twice: 0,
             latencies: Latencies::default(),
             live_after,
-            bytes_per_query: bytes / self.queries.len() as f64,
             churned,
             cpu,
         };
@@ -137,7 +127,6 @@ impl Delivered {
             "foreign": self.foreign,
             "twice": self.twice,
             "live_after_s": self.live_after.as_secs_f64(),
-            "bytes_per_query": self.bytes_per_query,
             "query_threads_cores": self.cpu.query,
             "server_cores": self.cpu.server,
             "records_per_s": planting.records_per_s,
@@ -190,6 +179,16 @@ impl Session {
             .map(|(tag, query)| json!({ "tag": tag.to_string(), "query": query }).to_string())
             .collect();
         Ok(self.asker.send(messages.iter().map(String::as_str))?)
+    }
+
+    /// Asks these, tagged by their places, the first ones of the session; how long it takes until all are live.
+    pub(super) fn ask_all(&mut self, queries: &[String]) -> anyhow::Result<Duration> {
+        let asked = Instant::now();
+        for (chunk, number) in queries.chunks(ASKED_AT_ONCE).zip((0..).step_by(ASKED_AT_ONCE)) {
+            self.ask((number..).zip(chunk.iter().cloned()))?;
+        }
+        self.wait_live(queries.len())?;
+        Ok(asked.elapsed())
     }
 
     /// Waits until so many queries have become live.
