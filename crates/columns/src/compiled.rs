@@ -6,7 +6,7 @@ use crate::value::Value;
 use crate::{Field, Pattern};
 
 /// What is compared.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Operand {
     /// A field by its number.
     Field(usize),
@@ -21,7 +21,7 @@ pub enum Operand {
 }
 
 /// A condition.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// The value itself, if it is TRUE or FALSE.
     Truth(Operand),
@@ -207,6 +207,27 @@ impl Test {
             Self::Xor(left, right) => left.fields_end().max(right.fields_end()),
         }
     }
+
+    /// Shows the number of each field, as often as it stands there, to `change`.
+    pub fn each_field(&mut self, change: &mut impl FnMut(&mut usize)) {
+        match self {
+            Self::Truth(operand) | Self::IsNull(operand) | Self::Rlike(operand, _) => operand.each_field(change),
+            Self::Compare(_, left, right) | Self::Quantified { value: left, list: right, .. } => {
+                left.each_field(change);
+                right.each_field(change);
+            }
+            Self::In(value, list) => {
+                value.each_field(change);
+                list.iter_mut().for_each(|item| item.each_field(change));
+            }
+            Self::Not(part) => part.each_field(change),
+            Self::And(parts) | Self::Or(parts) => parts.iter_mut().for_each(|part| part.each_field(change)),
+            Self::Xor(left, right) => {
+                left.each_field(change);
+                right.each_field(change);
+            }
+        }
+    }
 }
 
 impl Operand {
@@ -215,6 +236,18 @@ impl Operand {
         match self {
             Self::Constant(value) => Some(value),
             _ => None,
+        }
+    }
+
+    /// As that of a test.
+    fn each_field(&mut self, change: &mut impl FnMut(&mut usize)) {
+        match self {
+            Self::Field(field) => change(field),
+            Self::Test(test) => test.each_field(change),
+            Self::Formula(formula) => {
+                formula.operands_mut().into_iter().for_each(|operand| operand.each_field(change));
+            }
+            Self::Constant(_) | Self::Now => {}
         }
     }
 

@@ -12,7 +12,7 @@ use crate::timestamp;
 use crate::value::{Failure, Value};
 
 /// A computation.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Formula {
     /// The value as one of that type, else NULL.
     Hint(Type, Operand),
@@ -35,6 +35,15 @@ impl Formula {
             Self::Hint(_, value) | Self::Cast(_, value) => vec![value],
             Self::Arithmetic(_, left, right) | Self::Element(left, right) => vec![left, right],
             Self::List(parts) | Self::Call(_, parts) => parts.iter().collect(),
+        }
+    }
+
+    /// As [`Self::operands`].
+    pub(crate) fn operands_mut(&mut self) -> Vec<&mut Operand> {
+        match self {
+            Self::Hint(_, value) | Self::Cast(_, value) => vec![value],
+            Self::Arithmetic(_, left, right) | Self::Element(left, right) => vec![left, right],
+            Self::List(parts) | Self::Call(_, parts) => parts.iter_mut().collect(),
         }
     }
 

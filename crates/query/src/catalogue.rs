@@ -13,8 +13,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use millstream_columns::{Operand, Test};
 
+use crate::chunk::{Chunk, Selection};
 use crate::compiled::Compiled;
+use crate::conditions::{ConditionId, Conditions};
 use crate::cover::{Cover, Place, cover};
 use crate::few::{Few, Lists};
 use crate::fields::FieldTable;
@@ -58,6 +61,7 @@ pub(crate) struct Catalogue<T> {
     filters: Slab<Filter>,
     /// Filters by the hashes of their queries; of several with one hash the first.
     by_hash: HashTable<FilterId>,
+    conditions: Conditions,
     pub(crate) fields: FieldTable,
     pub(crate) seeker: Seeker,
     /// Filters that hang nowhere.
@@ -92,36 +96,61 @@ pub(crate) struct Filter {
     outputs: Few,
 }
 
-/// Where a filter hangs.
+/// Where a filter hangs, and which of its conditions stand with the others of the stream.
 #[derive(Debug)]
 enum Hangs {
-    Nowhere,
-    /// Under one value of a field, as most do.
+    /// Under one value of a field, as most do, and all conditions are its own.
     Under(u32, Key),
-    At(Box<[Place]>),
+    Otherwise(Box<Otherwise>),
+}
+
+#[derive(Debug)]
+struct Otherwise {
+    cover: Cover,
+    /// For each condition: its number, unless the filter evaluates it by itself.
+    conditions: Box<[Option<ConditionId>]>,
 }
 
 impl Hangs {
-    fn of(cover: Cover) -> Self {
-        let Cover::Places(places) = cover else { return Self::Nowhere };
-        if let [Place { field, hold: Hold::Keys(keys) }] = &places[..]
+    fn of(cover: Cover, conditions: Box<[Option<ConditionId>]>) -> Self {
+        if let Cover::Places(places) = &cover
+            && let [Place { field, hold: Hold::Keys(keys) }] = &places[..]
             && let [key] = **keys
             && let Ok(field) = u32::try_from(*field)
+            && conditions.iter().all(Option::is_none)
         {
             return Self::Under(field, key);
         }
-        Self::At(places.into())
+        Self::Otherwise(Box::new(Otherwise { cover, conditions }))
     }
 
     /// Calls `at` for each place; false if there can be none.
     fn each(&self, mut at: impl FnMut(usize, &Hold)) -> bool {
         match self {
-            Self::Nowhere => return false,
             Self::Under(field, key) => at(*field as usize, &Hold::Keys(Box::new([*key]))),
-            Self::At(places) => places.iter().for_each(|Place { field, hold }| at(*field, hold)),
+            Self::Otherwise(otherwise) => match &otherwise.cover {
+                Cover::Places(places) => places.iter().for_each(|Place { field, hold }| at(*field, hold)),
+                Cover::Anything => return false,
+            },
         }
         true
     }
+
+    /// As in [`Otherwise`]; empty if all are its own.
+    fn conditions(&self) -> &[Option<ConditionId>] {
+        match self {
+            Self::Under(..) => &[],
+            Self::Otherwise(otherwise) => &otherwise.conditions,
+        }
+    }
+}
+
+/// What became of the records that a filter was shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Verdict {
+    pub(crate) matched: Selection,
+    /// Something that had to be read cannot be, or has no value.
+    pub(crate) failed: Selection,
 }
 
 impl<T> Default for Catalogue<T> {
@@ -132,6 +161,7 @@ impl<T> Default for Catalogue<T> {
             outputs: Slab::default(),
             filters: Slab::default(),
             by_hash: HashTable::new(),
+            conditions: Conditions::default(),
             fields: FieldTable::default(),
             seeker: Seeker::default(),
             everywhere: Vec::new(),
@@ -197,6 +227,39 @@ impl<T> Catalogue<T> {
         ids.filter_map(|id| Some((id, &self.entries.get(id.place())?.tag)))
     }
 
+    /// Which of `records` satisfy the filter. After that the payloads of those that do are known to be JSON or not.
+    pub(crate) fn verdict(&self, filter: &Filter, chunk: &mut Chunk<'_, '_>, records: Selection) -> Verdict {
+        if filter.query.tests_null {
+            chunk.check_whole(records);
+        }
+        let Verdict { matched, failed } = self.verdict_as_read(filter, chunk, records);
+        // What a damaged payload seemed to hold could only have helped, as nothing asks for NULL.
+        let damaged = chunk.check_whole(matched | failed);
+        if damaged.is_empty() {
+            return Verdict { matched, failed };
+        }
+        let again = self.verdict_as_read(filter, chunk, damaged);
+        Verdict { matched: (matched - damaged) | again.matched, failed: (failed - damaged) | again.failed }
+    }
+
+    fn verdict_as_read(&self, filter: &Filter, chunk: &mut Chunk<'_, '_>, records: Selection) -> Verdict {
+        let (mut matched, mut failed) = (records, Selection::NONE);
+        let slots = self.fields.list(filter.slots);
+        let mut conditions = filter.hangs.conditions().iter();
+        for test in &filter.query.conjuncts {
+            if matched.is_empty() {
+                break;
+            }
+            let truth = match conditions.next() {
+                Some(Some(shared)) => self.conditions.truth(*shared, chunk, matched),
+                _ => chunk.truth(test, slots, matched),
+            };
+            failed |= truth.failed;
+            matched = truth.yes;
+        }
+        Verdict { matched, failed }
+    }
+
     /// The filters that every record has to be shown to.
     pub(crate) fn everywhere(&self) -> &[FilterId] {
         &self.everywhere
@@ -224,8 +287,7 @@ impl<T> Catalogue<T> {
             return known;
         }
         let slots = self.fields.acquire_all(query.filter_fields());
-        let numbers = self.fields.list(slots);
-        let hangs = Hangs::of(cover(&query.conjuncts, &|place| self.seeker.cost(numbers[place.field], &place.hold)));
+        let hangs = self.hangs_of(query, slots);
         let filter = Filter { query: query.clone(), slots, hangs, outputs: Few::default() };
         let id = FilterId(self.filters.insert(filter));
         let filters = &self.filters;
@@ -233,11 +295,26 @@ impl<T> Catalogue<T> {
             let hash_of = |id: &FilterId| filters.get(id.0).map_or(0, |filter| filter.query.filter_hash());
             self.by_hash.insert_unique(query.filter_hash(), id, hash_of);
         }
+        let numbers = self.fields.list(slots);
         let insert = |field: usize, hold: &Hold| self.seeker.insert(numbers[field], &query.fields[field], hold, id);
         if !filters.get(id.0).is_some_and(|filter| filter.hangs.each(insert)) {
             self.everywhere.push(id);
         }
         id
+    }
+
+    /// Where the query's filter is to hang, with its conditions.
+    fn hangs_of(&mut self, query: &Compiled, slots: u32) -> Hangs {
+        let numbers = self.fields.list(slots);
+        let cost = |place: &Place| self.seeker.cost(numbers[place.field], &place.hold);
+        let cover = cover(&query.conjuncts, &cost);
+        let is_found = cover.is_rare(&cost);
+        let conditions = query.conjuncts.iter().map(|test| {
+            let is_own = is_found && is_as_quick_as_asking(test);
+            (!is_own).then(|| self.conditions.acquire(test, &query.fields, &mut self.fields))
+        });
+        let conditions = conditions.collect();
+        Hangs::of(cover, conditions)
     }
 
     /// The output of the query, made if there is none like it.
@@ -278,6 +355,22 @@ impl<T> Catalogue<T> {
         if !filter.hangs.each(|field, hold| self.seeker.remove(numbers[field], hold, id)) {
             self.everywhere.retain(|known| *known != id);
         }
+        for condition in filter.hangs.conditions().iter().flatten() {
+            self.conditions.release(*condition, &mut self.fields);
+        }
         self.fields.release_all(filter.slots);
+    }
+}
+
+/// Whether evaluating it takes no longer than looking up what is known of it: a field compared with constants. Where the
+/// index finds a filter, that is mostly what it finds it by.
+fn is_as_quick_as_asking(test: &Test) -> bool {
+    let is_constant = |operand: &Operand| operand.constant().is_some();
+    match test {
+        Test::Compare(_, Operand::Field(_), value) | Test::Compare(_, value, Operand::Field(_)) => is_constant(value),
+        Test::In(Operand::Field(_), list) => list.iter().all(is_constant),
+        Test::Truth(Operand::Field(_)) | Test::IsNull(Operand::Field(_)) => true,
+        Test::Not(part) => is_as_quick_as_asking(part),
+        _ => false,
     }
 }

@@ -1,11 +1,11 @@
 //! A plan made ready to meet records: fields by number, constants read, columns named.
 
-use std::fmt::{self, Write as _};
-use std::hash::{DefaultHasher, Hasher as _};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use millstream_columns::{Compiler, Expr, Field, Item, Operand, Test, write_text};
 
+use crate::hash::HashWriter;
 use crate::pool::Pool;
 use crate::{Plan, Select};
 
@@ -106,19 +106,9 @@ impl Compiled {
     }
 
     fn hash_filter(&self) -> u64 {
-        let mut writer = HashWriter(DefaultHasher::new());
+        let mut writer = HashWriter::default();
         // Writing to a hasher cannot fail.
         let _ = write!(writer, "{:?}{:?}", self.filter_fields(), self.conjuncts);
-        writer.0.finish()
-    }
-}
-
-/// Hashes what is written to it.
-struct HashWriter(DefaultHasher);
-
-impl fmt::Write for HashWriter {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
+        writer.finish()
     }
 }

@@ -27,6 +27,26 @@ pub(crate) enum Cover {
     Anything,
 }
 
+/// A filter that fewer of a million records have to be shown to counts as found by the index.
+const FOUND_BELOW: u64 = 100_000;
+/// Of a million records, all.
+pub(crate) const MILLION: u64 = 1_000_000;
+
+impl Cover {
+    /// To how many of a million records the filter has to be shown; `cost` tells how many a place finds.
+    pub(crate) fn shown_to(&self, cost: &impl Fn(&Place) -> u64) -> u64 {
+        match self {
+            Self::Anything => MILLION,
+            Self::Places(places) => places.iter().map(cost).sum::<u64>().min(MILLION),
+        }
+    }
+
+    /// Whether these are so few that evaluating it for them does not count.
+    pub(crate) fn is_rare(&self, cost: &impl Fn(&Place) -> u64) -> bool {
+        self.shown_to(cost) < FOUND_BELOW
+    }
+}
+
 /// The cover of a conjunction. `cost` tells how many records a place finds.
 pub(crate) fn cover(conjuncts: &[Test], cost: &impl Fn(&Place) -> u64) -> Cover {
     Coverer { cost }.all(conjuncts, true)

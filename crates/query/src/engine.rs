@@ -207,7 +207,7 @@ impl Engine {
         Ok(Live {
             id,
             columns: self.shared.lock().columns.share(plan.columns()),
-            price: Price::of(&compiled).map(Box::new),
+            price: Price::of(&compiled, plan.filter.as_ref()).map(Box::new),
             compiled,
             text: request.query.as_str().into(),
             stream,

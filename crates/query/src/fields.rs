@@ -119,6 +119,11 @@ impl FieldTable {
         self.slots.get(number).map(|slot| &slot.field)
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.len() == 0 && self.lists.len() == 0 && self.by_field.is_empty() && self.by_numbers.is_empty()
+    }
+
     /// One more than the highest number.
     pub(crate) fn end(&self) -> usize {
         self.end

@@ -3,24 +3,22 @@
 //! For each record the names of the fields in which filters hang are looked for in the payload, and the values found
 //! there in the index (`index.rs`). Only for the filters that this gives, and those that hang nowhere, the record is
 //! read and evaluated. So what a record costs depends on what it matches, hardly on how many queries there are.
+//!
+//! A filter is shown all records of a chunk that it may match, at once (`chunk.rs`).
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
-use millstream_columns::Value;
 use millstream_types::{BatchError, Offset, PartitionId, RecordBatch, RecordView};
 
-use crate::catalogue::{Catalogue, EntryId};
-use crate::eval::Verdict;
-use crate::hash::Identity;
+use crate::catalogue::{Catalogue, EntryId, Verdict};
+use crate::chunk::{Chunk, Selection};
+use crate::conditions::Known;
+use crate::hash::{Identity, spread};
 use crate::index::FilterId;
-use crate::record::{LazyRecord, Scratch};
 use crate::rows::{RowBatch, Rows};
-use crate::seeker::{Candidate, Seen};
-
-/// Records whose candidates are collected before the first is evaluated.
-const CHUNK: usize = 256;
+use crate::seeker::{Found, Seen};
 
 /// What some batches gave one query.
 #[derive(Debug, Default)]
@@ -38,6 +36,8 @@ pub struct Tally {
     pub records: u64,
     /// Of these, payloads that were found not to be JSON, as far as somebody had to look.
     pub not_json: u64,
+    /// How often a condition that no index answers was evaluated for a record.
+    pub evaluations: u64,
 }
 
 /// What has been found and not been handed out yet.
@@ -47,10 +47,11 @@ pub(crate) struct Finder {
     /// Where in `pending` an output has something.
     by_output: HashMap<u64, usize, BuildHasherDefault<Identity>>,
     seen: Seen,
-    /// The candidates of a chunk while it is matched.
-    found: Vec<Candidate>,
-    /// The filters that a record is shown to: one that hangs in several places may be found at some of them.
-    shown: Once,
+    /// What the index gave for a chunk.
+    found: Found,
+    shown: Shown,
+    /// What is known of the conditions that filters share, for a chunk.
+    known: Known,
 }
 
 /// What batches gave an output.
@@ -62,31 +63,25 @@ struct Pending {
     evaluation_errors: u64,
 }
 
-/// Filters, each once.
+/// The filters that may match records of a chunk, each once: one that hangs in several places may be found at some of them.
 #[derive(Debug, Default)]
-struct Once {
-    filters: Vec<FilterId>,
-    /// A bit for each filter: whether it is there.
-    is_there: Vec<u64>,
+struct Shown {
+    filters: Vec<(FilterId, Selection)>,
+    places: HashMap<u64, usize, BuildHasherDefault<Identity>>,
 }
 
-impl Once {
-    fn add(&mut self, filter: FilterId) {
-        let (word, bit) = (filter.0 as usize / 64, 1 << (filter.0 % 64));
-        if word >= self.is_there.len() {
-            self.is_there.resize(word + 1, 0);
-        }
-        if self.is_there[word] & bit == 0 {
-            self.is_there[word] |= bit;
-            self.filters.push(filter);
-        }
+impl Shown {
+    fn to(&mut self, filter: FilterId, records: Selection) {
+        let place = *self.places.entry(spread(filter.0)).or_insert_with(|| {
+            self.filters.push((filter, Selection::NONE));
+            self.filters.len() - 1
+        });
+        self.filters[place].1 |= records;
     }
 
-    fn drain(&mut self, mut take: impl FnMut(FilterId)) {
-        for filter in self.filters.drain(..) {
-            self.is_there[filter.0 as usize / 64] = 0;
-            take(filter);
-        }
+    fn drain(&mut self, mut take: impl FnMut(FilterId, Selection)) {
+        self.places.clear();
+        self.filters.drain(..).for_each(|(filter, records)| take(filter, records));
     }
 }
 
@@ -105,7 +100,8 @@ impl Finder {
         now_ms: i64,
     ) -> Result<Tally, BatchError> {
         let mut tally = Tally::default();
-        let mut chunk = Vec::with_capacity(CHUNK.min(batch.record_count() as usize));
+        let size = Chunk::size(catalogue.fields.end());
+        let mut chunk = Vec::with_capacity(size.min(batch.record_count() as usize));
         for view in batch.records() {
             match view {
                 Ok(view) if !offsets.contains(&view.offset) => continue,
@@ -115,7 +111,7 @@ impl Finder {
                     return Err(error);
                 }
             }
-            if chunk.len() == CHUNK {
+            if chunk.len() == size {
                 self.run_chunk(catalogue, &chunk, partition, now_ms, &mut tally);
                 chunk.clear();
             }
@@ -135,64 +131,50 @@ impl Finder {
         tally.records += chunk.len() as u64;
         let mut found = std::mem::take(&mut self.found);
         catalogue.seeker.seek(chunk, partition, &mut self.seen, &mut found);
-        self.evaluate(catalogue, chunk, &found, partition, now_ms, tally);
-        found.clear();
-        self.found = found;
+        let mut known = std::mem::take(&mut self.known);
+        let mut chunk = Chunk::new(chunk, partition, now_ms, &catalogue.fields, &mut known);
+        self.evaluate(catalogue, &mut chunk, &found);
+        tally.not_json += chunk.damaged().count();
+        tally.evaluations += std::mem::take(&mut known.evaluations);
+        (self.found, self.known) = (found, known);
     }
 
-    /// Shows each record to its candidates.
-    fn evaluate<T>(
-        &mut self,
-        catalogue: &Catalogue<T>,
-        chunk: &[RecordView<'_>],
-        found: &[Candidate],
-        partition: PartitionId,
-        now_ms: i64,
-        tally: &mut Tally,
-    ) {
-        let mut scratch = Scratch::default();
-        let mut candidates = found.iter().peekable();
-        let reads_all = !catalogue.everywhere().is_empty() || catalogue.seeker.asks_for_null();
+    /// Shows the filters the records that each may match.
+    fn evaluate<T>(&mut self, catalogue: &Catalogue<T>, chunk: &mut Chunk<'_, '_>, found: &Found) {
         let mut shown = std::mem::take(&mut self.shown);
-        for (number, view) in chunk.iter().enumerate() {
-            let is_mine = |candidate: &&Candidate| candidate.record as usize == number;
-            if !reads_all && !candidates.peek().is_some_and(&is_mine) {
-                continue;
-            }
-            let mut record = LazyRecord::new(*view, partition, now_ms, &catalogue.fields, &mut scratch);
-            while let Some(Candidate { filter, .. }) = candidates.next_if(|next| is_mine(next)) {
-                match filter {
-                    Some(filter) => shown.add(*filter),
-                    None => record.check_whole(),
-                }
-            }
-            for (slot, index) in catalogue.seeker.null_slots() {
-                record.check_whole();
-                if record.value(slot) == Ok(Value::Null) {
-                    index.null().iter().for_each(|filter| shown.add(*filter));
-                }
-            }
-            shown.drain(|filter| self.meet(catalogue, filter, &mut record));
-            catalogue.everywhere().iter().for_each(|filter| self.meet(catalogue, *filter, &mut record));
-            tally.not_json += u64::from(record.is_damaged());
+        chunk.check_whole(found.damaged);
+        for (record, filter) in &found.candidates {
+            shown.to(*filter, Selection::one(*record as usize));
         }
+        for (filters, records) in catalogue.seeker.present(found).filter(|(_, records)| !records.is_empty()) {
+            filters.iter().for_each(|filter| shown.to(*filter, records));
+        }
+        for (slot, index) in catalogue.seeker.null_slots() {
+            chunk.check_whole(chunk.all());
+            let records = chunk.nulls(slot, chunk.all());
+            index.null().iter().for_each(|filter| shown.to(*filter, records));
+        }
+        shown.drain(|filter, records| self.meet(catalogue, filter, chunk, records));
+        catalogue.everywhere().iter().for_each(|filter| self.meet(catalogue, *filter, chunk, chunk.all()));
         self.shown = shown;
     }
 
-    /// Shows the record to a filter.
-    fn meet<T>(&mut self, catalogue: &Catalogue<T>, id: FilterId, record: &mut LazyRecord<'_, '_>) {
+    /// Shows the records to a filter.
+    fn meet<T>(&mut self, catalogue: &Catalogue<T>, id: FilterId, chunk: &mut Chunk<'_, '_>, records: Selection) {
         let Some(filter) = catalogue.filter(id) else { return };
-        let verdict = filter.query.verdict(catalogue.fields.list(filter.slots), record);
-        if verdict == Verdict::NoMatch {
+        let Verdict { matched, failed } = catalogue.verdict(filter, chunk, records);
+        if matched.is_empty() && failed.is_empty() {
             return;
         }
         for number in catalogue.outputs_of(filter) {
             let Some(output) = catalogue.output(*number) else { continue };
             let slots = catalogue.fields.list(output.slots);
             let Pending { rows, evaluation_errors, .. } = self.pending_of(*number);
-            let written =
-                verdict == Verdict::Match && rows.try_push(|out| output.query.write_row(slots, record, out)).is_ok();
-            *evaluation_errors += u64::from(!written);
+            *evaluation_errors += failed.count();
+            for record in matched.records() {
+                let written = rows.try_push(|out| output.query.write_row(slots, chunk, record, out));
+                *evaluation_errors += u64::from(written.is_err());
+            }
         }
     }
 

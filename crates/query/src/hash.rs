@@ -3,7 +3,8 @@
 //! Two values may share a hash; whoever finds a query by one evaluates it. The seed is another one in every process, so
 //! that nobody can send values that are made to collide.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::fmt;
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use millstream_columns::{CanonicalNumber, Value};
@@ -87,6 +88,23 @@ impl Hasher for Identity {
 
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
+    }
+}
+
+/// Hashes what is written to it.
+#[derive(Debug, Default)]
+pub(crate) struct HashWriter(DefaultHasher);
+
+impl HashWriter {
+    pub(crate) fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+impl fmt::Write for HashWriter {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -98,6 +98,11 @@ impl FieldIndex {
             && self.null.is_empty()
     }
 
+    /// The filters that may hold where the field is anything but NULL.
+    pub(crate) fn present(&self) -> &[FilterId] {
+        &self.present
+    }
+
     /// The filters that hold where the field is NULL.
     pub(crate) fn null(&self) -> &[FilterId] {
         &self.null
@@ -167,7 +172,7 @@ impl FieldIndex {
         }
     }
 
-    /// Calls `hit` for each filter that a text (UTF-8, no escapes) may satisfy.
+    /// Calls `hit` for each filter that a text (UTF-8, no escapes) may satisfy, but for those of [`Self::present`].
     pub(crate) fn meet_text(&self, text: &[u8], hit: &mut impl FnMut(FilterId)) {
         if self.kinds[Kind::Text as usize] > 0 {
             self.equal.of(hash_text(text)).for_each(&mut *hit);
@@ -180,7 +185,6 @@ impl FieldIndex {
                 self.grams.of(hash_gram(*gram)).for_each(&mut *hit);
             }
         }
-        self.present.iter().for_each(|filter| hit(*filter));
     }
 
     /// As [`Self::meet_text`], for any value; NULL satisfies only what [`Self::null`] gives.
@@ -198,12 +202,6 @@ impl FieldIndex {
         if let Some(number) = number {
             self.numbers.stab(&sortable(number), hit);
         }
-        self.meet_unreadable(hit);
-    }
-
-    /// As [`Self::meet`], for a value that is there and cannot be read.
-    pub(crate) fn meet_unreadable(&self, hit: &mut impl FnMut(FilterId)) {
-        self.present.iter().for_each(|filter| hit(*filter));
     }
 }
 

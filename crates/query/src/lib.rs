@@ -75,7 +75,9 @@
 
 mod aggregate;
 mod catalogue;
+mod chunk;
 mod compiled;
+mod conditions;
 mod config;
 mod cover;
 mod deliveries;
@@ -108,7 +110,6 @@ mod price;
 mod progress;
 mod rate;
 mod reader;
-mod record;
 mod registry;
 mod replay;
 mod request;

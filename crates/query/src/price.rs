@@ -3,12 +3,14 @@
 //! The prices of single tests are set and not measured: what they cost beside each other, about. What the index finds is
 //! free.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 
-use millstream_columns::{Operand, Test};
+use millstream_columns::{Expr, Operand, Test};
 use millstream_types::TopicId;
 
-use crate::cover::{Cover, cover};
+use crate::cover::{MILLION, cover};
+use crate::hash::HashWriter;
 use crate::index::FieldIndex;
 use crate::{Compiled, Config, Error};
 
@@ -18,30 +20,52 @@ const TEST_NS: u64 = 20;
 const PATTERN_NS: u64 = 150;
 /// One value of a list.
 const VALUE_NS: u64 = 5;
-/// A filter that fewer of a million records have to be shown to counts as found by the index.
-const FOUND_BELOW: u64 = 100_000;
-const MILLION: u64 = 1_000_000;
+/// The price of a filter: of each of its conditions, as equal ones of several filters are evaluated once and paid once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Price(Box<[OfCondition]>);
 
-/// The price of a filter; equal filters are evaluated once and paid once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Price {
-    filter: u64,
-    pub(crate) ns: u64,
+struct OfCondition {
+    /// The hash of its text.
+    condition: u64,
+    ns: u64,
 }
 
 impl Price {
-    /// `None` if it costs nothing.
-    pub(crate) fn of(query: &Compiled) -> Option<Self> {
+    /// Of a query with this filter; `None` if it costs nothing.
+    pub(crate) fn of(query: &Compiled, filter: Option<&Expr>) -> Option<Self> {
         let nothing_known = FieldIndex::default();
-        let shown_to = match cover(&query.conjuncts, &|place| nothing_known.cost(&place.hold)) {
-            Cover::Anything => MILLION,
-            Cover::Places(places) => places.iter().map(|place| nothing_known.cost(&place.hold)).sum(),
+        let cost = |place: &crate::cover::Place| nothing_known.cost(&place.hold);
+        let cover = cover(&query.conjuncts, &cost);
+        if cover.is_rare(&cost) {
+            return None;
+        }
+        let shown_to = cover.shown_to(&cost);
+        let conditions = match filter? {
+            Expr::And(parts) => &parts[..],
+            only => std::slice::from_ref(only),
         };
-        let shown_to = if shown_to < FOUND_BELOW { 0 } else { shown_to.min(MILLION) };
-        let all_ns: u64 = query.conjuncts.iter().map(test_ns).sum();
-        let ns = (all_ns * shown_to).div_ceil(MILLION);
-        (ns > 0).then(|| Self { filter: query.filter_hash(), ns })
+        let mut prices: Vec<OfCondition> = Vec::with_capacity(conditions.len());
+        for (expr, test) in conditions.iter().zip(&query.conjuncts) {
+            let (condition, ns) = (hash(expr), (test_ns(test) * shown_to).div_ceil(MILLION));
+            if ns > 0 && prices.iter().all(|known| known.condition != condition) {
+                prices.push(OfCondition { condition, ns });
+            }
+        }
+        (!prices.is_empty()).then(|| Self(prices.into()))
     }
+
+    /// What it costs if nobody else has one of the conditions.
+    pub(crate) fn ns(&self) -> u64 {
+        self.0.iter().map(|part| part.ns).sum()
+    }
+}
+
+fn hash(condition: &Expr) -> u64 {
+    let mut writer = HashWriter::default();
+    // Writing to a hasher cannot fail.
+    let _ = write!(writer, "{condition}");
+    writer.finish()
 }
 
 fn test_ns(test: &Test) -> u64 {
@@ -69,37 +93,62 @@ pub(crate) struct Prices(HashMap<TopicId, OfStream>);
 #[derive(Debug, Default)]
 struct OfStream {
     ns: u64,
-    /// How many queries have each filter that costs something.
-    filters: HashMap<u64, usize>,
+    conditions: HashMap<u64, Uses>,
+}
+
+/// How many queries have a condition, by what it costs where only they ask: the dearest is what it costs.
+#[derive(Debug, Default)]
+struct Uses(BTreeMap<u64, usize>);
+
+impl Uses {
+    fn ns(&self) -> u64 {
+        self.0.last_key_value().map_or(0, |(ns, _)| *ns)
+    }
+}
+
+impl OfStream {
+    /// What the stream's records cost more with a query of this price.
+    fn more_ns(&self, price: &Price) -> u64 {
+        let known_ns = |part: &OfCondition| self.conditions.get(&part.condition).map_or(0, Uses::ns);
+        price.0.iter().map(|part| part.ns.saturating_sub(known_ns(part))).sum()
+    }
 }
 
 impl Prices {
     /// Takes on a query, if it is within the budget of its stream.
-    pub(crate) fn add(&mut self, stream: TopicId, price: Price, filter: &str, config: &Config) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, stream: TopicId, price: &Price, filter: &str, config: &Config) -> Result<(), Error> {
         let taken = self.0.get(&stream);
-        let is_known = taken.is_some_and(|of_stream| of_stream.filters.contains_key(&price.filter));
-        let taken_ns = taken.map_or(0, |of_stream| of_stream.ns);
+        let (taken_ns, price_ns) = taken.map_or((0, price.ns()), |taken| (taken.ns, taken.more_ns(price)));
         let limit_ns = config.residual_ns_per_record_max;
-        if !is_known && taken_ns + price.ns > limit_ns {
-            return Err(Error::TooCostly { filter: filter.to_owned(), price_ns: price.ns, taken_ns, limit_ns });
+        if price_ns > 0 && taken_ns + price_ns > limit_ns {
+            return Err(Error::TooCostly { filter: filter.to_owned(), price_ns, taken_ns, limit_ns });
         }
         let of_stream = self.0.entry(stream).or_default();
-        let uses = of_stream.filters.entry(price.filter).or_default();
-        of_stream.ns += if *uses == 0 { price.ns } else { 0 };
-        *uses += 1;
+        of_stream.ns += price_ns;
+        for OfCondition { condition, ns } in &price.0 {
+            *of_stream.conditions.entry(*condition).or_default().0.entry(*ns).or_default() += 1;
+        }
         Ok(())
     }
 
     /// Lets go of a query that was taken on.
-    pub(crate) fn remove(&mut self, stream: TopicId, price: Price) {
+    pub(crate) fn remove(&mut self, stream: TopicId, price: &Price) {
         let Some(of_stream) = self.0.get_mut(&stream) else { return };
-        let Some(uses) = of_stream.filters.get_mut(&price.filter) else { return };
-        *uses -= 1;
-        if *uses == 0 {
-            of_stream.filters.remove(&price.filter);
-            of_stream.ns -= price.ns;
+        for OfCondition { condition, ns } in &price.0 {
+            let Some(uses) = of_stream.conditions.get_mut(condition) else { continue };
+            let before_ns = uses.ns();
+            if let Some(count) = uses.0.get_mut(ns) {
+                *count -= 1;
+                if *count == 0 {
+                    uses.0.remove(ns);
+                }
+            }
+            of_stream.ns -= before_ns - uses.ns();
+            if uses.0.is_empty() {
+                of_stream.conditions.remove(condition);
+            }
         }
-        if of_stream.filters.is_empty() {
+        if of_stream.conditions.is_empty() {
             self.0.remove(&stream);
         }
     }
@@ -112,9 +161,8 @@ mod tests {
     use crate::{Limits, parse};
 
     fn price(filter: &str) -> Option<Price> {
-        Price::of(&Compiled::new(
-            &parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &Limits::default()).unwrap(),
-        ))
+        let plan = parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &Limits::default()).unwrap();
+        Price::of(&Compiled::new(&plan), plan.filter.as_ref())
     }
 
     #[test]
@@ -123,9 +171,10 @@ mod tests {
         {
             assert_eq!(price(free), None, "{free}");
         }
-        let ns = |filter| price(filter).map_or(0, |price| price.ns);
+        let ns = |filter| price(filter).map_or(0, |price| price.ns());
         assert_eq!(ns("a != 1"), TEST_NS);
         assert_eq!(ns("a = 1 OR b != 1"), 2 * TEST_NS);
+        assert_eq!(ns("a != 1 AND b != 1 AND a != 1"), 2 * TEST_NS);
         assert_eq!(ns("a RLIKE '.*x'"), PATTERN_NS);
         assert!((1..TEST_NS).contains(&ns("a > 1")));
     }
@@ -136,20 +185,52 @@ mod tests {
         let mut prices = Prices::default();
         let [a, b, c] = ["a", "b", "c"].map(|field| price(&format!("{field} != 1")).unwrap());
         let (stream, other) = (TopicId(1), TopicId(2));
-        for taken in [a, b, a] {
+        for taken in [&a, &b, &a] {
             prices.add(stream, taken, "", &config).unwrap();
         }
-        let refused = prices.add(stream, c, "c != 1", &config).unwrap_err().to_string();
-        assert!(refused.contains("'c != 1'") && refused.contains("query.residual_ns_per_record_max = 40"), "{refused}");
-        prices.add(other, c, "", &config).unwrap();
-        prices.remove(stream, a);
-        assert!(prices.add(stream, c, "", &config).is_err());
-        prices.remove(stream, a);
-        prices.add(stream, c, "", &config).unwrap();
-        for gone in [b, c] {
+        let refused = prices.add(stream, &c, "c != 1", &config).unwrap_err().to_string();
+        let limit = format!("query.residual_ns_per_record_max = {}", 2 * TEST_NS);
+        assert!(refused.contains("'c != 1'") && refused.contains(&limit), "{refused}");
+        prices.add(other, &c, "", &config).unwrap();
+        prices.remove(stream, &a);
+        assert!(prices.add(stream, &c, "", &config).is_err());
+        prices.remove(stream, &a);
+        prices.add(stream, &c, "", &config).unwrap();
+        for gone in [&b, &c] {
             prices.remove(stream, gone);
         }
-        prices.remove(other, c);
+        prices.remove(other, &c);
+        assert!(prices.0.is_empty());
+    }
+
+    #[test]
+    fn a_condition_that_filters_share_is_paid_once_and_by_whom_it_costs_most() {
+        let config = Config { residual_ns_per_record_max: PATTERN_NS + 2 * TEST_NS, ..Config::default() };
+        let mut prices = Prices::default();
+        let stream = TopicId(1);
+        let of = |filter: &str| price(filter).unwrap();
+        // Shown to some records only.
+        let few = of("a > 1 AND t RLIKE '.*x'");
+        let [first, second, third] = ["b", "c", "d"].map(|field| of(&format!("t RLIKE '.*x' AND {field} != 1")));
+        prices.add(stream, &few, "", &config).unwrap();
+        assert_eq!(prices.0[&stream].ns, few.ns());
+        prices.remove(stream, &few);
+        for taken in [&first, &second, &of("t RLIKE '.*x'")] {
+            prices.add(stream, taken, "", &config).unwrap();
+        }
+        assert_eq!(prices.0[&stream].ns, PATTERN_NS + 2 * TEST_NS);
+        match prices.add(stream, &third, "", &config).unwrap_err() {
+            Error::TooCostly { price_ns, .. } => assert_eq!(price_ns, TEST_NS, "the pattern is paid for"),
+            other => panic!("{other}"),
+        }
+        prices.remove(stream, &first);
+        prices.add(stream, &few, "", &config).unwrap();
+        let bound_ns = of("a > 1").ns();
+        assert_eq!(prices.0[&stream].ns, PATTERN_NS + TEST_NS + bound_ns);
+        prices.remove(stream, &second);
+        prices.remove(stream, &of("t RLIKE '.*x'"));
+        assert_eq!(prices.0[&stream].ns, few.ns());
+        prices.remove(stream, &few);
         assert!(prices.0.is_empty());
     }
 }

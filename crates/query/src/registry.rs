@@ -126,7 +126,7 @@ impl Registry {
             }
         }
         if let Some(price) = &query.price {
-            live.prices.add(query.stream.topic.id, **price, filter, config)?;
+            live.prices.add(query.stream.topic.id, price, filter, config)?;
         }
         *live.by_tenant.entry(query.tenant().clone()).or_default() += 1;
         live.by_id.insert_unique(query.id.hash(), query.clone(), |query| query.id.hash());
@@ -156,7 +156,7 @@ impl Registry {
         {
             let mut live = self.live.lock();
             if let Some(price) = &query.price {
-                live.prices.remove(query.stream.topic.id, **price);
+                live.prices.remove(query.stream.topic.id, price);
             }
             if !stays {
                 live.remove(query);

@@ -3,6 +3,7 @@
 use millstream_columns::{Field, PathTree, Unreadable, Value};
 use millstream_types::{PartitionId, RecordView};
 
+use crate::chunk::Selection;
 use crate::index::{FieldIndex, FilterId, Hold};
 use crate::sieve::Sieve;
 
@@ -11,12 +12,33 @@ const LEARNED_OF: usize = 64;
 /// What it costs to look for one more field, as [`FieldIndex::cost`] counts.
 const NEW_FIELD_COST: u64 = 200;
 
-/// A record of a chunk by its number there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate {
-    pub(crate) record: u32,
-    /// What it may satisfy; `None` says that its payload does not look like JSON.
-    pub(crate) filter: Option<FilterId>,
+/// What was found in the records of a chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Records by their numbers there, ascending, and what each of them may satisfy.
+    pub(crate) candidates: Vec<(u32, FilterId)>,
+    /// By field: the records in which it is something else than NULL, if filters hang there.
+    present: Vec<Selection>,
+    /// The records whose payloads do not look like JSON.
+    pub(crate) damaged: Selection,
+}
+
+impl Found {
+    /// Takes that `value` stands in a field of a record.
+    fn meet(&mut self, record: usize, slot: usize, index: &FieldIndex, value: Result<Value<'_>, Unreadable>) {
+        match value {
+            Ok(Value::Null) => return,
+            Ok(value) => index.meet(&value, &mut |filter| self.candidates.push((record as u32, filter))),
+            // What is there and cannot be read is present.
+            Err(_) => {}
+        }
+        self.present[slot].insert(record);
+    }
+
+    fn meet_text(&mut self, record: usize, slot: usize, index: &FieldIndex, text: &[u8]) {
+        index.meet_text(text, &mut |filter| self.candidates.push((record as u32, filter)));
+        self.present[slot].insert(record);
+    }
 }
 
 /// The fields in which filters hang.
@@ -120,21 +142,24 @@ impl Seeker {
         hung.filter(|(_, index)| !index.null().is_empty())
     }
 
-    /// Appends the candidates of the records to `found`, in the order of the records.
-    pub(crate) fn seek(
-        &self,
-        chunk: &[RecordView<'_>],
-        partition: PartitionId,
-        seen: &mut Seen,
-        found: &mut Vec<Candidate>,
-    ) {
+    /// The filters that may hold wherever a field is something else than NULL, with the records in which it is.
+    pub(crate) fn present<'s>(&'s self, found: &'s Found) -> impl Iterator<Item = (&'s [FilterId], Selection)> {
+        let hung = self.hung.iter().zip(&found.present);
+        hung.filter_map(|(hung, records)| Some((hung.as_ref()?.index.present(), *records)))
+    }
+
+    /// Finds what the records may satisfy.
+    pub(crate) fn seek(&self, chunk: &[RecordView<'_>], partition: PartitionId, seen: &mut Seen, found: &mut Found) {
+        found.candidates.clear();
+        found.present.clear();
+        found.present.resize(self.hung.len(), Selection::NONE);
+        found.damaged = Selection::NONE;
         let mut raw = vec![None; self.hung.len()];
         let mut visited = Vec::new();
-        for (number, view) in chunk.iter().enumerate() {
-            let mut hit = |filter| found.push(Candidate { record: number as u32, filter: Some(filter) });
+        for (record, view) in chunk.iter().enumerate() {
             for slot in &self.metadata {
                 if let Some(Hung { field, index }) = &self.hung[*slot as usize] {
-                    meet(index, field.of_record(view, Some(partition)), &mut hit);
+                    found.meet(record, *slot as usize, index, field.of_record(view, Some(partition)));
                 }
             }
             let Some(payload) = view.value.filter(|_| !self.tree.is_empty()) else { continue };
@@ -143,31 +168,30 @@ impl Seeker {
                 self.learn(payload);
             }
             let is_object = payload.trim_ascii_start().starts_with(b"{");
-            if is_object && self.sift(payload, &mut hit) {
+            if is_object && self.sift(payload, record, found) {
                 continue;
             }
             raw.fill(None);
-            let damaged = self.tree.find(payload, &mut visited, &mut raw).is_err();
-            if damaged || !is_object {
-                found.push(Candidate { record: number as u32, filter: None });
+            if self.tree.find(payload, &mut visited, &mut raw).is_err() || !is_object {
+                found.damaged.insert(record);
                 continue;
             }
-            for (hung, raw) in self.hung.iter().zip(&raw) {
+            for (slot, (hung, raw)) in self.hung.iter().zip(&raw).enumerate() {
                 if let (Some(hung), Some(raw)) = (hung, raw) {
-                    meet(&hung.index, Value::read(raw), &mut hit);
+                    found.meet(record, slot, &hung.index, Value::read(raw));
                 }
             }
         }
     }
 
     /// Looks for the fields without reading the payload; false if it has to be read.
-    fn sift(&self, payload: &[u8], hit: &mut impl FnMut(FilterId)) -> bool {
+    fn sift(&self, payload: &[u8], record: usize, found: &mut Found) -> bool {
         let Some(sieve) = &self.sieve else { return false };
         sieve.find(payload, |slot, raw| {
             let Some(Hung { index, .. }) = &self.hung[slot] else { return };
             match raw {
-                [b'"', text @ .., b'"'] => index.meet_text(text, hit),
-                _ => meet(index, Value::read(raw), hit),
+                [b'"', text @ .., b'"'] => found.meet_text(record, slot, index, text),
+                _ => found.meet(record, slot, index, Value::read(raw)),
             }
         })
     }
@@ -183,12 +207,5 @@ impl Seeker {
                 hung.index.learn(&value);
             }
         }
-    }
-}
-
-fn meet(index: &FieldIndex, value: Result<Value<'_>, Unreadable>, hit: &mut impl FnMut(FilterId)) {
-    match value {
-        Ok(value) => index.meet(&value, hit),
-        Err(_) => index.meet_unreadable(hit),
     }
 }

@@ -313,3 +313,53 @@ fn random_conditions_over_computed_values_choose_what_a_slow_evaluator_chooses()
     }
     assert!(chosen > 10_000, "{chosen}");
 }
+
+/// As [`evaluate`]; what is joined by AND is asked no further than to the first that is not TRUE.
+fn of_filter(filter: &Expr, record: &Value) -> Result {
+    let Expr::And(parts) = filter else { return evaluate(filter, record) };
+    let others = |value: &Result| *value != Ok(json!(true));
+    parts.iter().map(|part| evaluate(part, record)).find(others).unwrap_or(Ok(json!(true)))
+}
+
+#[test]
+fn filters_that_share_conditions_choose_and_fail_as_each_does_for_a_slow_evaluator() {
+    let mut random = Random::from_seed();
+    let (mut chosen, mut failed) = (0, 0);
+    for _ in 0..60 {
+        // With what is always NULL before it a condition has no place in the index, and the same value.
+        let pool: Vec<String> = (0..8).map(|_| format!("((x = 1) = NULL OR {})", boolean(&mut random, 3))).collect();
+        let mut matcher: Matcher<Plan> = Matcher::default();
+        let mut live = Vec::new();
+        for _ in 0..6 {
+            for _ in 0..12 {
+                let parts: Vec<&str> = (0..1 + random.below(3)).map(|_| pool[random.below(8)].as_str()).collect();
+                let text = format!("SELECT $offset AS o FROM STREAM() WHERE {}", parts.join(" AND "));
+                let Ok(plan) = parse(&text, &Limits::default()) else { continue };
+                live.push((matcher.insert(Arc::new(Compiled::new(&plan)), plan.clone()), plan));
+            }
+            for _ in 0..random.below(8).min(live.len()) {
+                let (id, _) = live.swap_remove(random.below(live.len()));
+                assert!(matcher.remove(id).is_some());
+            }
+            let records: Vec<Value> = (0..20).map(|_| record(&mut random)).collect();
+            matcher.run(&batch(&records), PartitionId(3), Offset(0), NOW_MS).unwrap();
+            let mut found = std::collections::HashMap::new();
+            matcher.drain(|id, _, yielded| {
+                let rows: Vec<Value> = yielded.rows.rows().map(|row| serde_json::from_slice(row).unwrap()).collect();
+                found.insert(id, (rows, yielded.evaluation_errors));
+            });
+            for (id, plan) in &live {
+                let filter = plan.filter.as_ref().unwrap();
+                let values: Vec<Result> = records.iter().map(|record| of_filter(filter, record)).collect();
+                let passes = |offset: &usize| values[*offset] == Ok(json!(true));
+                let rows: Vec<Value> = (0..records.len()).filter(passes).map(|offset| json!({ "o": offset })).collect();
+                let errors = values.iter().filter(|value| value.is_err()).count() as u64;
+                chosen += rows.len();
+                failed += errors;
+                assert_eq!(found.remove(id).unwrap_or_default(), (rows, errors), "{plan}\n{}", Value::from(records));
+            }
+        }
+    }
+    println!("{chosen} chosen, {failed} failed");
+    assert!(chosen > 10_000 && failed > 1_000, "{chosen} chosen, {failed} failed");
+}

@@ -154,7 +154,7 @@ fn a_payload_that_is_not_json_has_no_fields_and_is_counted() {
     let opaque = [(None, None, Some(b"a\"b".to_vec())), (None, None, Some(vec![0xff, 0])), (None, None, None)];
     let answer = ask("SELECT * FROM STREAM()", &batch(&opaque));
     assert_eq!(answer.rows, [r#""a\"b""#, r#"{"$base64":"/wA="}"#, "null"]);
-    assert_eq!(answer.tally, Tally { records: 3, not_json: 2 });
+    assert_eq!(answer.tally, Tally { records: 3, not_json: 2, evaluations: 0 });
 }
 
 #[test]
@@ -412,4 +412,86 @@ fn queries_that_ask_the_same_share_their_rows_and_each_gets_them() {
     assert!(matcher.is_empty());
     matcher.run(&batch, PartitionId(0), Offset(0), 0).unwrap();
     matcher.drain(|_, i, _| panic!("{i} is gone"));
+}
+
+/// Conditions, some of which no index answers.
+fn pool(random: &mut common::Random) -> Vec<String> {
+    (0..6).map(|_| format!("({})", common::condition(random, 2))).collect()
+}
+
+/// Some of the conditions joined by AND, or now and then a new one.
+fn of_pool(random: &mut common::Random, pool: &[String]) -> String {
+    let mut parts: Vec<String> = (0..1 + random.below(3)).map(|_| pool[random.below(pool.len())].clone()).collect();
+    if random.one_in(4) {
+        parts.push(common::condition(random, 1));
+    }
+    parts.join(" AND ")
+}
+
+#[test]
+fn filters_that_share_conditions_match_what_each_matches_alone_while_they_come_and_go() {
+    let mut random = common::Random::from_seed();
+    let (mut shared, mut alone) = (0, 0);
+    for _ in 0..40 {
+        let pool = pool(&mut random);
+        let mut matcher: Matcher<String> = Matcher::default();
+        let mut live = Vec::new();
+        for _ in 0..12 {
+            for _ in 0..random.below(12) {
+                let text = format!("SELECT $offset AS o FROM STREAM() WHERE {}", of_pool(&mut random, &pool));
+                live.push((matcher.insert(Arc::new(Compiled::new(&plan(&text))), text.clone()), text));
+            }
+            for _ in 0..random.below(8).min(live.len()) {
+                let (id, text) = live.swap_remove(random.below(live.len()));
+                assert_eq!(matcher.remove(id), Some(text));
+            }
+            let payloads: Vec<String> = (0..20).map(|_| common::wild_record(&mut random)).collect();
+            let batch = self::payloads(&payloads.iter().map(String::as_str).collect::<Vec<_>>());
+            shared += matcher.run(&batch, PartitionId(3), Offset(0), 5000).unwrap().evaluations;
+            let mut found = std::collections::HashMap::new();
+            matcher.drain(|id, _, yielded| found.extend([(id, row_texts(&yielded))]));
+            for (id, text) in &live {
+                let answer = ask(text, &batch);
+                alone += answer.tally.evaluations;
+                assert_eq!(found.remove(id).unwrap_or_default(), answer.rows, "{text}\n{payloads:#?}");
+            }
+        }
+    }
+    println!("{shared} evaluations together, {alone} alone");
+    assert!(shared * 2 < alone, "{shared} together, {alone} alone");
+}
+
+#[test]
+fn a_condition_that_several_filters_have_is_evaluated_once_for_a_record() {
+    const RECORDS: usize = 600;
+    let texts: Vec<String> =
+        (0..RECORDS).map(|i| format!(r#"{{"id":{i},"t":"{}"}}"#, "abcdef".repeat(i % 3))).collect();
+    let batch = payloads(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    // Of each record it is to be asked, and holds for a third.
+    let shared = "t RLIKE '[a-f]{12}'";
+    let filters = (0..50).map(|i| format!("{shared} AND id != {i}"));
+    let found = (0..50).map(|i| format!("id = {i} AND {shared}"));
+    let others = ["(b = 1) IS NULL AND t RLIKE '[a-f]{12}'", "NOT t RLIKE '[a-f]{12}' AND t != ''", shared];
+    let all: Vec<String> = filters.chain(found).chain(others.map(str::to_owned)).collect();
+    let mut matcher = Matcher::default();
+    let insert = |filter: &String| {
+        let query = Compiled::new(&plan(&format!("SELECT * FROM STREAM() WHERE {filter}")));
+        matcher.insert(Arc::new(query), filter.clone())
+    };
+    let ids: Vec<_> = all.iter().map(insert).collect();
+    let tally = matcher.run(&batch, PartitionId(0), Offset(0), 0).unwrap();
+    let (records, third) = (RECORDS as u64, RECORDS as u64 / 3);
+    // The shared one; 50 others where it holds; that with IS NULL; NOT, which is another condition, and what it leaves.
+    assert_eq!(tally.evaluations, records + 50 * third + records + records + 2 * third);
+    let mut rows = 0;
+    matcher.drain(|_, filter, yielded| {
+        rows += yielded.rows.row_count();
+        let expected = ask(&format!("SELECT * FROM STREAM() WHERE {filter}"), &batch).rows.len();
+        assert_eq!(yielded.rows.row_count(), expected, "{filter}");
+    });
+    assert!(rows > 50 * 199);
+    // Without those that begin with it, who is left asks where it comes to that.
+    ids.into_iter().take(50).for_each(|id| assert!(matcher.remove(id).is_some()));
+    let tally = matcher.run(&batch, PartitionId(0), Offset(0), 0).unwrap();
+    assert_eq!(tally.evaluations, records + records + records + 2 * third);
 }

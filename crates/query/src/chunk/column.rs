@@ -1,0 +1,111 @@
+//! What a field holds in the records of a chunk, as far as somebody has asked.
+
+use millstream_columns::{Unreadable, Value};
+
+use super::selection::Selection;
+
+/// Integers up to this size are doubles too, exactly.
+pub(super) const EXACT_MAX: u64 = 1 << 53;
+
+/// The values of a field, by record and by what they are.
+#[derive(Debug)]
+pub(super) struct Column<'a> {
+    values: Vec<Value<'a>>,
+    /// The records that have been looked at.
+    pub(super) known: Selection,
+    /// Of these: where the value cannot be read.
+    pub(super) failed: Selection,
+    pub(super) nulls: Selection,
+    pub(super) booleans: Selection,
+    /// Where it is TRUE.
+    pub(super) truths: Selection,
+    pub(super) texts: Selection,
+    pub(super) integers: Selection,
+    /// Where it is a double, or an integer that is one too.
+    pub(super) doubles: Selection,
+    /// The numbers, with room up to a multiple of 64.
+    pub(super) integer: Vec<i64>,
+    pub(super) double: Vec<f64>,
+}
+
+impl<'a> Column<'a> {
+    /// For so many records.
+    pub(super) fn new(count: usize) -> Self {
+        let lanes = count.next_multiple_of(u64::BITS as usize);
+        Self {
+            values: vec![Value::Null; count],
+            known: Selection::NONE,
+            failed: Selection::NONE,
+            nulls: Selection::NONE,
+            booleans: Selection::NONE,
+            truths: Selection::NONE,
+            texts: Selection::NONE,
+            integers: Selection::NONE,
+            doubles: Selection::NONE,
+            integer: vec![0; lanes],
+            double: vec![0.0; lanes],
+        }
+    }
+
+    /// Takes what a record holds.
+    pub(super) fn set(&mut self, record: usize, value: Result<Value<'a>, Unreadable>) {
+        self.known.insert(record);
+        let Ok(value) = value else {
+            self.failed.insert(record);
+            return;
+        };
+        match &value {
+            Value::Null => self.nulls.insert(record),
+            Value::Boolean(truth) => {
+                self.booleans.insert(record);
+                if *truth {
+                    self.truths.insert(record);
+                }
+            }
+            Value::Integer(integer) => {
+                self.integers.insert(record);
+                self.integer[record] = *integer;
+                if integer.unsigned_abs() <= EXACT_MAX {
+                    self.doubles.insert(record);
+                    self.double[record] = *integer as f64;
+                }
+            }
+            Value::Double(double) => {
+                self.doubles.insert(record);
+                self.double[record] = *double;
+            }
+            Value::Text(_) => self.texts.insert(record),
+            Value::Nested(_) | Value::List(_) => {}
+        }
+        self.values[record] = value;
+    }
+
+    /// Has these records not been looked at.
+    pub(super) fn forget(&mut self, records: Selection) {
+        for set in [
+            &mut self.known,
+            &mut self.failed,
+            &mut self.nulls,
+            &mut self.booleans,
+            &mut self.truths,
+            &mut self.texts,
+            &mut self.integers,
+            &mut self.doubles,
+        ] {
+            *set -= records;
+        }
+    }
+
+    /// The value of a record that has been looked at and can be read.
+    pub(super) fn value(&self, record: usize) -> &Value<'a> {
+        &self.values[record]
+    }
+
+    /// The text of a record that holds one.
+    pub(super) fn text(&self, record: usize) -> &str {
+        match &self.values[record] {
+            Value::Text(text) => text,
+            _ => "",
+        }
+    }
+}

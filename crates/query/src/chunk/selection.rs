@@ -1,0 +1,155 @@
+//! Some of the records of a chunk.
+
+use std::ops::{BitAnd, BitOr, BitOrAssign, Sub, SubAssign};
+
+const WORDS: usize = 4;
+const WORD: usize = u64::BITS as usize;
+/// Of a word with more records it is quicker to look at all 64 in a row than at each that is selected.
+const DENSE: u32 = 12;
+
+/// A set of records of a chunk, by their numbers there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Selection([u64; WORDS]);
+
+impl Selection {
+    /// One more than the highest number.
+    pub(crate) const END: usize = WORDS * WORD;
+    pub(crate) const NONE: Self = Self([0; WORDS]);
+    pub(crate) const ALL: Self = Self([u64::MAX; WORDS]);
+
+    /// The first `count`.
+    pub(crate) fn first(count: usize) -> Self {
+        Self(std::array::from_fn(|word| match count.saturating_sub(word * WORD) {
+            0 => 0,
+            WORD.. => u64::MAX,
+            some => (1 << some) - 1,
+        }))
+    }
+
+    pub(crate) fn one(record: usize) -> Self {
+        let mut one = Self::NONE;
+        one.insert(record);
+        one
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, record: usize) {
+        self.0[record / WORD] |= 1 << (record % WORD);
+    }
+
+    #[inline]
+    pub(crate) fn contains(self, record: usize) -> bool {
+        self.0[record / WORD] & 1 << (record % WORD) != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    #[inline]
+    pub(crate) fn count(self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The numbers, ascending.
+    pub(crate) fn records(self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().enumerate().flat_map(|(place, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                // Without its lowest bit.
+                word &= word.checked_sub(1)?;
+                Some(place * WORD + bit)
+            })
+        })
+    }
+
+    /// Those for which `holds`.
+    pub(crate) fn filter(self, holds: impl Fn(usize) -> bool) -> Self {
+        let mut kept = Self::NONE;
+        self.records().filter(|record| holds(*record)).for_each(|record| kept.insert(record));
+        kept
+    }
+
+    /// As [`Self::filter`], for a cheap `holds` without branches: it may be asked about neighbours of the selected, too, up
+    /// to the next multiple of 64.
+    #[inline(always)]
+    pub(crate) fn filter_lanes(self, holds: impl Fn(usize) -> bool) -> Self {
+        Self(std::array::from_fn(|place| {
+            let (word, start) = (self.0[place], place * WORD);
+            if word.count_ones() > DENSE {
+                return word & (0..WORD).fold(0, |kept, bit| kept | u64::from(holds(start + bit)) << bit);
+            }
+            let (mut rest, mut kept) = (word, 0);
+            while rest != 0 {
+                let bit = rest.trailing_zeros() as usize;
+                kept |= u64::from(holds(start + bit)) << bit;
+                rest &= rest - 1;
+            }
+            kept
+        }))
+    }
+}
+
+impl BitAnd for Selection {
+    type Output = Self;
+
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+}
+
+impl BitOr for Selection {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+}
+
+impl Sub for Selection {
+    type Output = Self;
+
+    /// Those that are not in `other`.
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+    }
+}
+
+impl BitOrAssign for Selection {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+impl SubAssign for Selection {
+    #[inline]
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_set_of_numbers() {
+        let numbers = |selection: Selection| selection.records().collect::<Vec<_>>();
+        for count in [0, 1, 63, 64, 65, 200, 256, 300] {
+            assert_eq!(numbers(Selection::first(count)), (0..count.min(Selection::END)).collect::<Vec<_>>());
+        }
+        let (few, many) = (Selection::one(3) | Selection::one(130), Selection::first(131) - Selection::one(130));
+        assert_eq!(numbers(few & many), [3]);
+        assert_eq!((few.contains(130), many.contains(130), few.count(), many.count()), (true, false, 2, 130));
+        for selection in [few, many, Selection::NONE, Selection::ALL] {
+            let odd: Vec<usize> = selection.records().filter(|number| number % 2 == 1).collect();
+            assert_eq!(numbers(selection.filter(|number| number % 2 == 1)), odd);
+            assert_eq!(numbers(selection.filter_lanes(|number| number % 2 == 1)), odd);
+        }
+    }
+}
