@@ -3,13 +3,13 @@
 //! It works beside the path of updates: it follows the change topics up to what is durable. What fires goes, with the
 //! change's notification, to the owner of the tenant's subscriptions, who decides.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::Topic;
 use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, WallClock, partition_of_key};
-use millstream_view::{Follow, Source, Views};
+use millstream_view::{Answer, Error, Follow, Source, Views};
 use parking_lot::Mutex;
 
 use super::change::{Change, Place};
@@ -24,6 +24,8 @@ use crate::entity::Key;
 /// Notifications of one change that go to the owner at once, and bytes of them, about; more go in several parts.
 const PART_MAX: usize = 64;
 const PART_MAX_BYTES: usize = 16 << 10;
+/// Parts that may be on their way to owners.
+const HANDED_MAX: usize = 64;
 /// How long it waits when others fill the owner's inbox.
 const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
 /// Entities of which it is remembered who has changed them last.
@@ -40,7 +42,11 @@ pub(crate) struct Matcher {
     pub(crate) custom: bool,
     pub(crate) message_max_bytes: usize,
     pub(crate) roots: Mutex<Roots>,
+    pub(crate) handed: Mutex<Handed>,
 }
+
+/// The answers to parts that were handed over: an owner passes over a command whose sender has gone.
+pub(crate) type Handed = VecDeque<Answer<SubscriptionView>>;
 
 impl Follow<SubscriptionView> for Matcher {
     type Item = Vec<Fired>;
@@ -113,12 +119,26 @@ impl Matcher {
         loop {
             let again: Vec<Fired> = part.iter().map(Fired::again).collect();
             match self.views.submit(owner, Command::Fired { from: None, items: vec![(Offset::ZERO, part)] }) {
-                Err(millstream_view::Error::Overloaded { .. } | millstream_view::Error::InboxFull { .. }) => {
+                Err(Error::Overloaded { .. } | Error::InboxFull { .. }) => {
                     std::thread::sleep(OVERLOADED_PAUSE);
                     part = again;
                 }
+                Ok(answer) => return self.land(answer),
                 // At the end it is left; the change is looked at again at the next start.
-                Ok(_) | Err(_) => return,
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Keeps an answer until it is there.
+    fn land(&self, answer: Answer<SubscriptionView>) {
+        let mut handed = self.handed.lock();
+        handed.push_back(answer);
+        while handed.len() > HANDED_MAX
+            && let Some(oldest) = handed.pop_front()
+        {
+            if let Err(error) = oldest.blocking_recv().unwrap_or(Err(Error::Stopped)) {
+                tracing::warn!(%error, "a part of what a change has led to is not delivered");
             }
         }
     }

@@ -170,6 +170,7 @@ impl Subscriptions {
             // A durable queue keeps it as a record.
             message_max_bytes: notifications.message_max_bytes.min(RECORD_MAX_BYTES / 2),
             roots: Mutex::default(),
+            handed: Mutex::default(),
         };
         let follower_config =
             FollowerConfig { threads: 1, command_max_records: COMMAND_MAX_CHANGES, ..FollowerConfig::default() };

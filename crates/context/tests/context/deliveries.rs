@@ -206,6 +206,31 @@ async fn a_receiver_that_never_answers_delays_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_very_many_want_to_hear_of_is_told_to_each() {
+    const SUBSCRIPTIONS: usize = 150;
+    const CHANGES: usize = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let (served, receiver) = (world.serve().await, Receiver::start().await);
+    for number in 0..SUBSCRIPTIONS {
+        let path = format!("/{number}");
+        let body = to(&receiver, &path, "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"}));
+        subscribe(&served, "", &body).await;
+    }
+    for t in 0..CHANGES {
+        set_t(&served, "e", t).await;
+    }
+    for number in 0..SUBSCRIPTIONS {
+        let received = receiver.under(&format!("/{number}"), CHANGES).await;
+        let ts: Vec<u64> = received.iter().map(|one| one.json()["t"].as_u64().unwrap()).collect();
+        assert_eq!(ts, (0..CHANGES as u64).collect::<Vec<_>>(), "of subscription {number}, in order");
+    }
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_durable_queue_outlives_the_process() {
     const CHANGES: usize = 50;
     let dir = tempfile::tempdir().unwrap();
