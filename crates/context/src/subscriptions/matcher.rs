@@ -4,6 +4,7 @@
 //! change's notification, to the owner of the tenant's subscriptions, who decides.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,9 +82,8 @@ impl Follow<SubscriptionView> for Matcher {
 impl Matcher {
     /// Whether a notification of ours has led to this change of the entity that it told of.
     fn comes_back(&self, change: &Change<'_>) -> bool {
-        let root = root(change);
-        let before = self.roots.lock().set(change.tenant, &change.key, &root);
-        change.details.correlator.contains("cbnotif") && before.is_some_and(|before| *before == *root)
+        let is_known = self.roots.lock().set(change.tenant, &change.key, &root(change));
+        change.details.correlator.contains("cbnotif") && is_known
     }
 
     /// What fires, but for what has been handed over already because it is too much at once.
@@ -150,21 +150,47 @@ impl Fired {
     }
 }
 
-/// The first cause of each entity's last change, of as many entities as changed last.
+/// The first cause of each entity's last change, of as many entities as changed last. Both are kept as hashes that no client
+/// can foresee: texts would take ten times as much memory, and as many allocations as there are changes.
 #[derive(Default)]
 pub(crate) struct Roots {
-    young: HashMap<(TenantId, Key), Arc<str>>,
-    old: HashMap<(TenantId, Key), Arc<str>>,
+    young: HashMap<u64, u64>,
+    old: HashMap<u64, u64>,
+    hasher: RandomState,
 }
 
 impl Roots {
-    /// Notes the cause of a change; that of the one before.
-    fn set(&mut self, tenant: &TenantId, key: &Key, root: &str) -> Option<Arc<str>> {
+    /// Notes the cause of a change; whether that of the one before was the same.
+    fn set(&mut self, tenant: &TenantId, key: &Key, root: &str) -> bool {
         if self.young.len() >= ROOTS_MAX {
             self.old = std::mem::take(&mut self.young);
         }
-        let entity = (tenant.clone(), key.clone());
-        let old = self.old.remove(&entity);
-        self.young.insert(entity, root.into()).or(old)
+        let (entity, root) = (self.hasher.hash_one((tenant, key)), self.hasher.hash_one(root));
+        let before = self.young.insert(entity, root).or_else(|| self.old.remove(&entity));
+        before == Some(root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_known_until_many_other_entities_have_changed() {
+        let mut roots = Roots::default();
+        let tenant = TenantId::default();
+        let key = |n: usize| Key { id: n.to_string().as_str().into(), kind: "T".into(), path: "/".into() };
+        assert!(!roots.set(&tenant, &key(0), "a"));
+        assert!(roots.set(&tenant, &key(0), "a") && !roots.set(&tenant, &key(0), "b"));
+        assert!(!roots.set(&TenantId::new("other").unwrap(), &key(0), "b"), "of each tenant");
+        for n in 1..ROOTS_MAX {
+            assert!(!roots.set(&tenant, &key(n), "b"));
+        }
+        assert!(roots.set(&tenant, &key(0), "b"));
+        for n in 1..=2 * ROOTS_MAX {
+            roots.set(&tenant, &key(n), "c");
+        }
+        assert!(!roots.set(&tenant, &key(0), "b"), "forgotten");
+        assert!(roots.young.len() + roots.old.len() <= 2 * ROOTS_MAX, "bounded");
     }
 }
