@@ -3,12 +3,12 @@
 //! A lane of a queue that has something to deliver is a task; it ends when the lane is empty. Lanes share nothing but
 //! the connections to their receiver, which are few: whoever does not answer costs its own queue and these.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use axum::http::Uri;
 use millstream_types::{TenantId, WallClock};
 use millstream_view::Views;
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use super::alarms::{Alarm, Alarms};
 use super::attempt::Failed;
 use super::config::NotificationsConfig;
 use super::http_receiver::HttpReceiver;
+use super::http_request::Address;
 use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Message, Notification};
 use super::outcomes::Outcomes;
@@ -59,7 +60,7 @@ pub(crate) struct Shared {
     traffic: Arc<Traffic>,
     queues: Mutex<HashMap<Owner, Queue>>,
     total_bytes: AtomicUsize,
-    http: Mutex<HashMap<(String, u16), Arc<HttpReceiver>>>,
+    http: Mutex<HashMap<Arc<Address>, Arc<HttpReceiver>>>,
     mqtt: Mutex<HashMap<Broker, Arc<MqttReceiver>>>,
     /// Subscriptions for which somebody waits until throttling is over.
     timers: Mutex<HashSet<Owner>>,
@@ -334,13 +335,14 @@ impl Shared {
     /// Notes an attempt: with whom it went well or wrong, and what it counts for.
     fn note(&self, subscription: &Subscription, notification: &Notification, attempt: &Attempt) {
         let request_bytes = match &notification.message {
-            Message::Http { body, .. } => body.len(),
+            Message::Http(request) => request.body().len(),
             Message::Mqtt { payload, .. } => payload.len(),
             Message::Impossible { .. } => return,
         };
-        let (alarm, whom) = match &subscription.target {
-            Target::Http(http) => (Alarm::Notification, http.url.raw().to_owned()),
-            Target::Mqtt(mqtt) => (Alarm::MqttConnection, format!("{}:{}", mqtt.broker.host, mqtt.broker.port)),
+        let broker = |broker: &Broker| format!("{}:{}", broker.host, broker.port);
+        let (alarm, whom): (_, Cow<'_, str>) = match &subscription.target {
+            Target::Http(http) => (Alarm::Notification, http.url.raw().into()),
+            Target::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
         };
         match attempt {
             Ok(_) => self.alarms.release(alarm, &whom),
@@ -355,12 +357,9 @@ impl Shared {
     async fn attempt(&self, subscription: &Subscription, notification: &Notification) -> Attempt {
         let timeout_ms = |given: Option<u64>| Duration::from_millis(given.unwrap_or(self.config.timeout_ms));
         match (&notification.message, &subscription.target) {
-            (Message::Http { url, .. }, target) => {
-                let timeout_ms = timeout_ms(if let Target::Http(http) = target { http.timeout_ms } else { None });
-                let address = url.parse::<Uri>().ok().as_ref().and_then(HttpReceiver::address);
-                let address = address.ok_or_else(|| Failed::unknown("the URL names no host"))?;
-                let receiver = self.http_receiver(address);
-                receiver.send(&notification.message, timeout_ms).await.map(Some)
+            (Message::Http(request), target) => {
+                let timeout = timeout_ms(if let Target::Http(http) = target { http.timeout_ms } else { None });
+                self.http_receiver(&request.address).send(request, timeout).await.map(Some)
             }
             (Message::Mqtt { topic, payload }, Target::Mqtt(target)) => {
                 let receiver = self.mqtt_receiver(&target.broker);
@@ -372,10 +371,14 @@ impl Shared {
         }
     }
 
-    fn http_receiver(&self, address: (String, u16)) -> Arc<HttpReceiver> {
+    fn http_receiver(&self, address: &Arc<Address>) -> Arc<HttpReceiver> {
         let mut receivers = self.http.lock();
-        let new = || Arc::new(HttpReceiver::new(address.clone(), self.config.connections_per_receiver));
-        receivers.entry(address.clone()).or_insert_with(new).clone()
+        if let Some(known) = receivers.get(address) {
+            return known.clone();
+        }
+        let new = Arc::new(HttpReceiver::new(address.clone(), self.config.connections_per_receiver));
+        receivers.insert(address.clone(), new.clone());
+        new
     }
 
     fn mqtt_receiver(&self, broker: &Broker) -> Arc<MqttReceiver> {

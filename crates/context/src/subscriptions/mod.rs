@@ -14,6 +14,7 @@
 //! out once that is durable: never twice by a restart; and never lost, if the subscription's queue is durable.
 
 mod alarms;
+mod answer;
 mod attempt;
 mod body;
 mod change;
@@ -22,6 +23,7 @@ mod delivery;
 mod details;
 mod flows;
 mod http_receiver;
+mod http_request;
 mod hub;
 mod index;
 mod matcher;

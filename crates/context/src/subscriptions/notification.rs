@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::Place;
 use super::flows::Token;
+use super::http_request::{HttpRequest, HttpUrl};
 
 /// What is to be sent, to whom it belongs and when it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,13 +20,9 @@ pub(crate) struct Notification {
 
 /// What is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub(crate) enum Message {
-    Http {
-        method: String,
-        url: String,
-        headers: Vec<(String, String)>,
-        body: String,
-    },
+    Http(HttpRequest),
     /// To the broker that the subscription names when it is sent.
     Mqtt {
         topic: String,
@@ -37,14 +34,39 @@ pub(crate) enum Message {
     },
 }
 
+/// A message as it is stored.
+#[derive(Deserialize)]
+enum Stored {
+    Http { method: String, url: String, headers: Vec<(String, String)>, body: String },
+    Mqtt { topic: String, payload: String },
+    Impossible { why: String },
+}
+
+impl From<Stored> for Message {
+    fn from(stored: Stored) -> Self {
+        match stored {
+            Stored::Http { method, url: text, headers, body } => match HttpUrl::read(&text) {
+                Some(url) => Self::Http(HttpRequest::write(&url, &method, &headers, &body)),
+                None => Self::no_url(&text),
+            },
+            Stored::Mqtt { topic, payload } => Self::Mqtt { topic, payload },
+            Stored::Impossible { why } => Self::Impossible { why },
+        }
+    }
+}
+
+impl Message {
+    /// For a URL that nothing can be sent to.
+    pub(crate) fn no_url(text: &str) -> Self {
+        Self::Impossible { why: format!("'{text}' is no URL that can be sent to") }
+    }
+}
+
 impl Notification {
     /// Bytes that it takes, about.
     pub(crate) fn size_bytes(&self) -> usize {
         let texts = match &self.message {
-            Message::Http { url, headers, body, .. } => {
-                let headers = headers.iter().map(|(name, value)| name.len() + value.len() + 48);
-                url.len() + body.len() + headers.sum::<usize>()
-            }
+            Message::Http(request) => request.bytes().len(),
             Message::Mqtt { topic, payload } => topic.len() + payload.len(),
             Message::Impossible { why } => why.len(),
         };

@@ -1,9 +1,11 @@
 //! Makes the notification of a change for one subscription.
 
-use axum::http::{HeaderName, HeaderValue, Uri};
+use std::borrow::Cow;
+
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::change::Change;
+use super::http_request::{HttpRequest, HttpUrl};
 use super::notification::{Message, Notification};
 use super::shape::{Scope, body, patched, service, whole_body};
 use super::subscription::Subscription;
@@ -87,61 +89,66 @@ impl Occasion<'_> {
     }
 
     fn http(&self, subscription: &Subscription, target: &Http, number: usize) -> Option<Message> {
-        let scope = self.scope();
-        let mut url = self.filled(&target.url);
-        if self.custom {
-            for (name, value) in &target.qs {
-                let encode =
-                    |template: &Template| utf8_percent_encode(&template.fill(&scope), NON_ALPHANUMERIC).to_string();
-                url.push(if url.contains('?') { '&' } else { '?' });
-                url.push_str(&format!("{}={}", encode(name), encode(value)));
+        let url = match &target.fixed {
+            Some(url) => Cow::Borrowed(url),
+            None => {
+                let text = self.url(target);
+                let Some(url) = HttpUrl::read(&text) else { return Some(Message::no_url(&text)) };
+                Cow::Owned(url)
             }
-        }
-        let address: Option<Uri> = url.parse().ok();
-        if !address
-            .is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
-        {
-            return Some(Message::Impossible { why: format!("'{url}' is no URL that can be sent to") });
-        }
+        };
         let (body, media, format) = self.content(subscription)?;
-        let mut headers = self.headers(media, format, number);
-        if self.custom {
-            for (name, value) in &target.headers {
-                set(&mut headers, &name.fill(&scope), value.fill(&scope));
-            }
+        let correlator = format!("{}; cbnotif={number}", root(self.change));
+        let mut headers = self.headers(media, format, &correlator);
+        if !self.custom {
+            return Some(Message::Http(HttpRequest::write(&url, "POST", &headers, &body)));
         }
-        let method = if self.custom { target.method.as_str() } else { "POST" };
-        Some(Message::Http { method: method.to_owned(), url, headers, body })
+        let scope = self.scope();
+        for (name, value) in &target.headers {
+            set(&mut headers, name.fill(&scope), value.fill(&scope));
+        }
+        Some(Message::Http(HttpRequest::write(&url, target.method.as_str(), &headers, &body)))
     }
 
-    fn headers(&self, media: &str, format: &str, number: usize) -> Vec<(String, String)> {
-        let correlator = format!("{}; cbnotif={number}", root(self.change));
-        let agent = concat!("millstream/", env!("CARGO_PKG_VERSION"));
+    fn url(&self, target: &Http) -> String {
+        let mut url = self.filled(&target.url);
+        let fill =
+            |template: &Template| utf8_percent_encode(&template.fill(&self.scope()), NON_ALPHANUMERIC).to_string();
+        for (name, value) in target.qs.iter().filter(|_| self.custom) {
+            let mark = if url.contains('?') { '&' } else { '?' };
+            url.push_str(&format!("{mark}{}={}", fill(name), fill(value)));
+        }
+        url
+    }
+
+    fn headers<'a>(&'a self, media: &'a str, format: &'a str, correlator: &'a str) -> Vec<Header<'a>> {
         let given = [
             ("content-type", media),
             ("accept", "application/json"),
-            ("user-agent", agent),
+            ("user-agent", concat!("millstream/", env!("CARGO_PKG_VERSION"))),
             ("ngsiv2-attrsformat", format),
             ("fiware-servicepath", &self.change.key.path),
             ("fiware-service", service(self.change)),
-            ("fiware-correlator", &correlator),
+            ("fiware-correlator", correlator),
             ("x-auth-token", self.token.unwrap_or_default()),
         ];
         let given = given.into_iter().filter(|(_, value)| !value.is_empty());
-        given.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        given.map(|(name, value)| (name.into(), value.into())).collect()
     }
 }
 
-/// Sets a header, or removes it if the value is empty. What no header can be is left out.
-fn set(headers: &mut Vec<(String, String)>, name: &str, value: String) {
+/// Name and value.
+type Header<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// Sets a header, or removes it if the value is empty.
+fn set(headers: &mut Vec<Header<'_>>, name: String, value: String) {
     let name = name.to_ascii_lowercase();
     if FIXED.contains(&name.as_str()) {
         return;
     }
     headers.retain(|(known, _)| *known != name);
-    let is_legal = HeaderName::try_from(&name).is_ok() && HeaderValue::try_from(&value).is_ok();
-    if is_legal && !value.is_empty() {
-        headers.push((name, value));
+    if !value.is_empty() {
+        headers.push((name.into(), value.into()));
     }
 }
 

@@ -1,8 +1,9 @@
 //! Where notifications go, and how they look there.
 
-use axum::http::{HeaderName, Method, Uri};
+use axum::http::{HeaderName, Method};
 use serde_json::Value;
 
+use super::http_request::HttpUrl;
 use super::member::Member;
 use super::template::{JsonTemplate, Template};
 use crate::given::kind_of;
@@ -35,6 +36,8 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Http {
     pub(crate) url: Template,
+    /// Where all go, if the URL is always the same.
+    pub(crate) fixed: Option<HttpUrl>,
     /// Milliseconds; none means the default.
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) method: Method,
@@ -130,12 +133,14 @@ impl Http {
     fn read(given: &mut Member, is_custom: bool) -> Result<Self, Refusal> {
         let text = required(given, "url")?;
         let url = template("url", &text, is_custom)?;
-        if !is_custom || !text.contains("${") {
+        let is_fixed = !is_custom || !text.contains("${");
+        if is_fixed {
             check_url(&text)?;
         }
         let timeout_ms = given.number("timeout", 0..=TIMEOUT_MAX_MS)?.filter(|timeout_ms| *timeout_ms > 0);
         let plain = Self {
             url,
+            fixed: HttpUrl::read(&text).filter(|_| is_fixed),
             timeout_ms,
             method: Method::POST,
             headers: Vec::new(),
@@ -149,7 +154,8 @@ impl Http {
         let headers = pairs(given, "headers")?;
         let qs = pairs(given, "qs")?;
         let payload = Payload::read(given)?;
-        Ok(Self { method, headers, qs, payload, ..plain })
+        let fixed = plain.fixed.filter(|_| qs.is_empty());
+        Ok(Self { fixed, method, headers, qs, payload, ..plain })
     }
 }
 
@@ -158,8 +164,7 @@ fn check_url(text: &str) -> Result<(), Refusal> {
     if text.starts_with("https://") {
         return Err(Refusal::later("a target with TLS", text));
     }
-    let url: Option<Uri> = text.parse().ok();
-    match url.filter(|url| url.scheme_str() == Some("http") && url.host().is_some_and(|host| !host.is_empty())) {
+    match HttpUrl::read(text) {
         Some(_) => Ok(()),
         None => Err(Refusal::bad(format!("url '{text}': it must be http://host[:port][/path]; correct it"))),
     }

@@ -20,6 +20,7 @@ mod plain;
 mod receiver;
 mod reference;
 mod refusals;
+mod sending;
 mod shell;
 mod subscriptions;
 mod telemetry;

@@ -1,0 +1,193 @@
+//! A request over HTTP/1.1: written once, the same bytes in every attempt.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::http::Uri;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::answer::Asked;
+
+const HOST: &str = "host";
+const CONTENT_LENGTH: &str = "content-length";
+/// How long the body is, we say ourselves.
+const FRAMING: [&str; 2] = [CONTENT_LENGTH, "transfer-encoding"];
+const LINE_END: &str = "\r\n";
+/// Room for what of a head is constant.
+const CONSTANT_BYTES: usize = 64;
+
+/// Who listens where.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Address {
+    /// A name, or the number of an interface.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// A URL that can be sent to, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HttpUrl {
+    text: Arc<str>,
+    address: Arc<Address>,
+    /// Host and port as they are written.
+    authority: Box<str>,
+    /// Path and query.
+    target: Box<str>,
+}
+
+impl HttpUrl {
+    /// `None` if nothing can be sent there.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok().filter(|uri: &Uri| uri.scheme_str() == Some("http"))?;
+        let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']).to_owned();
+        let address = Arc::new(Address { host, port: uri.port_u16().unwrap_or(80) });
+        let authority = uri.authority()?.as_str().rsplit('@').next().unwrap_or_default().into();
+        let target = uri.path_and_query().map_or("", |target| target.as_str());
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        Some(Self { text: text.into(), address, authority, target: [slash, target].concat().into() })
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HttpRequest {
+    pub(crate) address: Arc<Address>,
+    pub(crate) asked: Asked,
+    /// It says that no other follows on its connection.
+    pub(crate) closes: bool,
+    url: Arc<str>,
+    text: String,
+    head_bytes: usize,
+}
+
+impl HttpRequest {
+    /// Writes it. Of `headers`, each of which is there once, those that no header can be are left out.
+    pub(crate) fn write<T: AsRef<str>>(url: &HttpUrl, method: &str, headers: &[(T, T)], body: &str) -> Self {
+        let headers = headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+        let size = headers.clone().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        let size = size + url.target.len() + url.authority.len() + CONSTANT_BYTES + body.len();
+        let mut text = String::with_capacity(size);
+        for part in [method, " ", &url.target, " HTTP/1.1", LINE_END] {
+            text.push_str(part);
+        }
+        let mut push = |name: &str, value: &str| {
+            for part in [name, ": ", value, LINE_END] {
+                text.push_str(part);
+            }
+        };
+        if !headers.clone().any(|(name, value)| name == HOST && is_header(name, value)) {
+            push(HOST, &url.authority);
+        }
+        let mut closes = false;
+        for (name, value) in headers.filter(|(name, value)| is_header(name, value)) {
+            push(name, value);
+            closes |= name == "connection" && value.to_ascii_lowercase().contains("close");
+        }
+        // Writing to memory does not fail.
+        let _ = write!(text, "{CONTENT_LENGTH}: {}{LINE_END}{LINE_END}", body.len());
+        let head_bytes = text.len();
+        text.push_str(body);
+        let asked = Asked::by(method);
+        let (address, url) = (url.address.clone(), url.text.clone());
+        Self { address, asked, closes, url, text, head_bytes }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+
+    pub(crate) fn body(&self) -> &str {
+        &self.text[self.head_bytes..]
+    }
+
+    fn head(&self) -> (&str, impl Iterator<Item = (&str, &str)>) {
+        let mut lines = self.text[..self.head_bytes].split(LINE_END);
+        let method = lines.next().and_then(|line| line.split(' ').next()).unwrap_or_default();
+        (method, lines.filter_map(|line| line.split_once(": ")))
+    }
+
+    /// Its headers, but for those that follow from the rest.
+    fn headers(&self) -> Vec<(&str, &str)> {
+        let url = HttpUrl::read(&self.url);
+        let host = url.as_ref().map_or("", |url| &url.authority);
+        self.head().1.filter(|given| given.0 != CONTENT_LENGTH && *given != (HOST, host)).collect()
+    }
+}
+
+/// Its parts, which can be written again.
+impl Serialize for HttpRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut parts = serializer.serialize_struct("Http", 4)?;
+        parts.serialize_field("method", self.head().0)?;
+        parts.serialize_field("url", &*self.url)?;
+        parts.serialize_field("headers", &self.headers())?;
+        parts.serialize_field("body", self.body())?;
+        parts.end()
+    }
+}
+
+/// Whether it may be a header here. Its name has small letters.
+fn is_header(name: &str, value: &str) -> bool {
+    let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_text = |byte: u8| byte >= b' ' && byte != 0x7f || byte == b'\t';
+    !FRAMING.contains(&name) && !name.is_empty() && name.bytes().all(is_token) && value.bytes().all(is_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, host, port, authority, target) in [
+            ("http://a", "a", 80, "a", "/"),
+            ("http://a:5050/n?x=1", "a", 5050, "a:5050", "/n?x=1"),
+            ("http://a?x=1", "a", 80, "a", "/?x=1"),
+            ("http://user:secret@a:1/", "a", 1, "a:1", "/"),
+            ("http://[::1]:7/x", "::1", 7, "[::1]:7", "/x"),
+        ] {
+            let url = HttpUrl::read(text).unwrap();
+            assert_eq!((url.address.host.as_str(), url.address.port), (host, port), "{text}");
+            assert_eq!((&*url.authority, &*url.target), (authority, target), "{text}");
+        }
+        for text in ["", "a", "/n", "https://a", "http://", "http:///n", "http://a b", "http://a/\r\nx: y"] {
+            assert_eq!(HttpUrl::read(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_header_and_no_text_in_one_can_end_the_head() {
+        let url = HttpUrl::read("http://a:1/n").unwrap();
+        let headers = [
+            ("good", "\u{e4}\tb"),
+            ("bad", "x\r\ninjected: y"),
+            ("also bad", "x"),
+            ("", "x"),
+            ("Bad", "x"),
+            ("bad\r\n", "x"),
+            ("nul", "\0"),
+            ("content-length", "99"),
+            ("transfer-encoding", "chunked"),
+        ];
+        let request = HttpRequest::write(&url, "PUT", &headers, "b\u{e4}");
+        let expected = "PUT /n HTTP/1.1\r\nhost: a:1\r\ngood: \u{e4}\tb\r\ncontent-length: 3\r\n\r\nb\u{e4}";
+        assert_eq!(std::str::from_utf8(request.bytes()).unwrap(), expected);
+        assert_eq!(request.body(), "b\u{e4}");
+        assert!(!request.closes);
+        assert_eq!(
+            serde_json::to_string(&request).unwrap(),
+            "{\"method\":\"PUT\",\"url\":\"http://a:1/n\",\"headers\":[[\"good\",\"\u{e4}\\tb\"]],\"body\":\"b\u{e4}\"}"
+        );
+    }
+
+    #[test]
+    fn a_host_that_is_given_stands_in_place_of_the_address() {
+        let url = HttpUrl::read("http://a:1").unwrap();
+        let request = HttpRequest::write(&url, "HEAD", &[("host", "b"), ("connection", "x, Close"), ("e", "")], "");
+        let expected = "HEAD / HTTP/1.1\r\nhost: b\r\nconnection: x, Close\r\ne: \r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(std::str::from_utf8(request.bytes()).unwrap(), expected);
+        assert!(request.closes && request.asked == Asked::Head);
+        assert_eq!(request.headers(), [("host", "b"), ("connection", "x, Close"), ("e", "")]);
+    }
+}
