@@ -37,6 +37,11 @@ pub struct Config {
     pub keep_every_ms: u64,
     /// How long the end of such a query waits for somebody who reads it, milliseconds. Default one day.
     pub kept_end_max_ms: u64,
+    /// How long a client whose connection breaks as the end is sent can ask for it again, milliseconds. Default 30,000.
+    pub kept_end_again_ms: u64,
+    /// How much of what such a query has sent stays until its client is known to have it, bytes; the last result always does.
+    /// Default 256 KiB.
+    pub kept_sent_max_bytes: usize,
     /// Largest state of such a query, bytes; with a larger one it ends. Default 16 MiB.
     pub kept_state_max_bytes: usize,
     /// Most nanoseconds that a record may take, by an estimate, for conditions that no index finds; of all live queries of its
@@ -84,6 +89,8 @@ impl Default for Config {
             kept_per_tenant_max: 1000,
             keep_every_ms: 1000,
             kept_end_max_ms: 24 * 3600 * 1000,
+            kept_end_again_ms: 30_000,
+            kept_sent_max_bytes: 256 << 10,
             kept_state_max_bytes: 16 << 20,
             residual_ns_per_record_max: 20_000,
             queue_max_bytes: 16 << 20,

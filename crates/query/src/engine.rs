@@ -14,7 +14,7 @@ use crate::hints::hints;
 use crate::keeper::Keeper;
 use crate::keeping::{Addressee, Keeping};
 use crate::live::{Clocks, Live};
-use crate::outbox::Outbox;
+use crate::outbox::{After, Outbox};
 use crate::outboxes::Outboxes;
 use crate::passage::Gone;
 use crate::pool::Pool;
@@ -28,7 +28,7 @@ use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
     Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, Plan, QueryId,
-    QueryRequest, Schema, Source, StreamDuration, Window, parse,
+    QueryRequest, ResultId, Schema, Source, StreamDuration, Window, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -105,7 +105,8 @@ impl Engine {
             engine.threads.lock().push(thread.map_err(Error::Thread)?);
         }
         let shelf = Shelf::new(engine.log.clone(), engine.config.kept_state_max_bytes);
-        let resumed = engine.resume(shelf.read()?);
+        let kept = shelf.read()?;
+        let resumed = engine.resume(kept, shelf.epoch().unwrap_or_default());
         let keeper = Keeper::new(engine.registry.clone(), shelf, engine.clocks.clone(), &engine.config);
         let thread = thread::Builder::new().name("query-keeper".to_owned()).spawn(move || keeper.run(resumed));
         *engine.keeper.lock() = Some(thread.map_err(Error::Thread)?);
@@ -155,7 +156,7 @@ impl Engine {
         let live = Arc::new(self.live(stream, request, &plan, begun)?);
         self.registry.admit(&live, &filter(&plan), &self.config)?;
         // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
-        let subscription = Subscription::new(live.clone(), self.registry.clone());
+        let subscription = Subscription::new(live.clone(), self.registry.clone(), Keeping::FIRST_CLIENT);
         self.registry.start(&live).await?;
         if live.keeping.is_some() {
             self.registry.keeper.begin(&live).await?;
@@ -163,17 +164,39 @@ impl Engine {
         Ok(subscription)
     }
 
-    /// Reads on for a query that is kept and has no client. One whose results go into a topic has that.
+    /// Reads on for a query that is kept and has no client: what nobody has read. One whose results go into a topic has that.
     ///
     /// # Errors
     /// [`Error::UnknownQuery`], [`Error::HasClient`].
     pub fn attach(&self, tenant: &TenantId, id: QueryId) -> Result<Subscription, Error> {
         let live = self.registry.find(tenant, id)?;
         let keeping = live.keeping.as_ref().filter(|keeping| keeping.addressee.is_none());
-        match keeping.is_some_and(|keeping| keeping.attach()) {
-            true => Ok(Subscription::new(live, self.registry.clone())),
-            false => Err(Error::HasClient { id }),
+        match keeping.and_then(|keeping| keeping.attach()) {
+            Some(client) => Ok(Subscription::new(live, self.registry.clone(), client)),
+            None => Err(Error::HasClient { id }),
         }
+    }
+
+    /// Reads on for a query that is kept, as its client does whose connection has broken: it has all results up to `after`,
+    /// and takes the place of whoever reads. `None` if it has the end, too: then the query is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::UnknownQuery`]; [`Error::HasClient`], also if it is not kept, or if its client's results have no numbers;
+    /// [`Error::UnknownResult`].
+    pub fn attach_after(&self, tenant: &TenantId, id: QueryId, after: ResultId) -> Result<Option<Subscription>, Error> {
+        let live = self.registry.find(tenant, id)?;
+        let keeping = live.keeping.as_ref().filter(|keeping| keeping.addressee.is_none());
+        let keeping = keeping.ok_or(Error::HasClient { id })?;
+        if live.outbox.last_id().is_none_or(|last| after > last) {
+            return Err(Error::UnknownResult { id, result: after });
+        }
+        let client = keeping.take_over().ok_or(Error::HasClient { id })?;
+        let begun = live.outbox.begin_after(client, after);
+        if begun == After::All {
+            self.registry.forget(&live);
+            return Ok(None);
+        }
+        Ok(Some(Subscription::new(live.clone(), self.registry.clone(), client).numbered(begun == After::Gap)))
     }
 
     /// Makes a query of a plan.
@@ -203,6 +226,9 @@ impl Engine {
         let outbox = Outbox::new(self.outboxes.of(stream.topic.name.tenant()), rows_max, request.on_slow);
         if request.keep && addressee.is_some() {
             outbox.hold_until_arrived(Gone::default());
+        } else if request.keep {
+            let epoch = stream.partitions.first().map(|partition| partition.offsets().epoch);
+            outbox.number(None, epoch.unwrap_or_default());
         }
         Ok(Live {
             id,

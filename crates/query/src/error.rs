@@ -3,7 +3,7 @@
 use millstream_columns::Diagnostic;
 use millstream_types::{BatchError, ErrorCode, NameError, TenantId, TopicName};
 
-use crate::{Language, QueryId};
+use crate::{Language, QueryId, ResultId};
 
 /// What can go wrong with a request about queries.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,16 @@ pub enum Error {
         /// The id asked for.
         id: QueryId,
     },
+    /// No result ever had this number.
+    #[error(
+        "no result of query {id} had the number '{result}'; name the id of the last event that you have (Last-Event-ID), or none"
+    )]
+    UnknownResult {
+        /// The query.
+        id: QueryId,
+        /// What was named.
+        result: ResultId,
+    },
     /// A duration of nothing.
     #[error("{setting} = 0: a query needs at least 1; leave it out for the default")]
     Zero {
@@ -174,6 +184,7 @@ impl Error {
             | Self::OtherLanguage { .. }
             | Self::Name(_)
             | Self::Zero { .. }
+            | Self::UnknownResult { .. }
             | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
             Self::VolatileStream { .. } | Self::NobodyDelivers => ErrorCode::Invalid,

@@ -25,6 +25,7 @@ use crate::outbox::{Contents, Counts};
 use crate::passage::Gone;
 use crate::registry::Registry;
 use crate::shelf::{Shelf, ShelfRecord};
+use crate::trail::{ResultId, Trail};
 use crate::{Cause, Config, Error, QueryId, Trouble};
 
 /// So many bytes of records are appended at once, or one record.
@@ -98,6 +99,7 @@ pub(crate) struct Keeper {
     pub(crate) every: Duration,
     pub(crate) state_max_bytes: usize,
     pub(crate) end_max: Duration,
+    pub(crate) end_again: Duration,
     /// Those that have to be kept for the first time.
     begun: Vec<Begun>,
     /// What each query was when it was last written.
@@ -126,6 +128,7 @@ impl Keeper {
             every: Duration::from_millis(config.keep_every_ms.max(1)),
             state_max_bytes: config.kept_state_max_bytes,
             end_max: Duration::from_millis(config.kept_end_max_ms),
+            end_again: Duration::from_millis(config.kept_end_again_ms),
             begun: Vec::new(),
             written: HashMap::new(),
             is_behind: false,
@@ -204,13 +207,17 @@ impl Keeper {
         Ok(())
     }
 
-    /// Lets go of queries whose end nobody has read for too long.
+    /// Lets go of queries whose end nobody has read for too long, and of those whose client has not asked for it again.
     fn forget_the_unread(&self, queries: &mut Vec<Arc<Live>>) {
         let now_ms = self.clocks.wall.now_ms();
-        let end_max_ms = i64::try_from(self.end_max.as_millis()).unwrap_or(i64::MAX);
+        let [end_max_ms, end_again_ms] =
+            [self.end_max, self.end_again].map(|max| i64::try_from(max.as_millis()).unwrap_or(i64::MAX));
         queries.retain(|query| {
             let finished_ms = query.outbox.look(|contents| contents.end.and_then(|end| end.finished_ms));
-            let is_old = finished_ms.is_some_and(|finished_ms| now_ms.saturating_sub(finished_ms) > end_max_ms);
+            let is_older =
+                |then_ms: Option<i64>, max_ms| then_ms.is_some_and(|then_ms| now_ms.saturating_sub(then_ms) > max_ms);
+            let sent_ms = query.keeping.as_ref().and_then(|keeping| keeping.end_sent_ms());
+            let is_old = is_older(finished_ms, end_max_ms) || is_older(sent_ms, end_again_ms);
             if is_old {
                 self.registry.forget(query);
             }
@@ -232,6 +239,9 @@ impl Keeper {
         };
         if value.len() <= self.state_max_bytes {
             return Some(Look { query: query.clone(), stamp, value });
+        }
+        if query.outbox.let_go_of_sent() {
+            return self.look(query);
         }
         let trouble = too_large(value.len(), self.state_max_bytes);
         tracing::warn!(query = %query.id, trouble = trouble.error, "a query cannot be kept");
@@ -275,12 +285,14 @@ struct Stamp {
     /// Of results that have to arrive somewhere: which have, and how many there have been.
     gone: Gone,
     through: u64,
+    /// Of those that are sent to clients: the last one, the last that has gone, how many have been sent.
+    trail: Option<(ResultId, ResultId, usize)>,
 }
 
 impl Stamp {
     fn of(query: &Live, places: &Places) -> Self {
         let windows = query.running.as_ref().map_or(0, |running| running.given());
-        query.outbox.look(|Contents { counts, waiting, end, passage }| Self {
+        query.outbox.look(|Contents { counts, waiting, end, passage, trail }| Self {
             places: places.clone(),
             counts,
             windows,
@@ -288,6 +300,7 @@ impl Stamp {
             ended: end.is_some(),
             gone: passage.map_or(Gone::default(), |passage| passage.gone),
             through: passage.map_or(0, |passage| passage.through(waiting.len())),
+            trail: trail.map(Trail::stamp),
         })
     }
 

@@ -1,7 +1,7 @@
 //! What a live query that outlives the process knows about being kept.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use millstream_types::{Epoch, PartitionId};
@@ -20,11 +20,22 @@ pub(crate) struct Keeping {
     pub(crate) ran_before: Duration,
     /// Whether its first record is durable: only then it outlives its client.
     is_kept: AtomicBool,
-    /// Whether a client reads its results.
-    has_client: AtomicBool,
+    client: Mutex<Client>,
+    /// When its end was sent to a client that may ask for it again, milliseconds since 1970-01-01T00:00:00Z; 0 if it was not.
+    end_sent_ms: AtomicI64,
     /// Up to where the records of each partition are in its results. Shut while records are added to them, so that
     /// whoever holds it sees both as they were at one moment.
     places: Mutex<Places>,
+}
+
+/// Who reads its results.
+#[derive(Debug)]
+struct Client {
+    /// Which of those that there have been.
+    number: u64,
+    is_there: bool,
+    /// Whether another may take its place: what it has not got is not lost.
+    is_replaceable: bool,
 }
 
 /// On whose behalf results are appended to a topic.
@@ -55,7 +66,17 @@ impl Reached {
     }
 }
 
+impl Client {
+    fn replace(&mut self) -> u64 {
+        *self = Self { number: self.number + 1, is_there: true, is_replaceable: false };
+        self.number
+    }
+}
+
 impl Keeping {
+    /// Whoever asked.
+    pub(crate) const FIRST_CLIENT: u64 = 1;
+
     /// Of a query that begins.
     pub(crate) fn begin(request: QueryRequest, addressee: Option<Addressee>) -> Self {
         Self {
@@ -63,7 +84,8 @@ impl Keeping {
             addressee,
             ran_before: Duration::ZERO,
             is_kept: AtomicBool::new(false),
-            has_client: AtomicBool::new(true),
+            client: Mutex::new(Client { number: Self::FIRST_CLIENT, is_there: true, is_replaceable: false }),
+            end_sent_ms: AtomicI64::new(0),
             places: Mutex::default(),
         }
     }
@@ -78,7 +100,7 @@ impl Keeping {
         Self {
             ran_before,
             is_kept: AtomicBool::new(true),
-            has_client: AtomicBool::new(false),
+            client: Mutex::new(Client { number: Self::FIRST_CLIENT, is_there: false, is_replaceable: false }),
             places: Mutex::new(places),
             ..Self::begin(request, addressee)
         }
@@ -92,13 +114,36 @@ impl Keeping {
         self.is_kept.store(true, Ordering::Release);
     }
 
-    /// Makes somebody its client; false if it has one.
-    pub(crate) fn attach(&self) -> bool {
-        !self.has_client.swap(true, Ordering::AcqRel)
+    /// Makes somebody its client: which that is; `None` if it has one.
+    pub(crate) fn attach(&self) -> Option<u64> {
+        let mut client = self.client.lock();
+        (!client.is_there).then(|| client.replace())
     }
 
-    pub(crate) fn detach(&self) {
-        self.has_client.store(false, Ordering::Release);
+    /// Makes somebody its client, in place of whoever is if that may be replaced: which that is.
+    pub(crate) fn take_over(&self) -> Option<u64> {
+        let mut client = self.client.lock();
+        (!client.is_there || client.is_replaceable).then(|| client.replace())
+    }
+
+    /// From now on another may take the place of this client.
+    pub(crate) fn make_replaceable(&self, number: u64) {
+        let mut client = self.client.lock();
+        client.is_replaceable |= client.number == number;
+    }
+
+    pub(crate) fn detach(&self, number: u64) {
+        let mut client = self.client.lock();
+        client.is_there &= client.number != number;
+    }
+
+    pub(crate) fn end_was_sent(&self, now_ms: i64) {
+        self.end_sent_ms.store(now_ms.max(1), Ordering::Release);
+    }
+
+    /// When its end was sent, milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn end_sent_ms(&self) -> Option<i64> {
+        Some(self.end_sent_ms.load(Ordering::Acquire)).filter(|sent_ms| *sent_ms > 0)
     }
 
     /// Holds still what is added to its results.

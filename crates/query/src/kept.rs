@@ -14,6 +14,7 @@ use crate::outbox::{Contents, Counts, Delivery};
 use crate::passage::Gone;
 use crate::progress::Reading;
 use crate::rows::{RowBatch, Rows};
+use crate::trail::{KeptTrail, Trail};
 use crate::{Meta, QueryId, QueryRequest, WindowMeta, WindowResult};
 
 /// The form of the records, their first byte; the rest is JSON.
@@ -44,6 +45,9 @@ pub(crate) struct Kept {
     /// If its results go into a topic: for whom, and how many are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) addressed: Option<Addressed>,
+    /// Otherwise: the numbers of what waits, and how far that was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trail: Option<KeptTrail>,
 }
 
 /// Results on their way into a topic.
@@ -96,7 +100,7 @@ impl Kept {
             first: reached.first,
             counted: reached.counted,
         };
-        query.outbox.look(|Contents { counts, waiting, end, passage }| Self {
+        query.outbox.look(|Contents { counts, waiting, end, passage, trail }| Self {
             id: query.id,
             tenant: query.tenant().to_string(),
             request: request.clone(),
@@ -109,6 +113,7 @@ impl Kept {
             waiting: waiting.iter().filter_map(Waiting::of).collect(),
             end: end.cloned(),
             addressed: to.zip(passage).map(|(to, passage)| Addressed { to: to.clone(), gone: passage.gone }),
+            trail: trail.map(Trail::keep),
         })
     }
 
@@ -216,8 +221,10 @@ mod list_of_bytes {
 mod tests {
     use super::*;
 
-    /// Records as version 1 has written them: one that runs, one that has ended, one that delivers into a topic.
-    const VERSION_1: [&str; 3] = [RUNNING, ENDED, INTO_TOPIC];
+    /// Records as version 1 has written them: one that runs, one that has ended, one that delivers into a topic, one whose
+    /// results have numbers.
+    const VERSION_1: [&str; 4] = [RUNNING, ENDED, INTO_TOPIC, NUMBERED];
+    const NUMBERED: &str = include_str!("../tests/fixtures/kept-v1-numbered.json");
     const INTO_TOPIC: &str = include_str!("../tests/fixtures/kept-v1-into-topic.json");
     const RUNNING: &str = include_str!("../tests/fixtures/kept-v1-running.json");
     const ENDED: &str = include_str!("../tests/fixtures/kept-v1-ended.json");
@@ -229,6 +236,9 @@ mod tests {
             let kept = Kept::decode(b"q0b1f", &value).unwrap().unwrap();
             assert_eq!(String::from_utf8_lossy(&kept.encode()), String::from_utf8_lossy(&value));
             assert_eq!(kept.places()[&PartitionId(2)].counted.next, 120);
+            let trail = kept.trail.as_ref().map(|trail| Trail::resume(Some(trail), &[8], Epoch(9)).stamp());
+            let id = |id: &str| id.parse().unwrap();
+            assert_eq!(trail, (json == NUMBERED).then(|| (id("9-0"), id("6-12"), 1)));
             if json == INTO_TOPIC {
                 let Addressed { to, gone } = kept.addressed.unwrap();
                 assert_eq!((&*to.client, to.correlation.as_deref()), ("dashboard", Some("c-1")));

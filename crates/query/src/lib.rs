@@ -125,6 +125,7 @@ mod slab;
 mod stream;
 mod subscription;
 mod tailed;
+mod trail;
 mod wheel;
 mod window;
 
@@ -151,4 +152,5 @@ pub use requests::Requests;
 pub use rows::RowBatch;
 pub use schema::{Schema, SchemaConfig, SchemaField};
 pub use subscription::{Answer, Opening, Subscription};
+pub use trail::{NoResultId, ResultId};
 pub use window::{WindowMeta, WindowResult};

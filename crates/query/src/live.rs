@@ -101,6 +101,11 @@ impl Live {
         self.deadline.map(Duration::from)
     }
 
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clocks().wall.now_ms()
+    }
+
     /// When it ends, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn deadline_ms(&self) -> Option<i64> {
         let lives_for = self.deadline()?.saturating_sub(self.received.into()) + self.ran_before();

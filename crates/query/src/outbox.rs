@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use millstream_types::MemoryBudget;
+use millstream_types::{Epoch, MemoryBudget};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use crate::outboxes::Common;
 use crate::passage::{Gone, Passage, Place};
 use crate::rate::Given;
 use crate::rows::RowBatch;
+use crate::trail::{KeptTrail, ResultId, Trail};
 use crate::{Cause, Meta, OnSlow, Trouble, WindowResult};
 
 /// What a client reads.
@@ -39,6 +40,17 @@ pub(crate) enum Put {
     TooFast,
     /// What its records have come to takes more than it may.
     TooLarge,
+}
+
+/// What a client gets that has something already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// All that follows.
+    Whole,
+    /// Some that followed has gone.
+    Gap,
+    /// Nothing: it has the end.
+    All,
 }
 
 pub(crate) struct Outbox {
@@ -71,6 +83,8 @@ struct Traffic {
     end: Option<Box<Meta>>,
     /// If results are handed out only once they are kept, and stay until they have arrived: how far they have come.
     passage: Option<Box<Passage>>,
+    /// If results stay for a while after they were sent to a client: their numbers.
+    trail: Option<Box<Trail>>,
 }
 
 static NO_TRAFFIC: Traffic = Traffic::new();
@@ -86,6 +100,7 @@ impl Traffic {
             too_fast: None,
             end: None,
             passage: None,
+            trail: None,
         }
     }
 }
@@ -111,6 +126,7 @@ pub(crate) struct Contents<'s> {
     /// What is told at the end if that has come.
     pub(crate) end: Option<&'s Meta>,
     pub(crate) passage: Option<&'s Passage>,
+    pub(crate) trail: Option<&'s Trail>,
 }
 
 /// What has gone through.
@@ -214,6 +230,9 @@ impl Outbox {
             if fits && next.hold(&self.common.memory) {
                 return true;
             }
+            if state.let_go_of_sent() {
+                continue;
+            }
             if self.on_slow == OnSlow::Kill {
                 return false;
             }
@@ -225,8 +244,8 @@ impl Outbox {
     /// What has gone through, what waits, and what is told at the end if that has come.
     pub(crate) fn look<R>(&self, look: impl FnOnce(Contents<'_>) -> R) -> R {
         let state = self.state.lock();
-        let (end, passage) = (state.end.as_deref(), state.passage.as_deref());
-        look(Contents { counts: state.counts, waiting: &state.waiting, end, passage })
+        let (end, passage, trail) = (state.end.as_deref(), state.passage.as_deref(), state.trail.as_deref());
+        look(Contents { counts: state.counts, waiting: &state.waiting, end, passage, trail })
     }
 
     /// From now on results are handed out only once they are kept, and stay until they have arrived. Of one that a former
@@ -281,6 +300,83 @@ impl Outbox {
         Poll::Pending
     }
 
+    /// From now on results have numbers, and stay for a while after they were sent. Of one that a former process has kept
+    /// what waits has these.
+    pub(crate) fn number(&self, kept: Option<&KeptTrail>, epoch: Epoch) {
+        let mut state = self.state.lock();
+        let sizes: Vec<usize> = state.waiting.iter().map(Delivery::size_bytes).collect();
+        state.trail = Some(Box::new(Trail::resume(kept, &sizes, epoch)));
+    }
+
+    /// Has this client be sent what nobody has been sent; the number of the last result before that. `None` if results have
+    /// no numbers.
+    pub(crate) fn go_on(&self, client: u64) -> Option<ResultId> {
+        let mut state = self.state.lock();
+        let trail = state.trail.as_mut()?;
+        trail.go_on(client);
+        Some(trail.sent_up_to())
+    }
+
+    /// Has this client be sent what follows the result `id`, in place of whoever reads now.
+    pub(crate) fn begin_after(&self, client: u64, id: ResultId) -> After {
+        let mut state = self.state.lock();
+        let has_ended = state.end.is_some();
+        let Some(trail) = &mut state.trail else { return After::Whole };
+        let is_whole = trail.begin_again(client, id);
+        let has_all = has_ended && id == trail.end();
+        while state.trail.as_ref().is_some_and(|trail| trail.has_arrived(id)) && state.pop().is_some() {}
+        state.wake();
+        match is_whole {
+            _ if has_all => After::All,
+            true => After::Whole,
+            false => After::Gap,
+        }
+    }
+
+    /// The last number that a result may have by now.
+    pub(crate) fn last_id(&self) -> Option<ResultId> {
+        self.state.lock().trail.as_ref().map(|trail| trail.end())
+    }
+
+    /// What has been sent stays no longer. Whether there was anything.
+    pub(crate) fn let_go_of_sent(&self) -> bool {
+        let mut state = self.state.lock();
+        std::iter::from_fn(|| state.let_go_of_sent().then_some(())).count() > 0
+    }
+
+    /// The next delivery that has not been sent, with its number, then the end; a delivery stays. `None` if nothing follows,
+    /// or another has taken the place of this client.
+    pub(crate) fn poll_numbered(
+        &self,
+        client: u64,
+        is_end_sent: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<(Option<ResultId>, Delivery)>> {
+        let mut state = self.state.lock();
+        if !state.trail.as_ref().is_some_and(|trail| trail.is_of(client)) {
+            return Poll::Ready(None);
+        }
+        let next = state.trail.as_ref().and_then(|trail| state.waiting.get(trail.next())).cloned();
+        if let Some((delivery, trail)) = next.zip(state.trail.as_mut()) {
+            let id = trail.send(delivery.size_bytes());
+            while state.trail.as_ref().is_some_and(|trail| trail.has_too_much(self.common.sent_max_bytes)) {
+                state.pop();
+            }
+            return Poll::Ready(Some((Some(id), delivery)));
+        }
+        if *is_end_sent {
+            return Poll::Ready(None);
+        }
+        if let Some(end) = &state.end {
+            *is_end_sent = true;
+            // What follows after a restart comes before the end.
+            let id = state.trail.as_ref().filter(|_| end.cause != Some(Cause::Shutdown)).map(|trail| trail.end());
+            return Poll::Ready(Some((id, Delivery::End(end.clone()))));
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// Goes on with what was kept of one, whatever its bounds; memory that is not to be had is not waited for.
     pub(crate) fn resume(&self, counts: Counts, waiting: impl Iterator<Item = Delivery>, end: Option<Meta>) {
         let mut state = self.state.lock();
@@ -322,6 +418,8 @@ impl Outbox {
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
         if state.traffic.is_some() {
+            // What somebody has been sent is for nobody else.
+            while state.let_go_of_sent() {}
             if let Some(waiting) = state.pop() {
                 return Poll::Ready(Some(waiting));
             }
@@ -341,6 +439,9 @@ impl State {
     fn push(&mut self, delivery: Delivery) {
         self.waiting_bytes += delivery.size_bytes();
         self.waiting.push_back(delivery);
+        if let Some(trail) = &mut self.trail {
+            trail.push();
+        }
         self.wake();
     }
 
@@ -350,7 +451,15 @@ impl State {
         if let Some(passage) = &mut self.passage {
             passage.went(oldest.record_count());
         }
+        if let Some(trail) = &mut self.trail {
+            trail.pop(oldest.size_bytes());
+        }
         Some(oldest)
+    }
+
+    /// Lets the oldest go if it has been sent; whether it had been.
+    fn let_go_of_sent(&mut self) -> bool {
+        self.trail.as_ref().is_some_and(|trail| trail.next() > 0) && self.pop().is_some()
     }
 
     fn wake(&mut self) {

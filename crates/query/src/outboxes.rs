@@ -18,6 +18,8 @@ const SWEPT_FROM: usize = 64;
 pub(crate) struct Common {
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) queue_max_bytes: usize,
+    /// Of what has been sent to one client.
+    pub(crate) sent_max_bytes: usize,
     /// Of each query.
     pub(crate) rates: Rates,
     /// Of all together.
@@ -46,6 +48,7 @@ impl Common {
 pub(crate) struct Outboxes {
     clocks: Arc<Clocks>,
     queue_max_bytes: usize,
+    sent_max_bytes: usize,
     rates: Rates,
     tenant_rates: Rates,
     memory: MemoryBudget,
@@ -63,6 +66,7 @@ impl Outboxes {
         Self {
             clocks,
             queue_max_bytes: config.queue_max_bytes,
+            sent_max_bytes: config.kept_sent_max_bytes,
             rates: Rates::of_query(config),
             tenant_rates: Rates::of_tenant(config),
             memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
@@ -84,6 +88,7 @@ impl Outboxes {
         let common = Arc::new(Common {
             clocks: self.clocks.clone(),
             queue_max_bytes: self.queue_max_bytes,
+            sent_max_bytes: self.sent_max_bytes,
             rates: self.rates,
             tenant_rates: self.tenant_rates,
             given: Mutex::default(),

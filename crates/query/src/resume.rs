@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_log::{Error as LogError, Topic, TopicConfig};
-use millstream_types::{Offset, PartitionId, Position, TopicId, TopicName};
+use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId, TopicName};
 
 use crate::engine::{Begun, filter};
 use crate::keeper::Resumed;
@@ -20,11 +20,11 @@ use crate::{Cause, Config, Deliver, Engine, Error, Trouble};
 
 impl Engine {
     /// Has the threads take up what was kept. A query that cannot go on ends with the reason; its client may come for it.
-    pub(crate) fn resume(&self, kept: Vec<Kept>) -> Resumed {
+    pub(crate) fn resume(&self, kept: Vec<Kept>, epoch: Epoch) -> Resumed {
         let mut by_stream: HashMap<TopicId, Vec<Arc<Live>>> = HashMap::new();
         for kept in kept {
             let id = kept.id;
-            match self.take_up(kept) {
+            match self.take_up(kept, epoch) {
                 Ok(live) if live.outbox.has_ended() => {}
                 Ok(live) => by_stream.entry(live.stream.topic.id).or_default().push(live),
                 Err(error) => {
@@ -48,13 +48,14 @@ impl Engine {
             else {
                 return None;
             };
-            keeping.attach().then(|| (Subscription::new(live.clone(), self.registry.clone()), addressee, topic))
+            let client = keeping.attach()?;
+            Some((Subscription::new(live.clone(), self.registry.clone(), client), addressee, topic))
         };
         self.registry.kept().into_iter().filter_map(addressed).collect()
     }
 
     /// Makes a query live that was kept, or one that has ended of which nobody knows.
-    fn take_up(&self, kept: Kept) -> Result<Arc<Live>, Error> {
+    fn take_up(&self, kept: Kept, epoch: Epoch) -> Result<Arc<Live>, Error> {
         let tenant = kept.tenant()?;
         let plan = self.validate(&kept.request.query)?;
         let name = self.stream_name(&tenant, &plan.source)?;
@@ -85,6 +86,8 @@ impl Engine {
         live.outbox.resume(kept.counts, kept.waiting(), kept.end.clone());
         if let Some(addressed) = &kept.addressed {
             live.outbox.hold_until_arrived(addressed.gone);
+        } else {
+            live.outbox.number(kept.trail.as_ref(), epoch);
         }
         *live.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
         live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), addressee, ran_before, places)));

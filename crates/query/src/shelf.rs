@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use millstream_log::{
     AckLevel, Appended, Cleanup, Error as LogError, Log, Partition, Reply, TopicConfig, UpTo, Writers, reply,
 };
-use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, Epoch, Record, TopicName, TopicPartition};
 
 use crate::kept::Kept;
 use crate::{Error, QueryId};
@@ -60,6 +60,11 @@ impl Shelf {
         }
         let partition = self.log.partition(&TopicPartition::new(name, 0))?;
         Ok(self.partition.get_or_init(|| partition))
+    }
+
+    /// The epoch of the log since its start; `None` if no query was ever kept.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        self.partition.get().map(|partition| partition.offsets().epoch)
     }
 
     /// All queries that are kept. One that cannot be read is left where it is, and logged.

@@ -12,7 +12,7 @@ use crate::live::Live;
 use crate::outbox::Delivery;
 use crate::passage::Place;
 use crate::registry::Registry;
-use crate::{Cause, Meta, QueryId, RowBatch, Trouble};
+use crate::{Cause, Meta, QueryId, ResultId, RowBatch, Trouble};
 
 /// The results of a query: a stream of [`Delivery::Rows`] and then one [`Delivery::End`]. Dropping it ends the query, unless
 /// that is kept: then somebody else may read on, until the end has been read.
@@ -27,13 +27,42 @@ pub struct Subscription {
     must_arrive: bool,
     /// Whether somebody was told of the opening in a former process.
     is_opened: bool,
+    /// Which of the clients of a query that is kept this is.
+    client: u64,
+    numbered: Option<Numbered>,
+}
+
+/// Of one whose results have numbers, and stay until they are known to have arrived.
+#[derive(Debug)]
+struct Numbered {
+    /// The last result before those that it gives.
+    after: ResultId,
+    is_end_sent: bool,
+    has_gap: bool,
 }
 
 impl Subscription {
-    pub(crate) fn new(live: Arc<Live>, registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(live: Arc<Live>, registry: Arc<Registry>, client: u64) -> Self {
         let start = live.outbox.start();
         let (place, is_opened) = start.unwrap_or_default();
-        Self { live, registry, is_read: false, place, must_arrive: start.is_some(), is_opened }
+        let must_arrive = start.is_some();
+        Self { live, registry, is_read: false, place, must_arrive, is_opened, client, numbered: None }
+    }
+
+    /// If the query is kept: has its results stay for a while after they were sent ([`Self::next_sent`]), for a client whose
+    /// connection may break, and who then comes again ([`crate::Engine::attach_after`]).
+    #[must_use]
+    pub fn resumable(self) -> Self {
+        self.numbered(false)
+    }
+
+    /// As [`Self::resumable`], of a client to which some results are lost, or not.
+    pub(crate) fn numbered(mut self, has_gap: bool) -> Self {
+        if let Some((after, keeping)) = self.live.outbox.go_on(self.client).zip(self.live.keeping.as_ref()) {
+            keeping.make_replaceable(self.client);
+            self.numbered = Some(Numbered { after, is_end_sent: false, has_gap });
+        }
+        self
     }
 
     /// The query's name.
@@ -48,12 +77,35 @@ impl Subscription {
 
     /// What a client is told first.
     pub fn opening(&self) -> Opening<'_> {
-        Opening { id: self.live.id, columns: &self.live.columns }
+        let gap = self.numbered.as_ref().is_some_and(|numbered| numbered.has_gap);
+        Opening { id: self.live.id, columns: &self.live.columns, gap }
+    }
+
+    /// The number of the last result before those that it gives; of one that is resumable.
+    pub fn begins_after(&self) -> Option<ResultId> {
+        self.numbered.as_ref().map(|numbered| numbered.after)
     }
 
     /// What can be told now.
     pub fn meta(&self) -> Meta {
         self.live.meta()
+    }
+
+    /// As [`Self::next`], with the result's number if it is numbered and has one; also `None` once somebody else has taken
+    /// the client's place.
+    pub async fn next_sent(&mut self) -> Option<(Option<ResultId>, Delivery)> {
+        std::future::poll_fn(|cx| self.poll_sent(cx)).await
+    }
+
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Option<ResultId>, Delivery)>> {
+        let Some(numbered) = &mut self.numbered else {
+            return self.poll(cx).map(|next| next.map(|delivery| (None, delivery)));
+        };
+        let polled = self.live.outbox.poll_numbered(self.client, &mut numbered.is_end_sent, cx);
+        if let (Poll::Ready(Some((Some(_), Delivery::End(_)))), Some(keeping)) = (&polled, &self.live.keeping) {
+            keeping.end_was_sent(self.live.now_ms());
+        }
+        polled
     }
 
     /// The next rows, or the end; `None` after it.
@@ -135,7 +187,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         match self.live.keeping.as_ref().filter(|keeping| keeping.is_kept()) {
             Some(_) if self.is_read => self.registry.forget(&self.live),
-            Some(keeping) => keeping.detach(),
+            Some(keeping) => keeping.detach(self.client),
             None => self.registry.end(&self.live, Cause::Disconnected, None),
         }
     }
@@ -148,6 +200,9 @@ pub struct Opening<'a> {
     pub id: QueryId,
     /// The names of a row's members in order; empty if rows are whole payloads.
     pub columns: &'a [String],
+    /// Whether results are missing after those that the client has.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gap: bool,
 }
 
 /// Everything a query gave.

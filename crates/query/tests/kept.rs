@@ -10,9 +10,10 @@ use std::time::Duration;
 use common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads, until};
 use millstream_log::{Log, TopicConfig};
 use millstream_query::{
-    Cause, Config, Deliver, Delivery, Error, OnSlow, QueryId, QueryRequest, RowBatch, Subscription,
+    Cause, Config, Deliver, Delivery, Error, OnSlow, QueryId, QueryRequest, ResultId, RowBatch, Subscription,
 };
 use millstream_types::{TopicName, TopicPartition};
+use serde_json::Value;
 
 const ENDINGS: [Ending; 2] = [Ending::Crash, Ending::Clean];
 const SECOND: Duration = Duration::from_secs(1);
@@ -79,6 +80,128 @@ async fn all_of(mut subscription: Subscription) -> (BTreeMap<u64, Vec<String>>, 
 
 fn texts(batch: &RowBatch) -> Vec<String> {
     batch.rows().map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
+}
+
+/// What the next event of a client says: its row's number, or -1 at the end; and its id.
+async fn next_of(client: &mut Subscription) -> (ResultId, i64) {
+    let (id, delivery) = client.next_sent().await.unwrap();
+    let n = match delivery {
+        Delivery::Rows(batch) => serde_json::from_slice::<Value>(batch.rows().next().unwrap()).unwrap()["n"].as_i64(),
+        _ => Some(-1),
+    };
+    (id.unwrap(), n.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_again_gets_what_follows_the_last_result_that_it_has() {
+    for ending in ENDINGS {
+        let mut fixture = fixture(&disk(), config());
+        let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
+        let id = client.id();
+        let mut ids = vec![client.begins_after().unwrap()];
+        for n in 0..6 {
+            fixture.send_all(n, n + 1);
+            let (id, given) = next_of(&mut client).await;
+            assert_eq!(given, n as i64);
+            ids.push(id);
+        }
+        assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+        // The connection is not known to be broken: whoever names what it has takes its place.
+        let again =
+            |fixture: &Fixture, after| fixture.engine.attach_after(&fixture.tenant, id, after).unwrap().unwrap();
+        let mut second = again(&fixture, ids[3]);
+        assert!(client.next_sent().await.is_none());
+        drop(client);
+        assert_eq!((second.begins_after(), second.opening().gap), (Some(ids[3]), false));
+        for n in 3..6 {
+            assert_eq!(next_of(&mut second).await, (ids[n + 1], n as i64));
+        }
+        fixture.all_seen(&[id], 6).await;
+        fixture.keep(&[id]).await;
+        fixture.restart(ending, SECOND);
+        fixture.all_seen(&[id], 6).await;
+        let mut third = again(&fixture, ids[4]);
+        for n in 4..6 {
+            assert_eq!(next_of(&mut third).await, (ids[n + 1], n as i64), "{ending:?}");
+        }
+        fixture.send_all(6, 7);
+        let (seventh, n) = next_of(&mut third).await;
+        assert!(n == 6 && seventh > ids[6], "{seventh} {ids:?}");
+        drop(third);
+        // Whoever names nothing gets what nobody has been sent.
+        let mut other = fixture.attach(id);
+        fixture.send_all(7, 8);
+        let Some(Delivery::Rows(batch)) = other.next().await else { panic!("rows") };
+        assert_eq!(texts(&batch), [r#"{"n":7}"#]);
+        let refused = fixture.engine.attach_after(&fixture.tenant, id, seventh);
+        assert!(matches!(refused, Err(Error::HasClient { .. })), "its results would be lost to the other");
+        drop(other);
+        assert!(again(&fixture, seventh).opening().gap, "they were");
+        let none = "99-1".parse().unwrap();
+        let refused = fixture.engine.attach_after(&fixture.tenant, id, none);
+        assert!(matches!(refused, Err(Error::UnknownResult { result, .. }) if result == none));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_given_before_a_crash_and_not_kept_comes_again_to_a_client_that_has_it() {
+    let mut fixture = fixture(&disk(), Config { keep_every_ms: 1_000_000, ..config() });
+    let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
+    let mut last = client.begins_after().unwrap();
+    for n in 0..3 {
+        fixture.send_all(n, n + 1);
+        last = next_of(&mut client).await.0;
+    }
+    let id = client.id();
+    fixture.all_seen(&[id], 3).await;
+    fixture.restart(Ending::Crash, SECOND);
+    let mut again = fixture.engine.attach_after(&fixture.tenant, id, last).unwrap().unwrap();
+    let mut rows = 0;
+    while rows < 3 {
+        let (Some(id), Delivery::Rows(batch)) = again.next_sent().await.unwrap() else { panic!("rows") };
+        assert!(id > last, "another result never has the number of one that was given");
+        rows += batch.row_count();
+    }
+    assert!(!again.opening().gap);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_stays_within_a_bound_and_its_end_for_a_time() {
+    let config = Config { kept_sent_max_bytes: 64, kept_end_again_ms: 5_000, ..config() };
+    let fixture = fixture(&disk(), config);
+    let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
+    let id = client.id();
+    let mut ids = vec![client.begins_after().unwrap()];
+    for n in 0..20 {
+        fixture.send_all(n, n + 1);
+        ids.push(next_of(&mut client).await.0);
+    }
+    let again = |after| fixture.engine.attach_after(&fixture.tenant, id, after).unwrap();
+    let mut late = again(ids[2]).unwrap();
+    assert!(late.opening().gap, "some have gone");
+    let (first, n) = next_of(&mut late).await;
+    assert!(n > 2 && first == ids[n as usize + 1], "{n}");
+    fixture.engine.kill(&fixture.tenant, id).unwrap();
+    let mut lasts = [again(ids[20]).unwrap(), again(ids[20]).unwrap()];
+    assert!(lasts[0].next_sent().await.is_none());
+    let (end, n) = next_of(&mut lasts[1]).await;
+    assert_eq!(n, -1);
+    assert_eq!(next_of(&mut again(ids[20]).unwrap()).await, (end, -1), "the connection broke as the end was sent");
+    assert!(again(end).is_none(), "it has all, and the query is forgotten");
+    assert!(matches!(fixture.engine.get(&fixture.tenant, id), Err(Error::UnknownQuery { .. })));
+
+    // Of one whose client does not come again the end stays for a while.
+    let mut client = fixture.submit(kept("SELECT COUNT(*) AS n FROM STREAM()")).await.resumable();
+    let id = client.id();
+    fixture.engine.kill(&fixture.tenant, id).unwrap();
+    assert_eq!(next_of(&mut client).await.1, 0);
+    assert_eq!(next_of(&mut client).await.1, -1);
+    drop(client);
+    fixture.clock.advance(4 * SECOND);
+    fixture.keep(&[id]).await;
+    assert!(fixture.engine.get(&fixture.tenant, id).is_ok());
+    fixture.clock.advance(SECOND);
+    until("it is forgotten", || fixture.engine.get(&fixture.tenant, id).is_err()).await;
 }
 
 const SUMS: [&str; 9] = [

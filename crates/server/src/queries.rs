@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{
@@ -15,8 +15,8 @@ use millstream_http::{
     event_stream,
 };
 use millstream_query::{
-    Asker, Deliver, Deliveries, Delivery, Diagnostic, Engine, Error, QueryId, QueryRequest, RowBatch, Subscription,
-    WindowResult,
+    Asker, Deliver, Deliveries, Delivery, Diagnostic, Engine, Error, NoResultId, QueryId, QueryRequest, ResultId,
+    RowBatch, Subscription, WindowResult,
 };
 use millstream_types::Role;
 use serde::Deserialize;
@@ -33,6 +33,9 @@ pub(crate) const ASK_LIMITS: Limits =
     Limits { body_max_bytes: 128 << 10, body_max_setting: BODY_MAX_SETTING, timeout: ANSWER_TIMEOUT };
 const LOOK_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: BODY_MAX_SETTING, timeout: Duration::from_secs(10) };
+
+/// What a client names that comes again: the id of the last event that it has.
+const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Shared by all handlers.
 type Queries = Arc<Engine>;
@@ -100,11 +103,13 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                 .param("id", id)
                 .answers_with(
                     200,
-                    "Events as of `deliver: sse`: what nobody has read yet, and what comes. After `end` the query is forgotten.",
+                    "Events as of `deliver: sse`: what nobody has read yet, and what comes; with `Last-Event-ID` what follows that event. After `end` the query is forgotten.",
                     Content::events(json!({"type": "object"})),
                 )
+                .answers(204, "`Last-Event-ID` is that of `end`: there is nothing more, and the query is forgotten.")
                 .answers(404, "It does not exist, or somebody has read its end.")
-                .answers(409, "It is not kept, or somebody else reads.")
+                .answers(400, "`Last-Event-ID` is none of its events'.")
+                .answers(409, "It is not kept, or somebody else reads and does not name `Last-Event-ID`.")
                 .to(results, Arc::clone(&engine)),
         )
         .route(
@@ -129,7 +134,7 @@ async fn ask(
         Deliver::Sse => {}
     }
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
-    Ok(events(subscription, shutdown))
+    Ok(events(subscription.resumable(), shutdown))
 }
 
 async fn results(
@@ -137,9 +142,17 @@ async fn results(
     caller: Caller,
     shutdown: Shutdown,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let subscription = engine.attach(&caller.tenant, parse_id(&id)?).map_err(problem)?;
-    Ok(events(subscription, shutdown))
+    let id = parse_id(&id)?;
+    let Some(after) = headers.get(LAST_EVENT_ID).filter(|after| !after.is_empty()) else {
+        let subscription = engine.attach(&caller.tenant, id).map_err(problem)?;
+        return Ok(events(subscription.resumable(), shutdown));
+    };
+    match engine.attach_after(&caller.tenant, id, parse_result_id(after)?).map_err(problem)? {
+        Some(subscription) => Ok(events(subscription, shutdown)),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
 }
 
 fn events(subscription: Subscription, shutdown: Shutdown) -> Response {
@@ -185,21 +198,22 @@ pub(crate) async fn answer_once(
     Ok(response)
 }
 
-/// Sends what a query gives until it ends or its client leaves, which ends it unless it is kept.
+/// Sends what a query gives until it ends or its client leaves, which ends it unless it is kept. Events of one that is kept
+/// have ids.
 async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
-    let opening = event("meta", &subscription.opening());
+    let opening = event(subscription.begins_after(), "meta", &subscription.opening());
     if sender.send(opening).await.is_err() {
         return;
     }
     loop {
         let delivery = tokio::select! {
-            delivery = subscription.next() => delivery,
+            delivery = subscription.next_sent() => delivery,
             () = sender.ended() => return,
         };
         let event = match &delivery {
-            Some(Delivery::Rows(rows)) => rows_event(rows),
-            Some(Delivery::Window(window)) => window_event(window),
-            Some(Delivery::End(meta)) => event("end", meta),
+            Some((id, Delivery::Rows(rows))) => rows_event(*id, rows),
+            Some((id, Delivery::Window(window))) => window_event(*id, window),
+            Some((id, Delivery::End(meta))) => event(*id, "end", meta),
             None => return,
         };
         if sender.send(event).await.is_err() {
@@ -208,21 +222,26 @@ async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
     }
 }
 
-fn event(name: &str, data: &impl serde::Serialize) -> Event {
+fn event(id: Option<ResultId>, name: &str, data: &impl serde::Serialize) -> Event {
     let data = serde_json::to_string(data).expect("what is told about a query has string keys only");
-    Event::new(None, Some(name), &data)
+    new_event(id, name, &data)
 }
 
-fn window_event(window: &WindowResult) -> Event {
+fn new_event(id: Option<ResultId>, name: &str, data: &str) -> Event {
+    let id = id.map(|id| id.to_string());
+    Event::new(id.as_deref(), Some(name), data)
+}
+
+fn window_event(id: Option<ResultId>, window: &WindowResult) -> Event {
     let data = window.to_json();
-    Event::new(None, Some("window"), &String::from_utf8_lossy(&data)).holding(window.rows.held())
+    new_event(id, "window", &String::from_utf8_lossy(&data)).holding(window.rows.held())
 }
 
-fn rows_event(rows: &RowBatch) -> Event {
+fn rows_event(id: Option<ResultId>, rows: &RowBatch) -> Event {
     let mut data = b"{\"records\":[".to_vec();
     rows.write_list(&mut data);
     data.extend_from_slice(b"]}");
-    Event::new(None, Some("rows"), &String::from_utf8_lossy(&data)).holding(rows.held())
+    new_event(id, "rows", &String::from_utf8_lossy(&data)).holding(rows.held())
 }
 
 #[derive(Debug, Deserialize)]
@@ -262,6 +281,14 @@ async fn kill(State(engine): State<Queries>, caller: Caller, Path(id): Path<Stri
 fn parse_id(id: &str) -> Result<QueryId, Problem> {
     let rule = "a query's id is a UUID, as 'GET /api/queries' lists it";
     id.parse().map_err(|_| Problem::invalid(format!("'{id}' is no query's id")).value(id).rule(rule))
+}
+
+fn parse_result_id(after: &HeaderValue) -> Result<ResultId, Problem> {
+    let after = String::from_utf8_lossy(after.as_bytes());
+    let refused = |rule: NoResultId| {
+        Problem::invalid(format!("Last-Event-ID: '{after}' is no event's id")).value(&*after).rule(rule.to_string())
+    };
+    after.parse().map_err(refused)
 }
 
 /// A refusal; one of the text itself is 422 and points at the places.

@@ -1,11 +1,13 @@
 //! Live queries with `keep: true`: `kill -9` and an orderly end change nothing about what they come to.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 
 use millstream_load::asker;
 use serde_json::{Value, json};
 
-use crate::process::{Live, Process, ask, until};
+use crate::process::{Live, Process, ask, open, until};
 
 /// All records of a topic of one partition.
 fn records(process: &Process, topic: &str) -> Vec<Value> {
@@ -118,10 +120,125 @@ fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubl
     process.stop();
 }
 
+/// Events with their ids, as a client sees them.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// Reads the results of a query from behind an event on; the first event, too.
+    fn after(process: &Process, id: &str, event: &str) -> (Self, (String, String, Value)) {
+        let path = format!("/api/queries/{id}/results");
+        let (status, _, reader) = open(process.applications, "GET", &path, &[("Last-Event-ID", event)], b"");
+        assert_eq!(status, 200);
+        let mut events = Self(reader);
+        let first = events.next().unwrap();
+        (events, first)
+    }
+
+    /// The id (empty if there is none), name and data of the next one.
+    fn next(&mut self) -> Option<(String, String, Value)> {
+        let (mut id, mut name) = (String::new(), String::new());
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            match line.trim_end().split_once(": ") {
+                Some(("id", given)) => id = given.to_owned(),
+                Some(("event", given)) => name = given.to_owned(),
+                Some(("data", data)) => return Some((id, name, serde_json::from_str(data).unwrap())),
+                _ => {}
+            }
+        }
+    }
+
+    /// The id and the number of the row that comes next.
+    fn row(&mut self) -> (String, u64) {
+        let (id, name, data) = self.next().unwrap();
+        assert_eq!((&*name, data["records"].as_array().map(Vec::len)), ("rows", Some(1)), "{data}");
+        (id, data["records"][0]["n"].as_u64().unwrap())
+    }
+}
+
+#[test]
+fn events_go_on_after_the_last_one_that_a_client_has_whatever_breaks_its_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut process = Process::start(dir.path());
+    ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 1, "level": "synced"}"#);
+    let request = |keep: bool| json!({"query": "SELECT n FROM \"n\"", "deliver": "sse", "keep": keep}).to_string();
+    let asked = |keep: bool| {
+        let (status, _, reader) = open(process.applications, "POST", "/api/queries", &JSON, request(keep).as_bytes());
+        assert_eq!(status, 200);
+        Events(reader)
+    };
+    let (mut fleeting, mut kept) = (asked(false), asked(true));
+    let (first, name, opening) = kept.next().unwrap();
+    assert_eq!((&*name, opening.get("gap")), ("meta", None));
+    let id = opening["id"].as_str().unwrap().to_owned();
+    let mut ids = vec![first];
+    for n in 0..4 {
+        append(&process, n..n + 1);
+        let (id, given) = kept.row();
+        assert_eq!(given, n);
+        ids.push(id);
+    }
+    // A query that is not kept ends with its client: its events promise nothing.
+    assert_eq!(fleeting.next().unwrap().0, "");
+    assert_eq!(fleeting.row(), (String::new(), 0));
+    drop(fleeting);
+
+    let (mut again, (opened, name, _)) = Events::after(&process, &id, &ids[2]);
+    assert_eq!((&opened, &*name), (&ids[2], "meta"));
+    assert_eq!([again.row(), again.row()], [(ids[3].clone(), 2), (ids[4].clone(), 3)]);
+    assert!(kept.next().is_none(), "somebody else reads in its place");
+    let results = format!("/api/queries/{id}/results");
+    for (event, says) in [("x", "as the id of its event was"), ("99-1", "no result of query")] {
+        let refused = ask(process.applications, "GET", &results, &[("Last-Event-ID", event)], b"");
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains(says), "{}", refused.text());
+    }
+    assert_eq!(ask(process.applications, "GET", &results, &[], b"").status, 409, "it says not that it is the same");
+
+    process.stop();
+    drop(again);
+    process = Process::start(dir.path());
+    seen(&process, &id, 4);
+    let (mut again, _) = Events::after(&process, &id, &ids[3]);
+    assert_eq!(again.row(), (ids[4].clone(), 3), "an orderly end loses nothing that was on its way");
+    append(&process, 4..5);
+    let (fifth, n) = again.row();
+    assert_eq!(n, 4);
+
+    process.kill();
+    process = Process::start(dir.path());
+    seen(&process, &id, 5);
+    let (mut again, (_, _, opening)) = Events::after(&process, &id, &fifth);
+    assert_eq!(opening.get("gap"), None);
+    append(&process, 5..6);
+    let mut last = again.row();
+    if last.1 == 4 {
+        // It was not written down before the crash: at least once.
+        assert_ne!(last.0, fifth);
+        last = again.row();
+    }
+    assert_eq!(last.1, 5);
+
+    assert_eq!(ask(process.applications, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
+    let (end, name, _) = again.next().unwrap();
+    assert_eq!(name, "end");
+    assert_eq!(again.next(), None);
+    let (_, (_, _, opening)) = Events::after(&process, &id, &last.0);
+    assert_eq!(opening["id"], *id, "the end can be read again");
+    let done = ask(process.applications, "GET", &results, &[("Last-Event-ID", &end)], b"");
+    assert_eq!(done.status, 204, "{}", done.text());
+    assert_eq!(ask(process.applications, "GET", &results, &[("Last-Event-ID", &end)], b"").status, 404);
+    process.stop();
+}
+
 #[test]
 fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_counts_once() {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    let start = || Process::start_on(dir.path(), [0, 0], &["--set", "query.kept_end_again_ms=100"]);
+    let process = start();
     ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
     let grouped = "SELECT id, COUNT(*) AS c, SUM(n) AS s, COUNT(DISTINCT n) AS d FROM \"n\" GROUP BY id ORDER BY id";
     let (client, sums) = Live::ask_for(&process, &json!({"query": grouped, "deliver": "sse", "keep": true}));
@@ -132,7 +249,7 @@ fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_coun
     drop(client);
     asker.close();
 
-    let (process, sent) = appended_among_kills(process, || Process::start(dir.path()));
+    let (process, sent) = appended_among_kills(process, start);
     seen(&process, &sums, sent);
     seen(&process, &counts, sent);
 
