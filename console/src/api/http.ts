@@ -9,8 +9,10 @@ import { array, type Decoder, nullable, number, object, string, withDefault } fr
 /** How long an ordinary request may take before the page says that the server is stalled. */
 const ANSWER_MAX_MS = 5_000;
 
-/** One thing the server found wrong, and where in the text that was sent. */
+/** One thing the server found, and where in the text that was sent. */
 export interface Finding {
+  /** A text with an error is no query; one with a hint is, but perhaps not the one that was meant. */
+  kind: "error" | "hint";
   message: string;
   /** From 1. */
   line: number;
@@ -49,19 +51,22 @@ const refusal = object({
   detail: nullable(string),
   error: nullable(string),
   description: nullable(string),
-  errors: withDefault(
-    array(
-      object<Finding>({
-        message: string,
-        line: withDefault(number, 1),
-        column: withDefault(number, 1),
-        length: withDefault(number, 1),
-        suggestion: nullable(string),
-      }),
-    ),
-    [],
-  ),
+  errors: withDefault(findings("error"), []),
 });
+
+/** A list of findings, all of one kind. */
+export function findings(kind: Finding["kind"]): Decoder<Finding[]> {
+  const places = array(
+    object({
+      message: string,
+      line: withDefault(number, 1),
+      column: withDefault(number, 1),
+      length: withDefault(number, 1),
+      suggestion: nullable(string),
+    }),
+  );
+  return (value, path) => places(value, path).map((place) => ({ kind, ...place }));
+}
 
 export interface Call {
   path: string;

@@ -1,7 +1,7 @@
 /** Live queries: asked by POST, answered by a stream of events until the query ends. */
 import { array, type Json, json, object, string, withDefault } from "./decode";
 import { readEvents } from "./events";
-import { ask, type Finding, Refused, send, Unreachable } from "./http";
+import { ask, type Finding, findings, Refused, send, Unreachable } from "./http";
 import { type Summary, summary, type WindowMeta, windowMeta } from "./query-meta";
 
 export type QueryEvent =
@@ -22,6 +22,8 @@ const meta = object({ id: string, columns: withDefault(array(string), []) });
 const rows = object({ records: array(json) });
 
 const windowResult = object({ records: array(json), meta: object({ window: windowMeta }) });
+
+const checked = object({ hints: withDefault(findings("hint"), []) });
 
 const running = array(object<Running>({ id: string, text: string }));
 
@@ -80,11 +82,11 @@ export async function kill(tenant: string, id: string): Promise<void> {
   await send({ path: `/api/queries/${encodeURIComponent(id)}`, tenant, method: "DELETE" });
 }
 
-/** Where `text` is wrong; nothing if the server would take it. */
+/** Where `text` is wrong, or odd if the server would take it. */
 export async function validate(tenant: string, text: string, signal: AbortSignal): Promise<readonly Finding[]> {
   try {
-    await send({ path: "/api/queries/validate", tenant, method: "POST", body: { query: text }, signal });
-    return [];
+    const answer = await send({ path: "/api/queries/validate", tenant, method: "POST", body: { query: text }, signal });
+    return answer.status === 204 ? [] : checked(await answer.json(), "answer").hints;
   } catch (cause) {
     if (cause instanceof Refused) return cause.findings;
     throw cause;

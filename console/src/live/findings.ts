@@ -1,4 +1,4 @@
-/** What the server finds wrong with a text while it is being written. */
+/** What the server finds wrong with a text, or odd, while it is being written. */
 import { useEffect, useState } from "preact/hooks";
 import type { Finding } from "../api/http";
 import { validate } from "../api/queries";

@@ -103,7 +103,7 @@ describe("a live query", () => {
   });
 
   it("that the server refuses keeps the findings with the text they are about", async () => {
-    const findings = [{ message: "no", line: 1, column: 8, length: 1, suggestion: null }];
+    const findings = [{ kind: "error" as const, message: "no", line: 1, column: 8, length: 1, suggestion: null }];
     const snapshot = await afterRun(answering([new Refused(422, "1 error", findings)]));
     expect(snapshot.state).toEqual({ kind: "refused", text: "SELECT *", reason: "1 error", findings });
   });

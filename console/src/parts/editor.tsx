@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Finding } from "../api/http";
 import type { Known } from "../query/completion";
-import { rangeOf, tokens, withSuggestion } from "../query/text";
+import { rangeOf, type Token, tokens, withSuggestion } from "../query/text";
 import { CompletionList, LIST_ID, optionId } from "./completion-list";
 import { FindingLine } from "./finding-line";
 import { useCompletion } from "./use-completion";
@@ -34,7 +34,7 @@ export function Editor(props: {
       <div class="editor-field">
         <pre aria-hidden="true" ref={behind}>
           {tokens(text, told).map((token, index) => (
-            <span key={index} class={token.finding === null ? token.kind : `${token.kind} bad`}>
+            <span key={index} class={marked(token, told)}>
               {token.text}
             </span>
           ))}
@@ -44,7 +44,7 @@ export function Editor(props: {
           ref={field}
           value={text}
           aria-label="Query"
-          aria-invalid={told.length > 0}
+          aria-invalid={told.some(({ kind }) => kind === "error")}
           aria-describedby={told.length > 0 ? "findings" : undefined}
           aria-autocomplete="list"
           aria-haspopup="listbox"
@@ -92,6 +92,12 @@ export function Editor(props: {
       )}
     </div>
   );
+}
+
+/** The class of a word: how it is coloured, and how underlined if something points at it. */
+function marked(token: Token, told: readonly Finding[]): string {
+  const finding = token.finding === null ? undefined : told[token.finding];
+  return finding === undefined ? token.kind : `${token.kind} marked ${finding.kind}`;
 }
 
 /** The list is at most so wide, and does not stand out on the right. */

@@ -1,4 +1,4 @@
-/** One thing that is wrong with a query: the line, marks under the place, what is wrong, and what was probably meant. */
+/** One thing that is wrong with a query, or odd: the line, marks under the place, what it is, and what was probably meant. */
 import type { ComponentChildren } from "preact";
 import type { Finding } from "../api/http";
 import { excerpt } from "../query/text";
@@ -12,7 +12,7 @@ export function FindingLine(props: {
   const { text, finding, onGo, onTake } = props;
   const { line, marks } = excerpt(text, finding);
   return (
-    <li>
+    <li class={finding.kind}>
       <pre aria-hidden="true">
         {line}
         {"\n"}

@@ -3,7 +3,7 @@ import type { Finding } from "../api/http";
 import { excerpt, rangeOf, streamOf, tokens, withSuggestion } from "./text";
 
 function finding(line: number, column: number, length: number): Finding {
-  return { message: "", line, column, length, suggestion: null };
+  return { kind: "error", message: "", line, column, length, suggestion: null };
 }
 
 describe("the words of a query", () => {

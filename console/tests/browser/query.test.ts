@@ -185,6 +185,31 @@ describe("the query page", () => {
     });
   });
 
+  it("hints at a field that nobody has, and runs the query all the same", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      const editor = page.getByLabel("Query", { exact: true });
+      await editor.fill("SELECT origin,\n  humdi FROM STREAM(60000, TIME)");
+      const place = page.getByRole("button", { name: "Line 2, column 3" });
+      await place.waitFor();
+      await page.getByText("no record of 'telemetry.default' that was looked at has humdi").waitFor();
+      // It is a query, only perhaps not the one that was meant.
+      expect(await editor.getAttribute("aria-invalid")).toBe("false");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await place.click();
+      const selected = await editor.evaluate((field: HTMLTextAreaElement) =>
+        field.value.slice(field.selectionStart, field.selectionEnd),
+      );
+      expect(selected).toBe("humdi");
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByText("Waiting for the first record").waitFor();
+      await page.getByRole("button", { name: "Stop" }).click();
+      await page.getByRole("button", { name: "humid", exact: true }).click();
+      expect(await editor.inputValue()).toBe("SELECT origin,\n  humid FROM STREAM(60000, TIME)");
+      await place.waitFor({ state: "detached" });
+    });
+  });
+
   it("keeps a query under a name until it is deleted", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
