@@ -31,6 +31,8 @@ pub struct Config {
     pub live_max: usize,
     /// Most live queries of one tenant. Default 100,000.
     pub live_per_tenant_max: usize,
+    /// Most queries at once that read what was appended before they were asked (`from`). Default 4.
+    pub reading_past_max: usize,
     /// Most queries of one tenant that are kept over a restart; those whose end nobody has read yet count. Default 1,000.
     pub kept_per_tenant_max: usize,
     /// How often it is kept what such queries have come to, milliseconds: so much is read again after a crash. Default 1,000.
@@ -86,6 +88,7 @@ impl Default for Config {
             bytes_per_second_per_tenant_max: 0,
             live_max: 100_000,
             live_per_tenant_max: 100_000,
+            reading_past_max: 4,
             kept_per_tenant_max: 1000,
             keep_every_ms: 1000,
             kept_end_max_ms: 24 * 3600 * 1000,

@@ -1,13 +1,14 @@
 //! The engine: takes queries, answers what is asked about them, ends them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Log};
 use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::aggregate::SketchSizes;
 use crate::hints::hints;
@@ -28,7 +29,7 @@ use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
     Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, Plan, QueryId,
-    QueryRequest, ResultId, Schema, Source, StreamDuration, Window, parse,
+    QueryRequest, ResultId, Schema, Source, StreamDuration, Window, json, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -48,7 +49,8 @@ pub struct Engine {
     schemas: Schemas,
     streams: Streams,
     shared: Mutex<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) in_the_past: Arc<AtomicUsize>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -96,6 +98,7 @@ impl Engine {
             streams: Streams::default(),
             shared: Mutex::default(),
             threads: Mutex::default(),
+            in_the_past: Arc::default(),
             keeper: Mutex::default(),
         };
         for number in 0..threads {
@@ -122,20 +125,36 @@ impl Engine {
     }
 
     /// What a request asks for.
-    fn plan(&self, request: &QueryRequest) -> Result<Plan, Error> {
+    pub(crate) fn plan(&self, request: &QueryRequest) -> Result<Plan, Error> {
         if let Some(asked) = request.language.filter(|asked| *asked != Language::of(&request.query)) {
             return Err(Error::OtherLanguage { asked });
         }
         let plan = self.validate(&request.query)?;
+        let plan = match &request.window {
+            Some(window) => self.windowed(plan, window)?,
+            None => plan,
+        };
         let as_texts = request.is_of_bullet && self.config.bullet.group_values_as_text;
         Ok(if as_texts { plan.with_groups_as_texts() } else { plan })
     }
 
+    /// The plan with the window that a request names.
+    fn windowed(&self, plan: Plan, window: &Value) -> Result<Plan, Error> {
+        if plan.window.is_some() {
+            return Err(Error::Window { what: "the query has one itself; leave one of both out".to_owned() });
+        }
+        let window = Some(json::window(window).map_err(|what| Error::Window { what })?);
+        json::checked(&Plan { window, ..plan }, &self.config.limits).map_err(|wrong| {
+            let wrong: Vec<String> = wrong.into_iter().map(|diagnostic| diagnostic.message).collect();
+            Error::Window { what: wrong.join("; ") }
+        })
+    }
+
     /// Takes a query of `tenant`. It sees every record that is appended after this has returned, once, and those of one
-    /// key in their order.
+    /// key in their order; and those before that which [`QueryRequest::from`] asks for.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Zero`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
+    /// [`Error::Refused`], [`Error::Zero`], [`Error::Window`], [`Error::Start`], [`Error::TooManyInThePast`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
     /// [`Error::TooMany`], [`Error::TooManyOfTenant`], [`Error::TooManyKept`], [`Error::TooCostly`]; [`Error::VolatileStream`],
     /// [`Error::NotKept`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is left behind.
     pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
@@ -153,11 +172,19 @@ impl Engine {
         let begun = Begun { id: QueryId::unique(), addressee, received, received_ms, ran_before: Duration::ZERO };
         let plan = self.plan(&request)?;
         let stream = self.stream(self.stream_name(tenant, &plan.source)?)?;
-        let live = Arc::new(self.live(stream, request, &plan, begun)?);
+        let past = self.past(&stream, &request.from).await?;
+        let mut live = self.live(stream, request, &plan, begun)?;
+        if let Some(past) = &past {
+            live.begin_at(&past.places);
+        }
+        let live = Arc::new(live);
         self.registry.admit(&live, &filter(&plan), &self.config)?;
         // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
         let subscription = Subscription::new(live.clone(), self.registry.clone(), Keeping::FIRST_CLIENT);
-        self.registry.start(&live).await?;
+        match past {
+            Some(past) => self.read_past(live.clone(), past)?,
+            None => self.registry.start(&live).await?,
+        }
         if live.keeping.is_some() {
             self.registry.keeper.begin(&live).await?;
         }

@@ -49,6 +49,27 @@ pub enum Error {
         "a query with WINDOWING gives a result for each window and cannot be answered once; ask for events ('deliver': 'sse'), or leave WINDOWING out"
     )]
     WindowedAnswer,
+    /// The window that a request names.
+    #[error("the request's window is refused: {what}")]
+    Window {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The place where a query is to begin.
+    #[error("the query cannot begin there ('from'): {what}")]
+    Start {
+        /// Why.
+        what: String,
+    },
+    /// As many queries read what is old as may.
+    #[error(
+        "query.reading_past_max = {limit} queries read what was appended before they were asked; try again when one of them has, or \
+         begin with what comes ('from': 'now')"
+    )]
+    TooManyInThePast {
+        /// The limit.
+        limit: usize,
+    },
     /// Results have nowhere to go.
     #[error("the request names no topic for its results; name one of your own ('deliver': {{'topic': name}})")]
     NoTopic,
@@ -185,13 +206,15 @@ impl Error {
             | Self::Name(_)
             | Self::Zero { .. }
             | Self::UnknownResult { .. }
+            | Self::Window { .. }
+            | Self::Start { .. }
             | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
             Self::VolatileStream { .. } | Self::NobodyDelivers => ErrorCode::Invalid,
             Self::HasClient { .. } => ErrorCode::Conflict,
             Self::ForeignStream { .. } => ErrorCode::Forbidden,
             Self::UnknownStream { .. } | Self::UnknownQuery { .. } => ErrorCode::NotFound,
-            Self::TooMany { .. } => ErrorCode::Overloaded,
+            Self::TooMany { .. } | Self::TooManyInThePast { .. } => ErrorCode::Overloaded,
             Self::TooManyOfTenant { .. } | Self::TooManyKept { .. } => ErrorCode::RateLimited,
             Self::TooCostly { .. } => ErrorCode::Overloaded,
             Self::Log { source, .. } => source.code(),

@@ -24,10 +24,13 @@ pub(crate) fn read(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>>
     let document = serde_json::from_str::<Map<String, Value>>(text)
         .map_err(|error| vec![refusal(text, place_of(text, &error), error.to_string())])?;
     let plan = plan(&document).map_err(|wrong| vec![refusal(text, 0, wrong)])?;
-    // Everything that holds for a text holds for what it stands for.
-    parse(&plan.to_string(), limits)
-        .map(|read| Plan { lenient: plan.lenient, ..read })
+    checked(&plan, limits)
         .map_err(|wrong| wrong.into_iter().map(|diagnostic| refusal(text, 0, diagnostic.message)).collect())
+}
+
+/// The plan as a text of it would be read: everything that holds for a text holds for what it stands for.
+pub(crate) fn checked(plan: &Plan, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
+    parse(&plan.to_string(), limits).map(|read| Plan { lenient: plan.lenient, ..read })
 }
 
 fn place_of(text: &str, error: &serde_json::Error) -> usize {
@@ -108,7 +111,8 @@ fn renamed(fields: &Value, path: &str) -> Result<Vec<Item>, Wrong> {
     Ok(items)
 }
 
-fn window(window: &Value) -> Result<Window, Wrong> {
+/// `{"emit": {"type", "every"}, "include": {"type", "first"}}`.
+pub(crate) fn window(window: &Value) -> Result<Window, Wrong> {
     let window = object(window, "window")?;
     known(window, "window", &["emit", "include"])?;
     let emit = object(window.get("emit").unwrap_or(&Value::Null), "window.emit")?;

@@ -1,15 +1,16 @@
 //! What a live query that outlives the process knows about being kept.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use millstream_types::{Epoch, PartitionId};
+use millstream_types::{Epoch, Offset, PartitionId};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::QueryRequest;
-use crate::progress::{Reading, Share};
+use crate::progress::{Progress, Reading, Share};
 
 #[derive(Debug)]
 pub(crate) struct Keeping {
@@ -91,17 +92,11 @@ impl Keeping {
     }
 
     /// Of one that a former process has kept.
-    pub(crate) fn resume(
-        request: QueryRequest,
-        addressee: Option<Addressee>,
-        ran_before: Duration,
-        places: Places,
-    ) -> Self {
+    pub(crate) fn resume(request: QueryRequest, addressee: Option<Addressee>, ran_before: Duration) -> Self {
         Self {
             ran_before,
             is_kept: AtomicBool::new(true),
             client: Mutex::new(Client { number: Self::FIRST_CLIENT, is_there: false, is_replaceable: false }),
-            places: Mutex::new(places),
             ..Self::begin(request, addressee)
         }
     }
@@ -156,4 +151,10 @@ impl Keeping {
 pub(crate) fn note(places: &mut Places, share: &Share) {
     let (counted, covered) = share.since_begin();
     places.insert(share.partition(), Reached { epoch: share.epoch(), first: covered.first, counted });
+}
+
+/// What was counted before, with nothing more to come until a thread has read on.
+pub(crate) fn share(partition: PartitionId, reached: &Reached) -> Share {
+    let progress = Arc::new(Progress::start(partition, Offset(reached.counted.next), reached.epoch));
+    Share::go_on(&progress, reached.first, reached.counted)
 }

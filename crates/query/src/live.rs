@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-use millstream_types::{MonotonicClock, PartitionId, TenantId, WallClock};
+use millstream_types::{MonotonicClock, Offset, PartitionId, TenantId, WallClock};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::compiled::Compiled;
-use crate::keeping::{Keeping, Places, note};
+use crate::keeping::{Keeping, Places, note, share};
 use crate::moment::Moment;
 use crate::outbox::{Counts, Delivery, Outbox, Put};
 use crate::price::Price;
@@ -133,6 +133,21 @@ impl Live {
                 }
                 shares.push(share);
             }
+        }
+    }
+
+    /// Up to where it has seen a partition.
+    pub(crate) fn stands(&self, partition: PartitionId) -> Option<Offset> {
+        let shares = self.shares.lock();
+        let share = shares.iter().find(|share| share.partition() == partition)?;
+        Some(Offset(share.since_begin().0.next))
+    }
+
+    /// Has it begin at these places.
+    pub(crate) fn begin_at(&mut self, places: &Places) {
+        *self.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
+        if let Some(keeping) = &self.keeping {
+            places.clone_into(&mut keeping.hold());
         }
     }
 

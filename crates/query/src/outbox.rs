@@ -241,6 +241,13 @@ impl Outbox {
         }
     }
 
+    /// Whether more than half of what may wait does, so that whoever can wait with more should.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let state = self.state.lock();
+        let sent_bytes = state.trail.as_ref().map_or(0, |trail| trail.sent_bytes());
+        !state.ended && state.waiting_bytes - sent_bytes > self.common.queue_max_bytes / 2
+    }
+
     /// What has gone through, what waits, and what is told at the end if that has come.
     pub(crate) fn look<R>(&self, look: impl FnOnce(Contents<'_>) -> R) -> R {
         let state = self.state.lock();

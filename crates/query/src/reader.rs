@@ -4,7 +4,6 @@
 //! and counters, and the index of a stream's queries, which nobody changes while somebody looks.
 
 use std::collections::HashMap;
-use std::error::Error as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,9 +14,9 @@ use crate::live::{Clocks, Live};
 use crate::outbox::Put;
 use crate::registry::{Command, Inbox, Registry};
 use crate::stream::Stream;
-use crate::tailed::{Broken, Finished, Tailed};
+use crate::tailed::{Broken, Tailed};
 use crate::wheel::{Ticket, Wheel, due_ms};
-use crate::{Cause, Error, QueryId, Trouble};
+use crate::{Cause, Error, QueryId};
 
 /// Longest sleep while some query has a deadline: a clock that is set by hand rings no bell.
 const WAIT_FOR_DEADLINE: Duration = Duration::from_millis(50);
@@ -95,7 +94,7 @@ impl Reader {
         if caught_up.is_ok() {
             tailed.insert(query.clone());
         }
-        self.finish(finished);
+        self.registry.finish(finished);
         caught_up.map_err(|broken| {
             self.fail(id, &broken);
             broken.of(&query.stream.topic.name)
@@ -128,11 +127,15 @@ impl Reader {
         let mut finished = Vec::new();
         let caught_up = tailed.catch_up(now_ms, &mut finished);
         match caught_up.and_then(|()| tailed.replay(queries, now_ms, &mut finished)) {
-            Ok(()) => queries.iter().for_each(|query| tailed.insert(query.clone())),
+            // Whoever takes one out that has ended may have done so already.
+            Ok(()) => {
+                let live = queries.iter().filter(|query| !query.outbox.has_ended());
+                live.for_each(|query| tailed.insert(query.clone()));
+            }
             // What the others see of the stream comes later.
-            Err(broken) => queries.iter().for_each(|query| self.end_broken(query, &broken)),
+            Err(broken) => queries.iter().for_each(|query| self.registry.end_broken(query, &broken)),
         }
-        self.finish(finished);
+        self.registry.finish(finished);
     }
 
     /// Has the first thread look at a query when something is due.
@@ -177,23 +180,11 @@ impl Reader {
                 Err(error) => broken.push((*id, error)),
             }
         }
-        self.finish(finished);
+        self.registry.finish(finished);
         for (id, error) in broken {
             self.fail(id, &error);
         }
         any
-    }
-
-    fn finish(&self, finished: Vec<Finished>) {
-        for (query, put) in finished {
-            match put {
-                Put::Taken => {}
-                Put::Full => self.registry.end(&query, Cause::Size, None),
-                Put::TooSlow => self.registry.end(&query, Cause::Limit, Some(too_slow())),
-                Put::TooFast => self.registry.end(&query, Cause::Limit, query.outbox.too_fast()),
-                Put::TooLarge => self.registry.end(&query, Cause::Limit, Some(too_large())),
-            }
-        }
     }
 
     /// Ends all queries of a stream that cannot be read.
@@ -206,19 +197,9 @@ impl Reader {
         }
         let queries: Vec<_> = tailed.stream.catalogue().tags().cloned().collect();
         for query in queries {
-            self.end_broken(&query, broken);
+            self.registry.end_broken(&query, broken);
         }
         self.leave(id);
-    }
-
-    /// Ends a query that cannot see what it is to see.
-    fn end_broken(&self, query: &Arc<Live>, broken: &Broken) {
-        let trouble = Trouble {
-            error: broken.source().map_or_else(|| broken.to_string(), |source| format!("{broken}: {source}")),
-            resolution: "ask again once the stream can be read".to_owned(),
-        };
-        let cause = if broken.is_stop() { Cause::Shutdown } else { Cause::Error };
-        self.registry.end(query, cause, Some(trouble).filter(|_| !broken.is_stop()));
     }
 
     /// Gives the windows that are due, and ends the queries whose time is over.
@@ -242,7 +223,7 @@ impl Reader {
                 put => finished.push((query, put)),
             }
         }
-        self.finish(finished);
+        self.registry.finish(finished);
     }
 
     /// How long there is nothing to do unless the bell rings.
@@ -254,21 +235,5 @@ impl Reader {
             }
             None => WAIT,
         }
-    }
-}
-
-fn too_large() -> Trouble {
-    Trouble {
-        error: "the states of queries take more than query.states_max_bytes or memory.budget_bytes allow".to_owned(),
-        resolution: "group by fewer or shorter values, count fewer different ones, or raise the limit".to_owned(),
-    }
-}
-
-fn too_slow() -> Trouble {
-    Trouble {
-        error:
-            "more rows wait for clients than query.queue_max_bytes, query.queues_max_bytes or memory.budget_bytes allow"
-                .to_owned(),
-        resolution: "read faster, select fewer fields or records, or ask with on_slow = drop_oldest".to_owned(),
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Replay<'a> {
     /// Those that have been reached.
     matcher: Matcher<Arc<Live>>,
     progress: Arc<Progress>,
+    next: Offset,
     /// What begins there they see with all others.
     end: Offset,
     thread: usize,
@@ -35,39 +36,41 @@ impl<'a> Replay<'a> {
         read_max_bytes: usize,
     ) -> Self {
         let id = partition.id().partition;
-        let stands = |query: &Arc<Live>| {
-            let reached = query.keeping.as_ref()?.hold().get(&id).copied()?;
-            Some((Offset(reached.counted.next), query.clone()))
-        };
+        let stands = |query: &Arc<Live>| Some((query.stands(id)?, query.clone()));
         let mut ahead: Vec<_> = queries.iter().filter_map(stands).collect();
         ahead.sort_by(|(a, _), (b, _)| b.cmp(a));
-        let (from, epoch) = (ahead.last().map_or(Offset::ZERO, |(at, _)| *at), partition.offsets().epoch);
-        let progress = Arc::new(Progress::start(id, from, epoch));
-        Self { partition, ahead, matcher: Matcher::default(), progress, end, thread, read_max_bytes }
+        let (next, epoch) = (ahead.last().map_or(end, |(at, _)| *at), partition.offsets().epoch);
+        let progress = Arc::new(Progress::start(id, next, epoch));
+        Self { partition, ahead, matcher: Matcher::default(), progress, next, end, thread, read_max_bytes }
     }
 
     /// Reads up to the end.
     pub(crate) fn run(mut self, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
-        let end = self.end;
-        let Some(mut next) = self.ahead.last().map(|(at, _)| *at) else { return Ok(()) };
-        while next < end {
-            let batches = self.partition.read(next, self.read_max_bytes, UpTo::Tail)?;
-            if batches.is_empty() {
-                break;
-            }
-            for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
-                self.meet(next.max(batch.base_offset()));
-                let id = self.partition.id().partition;
-                let run = |batch: &RecordBatch| self.matcher.run_within(batch, id, next..end, now_ms);
-                let tally = match_batch(&**self.partition, batch, run)?;
-                next = batch.last_offset().next().min(end);
-                self.progress.add(tally, next, batch.epoch());
-                self.hand_over(now_ms, finished);
-                self.meet_within(batch, now_ms, finished)?;
-            }
-        }
-        self.matcher.tags().for_each(|query| query.note(self.partition.id().partition));
+        while self.step(now_ms, finished)? {}
         Ok(())
+    }
+
+    /// Reads a piece; whether there may be more.
+    pub(crate) fn step(&mut self, now_ms: i64, finished: &mut Vec<Finished>) -> Result<bool, Broken> {
+        let (id, end) = (self.partition.id().partition, self.end);
+        let batches = match self.next < end {
+            true => self.partition.read(self.next, self.read_max_bytes, UpTo::Tail)?,
+            false => Vec::new(),
+        };
+        for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
+            let next = self.next;
+            self.meet(next.max(batch.base_offset()));
+            let run = |batch: &RecordBatch| self.matcher.run_within(batch, id, next..end, now_ms);
+            let tally = match_batch(&**self.partition, batch, run)?;
+            self.next = batch.last_offset().next().min(end);
+            self.progress.add(tally, self.next, batch.epoch());
+            self.hand_over(now_ms, finished);
+            self.meet_within(batch, now_ms, finished)?;
+        }
+        if batches.is_empty() {
+            self.matcher.tags().for_each(|query| query.note(id));
+        }
+        Ok(!batches.is_empty())
     }
 
     /// Takes in those that stand at `next` or in a gap before it.

@@ -1,5 +1,7 @@
 //! What a client asks for.
 
+use std::collections::BTreeMap;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -17,6 +19,10 @@ pub struct QueryRequest {
     /// The first record that is seen. Default `now`.
     #[serde(default)]
     pub from: Start,
+    /// When results are given and of which records, as a document says it: `{"emit": {"type": "TIME", "every": 1000}}`; unless
+    /// the text says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Value>,
     /// How long the query lives, unless its text says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -45,6 +51,7 @@ impl QueryRequest {
             query: query.into(),
             language: None,
             from: Start::default(),
+            window: None,
             duration_ms: None,
             limit: None,
             deliver: Deliver::default(),
@@ -90,12 +97,18 @@ impl Language {
 }
 
 /// The first record that a query sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
     /// The first that is appended after the query was accepted.
     #[default]
     Now,
+    /// The oldest that is there.
+    Earliest,
+    /// The first of each partition whose event time is at or after this one, milliseconds since 1970-01-01T00:00:00Z.
+    TimeMs(i64),
+    /// That at this offset, by partition; of other partitions as `Now`.
+    Offsets(BTreeMap<u32, u64>),
 }
 
 /// How results travel.

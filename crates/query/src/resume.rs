@@ -6,14 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_log::{Error as LogError, Topic, TopicConfig};
-use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId, TopicName};
+use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
 
 use crate::engine::{Begun, filter};
 use crate::keeper::Resumed;
-use crate::keeping::{Addressee, Keeping, Places, Reached};
+use crate::keeping::{Addressee, Keeping, Places};
 use crate::kept::Kept;
 use crate::live::Live;
-use crate::progress::{Progress, Share};
 use crate::stream::Stream;
 use crate::subscription::Subscription;
 use crate::{Cause, Config, Deliver, Engine, Error, Trouble};
@@ -57,7 +56,7 @@ impl Engine {
     /// Makes a query live that was kept, or one that has ended of which nobody knows.
     fn take_up(&self, kept: Kept, epoch: Epoch) -> Result<Arc<Live>, Error> {
         let tenant = kept.tenant()?;
-        let plan = self.validate(&kept.request.query)?;
+        let plan = self.plan(&kept.request)?;
         let name = self.stream_name(&tenant, &plan.source)?;
         let mut trouble = None;
         let stream = match self.stream(name.clone()) {
@@ -89,8 +88,8 @@ impl Engine {
         } else {
             live.outbox.number(kept.trail.as_ref(), epoch);
         }
-        *live.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
-        live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), addressee, ran_before, places)));
+        live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), addressee, ran_before)));
+        live.begin_at(&places);
         live.price = live.price.filter(|_| kept.end.is_none());
         live.matched.store(true, Ordering::Release);
         let live = Arc::new(live);
@@ -122,12 +121,6 @@ impl Engine {
         }
         places
     }
-}
-
-/// What was counted before, with nothing more to come until a thread has read on.
-fn share(partition: PartitionId, reached: &Reached) -> Share {
-    let progress = Arc::new(Progress::start(partition, Offset(reached.counted.next), reached.epoch));
-    Share::go_on(&progress, reached.first, reached.counted)
 }
 
 /// The stream of a query whose own is there no longer: it has no records.

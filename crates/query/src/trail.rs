@@ -148,6 +148,10 @@ impl Trail {
         id
     }
 
+    pub(crate) fn sent_bytes(&self) -> usize {
+        self.sent_bytes
+    }
+
     /// Whether more has been sent than need stay: the last of it does.
     pub(crate) fn has_too_much(&self, sent_max_bytes: usize) -> bool {
         self.sent > 1 && self.sent_bytes > sent_max_bytes

@@ -13,6 +13,7 @@ mod notifications;
 mod process;
 mod query_command;
 mod query_refusals;
+mod query_requests;
 mod query_slow;
 mod query_socket;
 mod query_topics;

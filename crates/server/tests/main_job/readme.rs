@@ -76,10 +76,11 @@ fn the_commands_of_the_guide_to_queries_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let outputs = pasted("docs/query.md", &process, dir.path());
-    let [rows, refused, schema, sums, answers, kept, checked] = outputs.as_slice() else {
+    let [rows, past, refused, schema, sums, answers, kept, checked] = outputs.as_slice() else {
         panic!("docs/query.md has {} blocks", outputs.len())
     };
     assert!(rows.ends_with("{\"item\":\"bolt\",\"count\":7}\n{\"item\":\"gear\",\"count\":12}\n"), "{rows}");
+    assert!(past.starts_with(r#"{"records":[{"item":"bolt"},{"item":"nut"}]"#), "{past}");
     assert!(refused.contains("\"suggestion\":\"FROM\"") && refused.contains("\"column\":10"), "{refused}");
     assert!(schema.contains("\"path\":\"size.mm\"") && schema.contains("\"records\":3"), "{schema}");
     let kinds: Vec<&str> = answers.lines().map(|line| line.split([' ', ',']).nth(1).unwrap()).collect();

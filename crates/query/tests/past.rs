@@ -1,0 +1,195 @@
+//! Queries that begin with records that are there already: none is missing, none comes twice, and nobody waits for them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads, until};
+use millstream_log::{AckLevel, Done, Log, TopicConfig};
+use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start};
+use millstream_types::{Offset, Record, TopicPartition, partition_of_key};
+use serde_json::Value;
+
+const KEYS: usize = 13;
+
+fn since(from: Start, query: &str) -> QueryRequest {
+    QueryRequest { from, deliver: Deliver::Sse, ..QueryRequest::new(query) }
+}
+
+fn payload(n: usize) -> String {
+    format!("{{\"key\":{},\"n\":{n}}}", n % KEYS)
+}
+
+fn send(fixture: &Fixture, numbers: std::ops::Range<usize>) {
+    numbers.for_each(|n| fixture.send(&format!("k{}", n % KEYS), &[payload(n)]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_there_and_those_that_come_meanwhile_are_seen_once_and_in_order_of_their_key() {
+    const BEFORE: usize = 4_000;
+    const ALL: usize = 12_000;
+    for topic in [memory(), disk()] {
+        // Pieces are small, so that records come in between.
+        let fixture = Arc::new(fixture(&topic, Config { read_max_bytes: 1_000, ..two_threads() }));
+        send(&fixture, 0..BEFORE);
+        let other = fixture.live(&format!("SELECT n FROM STREAM() LIMIT {}", ALL - BEFORE)).await;
+        let producer = {
+            let fixture = fixture.clone();
+            std::thread::spawn(move || send(&fixture, BEFORE..ALL))
+        };
+        let all = fixture.submit(since(Start::Earliest, &format!("SELECT key, n FROM STREAM() LIMIT {ALL}"))).await;
+        let listed = fixture.engine.list(&fixture.tenant).into_iter().any(|meta| meta.id == all.id());
+        assert!(listed || all.meta().cause.is_some());
+        let all = all.answer().await;
+        producer.join().unwrap();
+        let mut by_key: HashMap<u64, Vec<u64>> = HashMap::new();
+        for row in rows(&all) {
+            let row: Value = serde_json::from_str(&row).unwrap();
+            by_key.entry(row["key"].as_u64().unwrap()).or_default().push(row["n"].as_u64().unwrap());
+        }
+        for (key, numbers) in &by_key {
+            let expected: Vec<u64> = (0..ALL as u64).filter(|n| n % KEYS as u64 == *key).collect();
+            assert!(*numbers == expected, "key {key}: {} of {}", numbers.len(), expected.len());
+        }
+        assert_eq!((by_key.len(), all.meta.cause, all.meta.records_seen), (KEYS, Some(Cause::Size), ALL as u64));
+        assert!(all.meta.positions.iter().all(|part| part.first == 0), "{:?}", all.meta.positions);
+        assert_eq!(rows(&other.answer().await).len(), ALL - BEFORE);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_begins_at_the_oldest_record_at_a_time_or_at_offsets() {
+    let fixture = fixture(&disk(), two_threads());
+    let number = partition_of_key(b"k", 4).0;
+    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), number)).unwrap();
+    let values: Vec<String> = (0..10).map(payload).collect();
+    for (n, value) in values.iter().enumerate() {
+        let record = Record { value: Some(value.as_bytes()), timestamp_ms: 1_000 * n as i64, ..Record::default() };
+        partition.append(&[record], AckLevel::Synced, Done::ignore()).unwrap();
+    }
+    let seen = async |from: Start| {
+        let query = fixture.submit(since(from, "SELECT n FROM STREAM()")).await;
+        fixture.send("k", &[payload(10)]);
+        until("the last has been seen", || query.meta().positions.iter().any(|part| part.last >= Some(10))).await;
+        let id = query.id();
+        drop(fixture.live("SELECT * FROM STREAM() WHERE nobody").await);
+        until("all are matched", || fixture.engine.get(&fixture.tenant, id).unwrap().matched >= 1).await;
+        fixture.engine.kill(&fixture.tenant, id).unwrap();
+        let answer = query.answer().await;
+        let first = rows(&answer).first().cloned().unwrap_or_default();
+        (first, answer.meta.skipped)
+    };
+    let row = |n: usize| format!("{{\"n\":{n}}}");
+    assert_eq!(seen(Start::Now).await, (row(10), 0));
+    assert_eq!(seen(Start::Earliest).await, (row(0), 0));
+    assert_eq!(seen(Start::TimeMs(3_500)).await, (row(4), 0));
+    assert_eq!(seen(Start::Offsets(BTreeMap::from([(number, 7)]))).await, (row(7), 0));
+    until("all is durable", || partition.offsets().stable == partition.offsets().tail).await;
+    assert_eq!(partition.trim(Offset(5)).unwrap(), Offset(5));
+    assert_eq!(seen(Start::Offsets(BTreeMap::from([(number, 2)]))).await, (row(5), 3), "three have gone");
+
+    let refused = async |from: Start| {
+        let refused = fixture.engine.submit(&fixture.tenant, since(from, "SELECT n FROM STREAM()")).await;
+        refused.err().unwrap().to_string()
+    };
+    let unknown = refused(Start::Offsets(BTreeMap::from([(4, 0)]))).await;
+    assert!(unknown.contains("has partitions 0 to 3, not 4"), "{unknown}");
+    let ahead = refused(Start::Offsets(BTreeMap::from([(number, 1_000)]))).await;
+    assert!(ahead.contains("1000 of") && ahead.contains("is not there yet"), "{ahead}");
+    assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_past_is_read_as_fast_as_the_client_reads_and_by_few_at_once() {
+    let config = Config { queue_max_bytes: 8_000, read_max_bytes: 1_000, reading_past_max: 1, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    send(&fixture, 0..3_000);
+    let query = QueryRequest { on_slow: OnSlow::Kill, ..since(Start::Earliest, "SELECT * FROM STREAM() LIMIT 3000") };
+    let slow = fixture.submit(query.clone()).await;
+    until("some are there", || slow.meta().matched > 0).await;
+    let refused = fixture.engine.submit(&fixture.tenant, query.clone()).await.err().unwrap();
+    assert!(matches!(refused, Error::TooManyInThePast { limit: 1 }), "{refused}");
+    assert_eq!(refused.code().http_status(), 503);
+    assert!(slow.meta().matched < 3_000);
+    let answer = slow.answer().await;
+    assert_eq!((answer.meta.cause, answer.meta.dropped, rows(&answer).len()), (Some(Cause::Size), 0, 3_000));
+    until("there is room for another", || fixture.engine.live_count() == 0).await;
+    let gone = loop {
+        // The thread of the first may not have ended yet.
+        match fixture.engine.submit(&fixture.tenant, query.clone()).await {
+            Ok(query) => break query,
+            Err(error) => assert!(matches!(error, Error::TooManyInThePast { .. }), "{error}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    until("some are there", || gone.meta().matched > 0).await;
+    drop(gone);
+    assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_query_that_is_reading_the_past_goes_on_after_a_restart() {
+    for ending in [Ending::Crash, Ending::Clean] {
+        let topic = TopicConfig { level: AckLevel::Synced, ..disk() };
+        let mut fixture = fixture(&topic, Config { keep_every_ms: 1, read_max_bytes: 1_000, ..two_threads() });
+        send(&fixture, 0..3_000);
+        until("all is durable", || {
+            let partitions =
+                (0..4).map(|n| fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), n)).unwrap());
+            partitions.into_iter().all(|partition| partition.offsets().stable == partition.offsets().tail)
+        })
+        .await;
+        let query = "SELECT COUNT(*) AS c, SUM(n) AS s, COUNT(DISTINCT n) AS d FROM STREAM()";
+        let query = fixture.submit(QueryRequest { keep: true, ..since(Start::Earliest, query) }).await;
+        let id = query.id();
+        fixture.restart(ending, Duration::from_secs(1));
+        drop(query);
+        send(&fixture, 3_000..3_100);
+        until("all are seen", || fixture.engine.get(&fixture.tenant, id).unwrap().records_seen == 3_100).await;
+        drop(fixture.live("SELECT * FROM STREAM() WHERE nobody").await);
+        fixture.engine.kill(&fixture.tenant, id).unwrap();
+        let answer = fixture.engine.attach(&fixture.tenant, id).unwrap().answer().await;
+        let sum: usize = (0..3_100).sum();
+        assert_eq!(rows(&answer), [format!("{{\"c\":3100,\"s\":{sum},\"d\":3100}}")], "{ending:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_window_of_the_request_is_that_of_the_text() {
+    let fixture = fixture(&memory(), two_threads());
+    let window = |window: &str| serde_json::from_str::<Value>(window).unwrap();
+    let request = |query: &str, of: &str| QueryRequest {
+        window: Some(window(of)),
+        deliver: Deliver::Sse,
+        ..QueryRequest::new(query)
+    };
+    let three = r#"{"emit": {"type": "RECORD", "every": 3}}"#;
+    let asked = fixture.submit(request("SELECT COUNT(*) AS c, SUM(n) AS s FROM STREAM()", three)).await;
+    let document = fixture.submit(request(r#"{"projection": {"fields": {"n": "n"}}}"#, three)).await;
+    send(&fixture, 0..7);
+    until("all are matched", || asked.meta().matched == 7 && document.meta().matched == 7).await;
+    for (query, expected) in [(asked, 3), (document, 7)] {
+        fixture.engine.kill(&fixture.tenant, query.id()).unwrap();
+        let answer = query.answer().await;
+        // Two windows that are full, and what is left.
+        assert_eq!((answer.batches.len(), rows(&answer).len()), (3, expected));
+    }
+    let all = r#"{"emit": {"type": "TIME", "every": 500}, "include": {"type": "ALL"}}"#;
+    let twice = "SELECT * FROM STREAM() WINDOWING TUMBLING(5, RECORD)";
+    for (query, of, says) in [
+        ("SELECT * FROM STREAM()", r#"{"emit": {"type": "TIME"}}"#, "window.emit: a type, TIME or RECORD"),
+        ("SELECT * FROM STREAM()", all, "all rows again and again"),
+        (twice, three, "the query has one itself"),
+    ] {
+        let refused = fixture.engine.submit(&fixture.tenant, request(query, of)).await.err().unwrap();
+        assert_eq!(refused.code().http_status(), 400);
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    let once = QueryRequest { deliver: Deliver::Wait, ..request("SELECT COUNT(*) AS c FROM STREAM()", three) };
+    let refused = fixture.engine.submit(&fixture.tenant, once).await.err().unwrap();
+    assert!(matches!(refused, Error::WindowedAnswer), "{refused}");
+}

@@ -1,0 +1,68 @@
+//! What a request for a live query says besides its text: where it begins, and when it gives results.
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, ask};
+
+const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
+
+#[test]
+fn a_query_begins_in_the_past_where_its_request_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let to = process.applications;
+    assert_eq!(ask(to, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 1}"#).status, 201);
+    let records: Vec<Value> = (0..5).map(|n| json!({"value": {"n": n}})).collect();
+    let appended = ask(to, "POST", "/api/streams/n/records", &JSON, Value::from(records).to_string().as_bytes());
+    assert_eq!(appended.status, 200, "{}", appended.text());
+    let post = |body: &Value| ask(to, "POST", "/api/queries", &JSON, body.to_string().as_bytes());
+    for (from, limit, expected) in [
+        (json!("earliest"), 2, json!([{"n": 0}, {"n": 1}])),
+        (json!({"offsets": {"0": 3}}), 2, json!([{"n": 3}, {"n": 4}])),
+        (json!({"time_ms": 0}), 1, json!([{"n": 0}])),
+    ] {
+        let answer = post(&json!({"query": "SELECT n FROM \"n\"", "from": from, "limit": limit}));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!((&answer.json()["records"], &answer.json()["meta"]["cause"]), (&expected, &json!("size")), "{from}");
+    }
+    for (from, says) in [
+        (json!({"offsets": {"7": 3}}), "has partitions 0 to 0, not 7"),
+        (json!({"offsets": {"0": 6}}), "is not there yet"),
+        (json!("latest"), "latest"),
+    ] {
+        let refused = post(&json!({"query": "SELECT n FROM \"n\"", "from": from}));
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains(says), "{from}: {}", refused.text());
+    }
+    process.stop();
+}
+
+#[test]
+fn windows_are_a_member_of_the_request_as_of_the_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let to = process.applications;
+    for topic in ["n", "answers"] {
+        assert_eq!(ask(to, "PUT", &format!("/api/streams/{topic}"), &JSON, br#"{"partitions": 1}"#).status, 201);
+    }
+    let window = json!({"emit": {"type": "RECORD", "every": 2}});
+    let body = json!({"query": "SELECT SUM(n) AS s FROM \"n\"", "from": "earliest", "window": window,
+        "deliver": {"topic": "answers"}});
+    let records = br#"[{"value": {"n": 1}}, {"value": {"n": 2}}, {"value": {"n": 3}}, {"value": {"n": 4}}]"#;
+    assert_eq!(ask(to, "POST", "/api/streams/n/records", &JSON, records).status, 200);
+    let told = ask(to, "POST", "/api/queries", &JSON, body.to_string().as_bytes());
+    assert_eq!(told.status, 201, "{}", told.text());
+    let mut sums = Vec::new();
+    crate::process::until("both windows are there", || {
+        let page = process.get_json("/api/streams/answers?from=earliest");
+        let rows = page["records"].as_array().unwrap().iter().filter(|record| record["headers"]["kind"] == "row");
+        sums = rows.map(|record| record["value"]["s"].as_u64().unwrap()).collect();
+        sums.len() == 2
+    });
+    assert_eq!(sums, [3, 7]);
+    let refused = json!({"query": "SELECT * FROM \"n\"", "window": {"emit": 5}, "deliver": "sse"}).to_string();
+    let refused = ask(to, "POST", "/api/queries", &JSON, refused.as_bytes());
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("window.emit: an object belongs here"), "{}", refused.text());
+    process.stop();
+}
