@@ -97,11 +97,11 @@ impl Formula {
                 Ok(Value::Integer(row.now_ms().div_euclid(1000)))
             }
             Self::Call(function, arguments) => {
-                let mut values = Vec::with_capacity(arguments.len());
-                for argument in arguments {
+                let mut values = [None, None, None];
+                for (argument, place) in arguments.iter().zip(&mut values) {
                     match argument.value(row)? {
                         Value::Null => return Ok(Value::Null),
-                        value => values.push(value),
+                        value => *place = Some(value),
                     }
                 }
                 call(*function, values)
@@ -192,9 +192,7 @@ fn arithmetic(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Result
 }
 
 /// A function of values none of which is NULL; NULL if one is of a type that it does not take.
-fn call(function: Function, values: Vec<Value<'_>>) -> Result<Value<'_>, Failure> {
-    let mut values = values.into_iter();
-    let (first, second, third) = (values.next(), values.next(), values.next());
+fn call(function: Function, [first, second, third]: [Option<Value<'_>>; 3]) -> Result<Value<'_>, Failure> {
     let Some(first) = first else { return Ok(Value::Null) };
     let second = second.unwrap_or(Value::Null);
     Ok(match (function, first) {

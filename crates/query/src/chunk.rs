@@ -183,7 +183,9 @@ impl<'a, 'c> Chunk<'a, 'c> {
 
     /// The value of a field of one record.
     pub(crate) fn value(&mut self, slot: u32, record: usize) -> Result<Value<'a>, Failure> {
-        self.look_at(slot, Selection::one(record));
+        if self.column(slot).is_none_or(|column| !column.known.contains(record)) {
+            self.look_at(slot, Selection::one(record));
+        }
         match self.column(slot) {
             Some(column) if column.failed.contains(record) => Err(Failure::Unreadable),
             Some(column) => Ok(column.value(record).clone()),

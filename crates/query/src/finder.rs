@@ -71,6 +71,7 @@ struct Shown {
 }
 
 impl Shown {
+    #[inline]
     fn to(&mut self, filter: FilterId, records: Selection) {
         let place = *self.places.entry(spread(filter.0)).or_insert_with(|| {
             self.filters.push((filter, Selection::NONE));

@@ -3,6 +3,7 @@
 use millstream_columns::{Unreadable, Value};
 
 use super::selection::Selection;
+use crate::hash::hash_text;
 
 /// Integers up to this size are doubles too, exactly.
 pub(super) const EXACT_MAX: u64 = 1 << 53;
@@ -26,6 +27,8 @@ pub(super) struct Column<'a> {
     /// The numbers, with room up to a multiple of 64.
     pub(super) integer: Vec<i64>,
     pub(super) double: Vec<f64>,
+    /// The hashes of the texts, with the same room.
+    pub(super) hash: Vec<u64>,
 }
 
 impl<'a> Column<'a> {
@@ -44,6 +47,7 @@ impl<'a> Column<'a> {
             doubles: Selection::NONE,
             integer: vec![0; lanes],
             double: vec![0.0; lanes],
+            hash: vec![0; lanes],
         }
     }
 
@@ -74,7 +78,10 @@ impl<'a> Column<'a> {
                 self.doubles.insert(record);
                 self.double[record] = *double;
             }
-            Value::Text(_) => self.texts.insert(record),
+            Value::Text(text) => {
+                self.texts.insert(record);
+                self.hash[record] = hash_text(text.as_bytes());
+            }
             Value::Nested(_) | Value::List(_) => {}
         }
         self.values[record] = value;
@@ -97,11 +104,13 @@ impl<'a> Column<'a> {
     }
 
     /// The value of a record that has been looked at and can be read.
+    #[inline]
     pub(super) fn value(&self, record: usize) -> &Value<'a> {
         &self.values[record]
     }
 
     /// The text of a record that holds one.
+    #[inline]
     pub(super) fn text(&self, record: usize) -> &str {
         match &self.values[record] {
             Value::Text(text) => text,

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use millstream_columns::{Comparison, Formula, Operand, Operator, Value};
+use millstream_columns::{Comparison, Formula, Function, Operand, Operator, Value};
 
 use super::column::EXACT_MAX;
 use super::selection::Selection;
@@ -28,16 +28,34 @@ enum Lanes<'n, T: Copy> {
     Same(T),
 }
 
-/// The fields that are read for the numbers of an operand; `None` if it is nothing that is computed here.
-pub(super) fn fields_of(operand: &Operand) -> Option<Vec<usize>> {
+/// Whether an operand is something that is computed here.
+pub(super) fn is_number(operand: &Operand) -> bool {
     match operand {
-        Operand::Field(field) => Some(vec![*field]),
-        Operand::Constant(Value::Integer(_) | Value::Double(_)) | Operand::Now => Some(Vec::new()),
+        Operand::Field(_) | Operand::Constant(Value::Integer(_) | Value::Double(_)) | Operand::Now => true,
         Operand::Formula(formula) => match &**formula {
-            Formula::Arithmetic(_, left, right) => Some([fields_of(left)?, fields_of(right)?].concat()),
-            _ => None,
+            Formula::Arithmetic(_, left, right) => is_number(left) && is_number(right),
+            Formula::Call(Function::Abs, of) => of.iter().all(is_number),
+            _ => false,
         },
-        _ => None,
+        _ => false,
+    }
+}
+
+impl Chunk<'_, '_> {
+    /// Looks at all fields that are read for the numbers of an operand.
+    pub(super) fn look_at_numbers(&mut self, operand: &Operand, slots: &[u32], records: Selection) {
+        match operand {
+            Operand::Field(field) => self.look_at(slots[*field], records),
+            Operand::Formula(formula) => match &**formula {
+                Formula::Arithmetic(_, left, right) => {
+                    self.look_at_numbers(left, slots, records);
+                    self.look_at_numbers(right, slots, records);
+                }
+                Formula::Call(_, of) => of.iter().for_each(|of| self.look_at_numbers(of, slots, records)),
+                _ => {}
+            },
+            _ => {}
+        }
     }
 }
 
@@ -51,6 +69,9 @@ impl<'n> Numbers<'n> {
             Operand::Formula(formula) => match &**formula {
                 Formula::Arithmetic(operator, left, right) => {
                     arithmetic(*operator, &Self::of(left, slots, chunk), &Self::of(right, slots, chunk))
+                }
+                Formula::Call(Function::Abs, of) => {
+                    of.first().map_or(Self::nothing(), |of| absolute(Self::of(of, slots, chunk)))
                 }
                 _ => Self::nothing(),
             },
@@ -146,15 +167,6 @@ fn pairs<T: Copy>(
     }
 }
 
-impl<T: Copy> Lanes<'_, T> {
-    fn of(&self, record: usize) -> T {
-        match self {
-            Self::Each(each) => each[record],
-            Self::Same(same) => *same,
-        }
-    }
-}
-
 /// Of two integers an integer, of other numbers a double.
 fn arithmetic(operator: Operator, left: &Numbers<'_>, right: &Numbers<'_>) -> Numbers<'static> {
     let mut result = Numbers::nothing();
@@ -162,55 +174,73 @@ fn arithmetic(operator: Operator, left: &Numbers<'_>, right: &Numbers<'_>) -> Nu
     result.others = others(left, right) | others(right, left);
     let integers = left.integers & right.integers;
     if !integers.is_empty() {
-        let compute = |left: i64, right: i64| match operator {
-            Operator::Add => left.checked_add(right),
-            Operator::Subtract => left.checked_sub(right),
-            Operator::Multiply => left.checked_mul(right),
-            Operator::Divide => left.checked_div(right),
-            Operator::Remainder => left.checked_rem(right),
+        let (left, right) = (&left.integer, &right.integer);
+        let checked = |value: Option<i64>| (value.unwrap_or(0), value.is_some());
+        let unless = |(value, overflows): (i64, bool)| (value, !overflows);
+        (result.integers, result.integer) = match operator {
+            Operator::Add => computed(integers, left, right, |a, b| unless(a.overflowing_add(b))),
+            Operator::Subtract => computed(integers, left, right, |a, b| unless(a.overflowing_sub(b))),
+            Operator::Multiply => computed(integers, left, right, |a, b| unless(a.overflowing_mul(b))),
+            Operator::Divide => computed(integers, left, right, |a, b| checked(a.checked_div(b))),
+            Operator::Remainder => computed(integers, left, right, |a, b| checked(a.checked_rem(b))),
         };
-        (result.integers, result.integer) = computed(integers, &left.integer, &right.integer, compute);
     }
     let doubles = (left.doubles & right.doubles) - integers;
     if !doubles.is_empty() {
-        let compute = |left: f64, right: f64| {
-            let computed = match operator {
-                Operator::Add => left + right,
-                Operator::Subtract => left - right,
-                Operator::Multiply => left * right,
-                Operator::Divide => left / right,
-                Operator::Remainder => left % right,
-            };
-            // Else it divides by zero, or is beyond the largest.
-            computed.is_finite().then_some(computed)
+        let (left, right) = (&left.double, &right.double);
+        // Else it divides by zero, or is beyond the largest.
+        let finite = |value: f64| (value, value.is_finite());
+        (result.doubles, result.double) = match operator {
+            Operator::Add => computed(doubles, left, right, |a, b| finite(a + b)),
+            Operator::Subtract => computed(doubles, left, right, |a, b| finite(a - b)),
+            Operator::Multiply => computed(doubles, left, right, |a, b| finite(a * b)),
+            Operator::Divide => computed(doubles, left, right, |a, b| finite(a / b)),
+            Operator::Remainder => computed(doubles, left, right, |a, b| finite(a % b)),
         };
-        (result.doubles, result.double) = computed(doubles, &left.double, &right.double, compute);
     }
     result
 }
 
-/// What is computed in each of `records`, and where that is anything.
+/// The numbers without their signs.
+fn absolute(of: Numbers<'_>) -> Numbers<'static> {
+    let checked = |value: i64| (value.unsigned_abs() as i64, value != i64::MIN);
+    let (integers, integer) = computed(of.integers, &of.integer, &Lanes::Same(0), |value, _| checked(value));
+    let (doubles, double) = computed(of.doubles, &of.double, &Lanes::Same(0.0), |value, _| (value.abs(), true));
+    Numbers { integers, integer, doubles, double, others: of.others }
+}
+
+/// What is computed of two numbers in each of `records`, and where that is one.
 fn computed<T: Copy + Default>(
     records: Selection,
     left: &Lanes<'_, T>,
     right: &Lanes<'_, T>,
-    compute: impl Fn(T, T) -> Option<T>,
+    compute: impl Fn(T, T) -> (T, bool),
 ) -> (Selection, Lanes<'static, T>) {
-    let count = match (left, right) {
+    match (left, right) {
         (Lanes::Same(left), Lanes::Same(right)) => {
-            return match compute(*left, *right) {
-                Some(same) => (records, Lanes::Same(same)),
-                None => (Selection::NONE, Lanes::Same(T::default())),
-            };
+            let (same, is_there) = compute(*left, *right);
+            (if is_there { records } else { Selection::NONE }, Lanes::Same(same))
         }
-        (Lanes::Each(each), _) | (_, Lanes::Each(each)) => each.len(),
-    };
-    let (mut values, mut there) = (vec![T::default(); count], Selection::NONE);
-    for record in records.records() {
-        if let Some(value) = compute(left.of(record), right.of(record)) {
-            values[record] = value;
-            there.insert(record);
+        (Lanes::Each(left), Lanes::Same(right)) => each(records, left.iter().map(|left| compute(*left, *right))),
+        (Lanes::Same(left), Lanes::Each(right)) => each(records, right.iter().map(|right| compute(*left, *right))),
+        (Lanes::Each(left), Lanes::Each(right)) => {
+            each(records, left.iter().zip(&right[..]).map(|(left, right)| compute(*left, *right)))
         }
     }
-    (there, Lanes::Each(values.into()))
+}
+
+#[inline(always)]
+fn each<T: Copy + Default>(
+    records: Selection,
+    mut computed: impl ExactSizeIterator<Item = (T, bool)>,
+) -> (Selection, Lanes<'static, T>) {
+    let (mut values, mut there) = (vec![T::default(); computed.len()], Selection::NONE);
+    for (values, there) in values.chunks_mut(u64::BITS as usize).zip(there.words_mut()) {
+        // The values come first, so that none is taken beyond them.
+        for (bit, (value, (computed, is_there))) in values.iter_mut().zip(computed.by_ref()).enumerate() {
+            *value = computed;
+            *there |= u64::from(is_there) << bit;
+        }
+    }
+    (there & records, Lanes::Each(values.into()))
 }

@@ -26,6 +26,7 @@ impl Selection {
         }))
     }
 
+    #[inline]
     pub(crate) fn one(record: usize) -> Self {
         let mut one = Self::NONE;
         one.insert(record);
@@ -52,7 +53,13 @@ impl Selection {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// Of each 64 records a word, with a bit for each.
+    pub(super) fn words_mut(&mut self) -> &mut [u64; WORDS] {
+        &mut self.0
+    }
+
     /// The numbers, ascending.
+    #[inline]
     pub(crate) fn records(self) -> impl Iterator<Item = usize> {
         self.0.into_iter().enumerate().flat_map(|(place, mut word)| {
             std::iter::from_fn(move || {
@@ -65,29 +72,44 @@ impl Selection {
     }
 
     /// Those for which `holds`.
+    #[inline]
     pub(crate) fn filter(self, holds: impl Fn(usize) -> bool) -> Self {
-        let mut kept = Self::NONE;
-        self.records().filter(|record| holds(*record)).for_each(|record| kept.insert(record));
-        kept
+        let mut all = self;
+        for (place, word) in all.0.iter_mut().enumerate() {
+            let mut rest = *word;
+            while rest != 0 {
+                let bit = rest.trailing_zeros() as usize;
+                if !holds(place * WORD + bit) {
+                    *word &= !(1 << bit);
+                }
+                rest &= rest - 1;
+            }
+        }
+        all
     }
 
     /// As [`Self::filter`], for a cheap `holds` without branches: it may be asked about neighbours of the selected, too, up
     /// to the next multiple of 64.
     #[inline(always)]
     pub(crate) fn filter_lanes(self, holds: impl Fn(usize) -> bool) -> Self {
-        Self(std::array::from_fn(|place| {
-            let (word, start) = (self.0[place], place * WORD);
+        let mut all = self;
+        for (place, word) in all.0.iter_mut().enumerate() {
+            let (start, mut kept) = (place * WORD, 0);
             if word.count_ones() > DENSE {
-                return word & (0..WORD).fold(0, |kept, bit| kept | u64::from(holds(start + bit)) << bit);
+                for bit in 0..WORD {
+                    kept |= u64::from(holds(start + bit)) << bit;
+                }
+            } else {
+                let mut rest = *word;
+                while rest != 0 {
+                    let bit = rest.trailing_zeros() as usize;
+                    kept |= u64::from(holds(start + bit)) << bit;
+                    rest &= rest - 1;
+                }
             }
-            let (mut rest, mut kept) = (word, 0);
-            while rest != 0 {
-                let bit = rest.trailing_zeros() as usize;
-                kept |= u64::from(holds(start + bit)) << bit;
-                rest &= rest - 1;
-            }
-            kept
-        }))
+            *word &= kept;
+        }
+        all
     }
 }
 
@@ -96,7 +118,8 @@ impl BitAnd for Selection {
 
     #[inline]
     fn bitand(self, other: Self) -> Self {
-        Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        Self([a & e, b & f, c & g, d & h])
     }
 }
 
@@ -105,7 +128,8 @@ impl BitOr for Selection {
 
     #[inline]
     fn bitor(self, other: Self) -> Self {
-        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        Self([a | e, b | f, c | g, d | h])
     }
 }
 
@@ -115,7 +139,8 @@ impl Sub for Selection {
     /// Those that are not in `other`.
     #[inline]
     fn sub(self, other: Self) -> Self {
-        Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        Self([a & !e, b & !f, c & !g, d & !h])
     }
 }
 

@@ -5,8 +5,9 @@
 
 use millstream_columns::{Comparison, Failure, Operand, Row, Test, Value};
 
-use super::numbers::{Numbers, fields_of};
+use super::numbers::{Numbers, is_number};
 use super::{Chunk, Selection};
+use crate::hash::hash_text;
 
 /// Where a condition is TRUE, where FALSE, and where it has no value; elsewhere it is NULL.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,22 +35,26 @@ impl<'a> Row<'a> for RowOf<'_, 'a, '_> {
 }
 
 impl Truth {
+    #[inline]
     fn negated(self) -> Self {
         Self { yes: self.no, no: self.yes, failed: self.failed }
     }
 
     /// Of the condition that this one is NULL.
+    #[inline]
     fn is_null(self, records: Selection) -> Self {
         let values = self.yes | self.no;
         Self { yes: records - values - self.failed, no: values, failed: self.failed }
     }
 
     /// This for its records, `other` for its own.
+    #[inline]
     pub(crate) fn joined(self, other: Self) -> Self {
         Self { yes: self.yes | other.yes, no: self.no | other.no, failed: self.failed | other.failed }
     }
 
     /// Of these records only.
+    #[inline]
     pub(crate) fn within(self, records: Selection) -> Self {
         Self { yes: self.yes & records, no: self.no & records, failed: self.failed & records }
     }
@@ -78,13 +83,11 @@ impl Chunk<'_, '_> {
             Test::Compare(comparison, Operand::Constant(value), Operand::Field(field)) => {
                 self.compare(comparison.mirrored(), *field, value, slots, records)
             }
-            Test::Compare(comparison, left, right) => match (fields_of(left), fields_of(right)) {
-                (Some(left_fields), Some(right_fields)) => {
-                    left_fields.iter().chain(&right_fields).for_each(|field| self.look_at(slots[*field], records));
-                    self.compare_numbers(*comparison, (left, right), slots, test, records)
-                }
-                _ => self.one_by_one(test, slots, records),
-            },
+            Test::Compare(comparison, left, right) if is_number(left) && is_number(right) => {
+                self.look_at_numbers(left, slots, records);
+                self.look_at_numbers(right, slots, records);
+                self.compare_numbers(*comparison, (left, right), slots, test, records)
+            }
             Test::In(Operand::Field(field), list) => self.within(*field, list, slots, test, records),
             Test::Rlike(Operand::Field(field), pattern) => {
                 self.of_texts(slots[*field], records, |text| pattern.matches(text))
@@ -143,14 +146,11 @@ impl Chunk<'_, '_> {
         let slot = slots[field];
         self.look_at(slot, records);
         match value {
-            Value::Text(text) => {
-                let text = text.as_bytes();
-                match comparison {
-                    Comparison::Equal => self.of_texts(slot, records, |found| found.as_bytes() == text),
-                    Comparison::NotEqual => self.of_texts(slot, records, |found| found.as_bytes() != text),
-                    _ => self.of_texts(slot, records, |found| comparison.holds(found.as_bytes().cmp(text))),
-                }
-            }
+            Value::Text(text) => match comparison {
+                Comparison::Equal => self.equal_texts(slot, records, text),
+                Comparison::NotEqual => self.equal_texts(slot, records, text).negated(),
+                _ => self.of_texts(slot, records, |found| comparison.holds(found.as_bytes().cmp(text.as_bytes()))),
+            },
             Value::Boolean(value) => {
                 let Some(column) = self.column(slot) else { return Truth::default() };
                 let holds = |found: bool| comparison.holds(found.cmp(value));
@@ -219,6 +219,15 @@ impl Chunk<'_, '_> {
         let Some(column) = self.column(slot) else { return Truth::default() };
         let texts = column.texts & records;
         let yes = texts.filter(|record| passes(column.text(record)));
+        Truth { yes, no: texts - yes, failed: column.failed & records }
+    }
+
+    /// Whether a field that has been looked at holds this text; NULL where there is none.
+    fn equal_texts(&self, slot: u32, records: Selection, text: &str) -> Truth {
+        let Some(column) = self.column(slot) else { return Truth::default() };
+        let (texts, hash) = (column.texts & records, hash_text(text.as_bytes()));
+        let candidates = texts.filter_lanes(|record| column.hash[record] == hash);
+        let yes = candidates.filter(|record| column.text(record) == text);
         Truth { yes, no: texts - yes, failed: column.failed & records }
     }
 }
