@@ -1,7 +1,7 @@
 //! Finds the few values that somebody needs in a JSON payload: one pass, which ends when all are found.
 //!
 //! The pass reads only as much structure as it needs to skip the rest, so it also accepts much that is not JSON.
-//! Whoever acts on what it found checks the whole payload first (`record.rs`); a payload that is JSON is always read
+//! Whoever acts on what it found checks the whole payload first; a payload that is JSON is always read
 //! rightly. Of members with the same name the first counts.
 //!
 //! Nothing here recurses deeper than the paths that are asked for.

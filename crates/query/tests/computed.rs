@@ -341,7 +341,9 @@ fn filters_that_share_conditions_choose_and_fail_as_each_does_for_a_slow_evaluat
                 let (id, _) = live.swap_remove(random.below(live.len()));
                 assert!(matcher.remove(id).is_some());
             }
-            let records: Vec<Value> = (0..20).map(|_| record(&mut random)).collect();
+            // Within one word of a selection, and over several.
+            let count = if random.one_in(6) { 150 } else { 12 };
+            let records: Vec<Value> = (0..count).map(|_| record(&mut random)).collect();
             matcher.run(&batch(&records), PartitionId(3), Offset(0), NOW_MS).unwrap();
             let mut found = std::collections::HashMap::new();
             matcher.drain(|id, _, yielded| {
