@@ -27,6 +27,8 @@ pub struct Compiled {
 pub(crate) enum Row {
     /// The payload.
     Payload,
+    /// The payload, with a member that tells when it was received.
+    StampedPayload,
     Columns(Box<[Column]>),
     /// As `Columns`; a value that cannot be computed is NULL.
     LenientColumns(Box<[Column]>),
@@ -70,6 +72,7 @@ impl Compiled {
                 let columns = items.iter().enumerate().map(column).collect();
                 if plan.lenient { Row::LenientColumns(columns) } else { Row::Columns(columns) }
             }
+            Select::All if plan.stamped => Row::StampedPayload,
             Select::All => Row::Payload,
         };
         let tests_null = compiler.tests_null();

@@ -1,5 +1,7 @@
 //! What the operator sets (`query.*`).
 
+use std::collections::BTreeMap;
+
 use millstream_columns::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -120,4 +122,10 @@ pub struct BulletConfig {
     /// Whether results on Bullet's paths have the values by which records are grouped as texts, NULL as `null`. Default
     /// false.
     pub group_values_as_text: bool,
+    /// Whether rows of records on Bullet's paths have a member `__receive_timestamp`: when the record was received, milliseconds
+    /// since 1970-01-01T00:00:00Z. Default false.
+    pub receive_timestamp: bool,
+    /// What members of the meta are called on Bullet's paths, at whatever depth they stand, such as `finished_ms = "Finish
+    /// Time"`. Those of refusals keep their names. Default empty: as everywhere.
+    pub meta_names: BTreeMap<String, String>,
 }

@@ -28,8 +28,8 @@ use crate::stream::{Stream, Streams};
 use crate::subscription::Subscription;
 use crate::window::{Running, Summing, Timing};
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, Plan, QueryId,
-    QueryRequest, ResultId, Schema, Source, StreamDuration, Window, json, parse,
+    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, MetaNames, Plan,
+    QueryId, QueryRequest, ResultId, Schema, Source, StreamDuration, Window, json, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -46,6 +46,7 @@ pub struct Engine {
     pub(crate) registry: Arc<Registry>,
     outboxes: Outboxes,
     states_memory: MemoryBudget,
+    bullet_names: MetaNames,
     schemas: Schemas,
     streams: Streams,
     shared: Mutex<Shared>,
@@ -76,7 +77,7 @@ impl Engine {
     /// Starts the threads; queries that a former process has kept go on. Rows that wait for their client draw on `memory`.
     ///
     /// # Errors
-    /// [`Error::Thread`] if the system gives none; [`Error::Log`], [`Error::Batch`] if it cannot be read what was kept.
+    /// [`Error::MetaName`]; [`Error::Thread`] if the system gives none; [`Error::Log`], [`Error::Batch`] if it cannot be read what was kept.
     pub fn start(
         log: Arc<dyn Log>,
         config: Config,
@@ -93,6 +94,7 @@ impl Engine {
             clocks,
             registry: Arc::new(Registry::new(threads)),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
+            bullet_names: MetaNames::new(&config.bullet.meta_names)?,
             config,
             schemas: Schemas::default(),
             streams: Streams::default(),
@@ -134,8 +136,11 @@ impl Engine {
             Some(window) => self.windowed(plan, window)?,
             None => plan,
         };
-        let as_texts = request.is_of_bullet && self.config.bullet.group_values_as_text;
-        Ok(if as_texts { plan.with_groups_as_texts() } else { plan })
+        if !request.is_of_bullet {
+            return Ok(plan);
+        }
+        let plan = if self.config.bullet.group_values_as_text { plan.with_groups_as_texts() } else { plan };
+        Ok(if self.config.bullet.receive_timestamp { plan.with_receive_timestamp() } else { plan })
     }
 
     /// The plan with the window that a request names.
@@ -333,6 +338,11 @@ impl Engine {
             false => self.registry.end(&live, Cause::Killed, None),
         }
         Ok(())
+    }
+
+    /// What members of a meta are called on Bullet's paths.
+    pub fn bullet_names(&self) -> &MetaNames {
+        &self.bullet_names
     }
 
     pub(crate) fn log(&self) -> &Arc<dyn Log> {

@@ -55,6 +55,12 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// What members of a meta are to be called.
+    #[error("query.bullet.meta_names is refused: {what}")]
+    MetaName {
+        /// What is wrong.
+        what: String,
+    },
     /// The place where a query is to begin.
     #[error("the query cannot begin there ('from'): {what}")]
     Start {
@@ -208,6 +214,7 @@ impl Error {
             | Self::UnknownResult { .. }
             | Self::Window { .. }
             | Self::Start { .. }
+            | Self::MetaName { .. }
             | Self::WindowedAnswer => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
             Self::VolatileStream { .. } | Self::NobodyDelivers => ErrorCode::Invalid,

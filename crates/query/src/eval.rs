@@ -5,6 +5,7 @@ use millstream_columns::{Failure, Operand, Value};
 use crate::aggregate::write_input;
 use crate::chunk::{Chunk, RowOf};
 use crate::compiled::{Column, Compiled, Row};
+use crate::plan::RECEIVE_TIMESTAMP;
 
 impl Compiled {
     /// Writes the result row of a record that matches.
@@ -18,6 +19,11 @@ impl Compiled {
         let (columns, is_lenient) = match &self.row {
             Row::Payload => {
                 chunk.write_payload(record, out);
+                return Ok(());
+            }
+            Row::StampedPayload => {
+                chunk.write_payload(record, out);
+                stamp(out, chunk.now_ms());
                 return Ok(());
             }
             Row::Inputs(inputs) => {
@@ -44,4 +50,14 @@ impl Compiled {
         out.push(b'}');
         Ok(())
     }
+}
+
+/// Adds to an object that has just been written when its record was received.
+fn stamp(out: &mut Vec<u8>, now_ms: i64) {
+    if out.pop_if(|last| *last == b'}').is_none() {
+        return;
+    }
+    let is_empty = out.trim_ascii_end().ends_with(b"{");
+    let comma = if is_empty { "" } else { "," };
+    out.extend_from_slice(format!("{comma}\"{RECEIVE_TIMESTAMP}\":{now_ms}}}").as_bytes());
 }

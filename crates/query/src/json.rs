@@ -73,6 +73,7 @@ fn plan(document: &Map<String, Value>) -> Result<Plan, Wrong> {
         window: document.get("window").filter(|window| !window.is_null()).map(window).transpose()?,
         limit: None,
         lenient: true,
+        stamped: false,
     };
     if let Some(aggregation) = document.get("aggregation").filter(|part| !part.is_null()) {
         aggregation::apply(object(aggregation, "aggregation")?, &mut plan)?;

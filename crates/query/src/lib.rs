@@ -100,6 +100,7 @@ mod live;
 mod many;
 mod matcher;
 mod meta;
+mod meta_names;
 mod moment;
 mod outbox;
 mod outboxes;
@@ -142,6 +143,7 @@ pub use finder::{Tally, Yield};
 pub use many::Many;
 pub use matcher::Matcher;
 pub use meta::{Cause, Clamped, Covered, Meta, QueryId, Trouble};
+pub use meta_names::MetaNames;
 pub use millstream_columns::{
     Aggregate, Comparison, Diagnostic, Expr, Field, Function, Item, Limits, Literal, Operator, Pattern, Place, Points,
     Statistic, Step, Summary, Type,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::SketchMeta;
+use crate::{MetaNames, SketchMeta};
 
 /// The name of a live query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -103,6 +103,16 @@ pub struct Covered {
     pub first: u64,
     /// Up to this one; `None` if nothing has arrived.
     pub last: Option<u64>,
+}
+
+impl Meta {
+    /// `{"records": [], "meta": {…}}`, as the last result of a query, with these names of the meta's members.
+    pub fn to_json_called(&self, names: &MetaNames) -> Vec<u8> {
+        let mut json = b"{\"records\":[],\"meta\":".to_vec();
+        names.write(self, &mut json);
+        json.push(b'}');
+        json
+    }
 }
 
 /// What is told about a query.

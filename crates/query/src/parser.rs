@@ -76,6 +76,7 @@ fn statement(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Plan, Refusal> 
         window: None,
         limit: None,
         lenient: false,
+        stamped: false,
     };
     clauses(cursor, limits, &mut plan, &mut marks)?;
     check(cursor, &mut plan, &marks)?;

@@ -18,6 +18,9 @@ pub use window::{Extent, Window};
 
 use millstream_columns::{Aggregate, Expr, Function, Item, Literal, Summary, Type};
 
+/// The member of Bullet's rows that tells when their record was received.
+pub(crate) const RECEIVE_TIMESTAMP: &str = "__receive_timestamp";
+
 /// A query that has been parsed and typed. Displays as a text that parses to the same plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -42,6 +45,8 @@ pub struct Plan {
     /// Whether an item that cannot be computed of a record is NULL there, as in the rows of groups; otherwise the record is
     /// no match. So it is in documents; no text says so.
     pub lenient: bool,
+    /// Whether a row that is a whole payload, and an object, has the time at which its record was received. No text says so.
+    pub stamped: bool,
 }
 
 impl Plan {
@@ -86,6 +91,21 @@ impl Plan {
                 }
                 value if distinct || group_by.contains(value) => tell_as_text(item),
                 _ => {}
+            }
+        }
+        self
+    }
+
+    /// If it is raw: the same with the time at which its record was received in each row.
+    pub(crate) fn with_receive_timestamp(mut self) -> Self {
+        if !self.is_raw() {
+            return self;
+        }
+        match &mut self.select {
+            Select::All => self.stamped = true,
+            Select::Items(items) => {
+                let alias = Some(RECEIVE_TIMESTAMP.to_owned());
+                items.push(Item { value: Expr::Literal(Literal::Now), alias });
             }
         }
         self

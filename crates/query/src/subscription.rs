@@ -12,7 +12,7 @@ use crate::live::Live;
 use crate::outbox::Delivery;
 use crate::passage::Place;
 use crate::registry::Registry;
-use crate::{Cause, Meta, QueryId, ResultId, RowBatch, Trouble};
+use crate::{Cause, Meta, MetaNames, QueryId, ResultId, RowBatch, Trouble};
 
 /// The results of a query: a stream of [`Delivery::Rows`] and then one [`Delivery::End`]. Dropping it ends the query, unless
 /// that is kept: then somebody else may read on, until the end has been read.
@@ -222,6 +222,11 @@ impl Answer {
 
     /// `{"records": […], "meta": {…}}`.
     pub fn to_json(&self) -> Vec<u8> {
+        self.to_json_called(&MetaNames::default())
+    }
+
+    /// As [`Self::to_json`], with these names of the meta's members.
+    pub fn to_json_called(&self, names: &MetaNames) -> Vec<u8> {
         let mut json = b"{\"records\":[".to_vec();
         for (i, rows) in self.batches.iter().filter(|rows| !rows.is_empty()).enumerate() {
             if i > 0 {
@@ -230,7 +235,7 @@ impl Answer {
             rows.write_list(&mut json);
         }
         json.extend_from_slice(b"],\"meta\":");
-        serde_json::to_writer(&mut json, &self.meta).expect("writing to memory cannot fail");
+        names.write(&self.meta, &mut json);
         json.push(b'}');
         json
     }

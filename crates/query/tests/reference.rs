@@ -52,7 +52,7 @@ fn the_limits_are_those_of_the_table() {
         assert_eq!(value, default, "{setting}");
     }
     assert!(config.residual_ns_per_record_max > 0);
-    assert_eq!(config.bullet, BulletConfig { stream: String::new(), group_values_as_text: false });
+    assert_eq!(config.bullet, BulletConfig::default());
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn each_family_of_sketches_tells_its_own_bounds() {
 
 #[tokio::test]
 async fn who_comes_from_bullet_can_have_another_stream_and_groups_as_texts() {
-    let bullet = BulletConfig { stream: "events".to_owned(), group_values_as_text: true };
+    let bullet = BulletConfig { stream: "events".to_owned(), group_values_as_text: true, ..BulletConfig::default() };
     let fixture = fixture(&memory(), Config { bullet, ..two_threads() });
     let refused = fixture.engine.submit(&fixture.tenant, QueryRequest::new("SELECT * FROM STREAM()")).await;
     assert!(refused.err().unwrap().to_string().contains("stream 'events' does not exist"));

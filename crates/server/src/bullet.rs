@@ -114,12 +114,12 @@ async fn listen(
     let request = QueryRequest { deliver: Deliver::Sse, is_of_bullet: true, ..QueryRequest::new(text(&body)?) };
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
     let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
-    tokio::spawn(deliver(subscription, sender));
+    tokio::spawn(deliver(subscription, engine, sender));
     Ok(stream.into_response())
 }
 
 /// Each result as `{"records": […], "meta": {…}}`, until the query ends or its client leaves, which ends it.
-async fn deliver(mut subscription: Subscription, sender: EventSender) {
+async fn deliver(mut subscription: Subscription, engine: Arc<Engine>, sender: EventSender) {
     loop {
         let delivery = tokio::select! {
             delivery = subscription.next() => delivery,
@@ -132,8 +132,8 @@ async fn deliver(mut subscription: Subscription, sender: EventSender) {
                 json.extend_from_slice(b",\"meta\":{}}");
                 (json, rows.held())
             }
-            Some(Delivery::Window(window)) => (window.to_json(), window.rows.held()),
-            Some(Delivery::End(meta)) => (json!({"records": [], "meta": meta}).to_string().into_bytes(), None),
+            Some(Delivery::Window(window)) => (window.to_json_called(engine.bullet_names()), window.rows.held()),
+            Some(Delivery::End(meta)) => (meta.to_json_called(engine.bullet_names()), None),
             None => return,
         };
         let event = Event::new(None, None, &String::from_utf8_lossy(&data)).holding(held);

@@ -186,6 +186,7 @@ pub(crate) async fn answer_once(
     shutdown: Shutdown,
     mut memory: AnswerMemory,
 ) -> Result<Response, Problem> {
+    let is_of_bullet = request.is_of_bullet;
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
     let answer = tokio::select! {
         answer = subscription.answer() => answer,
@@ -193,7 +194,8 @@ pub(crate) async fn answer_once(
     };
     memory.cover(answer.size_bytes())?;
     let json = HeaderValue::from_static("application/json");
-    let mut response = ([(CONTENT_TYPE, json)], Bytes::from(answer.to_json())).into_response();
+    let answer = if is_of_bullet { answer.to_json_called(engine.bullet_names()) } else { answer.to_json() };
+    let mut response = ([(CONTENT_TYPE, json)], Bytes::from(answer)).into_response();
     memory.hold_for(&mut response);
     Ok(response)
 }

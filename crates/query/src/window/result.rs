@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::MetaNames;
 use crate::aggregate::SketchMeta;
 use crate::rows::RowBatch;
 
@@ -35,6 +36,12 @@ pub struct WindowMeta {
     pub sketches: Vec<SketchMeta>,
 }
 
+/// The meta of a result, as far as it is of its window.
+#[derive(Serialize)]
+struct WindowOnly<'a> {
+    window: &'a WindowMeta,
+}
+
 impl WindowResult {
     /// What it takes.
     pub fn size_bytes(&self) -> usize {
@@ -43,11 +50,16 @@ impl WindowResult {
 
     /// `{"records": […], "meta": {"window": {…}}}`.
     pub fn to_json(&self) -> Vec<u8> {
+        self.to_json_called(&MetaNames::default())
+    }
+
+    /// As [`Self::to_json`], with these names of the meta's members.
+    pub fn to_json_called(&self, names: &MetaNames) -> Vec<u8> {
         let mut json = self.rows.to_json();
         json.pop();
-        json.extend_from_slice(b",\"meta\":{\"window\":");
-        serde_json::to_writer(&mut json, &self.meta).expect("writing to memory cannot fail");
-        json.extend_from_slice(b"}}");
+        json.extend_from_slice(b",\"meta\":");
+        names.write(&WindowOnly { window: &self.meta }, &mut json);
+        json.push(b'}');
         json
     }
 }

@@ -55,6 +55,54 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
     process.stop();
 }
 
+#[test]
+fn rows_tell_when_they_were_received_and_members_of_the_meta_are_called_as_the_operator_wants() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [
+        "query.bullet.stream=orders",
+        "query.bullet.receive_timestamp=true",
+        "query.bullet.meta_names={cause=\"End\",number=\"Number\",id=\"Query ID\"}",
+    ];
+    let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    let process = Process::start_on(dir.path(), [0, 0], &settings);
+    let to = process.applications;
+    assert_eq!(ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 1}").status, 201);
+    let asked = |query: &'static str| {
+        thread::spawn(move || ask(to, "POST", "/api/bullet/queries/http-query", TEXT, query.as_bytes()).json())
+    };
+    for query in ["{\"aggregation\": {\"size\": 3}}", "SELECT n FROM STREAM() LIMIT 3"] {
+        let answer = asked(query);
+        until_one_lives(&process);
+        append(&process, r#"[{"value": {"n": 1}}, {"value": {}}, {"value": {"n": null }}]"#);
+        let answer = answer.join().unwrap();
+        let records = answer["records"].as_array().unwrap();
+        let [received, finished] = ["received_ms", "finished_ms"].map(|name| answer["meta"][name].as_i64().unwrap());
+        for record in records {
+            let at = record["__receive_timestamp"].as_i64().unwrap();
+            assert!((received..=finished).contains(&at), "{received} {at} {finished}");
+        }
+        assert_eq!((records.len(), &records[0]["n"], &answer["meta"]["End"]), (3, &json!(1), &json!("size")));
+        assert!(answer["meta"]["Query ID"].is_string() && answer["meta"].get("cause").is_none(), "{answer}");
+        // Nothing of the kind elsewhere.
+        let native = json!({"query": "SELECT * FROM \"orders\"", "from": "earliest", "limit": 1}).to_string();
+        let native = ask(to, "POST", "/api/queries", JSON, native.as_bytes()).json();
+        assert_eq!((&native["records"], &native["meta"]["cause"]), (&json!([{"n": 1}]), &json!("size")));
+    }
+    let windows = b"SELECT COUNT(*) AS c FROM STREAM() WINDOWING TUMBLING(1, RECORD)";
+    let (_, _, mut events) = open(to, "POST", "/api/bullet/queries/sse-query", TEXT, windows);
+    until_one_lives(&process);
+    append(&process, r#"[{"value": {"n": 1}}]"#);
+    let mut line = String::new();
+    while !line.starts_with("data: ") {
+        line.clear();
+        assert!(events.read_line(&mut line).unwrap() > 0);
+    }
+    let window: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
+    assert_eq!((&window["records"], &window["meta"]["window"]["Number"]), (&json!([{"c": 1}]), &json!(1)));
+    drop(events);
+    process.stop();
+}
+
 fn append(process: &Process, records: &str) {
     let path = "/api/streams/orders/records";
     let appended = ask(process.applications, "POST", path, JSON, records.as_bytes());
