@@ -150,12 +150,15 @@ impl Index {
         let id = &*change.key.id;
         let starts = filed.start_lengths.keys().filter_map(|length| id.get(..*length)).map(Id::Start);
         let like = filed.patterns.values().filter(|(pattern, _)| pattern.fits(id)).map(|(p, _)| Id::Like(p.as_str()));
+        let hash = |text: Option<&str>| self.hasher.hash_one(text);
+        let kinds = [None, Some(&*change.key.kind)].map(hash);
+        let attributes: Vec<u64> = change.touched().map(Some).chain([None]).map(hash).collect();
         let mut found = BTreeSet::new();
         for id in [Id::Any, Id::One(id)].into_iter().chain(starts).chain(like) {
-            for kind in [None, Some(&*change.key.kind)] {
-                for attribute in change.touched().map(Some).chain([None]) {
-                    let place = self.hasher.hash_one((id, kind, attribute));
-                    found.extend(filed.places.get(&place).into_iter().flatten());
+            let id = self.hasher.hash_one(id);
+            for kind in kinds {
+                for attribute in &attributes {
+                    found.extend(filed.places.get(&place(id, kind, *attribute)).into_iter().flatten());
                 }
             }
         }
@@ -180,11 +183,17 @@ fn places(subscription: &Subscription, hasher: &RandomState) -> Vec<u64> {
         };
         for id in ids(&selector.ids) {
             for kind in &kinds {
-                places.extend(attributes.iter().map(|attribute| hasher.hash_one((id, kind, attribute))));
+                let (id, kind) = (hasher.hash_one(id), hasher.hash_one(kind));
+                places.extend(attributes.iter().map(|attribute| place(id, kind, hasher.hash_one(attribute))));
             }
         }
     }
     places
+}
+
+/// Where what says this of id, type and attribute is filed, by their hashes: each text is hashed once for all places.
+fn place(id: u64, kind: u64, attribute: u64) -> u64 {
+    id ^ kind.rotate_left(21) ^ attribute.rotate_left(42)
 }
 
 fn ids(names: &Names) -> Vec<Id<'_>> {
