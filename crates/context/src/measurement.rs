@@ -91,9 +91,9 @@ impl Telemetry {
         }
     }
 
-    fn read(&self, tenant: &TenantId, record: &RecordView<'_>) -> Result<Measurement, Unread> {
+    fn read<'a>(&self, tenant: &TenantId, record: &RecordView<'a>) -> Result<Measurement, Unread<'a>> {
         let payload = record.value.ok_or(Unread::Empty)?;
-        let members: Map<String, Value> = serde_json::from_slice(payload).map_err(Unread::NoObject)?;
+        let members = members(payload).ok_or(Unread::NoObject(payload))?;
         let device = device_of(record)?;
         let mapping = self.mappings.mapping(tenant, device).map_err(|why| why.to_string())?;
         let metadata = time_instant(record.timestamp_ms);
@@ -111,26 +111,36 @@ impl Telemetry {
 
 /// Why nothing is made of a record. It is put into words only where somebody reads them: devices may well send
 /// something else than JSON, and much of it.
-enum Unread {
+enum Unread<'a> {
     Empty,
-    NoObject(serde_json::Error),
+    NoObject(&'a [u8]),
     Other(String),
 }
 
-impl From<String> for Unread {
+impl From<String> for Unread<'_> {
     fn from(why: String) -> Self {
         Self::Other(why)
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for Unread<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("there is no payload"),
-            Self::NoObject(error) => write!(f, "the payload is no JSON object: {error}"),
+            Self::NoObject(payload) => {
+                let why = serde_json::from_slice::<Map<String, Value>>(payload).err();
+                let why = why.map_or_else(|| "it has none of its members".to_owned(), |error| error.to_string());
+                write!(f, "the payload is no JSON object: {why}")
+            }
             Self::Other(why) => f.write_str(why),
         }
     }
+}
+
+/// The members of a payload that is a JSON object.
+fn members(payload: &[u8]) -> Option<Map<String, Value>> {
+    // Of others the parser would make an error, which costs more than a look.
+    payload.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(payload).ok())?
 }
 
 /// The device that a record is of.

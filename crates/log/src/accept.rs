@@ -51,7 +51,7 @@ impl PartitionLog {
         }
         accept.next += records.len() as u64;
         if records_bytes <= batch_max_bytes {
-            records.iter().for_each(|record| accept.builder.push(record));
+            accept.builder.push_all(records);
         } else {
             self.push_divided(&mut accept, &topic, records);
         }

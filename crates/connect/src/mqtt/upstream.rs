@@ -142,10 +142,14 @@ impl Client {
         }
         match self.offer(run, way) {
             Ok(verdict) => {
-                let sent = run.iter().map(|item| way.sent(item)).collect();
                 match verdict {
-                    Some(verdict) => self.pend(verdict, Waits::Upstream(sent)),
-                    None => self.accepted(sent, Duration::ZERO),
+                    Some(verdict) => {
+                        let sent = run.iter().map(|item| way.sent(item)).collect();
+                        self.pend(verdict, Waits::Upstream(sent));
+                    }
+                    None => {
+                        run.iter().for_each(|item| self.count(way.delivery, item.publish.payload.len(), Duration::ZERO))
+                    }
                 }
                 Ok(())
             }
@@ -170,21 +174,17 @@ impl Client {
         let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));
         let admission = self.streams.usage.admit(&sender, amount, now)?;
         let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
-        let mut headers: Vec<Header<'_>> = Vec::with_capacity(run.len() * Outgoing::headers_max(&sender));
-        let mut ends = Vec::with_capacity(run.len());
-        for item in run {
-            way.outgoing(item).headers(&sender, &numbers, &mut headers);
-            ends.push(headers.len());
+        let alike: Vec<_> = run.chunk_by(|a, b| way.says_the_same(a, b)).collect();
+        let mut headers: Vec<Vec<Header<'_>>> = Vec::with_capacity(alike.len());
+        for first in alike.iter().filter_map(|items| items.first()) {
+            let mut of_these = Vec::with_capacity(Outgoing::headers_max(&sender));
+            way.outgoing(first).headers(&sender, &numbers, &mut of_these);
+            headers.push(of_these);
         }
-        let mut from = 0;
-        let records: Vec<_> = run
-            .iter()
-            .zip(&ends)
-            .map(|(item, end)| {
-                let own = &headers[std::mem::replace(&mut from, *end)..*end];
-                way.outgoing(item).record(&sender, &numbers, own)
-            })
-            .collect();
+        let mut records = Vec::with_capacity(run.len());
+        for (items, headers) in alike.iter().zip(&headers) {
+            records.extend(items.iter().map(|item| way.outgoing(item).record(&sender, &numbers, headers)));
+        }
         self.sends_unwaited = way.delivery == Delivery::AtMostOnce;
         let (level, done, verdict) = match way.delivery {
             Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
@@ -221,9 +221,14 @@ impl Client {
             if let Some((correlation_id, response)) = sent.reply.map(|reply| *reply) {
                 self.adapter.commands.responded(&self.verified.tenant, &correlation_id, response);
             }
-            self.meter.count(sent.delivery, Fate::Forwarded, sent.payload_bytes, took);
-            self.adapter.totals.accept_latency.record(took);
+            self.count(sent.delivery, sent.payload_bytes, took);
         }
+    }
+
+    /// Counts a message that the log has.
+    fn count(&self, delivery: Delivery, payload_bytes: usize, took: Duration) {
+        self.meter.count(delivery, Fate::Forwarded, payload_bytes, took);
+        self.adapter.totals.accept_latency.record(took);
     }
 
     /// Counts messages of the private space that are not taken.
@@ -330,6 +335,11 @@ impl<'a> Way<'a> {
                 status,
             }),
         }
+    }
+
+    /// Whether the records of two messages have the same headers.
+    fn says_the_same(&self, a: &Item<'_>, b: &Item<'_>) -> bool {
+        a.publish.retain == b.publish.retain && self.content_type(a) == self.content_type(b)
     }
 
     fn content_type<'b>(&'b self, item: &Item<'b>) -> Option<&'b str> {

@@ -1,7 +1,9 @@
 //! What holds for all records: they read back as they were, whole, and nothing else changes them.
 
 use bytes::{Bytes, BytesMut};
-use millstream_types::{BATCH_HEADER_BYTES, BatchBuilder, BatchLimits, Epoch, Offset, Producer, Record, RecordBatch};
+use millstream_types::{
+    BATCH_HEADER_BYTES, BatchBuilder, BatchLimits, Compression, Epoch, Header, Offset, Producer, Record, RecordBatch,
+};
 use proptest::prelude::*;
 
 use crate::support::{CODECS, Owned, built, read, records};
@@ -27,6 +29,37 @@ proptest! {
             let inflated = batch.inflated(&LIMITS).unwrap();
             prop_assert_eq!(RecordBatch::parse(inflated.bytes().clone(), &LIMITS).unwrap(), inflated);
         }
+    }
+
+    /// Records of which neighbours share their list of headers, or have lists of their own that are equal, or others.
+    #[test]
+    fn records_that_share_their_headers_are_encoded_as_if_each_had_its_own(
+        records in records(40, 1, any::<i64>()),
+        lists in proptest::collection::vec(0..3_usize, 40),
+    ) {
+        let headers: Vec<Vec<Header<'_>>> = records
+            .iter()
+            .map(|r| r.headers.iter().map(|(key, value)| Header { key, value: value.as_deref() }).collect())
+            .collect();
+        let all: Vec<Record<'_>> = records
+            .iter()
+            .zip(&lists)
+            .map(|(r, list)| Record {
+                timestamp_ms: r.timestamp_ms,
+                key: r.key.as_deref(),
+                value: r.value.as_deref(),
+                headers: &headers[*list % headers.len()],
+            })
+            .collect();
+        let (mut together, mut one_by_one) = (BatchBuilder::default(), BatchBuilder::default());
+        let (first, rest) = all.split_at(all.len() / 2);
+        together.push_all(first);
+        together.push_all(rest);
+        all.iter().for_each(|record| one_by_one.push(record));
+        prop_assert_eq!(together.size_bytes(), one_by_one.size_bytes());
+        let [together, one_by_one] =
+            [together, one_by_one].map(|mut builder| builder.seal(Offset(3), Epoch(1), Compression::None));
+        prop_assert_eq!(together.bytes(), one_by_one.bytes());
     }
 
     #[test]
