@@ -78,7 +78,8 @@ impl Subscription {
     /// What a client is told first.
     pub fn opening(&self) -> Opening<'_> {
         let gap = self.numbered.as_ref().is_some_and(|numbered| numbered.has_gap);
-        Opening { id: self.live.id, columns: &self.live.columns, gap }
+        let residual_ns_per_record = self.live.price.as_ref().map(|price| price.ns());
+        Opening { id: self.live.id, columns: &self.live.columns, residual_ns_per_record, gap }
     }
 
     /// The number of the last result before those that it gives; of one that is resumable.
@@ -200,6 +201,10 @@ pub struct Opening<'a> {
     pub id: QueryId,
     /// The names of a row's members in order; empty if rows are whole payloads.
     pub columns: &'a [String],
+    /// Its price: by how much longer, by an estimate, each record of its stream takes because no index finds those that match;
+    /// less if other queries have the same conditions. `None` if it costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residual_ns_per_record: Option<u64>,
     /// Whether results are missing after those that the client has.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gap: bool,

@@ -428,7 +428,11 @@ async fn conditions_that_no_index_finds_have_a_budget() {
     let first = fixture.live("SELECT * FROM STREAM() WHERE n != 1").await;
     let _second = fixture.live("SELECT * FROM STREAM() WHERE n != 2").await;
     let _same = fixture.live("SELECT id FROM STREAM() WHERE n != 2").await;
-    let _indexed = fixture.live("SELECT * FROM STREAM() WHERE n != 3 AND id = 'd0'").await;
+    let indexed = fixture.live("SELECT * FROM STREAM() WHERE n != 3 AND id = 'd0'").await;
+    let priced = serde_json::to_value(first.opening()).unwrap();
+    assert_eq!(priced["residual_ns_per_record"], 20, "what it costs is told when it is taken");
+    let free = serde_json::to_value(indexed.opening()).unwrap();
+    assert_eq!(free.get("residual_ns_per_record"), None, "an index finds its records");
     let third = || fixture.engine.submit(&fixture.tenant, QueryRequest::new("SELECT * FROM STREAM() WHERE n != 4"));
     let refused = third().await.err().unwrap();
     assert_eq!(refused.code().http_status(), 503);

@@ -1,4 +1,5 @@
-//! Who may import whom, read from the manifests; and that ARCHITECTURE.md speaks of files that are there.
+//! Who may import whom, read from the manifests; that ARCHITECTURE.md speaks of files that are there; and that no document
+//! holds what a merge has left.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,4 +73,22 @@ fn every_path_that_the_architecture_names_is_there() {
     assert!(paths.contains("crates/view/src/owner.rs"), "the life of a measurement names its files: {paths:?}");
     let missing: Vec<&&str> = paths.iter().filter(|path| !root.join(path).exists()).collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}; correct it");
+}
+
+#[test]
+fn no_document_holds_both_sides_of_a_merge() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let folders = ["", "docs", "docs/verification"];
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+    let documents: Vec<_> = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+        .collect();
+    assert!(documents.len() > 10, "the documents are there: {documents:?}");
+    for document in documents {
+        let text = std::fs::read_to_string(&document).unwrap();
+        let is_left = |line: &&str| ["<<<<<<<", "=======", ">>>>>>>"].iter().any(|mark| line.starts_with(mark));
+        let left: Vec<_> = text.lines().filter(is_left).collect();
+        assert!(left.is_empty(), "{}: {left:?}", document.display());
+    }
 }
