@@ -422,7 +422,9 @@ impl Loaded {
     }
 
     fn walk(&self, path: &str, value: &Value, lines: &mut Vec<(String, String)>) {
-        if let Value::Dict(_, members) = value {
+        if let Value::Dict(_, members) = value
+            && !members.is_empty()
+        {
             for (name, member) in members {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 self.walk(&path, member, lines);
@@ -448,6 +450,7 @@ fn render(value: &Value) -> String {
         },
         Value::Empty(..) => "none".to_owned(),
         Value::Array(_, items) => format!("[{}]", items.iter().map(render).collect::<Vec<_>>().join(", ")),
+        Value::Dict(_, members) if members.is_empty() => "{}".to_owned(),
         Value::Dict(_, members) => {
             let members = members.iter().map(|(name, value)| {
                 let shown = if SECRET_KEYS.contains(&name.as_str()) { "\"***\"".to_owned() } else { render(value) };
