@@ -292,8 +292,9 @@ impl Link {
     /// Subscribes to `filter`; whether that is new. `None` if there are as many as there may be.
     pub(crate) fn subscribe(&self, filter: &str, mut what: Subscription) -> Result<Option<bool>, Lost> {
         let most = self.space.config.subscriptions_max;
+        // What was sent before is none of its business, whether or not it has been dispatched.
+        what.began = self.space.partition.offsets().tail.0;
         self.with_state(|state, id| {
-            what.began = state.next;
             let session = state.sessions.get_mut(&id)?;
             let known = session.filters.get(filter);
             if known.is_none() && session.filters.len() >= most {

@@ -73,6 +73,24 @@ async fn row_messages_go_to_whoever_has_subscribed_in_order_and_at_the_lower_of_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_before_a_subscription_is_not_brought_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut sender = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    let mut subscriber = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
+    for round in 0..100_u16 {
+        let topic = format!("house/{round}");
+        sender.publish(1, 1, &topic, b"before").await;
+        assert_eq!(sender.next().await.0, 0x40);
+        assert_eq!(subscriber.subscribe(&topic, 0).await, 0);
+        sender.publish(1, 2, &topic, b"after").await;
+        assert_eq!(sender.next().await.0, 0x40);
+        assert_eq!(subscriber.message().await.text(), (&*topic, "after"));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_a_wildcard_never_reaches_hono_s_topics_topics_of_the_server_or_another_tenant() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
