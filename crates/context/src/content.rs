@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_types::iso_time;
 use serde_json::Value;
 
-use crate::entity::Attribute;
+use crate::entity::{Attribute, DATE_EXPIRES};
 use crate::given::kind_of;
 use crate::operator::Operator;
 use crate::query::is_date;
@@ -66,6 +66,9 @@ impl Content {
                 }
             }
         };
+        if name == DATE_EXPIRES && value.is_null() {
+            return Err(unfit("it would be null, which is no point in time".to_owned()));
+        }
         let kind = kind.unwrap_or_else(|| kind_of(&value).into());
         let value = canonical(&kind, &value).map_err(unfit)?;
         Ok(Some((kind, value)))

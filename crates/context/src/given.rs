@@ -156,6 +156,9 @@ fn value_of(name: &str, value: Value, rule: TextRule) -> Result<AttributeGiven, 
     }
     let content = if is_operator(&value) {
         Content::Operator { kind: None, operator: Operator::read(&what.to_string(), value)? }
+    } else if name == DATE_EXPIRES {
+        // Its type is known, so that what it cannot be is wrong by itself.
+        content(name, None, value, rule)?
     } else {
         Content::Value(value)
     };
