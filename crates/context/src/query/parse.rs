@@ -157,6 +157,12 @@ fn value(item: &str, text: &str, about: About) -> Result<Scalar<'static>, Refusa
     if item.contains('\'') {
         return Err(refused(text, about, "a quote within a value: put the whole value in quotes"));
     }
+    if item.starts_with(['=', '<', '>']) {
+        let begin: String =
+            text.chars().skip_while(|c| !"=<>!~:".contains(*c)).take_while(|c| "=<>!~:".contains(*c)).collect();
+        let why = format!("'{begin}' is no operator: use == : != > >= < <= or ~=, and quote a text that begins so");
+        return Err(refused(text, about, &why));
+    }
     Ok(match item {
         "true" => Scalar::Bool(true),
         "false" => Scalar::Bool(false),
