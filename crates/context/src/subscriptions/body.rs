@@ -1,5 +1,7 @@
 //! A subscription's body: checked, compiled, patched, shown.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::member::Member;
@@ -186,8 +188,11 @@ fn content(notification: &mut Member) -> Result<Content, Refusal> {
     Ok(Content { attrs, except, metadata, only_changed, covered, format })
 }
 
+/// A list of names, each once: nothing is shown twice.
 fn names(given: &mut Member, list: &'static str) -> Result<Vec<String>, Refusal> {
-    let names = given.texts(list)?.unwrap_or_default();
+    let mut names = given.texts(list)?.unwrap_or_default();
+    let mut known = HashSet::new();
+    names.retain(|name| known.insert(name.clone()));
     let what = format!("{list} of {}:", given.what());
     names.iter().filter(|name| *name != "*").try_for_each(|name| check_identifier(&what, name))?;
     Ok(names)

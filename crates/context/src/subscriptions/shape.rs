@@ -14,6 +14,8 @@ use crate::show::{self, Selection};
 use millstream_types::TenantId;
 
 const ALL: &str = "*";
+/// Stand before the attributes already.
+const HEAD: [&str; 2] = ["id", "type"];
 const ALTERATION_TYPE: &str = "alterationType";
 /// Shown where they are named, although nothing was changed in them.
 const ALWAYS: [&str; 3] = [ALTERATION_TYPE, "dateCreated", "dateModified"];
@@ -98,7 +100,7 @@ fn shown(content: &Content, change: &Change<'_>, entity: &Entity, patch: Option<
             if !content.only_changed || ALWAYS.contains(&name.as_str()) {
                 shown.push(built_in);
             }
-        } else if content.covered {
+        } else if content.covered && !HEAD.contains(&name.as_str()) {
             shown.push(Attribute::new(name.as_str().into(), "None".into(), "null".into(), Default::default()));
         }
     }
