@@ -8,7 +8,7 @@ use crate::world::{Answer, Served, World};
 
 /// What a step comes to.
 #[derive(Debug)]
-enum Then {
+pub(crate) enum Then {
     /// This status.
     Is(u16),
     /// 200 and this JSON, whatever the order of members.
@@ -23,10 +23,10 @@ enum Then {
 use Then::{Has, Is, Refuses, Says, Shows};
 
 /// Head (method, target, headers), body (none if empty), what comes.
-type Step = (&'static str, &'static str, Then);
+pub(crate) type Step = (&'static str, &'static str, Then);
 
-const CREATE: &str = "POST /v2/entities";
-const SHORT: &str = "POST /v2/entities?options=keyValues";
+pub(crate) const CREATE: &str = "POST /v2/entities";
+pub(crate) const SHORT: &str = "POST /v2/entities?options=keyValues";
 const ATTRIBUTES: &str = "GET /v2/entities/e/attrs";
 
 fn model() -> Vec<(&'static str, Vec<Step>)> {
@@ -424,7 +424,8 @@ fn values() -> Vec<(&'static str, Vec<Step>)> {
     ]
 }
 
-async fn play(rows: Vec<(&'static str, Vec<Step>)>) {
+/// Plays each row in a tenant of its own.
+pub(crate) async fn play(rows: Vec<(&'static str, Vec<Step>)>) {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;

@@ -1,0 +1,471 @@
+//! More rows of sections 14 to 16 of the reference: what a subscription may say, and what is sent for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millstream_context::{ContextConfig, NotificationsConfig};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::notifications::{change, to};
+use crate::receiver::{Received, Receiver};
+use crate::refusals::{ask, check};
+use crate::subscriptions::{patch, shown, subscribe};
+use crate::world::{Registry, Served, World};
+
+fn open(dir: &std::path::Path, notifications: NotificationsConfig) -> World {
+    let config = ContextConfig { notifications, ..ContextConfig::default() };
+    World::open_with(dir, Arc::new(Registry::default()), config)
+}
+
+/// A subscription with these members of `notification` and `condition` beside a plain target.
+fn of(notification: Value, condition: Value) -> Value {
+    let mut body = json!({"subject": {"entities": [{"id": "e"}]}, "notification": {"http": {"url": "http://h/"}}});
+    for (at, given) in [("/notification", notification), ("/subject", condition)] {
+        let (Some(known), Value::Object(given)) = (body.pointer_mut(at).and_then(Value::as_object_mut), given) else {
+            unreachable!()
+        };
+        if given.keys().any(|name| name.starts_with("http") || name.starts_with("mqtt")) {
+            known.shift_remove("http");
+        }
+        known.extend(given);
+    }
+    body
+}
+
+fn custom(fields: Value) -> Value {
+    let mut fields = fields;
+    fields["url"] = json!("http://h/");
+    of(json!({"httpCustom": fields}), json!({}))
+}
+
+fn mqtt(name: &str, fields: Value) -> Value {
+    let mut fields = fields;
+    (fields["url"], fields["topic"]) = (json!("mqtt://h:1"), json!("t"));
+    of(json!({name: fields}), json!({}))
+}
+
+/// Section, subscription, and what its refusal names; none if it is taken.
+fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
+    let condition = |condition: Value| of(json!({}), json!({"condition": condition}));
+    let notified = |members: Value| of(members, json!({}));
+    let timeout = |ms: Value| notified(json!({"http": {"url": "http://h/", "timeout": ms}}));
+    let mut rows = vec![
+        (
+            "§14.1 expression: a geo triple, all",
+            condition(json!({"expression": {"georel": "equals", "geometry": "point", "coords": "1,2"}})),
+            None,
+        ),
+        (
+            "§14.1 expression: or nothing",
+            condition(json!({"expression": {"georel": "equals", "geometry": "point"}})),
+            Some("come together"),
+        ),
+        ("§14.1 expression: mq", condition(json!({"expression": {"mq": "t"}})), Some("no metadata")),
+        (
+            "§14.1 expression: q may have forbidden characters",
+            condition(json!({"expression": {"q": "t=='(;)'"}})),
+            None,
+        ),
+        ("§14.1 attrs of a condition are names", condition(json!({"attrs": ["a b"]})), Some("a b")),
+        ("§14.1 alterationTypes: none named, the default", condition(json!({"alterationTypes": []})), None),
+        ("§14.1 alterationTypes: text", condition(json!({"alterationTypes": "entityCreate"})), Some("alterationTypes")),
+        ("§14.1 attrs of a notification are names", notified(json!({"attrs": ["a;b"]})), Some("a;b")),
+        ("§14.1 onlyChangedAttrs", notified(json!({"onlyChangedAttrs": "yes"})), Some("onlyChangedAttrs")),
+        ("§14.1 metadata", notified(json!({"metadata": "m"})), Some("metadata")),
+        ("§14.1 maxFailsLimit: whole", notified(json!({"maxFailsLimit": 1.5})), Some("maxFailsLimit")),
+        ("§14.1 maxFailsLimit: positive", notified(json!({"maxFailsLimit": -1})), Some("maxFailsLimit")),
+        ("§7 timeout 0 is the default", timeout(json!(0)), None),
+        ("§7 timeout, the longest", timeout(json!(1_800_000)), None),
+        ("§7 timeout, a text", timeout(json!("5")), Some("timeout")),
+        ("§7 quotes in headers", custom(json!({"headers": {"x": "\"a\" 'b'"}})), None),
+        ("§7 nothing else in headers", custom(json!({"headers": {"x": "a<b"}})), Some("a<b")),
+        ("§7 nor in qs", custom(json!({"qs": {"x": "a\"b"}})), Some("a\"b")),
+        ("§14.2 headers are texts", custom(json!({"headers": {"x": 1}})), Some("'x'")),
+        ("§14.2 a header's name", custom(json!({"headers": {"x y": "1"}})), Some("x y")),
+        (
+            "§7 ngsi: any character in id, type and values",
+            custom(json!({"ngsi": {"id": "f(${id})", "type": "<t>", "a": {"value": "x=(y)", "type": "Text"}}})),
+            None,
+        ),
+        (
+            "§16.1 ngsi: not in types of attributes",
+            custom(json!({"ngsi": {"a": {"value": 1, "type": "a b"}}})),
+            Some("a b"),
+        ),
+        (
+            "§16.1 ngsi: evalPriority",
+            custom(json!({"ngsi": {"a": {"value": 1, "metadata": {"evalPriority": {"value": 1, "type": "Number"}}}}})),
+            None,
+        ),
+        ("§16.1 ngsi beside json", custom(json!({"ngsi": {}, "json": {}})), Some("exclude each other")),
+        ("§16.1 ngsi is an object", custom(json!({"ngsi": []})), Some("ngsi")),
+        ("§16.1 json: an array", custom(json!({"json": ["${t}"]})), None),
+        ("§16.1 json: null", custom(json!({"json": null})), Some("json")),
+        ("§14.2 mqtt retain", mqtt("mqtt", json!({"retain": "yes"})), Some("retain")),
+        ("§14.2 mqtt qos", mqtt("mqtt", json!({"qos": 1.5})), Some("qos")),
+        ("§14.2 mqtt passwd without user", mqtt("mqtt", json!({"passwd": "p"})), Some("come together")),
+        ("§14.2 mqtt has no payload of its own", mqtt("mqtt", json!({"payload": "x"})), Some("payload")),
+        ("§14.2 mqttCustom: qs", mqtt("mqttCustom", json!({"qs": {"a": "b"}})), Some("qs")),
+        ("§14.2 mqttCustom: method", mqtt("mqttCustom", json!({"method": "POST"})), Some("method")),
+        ("§14.2 mqttCustom: ngsi", mqtt("mqttCustom", json!({"ngsi": {"a": {"value": "${t}"}}})), None),
+        ("§14.2 http has no method", notified(json!({"http": {"url": "http://h/", "method": "PUT"}})), Some("method")),
+        (
+            "§14.2 two targets",
+            notified(json!({"http": {"url": "http://h/"}, "httpCustom": {"url": "http://h/"}})),
+            Some("exactly one"),
+        ),
+    ];
+    for method in ["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "CONNECT"] {
+        rows.push(("§14.2 httpCustom: method", custom(json!({"method": method})), None));
+    }
+    for counter in
+        ["lastNotification", "lastSuccess", "lastSuccessCode", "lastFailure", "lastFailureReason", "failsCounter"]
+    {
+        rows.push(("§14.1 counters are read only", of(json!({counter: 1}), json!({})), Some(counter)));
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_field_is_taken_or_refused_as_section_14_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    for (row, body, refused) in fields() {
+        let what = format!("{row}: {body}");
+        let answer = ask(&served, "POST /v2/subscriptions", Some(&body.to_string())).await;
+        match refused {
+            None => assert_eq!(answer.status, 201, "{what}: {answer:?}"),
+            Some(named) => check(&answer, 400, "BadRequest", named, &what),
+        }
+    }
+    served.stop().await;
+    world.close();
+}
+
+/// §3.2: PATCH and its path header; §14.2: a password is shown by no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_does_not_matter_to_patches_and_passwords_are_shown_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let secret = json!({"user": "u", "passwd": "secret"});
+    let id = subscribe(&served, "fiware-servicepath: /a", &mqtt("mqtt", secret.clone())).await;
+    subscribe(&served, "", &mqtt("mqttCustom", secret)).await;
+    let head = format!("PATCH /v2/subscriptions/{id}\nfiware-servicepath: /b");
+    assert_eq!(ask(&served, &head, Some(r#"{"throttling":9}"#)).await.status, 204);
+    let list = served.get("/v2/subscriptions").await;
+    assert_eq!((list.json()[0]["throttling"].clone(), list.body.matches("*****").count()), (json!(9), 2), "{list:?}");
+    let refused = patch(&served, &id, &json!({"notification": {"mqtt": {"user": "u", "passwd": "secret"}}})).await;
+    for answer in [list, served.get(&format!("/v2/subscriptions/{id}")).await, refused] {
+        assert!(!answer.body.contains("secret"), "{answer:?}");
+    }
+    served.stop().await;
+    world.close();
+}
+
+const ENTITY: &str =
+    r#"{"id":"e","type":"Room","t":{"type":"Celsius","value":20,"metadata":{"m":{"value":1}}},"s":{"value":"x"}}"#;
+/// What happens: an operator, another type, and a new attribute.
+const CHANGE: &str = r#"{"t":{"type":"Kelvin","value":{"$inc":1}},"n":{"value":null}}"#;
+
+/// Section, members of the notification or of a custom target, and what has come of it.
+type Sent = (&'static str, Value, fn(&Received) -> Value, Value);
+
+fn sent() -> Vec<Sent> {
+    let simple = |attrs: Value| json!({"attrsFormat": "simplifiedKeyValues", "attrs": attrs});
+    let normal = |metadata: Value| json!({"attrsFormat": "simplifiedNormalized", "attrs": ["t"], "metadata": metadata});
+    let whole: fn(&Received) -> Value = |one| json!(one.body);
+    let of_t: fn(&Received) -> Value = |one| one.json()["t"]["metadata"].clone();
+    let entity: fn(&Received) -> Value = |one| one.json()["data"][0].clone();
+    vec![
+        (
+            "§7 nothing stands twice: attrs",
+            simple(json!(["t", "s", "t"])),
+            whole,
+            json!(r#"{"id":"e","type":"Room","t":21,"s":"x"}"#),
+        ),
+        (
+            "§7 nothing stands twice: attrs and *",
+            simple(json!(["t", "*", "*", "t"])),
+            whole,
+            json!(r#"{"id":"e","type":"Room","t":21,"s":"x","n":null}"#),
+        ),
+        (
+            "§7 nothing stands twice: covered",
+            json!({"attrsFormat": "simplifiedKeyValues", "attrs": ["x", "t", "x"], "covered": true}),
+            whole,
+            json!(r#"{"id":"e","type":"Room","x":null,"t":21}"#),
+        ),
+        (
+            "§7 nothing stands twice: built-ins",
+            simple(json!(["servicePath", "servicePath"])),
+            whole,
+            json!(r#"{"id":"e","type":"Room","servicePath":"/"}"#),
+        ),
+        (
+            "§7 nothing stands twice: metadata",
+            normal(json!(["m", "m", "actionType", "actionType"])),
+            whole,
+            json!(
+                r#"{"id":"e","type":"Room","t":{"type":"Kelvin","value":21,"metadata":{"m":{"type":"Number","value":1},"actionType":{"type":"Text","value":"update"}}}}"#
+            ),
+        ),
+        (
+            "§7 nothing stands twice: id and type are no attributes",
+            json!({"attrsFormat": "simplifiedKeyValues", "attrs": ["id", "type", "t"], "covered": true}),
+            whole,
+            json!(r#"{"id":"e","type":"Room","t":21}"#),
+        ),
+        (
+            "§8 previousValue has the old type",
+            normal(json!(["previousValue"])),
+            of_t,
+            json!({"previousValue": {"type": "Celsius", "value": 20}}),
+        ),
+        (
+            "§8 dateCreated and dateModified of an attribute",
+            normal(json!(["dateCreated", "dateModified"])),
+            |one| {
+                let metadata = one.json()["t"]["metadata"].clone();
+                let at = |name: &str| metadata[name]["value"].as_str().unwrap().to_owned();
+                json!([
+                    at("dateCreated") < at("dateModified"),
+                    metadata["dateCreated"]["type"],
+                    metadata.as_object().unwrap().len()
+                ])
+            },
+            json!([true, "DateTime", 2]),
+        ),
+        (
+            "§8 dateCreated and dateModified of the entity",
+            simple(json!(["dateCreated", "dateModified"])),
+            |one| {
+                let body = one.json();
+                json!(body["dateCreated"].as_str().unwrap() < body["dateModified"].as_str().unwrap())
+            },
+            json!(true),
+        ),
+        (
+            "§8 the built-ins named hide all of the user's",
+            simple(json!(["alterationType"])),
+            whole,
+            json!(r#"{"id":"e","type":"Room","alterationType":"entityChange"}"#),
+        ),
+        (
+            "§10 an operator notifies its result",
+            json!({}),
+            |one| one.json()["data"][0]["t"].clone(),
+            json!({"type": "Kelvin", "value": 21, "metadata": {"m": {"type": "Number", "value": 1}}}),
+        ),
+        (
+            "§16.1 what cannot be overridden",
+            json!({"httpCustom": {"headers": {"Ngsiv2-AttrsFormat": "mine", "FIWARE-CORRELATOR": "", "x": "\"q\""}, "payload": "x"}}),
+            |one| {
+                let correlator = one.header("fiware-correlator").unwrap().starts_with("c1; cbnotif=");
+                json!([one.header("ngsiv2-attrsformat"), correlator, one.header("x")])
+            },
+            json!(["custom", true, "\"q\""]),
+        ),
+        (
+            "§16.1 default headers are removed by an empty text",
+            json!({"httpCustom": {"headers": {"user-agent": "", "fiware-servicepath": "", "content-type": ""}, "payload": "x"}}),
+            |one| {
+                json!([
+                    one.header("user-agent"),
+                    one.header("fiware-servicepath"),
+                    one.header("content-type"),
+                    one.body
+                ])
+            },
+            json!([null, null, null, "x"]),
+        ),
+        (
+            "§16.1 payload: its type is text/plain unless headers say otherwise",
+            json!({"httpCustom": {"headers": {"Content-Type": "text/${s}"}, "payload": "x"}}),
+            |one| json!(one.header("content-type")),
+            json!("text/x"),
+        ),
+        (
+            "§16.1 ngsi: id and type are text",
+            json!({"httpCustom": {"ngsi": {"id": "${t}", "type": "${n}"}}, "attrs": ["s"]}),
+            entity,
+            json!({"id": "21", "type": "null", "s": {"type": "Text", "value": "x", "metadata": {}}}),
+        ),
+        (
+            "§16.1 ngsi: no macros in keys or types; any character in values",
+            json!({"httpCustom": {"ngsi": {"a${t}": {"value": "x=(${t})", "type": "T${t}"}}}, "attrs": ["a${t}"]}),
+            entity,
+            json!({"id": "e", "type": "Room", "a${t}": {"type": "T${t}", "value": "x=(21)", "metadata": {}}}),
+        ),
+        (
+            "§16.1 ngsi: a value keeps its JSON type",
+            json!({"httpCustom": {"ngsi": {"a": {"value": ["${t}", "${n}", "${none}"]}}}, "attrs": ["a"]}),
+            entity,
+            json!({"id": "e", "type": "Room", "a": {"type": "StructuredValue", "value": [21, null, null], "metadata": {}}}),
+        ),
+        (
+            "§16.1 json: an array",
+            json!({"httpCustom": {"json": ["${t}", "${s}${t}", true]}}),
+            whole,
+            json!(r#"[21,"x21",true]"#),
+        ),
+        (
+            "§16.1 qs: an empty value",
+            json!({"httpCustom": {"qs": {"a": "${none}", "b": "c d&e"}, "payload": null}}),
+            |one| json!(one.line.split_once('?').unwrap().1),
+            json!("a=&b=c%20d%26e HTTP/1.1"),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_is_what_each_row_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let (served, receiver) = (world.serve().await, Receiver::start().await);
+    change(&served, "POST /v2/entities", ENTITY).await;
+    crate::world::next_millisecond();
+    let rows = sent();
+    for (at, (_, notification, ..)) in rows.iter().enumerate() {
+        let mut notification = notification.clone();
+        if let Some(custom) = notification.get_mut("httpCustom") {
+            custom["url"] = json!(receiver.url(&format!("/{at}")));
+        }
+        subscribe(&served, "", &to(&receiver, &format!("/{at}"), "e", Value::Null, &notification)).await;
+    }
+    change(&served, "POST /v2/entities/e/attrs\nfiware-correlator: c1\nx-auth-token: t", CHANGE).await;
+    for (at, (row, _, said, expected)) in rows.iter().enumerate() {
+        let begins = |one: &Received| one.path().split('?').next() == Some(&format!("/{at}"));
+        crate::receiver::until(row, || receiver.received().iter().any(begins)).await;
+        let one = receiver.received().into_iter().find(begins).unwrap();
+        assert_eq!(said(&one), *expected, "{row}: {one:?}");
+    }
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+/// §14.2: each method is the one that is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_custom_target_is_asked_by_its_method() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let methods = ["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE"];
+    let mut receivers = Vec::new();
+    for method in methods {
+        let receiver = Receiver::start().await;
+        let fields = json!({"url": receiver.url("/m"), "method": method.to_ascii_lowercase(), "payload": "t ${t}"});
+        subscribe(&served, "", &to(&receiver, "", "e", Value::Null, &json!({"httpCustom": fields}))).await;
+        receivers.push(receiver);
+    }
+    change(&served, "POST /v2/entities?options=keyValues", r#"{"id":"e","t":1}"#).await;
+    for (method, receiver) in methods.into_iter().zip(receivers) {
+        let one = receiver.under("/m", 1).await.remove(0);
+        assert_eq!((one.line, one.body), (format!("{method} /m HTTP/1.1"), "t 1".to_owned()));
+        receiver.stop();
+    }
+    served.stop().await;
+    world.close();
+}
+
+/// §15.1, §15.2: a batch gives one notification for each entity and subscription, of the entity after its whole change.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_told_once_for_each_entity_and_subscription() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let (served, receiver) = (world.serve().await, Receiver::start().await);
+    for path in ["/a", "/b"] {
+        let mut body = to(&receiver, path, "x", Value::Null, &json!({"attrsFormat": "keyValues"}));
+        body["subject"]["entities"] = json!([{"idPattern": "^e"}, {"id": "e1"}]);
+        subscribe(&served, "", &body).await;
+    }
+    let batch = json!({"actionType": "append", "entities": [{"id": "e1", "a": 1, "b": 2}, {"id": "e2", "a": 1}, {"id": "f", "a": 1}]});
+    change(&served, "POST /v2/op/update?options=keyValues", &batch.to_string()).await;
+    for path in ["/a", "/b"] {
+        let received = receiver.under(path, 2).await;
+        let mut data: Vec<Value> = received.iter().map(|one| one.json()["data"].clone()).collect();
+        data.sort_by_key(Value::to_string);
+        assert_eq!(
+            data,
+            [json!([{"id": "e1", "type": "Thing", "a": 1, "b": 2}]), json!([{"id": "e2", "type": "Thing", "a": 1}])]
+        );
+    }
+    assert_eq!(receiver.received().len(), 4, "and nothing else was sent");
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let patience = std::time::Instant::now();
+    loop {
+        let shown = shown(served, id).await["notification"].take();
+        if holds(&shown) {
+            return shown;
+        }
+        assert!(patience.elapsed() < std::time::Duration::from_secs(60), "{shown}");
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+}
+
+/// §15.3: a failure counts at its first attempt and once, a success resets; §15.4: of a full queue the oldest go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_loses_its_oldest_and_a_failure_counts_once() {
+    const CHANGES: usize = 10;
+    let dir = tempfile::tempdir().unwrap();
+    let quick =
+        NotificationsConfig { queue_max: 3, retry_first_ms: 1, retry_longest_ms: 2, ..NotificationsConfig::default() };
+    let world = open(dir.path(), quick);
+    let served = world.serve().await;
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = is_open.clone();
+    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), move |_, _| {
+        Some(if opened.load(Ordering::Acquire) { 200 } else { 503 })
+    })
+    .await;
+    let id =
+        subscribe(&served, "", &to(&receiver, "/n", "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"})))
+            .await;
+    for t in 0..CHANGES {
+        change(&served, "POST /v2/entities?options=upsert,keyValues", &json!({"id": "e", "t": t}).to_string()).await;
+    }
+    // The first is on its way: it stays, with the two latest.
+    let waiting = until_shown(&served, &id, |shown| shown["queue"]["dropped"] == CHANGES - 3).await;
+    assert_eq!(waiting["queue"]["length"], 3, "{waiting}");
+    receiver.under("/n", 5).await;
+    let failing = until_shown(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
+    assert_eq!((&failing["failsCounter"], failing.get("lastSuccess")), (&json!(1), None), "{failing}");
+    is_open.store(true, Ordering::Release);
+    let done =
+        until_shown(&served, &id, |shown| shown["queue"]["length"] == 0 && shown["lastSuccessCode"] == 200).await;
+    assert_eq!((done.get("failsCounter"), &done["timesSent"]), (None, &json!(CHANGES)), "{done}");
+    let all: Vec<u64> = receiver.received().iter().map(|one| one.json()["t"].as_u64().unwrap()).collect();
+    let mut told = all.clone();
+    told.dedup();
+    assert_eq!(told, [0, 8, 9], "{all:?}");
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+/// §7: a broker that takes a connection and says nothing is a failed notification after the timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_broker_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path(), NotificationsConfig { timeout_ms: 30, ..NotificationsConfig::default() });
+    let served = world.serve().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = json!({"url": format!("mqtt://{}", silent.local_addr().unwrap()), "topic": "t"});
+    let id = subscribe(&served, "", &of(json!({"mqtt": target, "delivery": {"retry": "never"}}), json!({}))).await;
+    change(&served, "POST /v2/entities", r#"{"id":"e"}"#).await;
+    let failed = until_shown(&served, &id, |shown| shown.get("lastFailure").is_some()).await;
+    for absent in ["lastFailureReason", "lastSuccessCode", "lastSuccess"] {
+        assert_eq!(failed.get(absent), None, "§14.1: {failed}");
+    }
+    assert_eq!((&failed["failsCounter"], &failed["timesSent"]), (&json!(1), &json!(1)), "{failed}");
+    served.stop().await;
+    world.close();
+}
