@@ -254,7 +254,8 @@ impl PartitionLog {
         let waits = level > AckLevel::Memory && !done.is_ignored();
         // Watchers are no reason to hurry: a stream that something follows has one always, and waking the appender for
         // each of its records costs more than accepting them.
-        let urgent = waits || accept.pending_bytes > URGENT_BYTES;
+        let pending_bytes = accept.pending_bytes;
+        let urgent = waits || pending_bytes > URGENT_BYTES;
         let is_first = self.mark_dirty(&mut accept);
         if waits {
             accept.waiters.push(Waiter { level, answer: Answer::One(done, appended) });
@@ -263,7 +264,9 @@ impl PartitionLog {
             drop(accept);
             done.finish(Ok(appended));
         }
-        if urgent {
+        // Whoever is prompted writes soon. The appender looks after a while all the same: he may be held up.
+        let is_seen_to = pending_bytes <= URGENT_BYTES && waits && self.shared.work.prompt();
+        if urgent && !is_seen_to {
             self.shared.work.urge();
         } else if is_first {
             self.shared.work.wake();

@@ -1,9 +1,15 @@
-//! The appender: the one thread that writes the journal.
+//! The appender: whoever writes the journal.
 //!
 //! Each turn takes whatever has been accepted since the last one, from all partitions, and writes it: many small appends
 //! become one write. While the sync thread waits for the disk, the appender goes on writing the next round.
+//!
+//! Turns are taken one at a time, by a thread that does nothing else, or by one that appends and has said that it does
+//! ([`crate::Embedded::write_accepted`]). The latter takes turns that end soon: what does not fit into the journal's current
+//! file, or is much, it leaves to the former.
 
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::frame::Stamp;
 use crate::journal::JournalWriter;
@@ -11,27 +17,78 @@ use crate::round::{Entry, Item, Round, Taken, fail};
 use crate::shared::Shared;
 use crate::{AckLevel, Error};
 
-/// Runs until the work queue is stopped and empty.
-pub(crate) fn run(shared: &Arc<Shared>, next_sequence: u64) {
-    let mut appender = Appender {
-        shared: shared.clone(),
-        writer: JournalWriter::new(shared.journal.clone(), shared.salt),
-        next_sequence,
-    };
-    while shared.work.wait() {
-        appender.turn();
-    }
-}
+/// Most bytes that a thread with other things to do writes.
+const BRIEF_BYTES: u64 = 128 << 10;
 
-struct Appender {
+/// See the module.
+pub(crate) struct Appender {
     shared: Arc<Shared>,
-    writer: JournalWriter,
-    next_sequence: u64,
+    pen: Mutex<Pen>,
 }
 
 impl Appender {
+    pub(crate) fn new(shared: &Arc<Shared>, next_sequence: u64) -> Self {
+        let writer = JournalWriter::new(shared.journal.clone(), shared.salt);
+        let pen = Pen { shared: shared.clone(), writer, next_sequence, left: Taken::default() };
+        Self { shared: shared.clone(), pen: Mutex::new(pen) }
+    }
+
+    /// Runs until the work queue is stopped and empty.
+    pub(crate) fn run(&self) {
+        while self.shared.work.wait() {
+            self.turn();
+        }
+    }
+
+    /// Takes a turn, after the one that is being taken.
+    pub(crate) fn turn(&self) {
+        self.pen.lock().turn();
+    }
+
+    /// Takes a turn if that is soon done; else the thread that does nothing else is told.
+    pub(crate) fn turn_briefly(&self) {
+        let is_little = self.shared.room.pending_bytes() as u64 <= BRIEF_BYTES;
+        let is_done = is_little && self.pen.try_lock().is_some_and(|mut pen| pen.turn_briefly());
+        if !is_done {
+            self.shared.work.urge();
+        }
+    }
+}
+
+/// Who has it writes.
+struct Pen {
+    shared: Arc<Shared>,
+    writer: JournalWriter,
+    next_sequence: u64,
+    /// What has been taken and is still to be written.
+    left: Taken,
+}
+
+impl Pen {
     fn turn(&mut self) {
-        let taken = self.take();
+        let mut taken = std::mem::take(&mut self.left);
+        self.take(&mut taken);
+        self.settle(taken);
+    }
+
+    /// Whether that is all.
+    fn turn_briefly(&mut self) -> bool {
+        let mut taken = std::mem::take(&mut self.left);
+        self.take(&mut taken);
+        let bytes = taken.entries.iter().map(|entry| entry.item.frame_bytes()).sum();
+        if bytes > 0 && (bytes > BRIEF_BYTES || !self.writer.has_room(bytes)) {
+            self.left = taken;
+            self.shared.work.leave();
+            return false;
+        }
+        self.settle(taken);
+        true
+    }
+
+    fn settle(&mut self, taken: Taken) {
+        if taken.is_empty() {
+            return;
+        }
         let written = match self.shared.ended() {
             Some(error) => Err(error),
             None => self.write(taken.entries),
@@ -43,20 +100,18 @@ impl Appender {
         }
     }
 
-    /// Everything that has been accepted up to one moment.
-    fn take(&self) -> Taken {
-        let mut taken = Taken::default();
+    /// Adds everything that has been accepted up to one moment.
+    fn take(&self, taken: &mut Taken) {
         let _gate = self.shared.gate();
         let (dirty, controls) = self.shared.work.take();
         for partition in dirty {
-            partition.drain(&mut taken);
+            partition.drain(taken);
         }
         for control in controls {
             taken.entries.push(control.entry);
             taken.waiters.extend(control.waiter);
             taken.pending_bytes += control.pending_bytes;
         }
-        taken
     }
 
     /// Writes the entries in as few frames as they fit into, never dividing an append.

@@ -9,32 +9,39 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
-type Callback<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+enum Told<T> {
+    Nobody,
+    Callback(Box<dyn FnOnce(Result<T, Error>) + Send>),
+    Reply(oneshot::Sender<Result<T, Error>>),
+}
 
 /// Told once how an append ended. Called on an engine's thread: hand over and return, do not work or block in it.
 #[must_use = "a `Done` that is dropped answers nobody"]
-pub struct Done<T>(Option<Callback<T>>);
+pub struct Done<T>(Told<T>);
 
 impl<T> Done<T> {
     /// Nobody wants to know (and nothing is allocated).
     pub fn ignore() -> Self {
-        Self(None)
+        Self(Told::Nobody)
     }
 
     /// Calls `callback`.
     pub fn call(callback: impl FnOnce(Result<T, Error>) + Send + 'static) -> Self {
-        Self(Some(Box::new(callback)))
+        Self(Told::Callback(Box::new(callback)))
     }
 
     /// Whether nobody wants to know.
     pub fn is_ignored(&self) -> bool {
-        self.0.is_none()
+        matches!(self.0, Told::Nobody)
     }
 
     /// Answers.
     pub fn finish(self, result: Result<T, Error>) {
-        if let Some(callback) = self.0 {
-            callback(result);
+        match self.0 {
+            Told::Nobody => {}
+            Told::Callback(callback) => callback(result),
+            // Whoever no longer listens does not mind.
+            Told::Reply(sender) => drop(sender.send(result)),
         }
     }
 }
@@ -52,7 +59,7 @@ pub struct Reply<T>(oneshot::Receiver<Result<T, Error>>);
 /// A callback and the future that it fulfils.
 pub fn reply<T: Send + 'static>() -> (Done<T>, Reply<T>) {
     let (sender, receiver) = oneshot::channel();
-    (Done::call(move |result| drop(sender.send(result))), Reply(receiver))
+    (Done(Told::Reply(sender)), Reply(receiver))
 }
 
 impl<T> Reply<T> {

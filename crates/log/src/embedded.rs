@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use millstream_types::{Epoch, MonotonicClock, PartitionId, Position, TopicId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
+use crate::appender::Appender;
 use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
 use crate::compaction;
 use crate::frame::Part;
@@ -30,13 +31,14 @@ use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files, Lock,
-    Log, LogConfig, Owner, Partition, Reply, Topic, TopicConfig, appender, recovery, syncer, writeback,
+    Log, LogConfig, Owner, Partition, Reply, Topic, TopicConfig, recovery, syncer, writeback,
 };
 
 /// The log on one machine: a journal that all partitions share, and segments behind it.
 pub struct Embedded {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
+    appender: Arc<Appender>,
     /// One change of topics at a time.
     changing: Mutex<()>,
     threads: Mutex<Option<Threads>>,
@@ -95,10 +97,12 @@ impl Embedded {
         recovery::remove_strays(&shared, &catalog)?;
         shared.journal.adopt(existing)?;
         shared.journal.ensure_free()?;
-        let threads = start(&shared, &catalog, writeback, sequence + 1)?;
+        let appender = Arc::new(Appender::new(&shared, sequence + 1));
+        let threads = start(&shared, &catalog, &appender, writeback)?;
         Ok(Arc::new(Self {
             shared,
             catalog,
+            appender,
             changing: Mutex::new(()),
             threads: Mutex::new(Some(threads)),
             closed: OnceLock::new(),
@@ -118,6 +122,20 @@ impl Embedded {
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
+    /// Has `prompt` called by each thread that appends something that is waited for, behind the append; the first one that
+    /// is given stays. Where it answers `true` somebody calls [`Embedded::write_accepted`] soon, at best once for all
+    /// that the thread has still to append. Where it answers `false`, the log's own thread writes.
+    pub fn prompt_with(&self, prompt: impl Fn() -> bool + Send + Sync + 'static) {
+        self.shared.work.prompt_with(Box::new(prompt));
+    }
+
+    /// Writes what has been accepted to the journal on the calling thread, and answers those who wait for no more than that:
+    /// no other thread has to be woken, and none to wake the caller. What would take long, or has to wait for others,
+    /// is left to the log's own thread.
+    pub fn write_accepted(&self) {
+        self.appender.turn_briefly();
+    }
+
     /// Ends the log: refuses new appends, writes and syncs the accepted ones, brings all to the segments and marks the
     /// directory as cleanly closed. Ends every thread. Again is no error.
     ///
@@ -135,6 +153,8 @@ impl Embedded {
         }
         self.shared.work.stop();
         let appended = threads.appender.join();
+        // Another thread may be writing still, or have left something when that one ended.
+        self.appender.turn();
         self.shared.sync.stop();
         let synced = threads.syncer.join();
         self.shared.compaction.stop();
@@ -278,13 +298,13 @@ fn fresh_meta() -> Meta {
 fn start(
     shared: &Arc<Shared>,
     catalog: &Arc<Catalog>,
+    appender: &Arc<Appender>,
     writeback: Writeback,
-    next_sequence: u64,
 ) -> Result<Threads, Error> {
     let refuse = |e| Error::io("start a thread for", shared.layout.dir(), e);
-    let (for_appender, for_syncer, topics) = (shared.clone(), shared.clone(), catalog.clone());
+    let (appender, for_syncer, topics) = (appender.clone(), shared.clone(), catalog.clone());
     let for_compaction = shared.clone();
-    let appender = spawn("log-appender", move || appender::run(&for_appender, next_sequence)).map_err(refuse)?;
+    let appender = spawn("log-appender", move || appender.run()).map_err(refuse)?;
     let syncer = spawn("log-sync", move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
     let writeback = spawn("log-writeback", move || writeback::run(writeback)).map_err(refuse)?;
     let compaction = spawn("log-compaction", move || compaction::run(&for_compaction)).map_err(refuse)?;

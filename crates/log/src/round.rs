@@ -85,6 +85,13 @@ pub(crate) struct Taken {
     pub(crate) pending_bytes: usize,
 }
 
+impl Taken {
+    /// Whether there is nothing to be written and nobody to be answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.waiters.is_empty() && self.pending_bytes == 0
+    }
+}
+
 /// What the appender has written and the sync thread has still to sync.
 #[derive(Default)]
 pub(crate) struct Round {

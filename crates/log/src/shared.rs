@@ -20,7 +20,7 @@ use crate::syncer::SyncQueue;
 use crate::writeback::FlushQueue;
 use crate::{Error, Files, LogConfig};
 
-/// How long the appender gathers records that nobody waits for.
+/// How long the appender gathers records that nobody waits for, and those that somebody else is about to write.
 const LINGER: Duration = Duration::from_millis(1);
 
 /// See the module.
@@ -141,13 +141,27 @@ pub(crate) struct WorkQueue {
     work: Mutex<Work>,
     arrived: Condvar,
     urgent: AtomicBool,
+    prompt: OnceLock<Prompt>,
 }
+
+/// Tells whoever writes in the appender's place that somebody waits; `false` if the calling thread has nobody to tell.
+pub(crate) type Prompt = Box<dyn Fn() -> bool + Send + Sync>;
 
 #[derive(Default)]
 struct Work {
     dirty: Vec<Arc<PartitionLog>>,
     controls: Vec<Control>,
+    /// Something that was taken is still to be written.
+    is_left: bool,
+    /// The appender knows that something comes, and looks when it has given it time to become more.
+    is_gathering: bool,
     stop: bool,
+}
+
+impl Work {
+    fn is_done(&self) -> bool {
+        self.dirty.is_empty() && self.controls.is_empty() && !self.is_left
+    }
 }
 
 impl WorkQueue {
@@ -156,7 +170,23 @@ impl WorkQueue {
     pub(crate) fn push_dirty(&self, partition: Arc<PartitionLog>) -> bool {
         let mut work = self.work.lock();
         work.dirty.push(partition);
-        work.dirty.len() == 1
+        work.dirty.len() == 1 && !work.is_gathering
+    }
+
+    /// Has `prompt` told, from now on, when somebody waits for what a thread has appended.
+    pub(crate) fn prompt_with(&self, prompt: Prompt) {
+        // The first one stays.
+        drop(self.prompt.set(prompt));
+    }
+
+    /// Somebody waits. Whether the calling thread is one that has the journal written soon.
+    pub(crate) fn prompt(&self) -> bool {
+        self.prompt.get().is_some_and(|prompt| prompt())
+    }
+
+    /// What was taken is left to the appender; goes with [`WorkQueue::urge`].
+    pub(crate) fn leave(&self) {
+        self.work.lock().is_left = true;
     }
 
     /// Goes with [`WorkQueue::urge`]. What comes after [`WorkQueue::stop`] is dropped: the appender may have ended, and a
@@ -191,14 +221,16 @@ impl WorkQueue {
     /// Waits for something to do. `false` when there is nothing left and no more to come.
     pub(crate) fn wait(&self) -> bool {
         let mut work = self.work.lock();
-        while work.dirty.is_empty() && work.controls.is_empty() {
+        while work.is_done() {
             if work.stop {
                 return false;
             }
             self.arrived.wait(&mut work);
         }
         if !self.urgent.load(Ordering::Acquire) && !work.stop {
+            work.is_gathering = true;
             self.arrived.wait_for(&mut work, LINGER);
+            work.is_gathering = false;
         }
         true
     }
@@ -207,6 +239,7 @@ impl WorkQueue {
     pub(crate) fn take(&self) -> (Vec<Arc<PartitionLog>>, Vec<Control>) {
         let mut work = self.work.lock();
         self.urgent.store(false, Ordering::Release);
+        work.is_left = false;
         (std::mem::take(&mut work.dirty), std::mem::take(&mut work.controls))
     }
 }

@@ -18,6 +18,7 @@ mod serve;
 mod stats;
 mod streams;
 mod topic_command;
+mod writing;
 
 use std::process::ExitCode;
 

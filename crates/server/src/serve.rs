@@ -25,7 +25,7 @@ use crate::mappings::{MappingRules, RegistryMappings};
 use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
-use crate::{bullet, console, figures, health, logging, queries, schema, stats, streams};
+use crate::{bullet, console, figures, health, logging, queries, schema, stats, streams, writing};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
@@ -104,6 +104,7 @@ pub(crate) struct Server {
     mqtt: Option<MqttServing>,
     kafka: Option<millstream_kafka::Serving>,
     sampling: JoinHandle<()>,
+    writing: JoinHandle<()>,
     requests: JoinHandle<()>,
     planes: Arc<Planes>,
     /// Held as long as the planes.
@@ -138,6 +139,7 @@ impl Server {
         });
         let planes = Arc::new(planes.await??);
         planes.show_failures(&metrics);
+        let writing = writing::start(&planes.log);
         figures::show(&planes.log, &metrics);
         let counts = Arc::clone(&planes);
         let started_at = iso_time(clock.now_ms());
@@ -183,7 +185,7 @@ impl Server {
         planes.deliveries.resume();
         let requests = tokio::spawn(Requests::new(Arc::clone(&planes.deliveries)).run());
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
-        Ok(Self { listeners, mqtt, kafka, sampling, requests, planes, set_aside, shutdown_timeout })
+        Ok(Self { listeners, mqtt, kafka, sampling, writing, requests, planes, set_aside, shutdown_timeout })
     }
 
     /// The listeners, by name, with their real ports.
@@ -203,7 +205,7 @@ impl Server {
 
     /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { listeners, mqtt, kafka, sampling, requests, planes, set_aside, shutdown_timeout } = self;
+        let Self { listeners, mqtt, kafka, sampling, writing, requests, planes, set_aside, shutdown_timeout } = self;
         let http = listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout));
         let mqtt = mqtt.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
@@ -217,6 +219,7 @@ impl Server {
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
         planes.deliveries.finish().await;
+        writing.abort();
         let stopped = tokio::task::spawn_blocking(move || planes.stop()).await?;
         drop(set_aside);
         stopped

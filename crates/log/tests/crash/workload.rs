@@ -289,6 +289,9 @@ impl Writer<'_> {
                 91..93 => self.trim(rng),
                 _ => self.life.clock.advance(Duration::from_millis(rng.below(40))),
             }
+            if self.number.is_multiple_of(2) {
+                self.life.log.write_accepted();
+            }
         }
     }
 
