@@ -49,6 +49,8 @@ pub(super) struct Client {
     pub(super) pending: VecDeque<Pending>,
     /// Messages in [`Client::pending`].
     pub(super) waiting: usize,
+    /// Whether something has come by which the private space may have more to send. Where it has so by itself, it rings.
+    pub(super) is_stirred: bool,
     /// Runs of messages in [`Client::pending`] that the tenant's owner publishes.
     pub(super) owned: usize,
     /// Whether its last message was one that nobody waits for.
@@ -172,6 +174,7 @@ impl Client {
             aliases: Vec::new(),
             pending: VecDeque::new(),
             waiting: 0,
+            is_stirred: true,
             owned: 0,
             sends_unwaited: false,
             is_held_back: false,
@@ -218,6 +221,7 @@ impl Client {
     }
 
     fn packet(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.is_stirred |= !matches!(packet, Packet::PingReq);
         match packet {
             Packet::PingReq => pong(out),
             Packet::Disconnect(given) => self.disconnect(given)?,

@@ -264,6 +264,11 @@ impl Client {
         }
     }
 
+    /// Whether there are commands that the client has not acknowledged.
+    pub(super) fn awaits_commands(&self) -> bool {
+        self.commands.as_ref().is_some_and(|known| known.flights.iter().any(|flight| flight.delivery.is_some()))
+    }
+
     /// How long the client may still take for the oldest command; `None` if it has acknowledged all.
     pub(super) fn command_patience(&self) -> Option<Duration> {
         let limit = Duration::from_millis(self.adapter.config.command_ack_timeout_ms);

@@ -21,6 +21,9 @@ use super::private::More;
 
 /// Longest rest between two looks at what is due.
 const REST_MAX: Duration = Duration::from_secs(3_600);
+/// What is ready ever so often, reading and the log's verdicts, goes first, but for one look in so many: a client that
+/// always has more to say does not keep its connection from all else.
+const LOOKS: u32 = 16;
 
 /// What a connection hears of the listener.
 #[derive(Clone)]
@@ -102,7 +105,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Signals { mut stopping, mut registry } = self.signals.clone();
         let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
         let mut timer = pin!(sleep(self.rest()));
+        let (mut is_set_for_waits, mut looks) = (false, 0_u32);
         loop {
+            self.client.is_stirred = true;
             let bell = self.client.private.as_ref().map(|private| Arc::clone(&private.link.bell));
             let mut rung = pin!(async move {
                 match &bell {
@@ -119,23 +124,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if self.work_off().await? == Read::End {
                     return Ok(());
                 }
-                let due = tokio::time::Instant::now() + self.rest();
-                // One that is later than need be is put off when it comes.
-                if due < timer.deadline() || timer.is_elapsed() {
-                    timer.as_mut().reset(due);
+                // Once it is set for what waits, it comes before anything that begins to wait later is due, and is put
+                // off if it is too early. To set it anew for each message would cost more.
+                let waits = self.waits();
+                if timer.is_elapsed() || (waits && !is_set_for_waits) {
+                    let due = tokio::time::Instant::now() + self.rest();
+                    if due < timer.deadline() || timer.is_elapsed() {
+                        timer.as_mut().reset(due);
+                    }
+                    is_set_for_waits = waits;
                 }
+                looks = looks.wrapping_add(1);
+                let was_reading = self.is_reading();
                 let event = poll_fn(|cx| {
-                    if stopped.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(Err(Fault::ShuttingDown));
+                    let mut seldom = |cx: &mut Context<'_>| {
+                        if stopped.as_mut().poll(cx).is_ready() {
+                            return Poll::Ready(Err(Fault::ShuttingDown));
+                        }
+                        if changed.as_mut().poll(cx).is_ready() {
+                            return Poll::Ready(Ok(Event::RegistryChanged));
+                        }
+                        let is_rung = rung.as_mut().poll(cx).map(|()| Ok(Event::Rung));
+                        if is_rung.is_ready() { is_rung } else { timer.as_mut().poll(cx).map(|()| Ok(Event::Due)) }
+                    };
+                    if looks.is_multiple_of(LOOKS)
+                        && let Poll::Ready(event) = seldom(cx)
+                    {
+                        return Poll::Ready(event);
                     }
-                    if changed.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(Ok(Event::RegistryChanged));
-                    }
-                    if let Poll::Ready(worked) = self.poll_work(cx) {
-                        return Poll::Ready(worked);
-                    }
-                    let is_rung = rung.as_mut().poll(cx).map(|()| Ok(Event::Rung));
-                    if is_rung.is_ready() { is_rung } else { timer.as_mut().poll(cx).map(|()| Ok(Event::Due)) }
+                    let worked = self.poll_work(cx);
+                    if worked.is_ready() { worked } else { seldom(cx) }
                 });
                 match event.await? {
                     Event::RegistryChanged => {
@@ -144,11 +162,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     Event::Rung => break,
                     // While it was not read, it could not be heard.
-                    Event::Settled => {
+                    Event::Settled if !was_reading => {
                         self.heard = Instant::now();
                         self.line.excuse();
                     }
-                    Event::HeldBack | Event::Sent => {}
+                    Event::Settled | Event::HeldBack | Event::Sent => {}
                     Event::Due => self.due()?,
                     Event::Read(Read::Some) => self.heard = Instant::now(),
                     Event::Read(Read::End) => return Ok(()),
@@ -204,6 +222,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends what waits for the client, a burst at most.
     async fn deliver(&mut self) -> Result<(), Fault> {
+        if !std::mem::take(&mut self.client.is_stirred) {
+            return Ok(());
+        }
         let more = self.client.deliver(&mut self.line.out)?;
         let Some(private) = &self.client.private else { return Ok(()) };
         if more == More::Unread {
@@ -215,9 +236,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// How long nothing is due.
+    /// Whether something is to come within a time that is shorter than that of a client that is silent.
+    fn waits(&self) -> bool {
+        !self.client.pending.is_empty() || self.line.begun().is_some() || self.client.awaits_commands()
+    }
+
+    /// How long nothing is due, nor will be that begins to wait while something else does.
     fn rest(&self) -> Duration {
         let config = &self.client.adapter.config;
+        let shortest_ms = config.packet_timeout_ms.min(config.send_timeout_ms).min(config.command_ack_timeout_ms);
+        let soonest = self.waits().then(|| Duration::from_millis(shortest_ms));
         let packet = self
             .line
             .begun()
@@ -227,7 +255,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let quiet = quiet.filter(|_| self.is_reading());
         let secret = self.client.secret_lasts();
         let command = self.client.command_patience();
-        [packet, quiet, self.client.patience(), secret, command].into_iter().flatten().fold(REST_MAX, Duration::min)
+        let all = [soonest, packet, quiet, self.client.patience(), secret, command];
+        all.into_iter().flatten().fold(REST_MAX, Duration::min)
     }
 
     /// While the log is behind, the socket is not read.

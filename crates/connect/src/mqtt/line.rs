@@ -38,8 +38,9 @@ pub(super) struct Line<S> {
     grant: Option<(Grant, usize)>,
     buffers: MemoryBudget,
     packet_max_bytes: usize,
-    /// What is to be sent.
+    /// What is to be sent, and how much of it has been.
     pub(super) out: Vec<u8>,
+    sent: usize,
 }
 
 /// How a read ended.
@@ -54,7 +55,7 @@ pub(super) enum Read {
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     pub(super) fn new(socket: S, buffers: MemoryBudget, packet_max_bytes: usize) -> Self {
         let (held, out) = (Vec::new(), Vec::new());
-        Self { socket, held, begun: None, grant: None, buffers, packet_max_bytes, out }
+        Self { socket, held, begun: None, grant: None, buffers, packet_max_bytes, out, sent: 0 }
     }
 
     /// Waits for bytes and hands them to `take`, which answers how many it has taken.
@@ -144,16 +145,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if self.out.is_empty() {
             return Ok(());
         }
-        let sent = timeout(limit, async {
-            self.socket.write_all(&self.out).await?;
-            self.socket.flush().await
-        });
-        sent.await.map_err(|_| Fault::SlowReader { limit })??;
+        // Mostly there is room in the socket, and nothing to wait for.
+        if let Poll::Ready(sent) = poll_fn(|cx| Poll::Ready(self.poll_send(cx))).await {
+            return Ok(sent?);
+        }
+        let sent = timeout(limit, poll_fn(|cx| self.poll_send(cx)));
+        Ok(sent.await.map_err(|_| Fault::SlowReader { limit })??)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        while self.sent < self.out.len() {
+            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.out[self.sent..]))? {
+                0 => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
+                sent => self.sent += sent,
+            }
+        }
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        self.sent = 0;
         self.out.clear();
         if self.out.capacity() > KEPT_BYTES {
             self.out = Vec::new();
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// Ends the sending side.

@@ -109,6 +109,7 @@ impl Client {
             Ok(answer) => answer,
             Err(problem) => return self.refuse_all(&waits, &problem, out),
         };
+        self.is_stirred |= !matches!(waits, Waits::Upstream(_) | Waits::Room);
         match (waits, answer) {
             (Waits::Upstream(sent), _) => {
                 for sent in sent.iter().filter(|sent| sent.id != 0) {
