@@ -20,7 +20,7 @@ use crate::appender::Appender;
 use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
 use crate::compaction;
 use crate::frame::Part;
-use crate::give_way::give_way;
+use crate::give_way::{give_way, stand_back};
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
@@ -306,8 +306,16 @@ fn start(
     let for_compaction = shared.clone();
     let appender = spawn("log-appender", move || appender.run()).map_err(refuse)?;
     let syncer = spawn("log-sync", move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
-    let writeback = spawn("log-writeback", move || writeback::run(writeback)).map_err(refuse)?;
-    let compaction = spawn("log-compaction", move || compaction::run(&for_compaction)).map_err(refuse)?;
+    let writeback = spawn("log-writeback", move || {
+        stand_back();
+        writeback::run(writeback)
+    });
+    let writeback = writeback.map_err(refuse)?;
+    let compaction = spawn("log-compaction", move || {
+        stand_back();
+        compaction::run(&for_compaction)
+    });
+    let compaction = compaction.map_err(refuse)?;
     Ok(Threads { appender, syncer, compaction, writeback })
 }
 
