@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use millstream_log::give_way;
 use parking_lot::Mutex;
 
 /// How long a shard waits before it runs a task again that could not go on (the log's queue was full).
@@ -40,7 +41,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Starts `count` threads (at least one).
+    /// Starts `count` threads (at least one). They give way: what comes while others have the core is decided at once.
     ///
     /// # Errors
     /// If the system refuses a thread.
@@ -50,7 +51,11 @@ impl Shards {
         for shard in 0..count.max(1) {
             let (queue, tasks) = channel();
             queues.push(queue);
-            threads.push(std::thread::Builder::new().name(format!("shard-{shard}")).spawn(move || run(&tasks))?);
+            let work = move || {
+                give_way();
+                run(&tasks);
+            };
+            threads.push(std::thread::Builder::new().name(format!("shard-{shard}")).spawn(work)?);
         }
         Ok(Arc::new(Self { queues, threads: Mutex::new(threads) }))
     }
