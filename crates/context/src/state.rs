@@ -17,7 +17,8 @@ use crate::places::Places;
 /// The entities of all tenants in one partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    tenants: HashMap<TenantId, Entities>,
+    /// Each behind a pointer: what is copied of a map is then little, however much the entities of one tenant are.
+    tenants: HashMap<TenantId, Arc<Entities>>,
 }
 
 /// Places by a point in time.
@@ -51,12 +52,12 @@ pub(crate) struct OfKind {
 impl State {
     /// What `tenant` has here, if anything.
     pub(crate) fn of(&self, tenant: &TenantId) -> Option<&Entities> {
-        self.tenants.get(tenant)
+        self.tenants.get(tenant).map(|entities| &**entities)
     }
 
     /// All tenants that have anything here.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = (&TenantId, &Entities)> {
-        self.tenants.iter()
+        self.tenants.iter().map(|(tenant, entities)| (tenant, &**entities))
     }
 
     /// All entities of all tenants.
@@ -66,12 +67,12 @@ impl State {
 
     /// Sets the one version of an entity.
     pub(crate) fn put(&mut self, tenant: &TenantId, entity: Arc<Entity>) {
-        self.tenants.entry(tenant.clone()).or_default().put(entity);
+        self.of_mut(tenant).put(entity);
     }
 
     /// Lets go of an entity.
     pub(crate) fn remove(&mut self, tenant: &TenantId, key: &Key) {
-        if let Some(entities) = self.tenants.get_mut(tenant) {
+        if let Some(entities) = self.tenants.get_mut(tenant).map(Arc::make_mut) {
             entities.remove(key);
             if entities.by_creation.is_empty() {
                 self.tenants.remove(tenant);
@@ -81,7 +82,14 @@ impl State {
 
     /// Indexes the values of an attribute as far as `built` says.
     pub(crate) fn index(&mut self, tenant: &TenantId, attribute: &Arc<str>, built: &Built) {
-        self.tenants.entry(tenant.clone()).or_default().index(attribute, built);
+        self.of_mut(tenant).index(attribute, built);
+    }
+
+    fn of_mut(&mut self, tenant: &TenantId) -> &mut Entities {
+        if !self.tenants.contains_key(tenant) {
+            self.tenants.insert(tenant.clone(), Arc::default());
+        }
+        Arc::make_mut(self.tenants.get_mut(tenant).expect("it has just been made sure that it is there"))
     }
 }
 
