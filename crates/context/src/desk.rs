@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Request as HttpRequest};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
 use millstream_http::{Caller, Payload, Problem, TraceContext, Workers};
 use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition, WallClock};
@@ -76,7 +76,7 @@ struct Stopping;
 pub(crate) struct Ask {
     pub(crate) tenant: TenantId,
     headers: HeaderMap,
-    uri: Uri,
+    query: Option<Box<str>>,
     trace: TraceContext,
 }
 
@@ -86,41 +86,54 @@ impl<S: Sync> FromRequestParts<S> for Ask {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let caller = Caller::from_request_parts(parts, state).await?;
         let trace = TraceContext::from_request_parts(parts, state).await?;
-        Self::new(caller.tenant.clone(), parts.headers.clone(), parts.uri.clone(), trace)
+        let target = (parts.uri.path(), parts.uri.query());
+        Self::new(caller.tenant.clone(), parts.headers.clone(), target, trace)
     }
 }
 
 impl Ask {
     /// Refuses what is wrong whatever the route.
-    pub(crate) fn new(tenant: TenantId, headers: HeaderMap, uri: Uri, trace: TraceContext) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        tenant: TenantId,
+        headers: HeaderMap,
+        (path, query): (&str, Option<&str>),
+        trace: TraceContext,
+    ) -> Result<Self, Failure> {
         request::check_service(&headers)?;
-        if !request::is_of_value(uri.path()) {
+        if !request::is_of_value(path) {
             request::check_accept(&headers)?;
         }
-        Ok(Self { tenant, headers, uri, trace })
+        Ok(Self { tenant, headers, query: query.map(Into::into), trace })
     }
 
     /// The query's parameters, given those that the route has.
     pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<Parameters, Refusal> {
-        Parameters::read(self.uri.query(), parameters, options)
+        Parameters::read(self.query.as_deref(), parameters, options)
     }
 
     /// Whose request it is, for whoever is told of what it changes.
     pub(crate) fn origin(&self, tokens: &Tokens, flow: Option<&Flow>) -> Origin {
-        let given = self.headers.get(request::CORRELATOR).filter(|value| !value.is_empty()).cloned();
-        let correlator = given.unwrap_or_else(|| self.trace.id_as_uuid());
-        let token = self.headers.get(request::AUTH_TOKEN).and_then(|value| value.to_str().ok());
+        let given = self.headers.get(&request::CORRELATOR).filter(|value| !value.is_empty());
+        let correlator = match given {
+            Some(given) => given.to_str().unwrap_or_default().into(),
+            None => std::str::from_utf8(&self.trace.id_text()).unwrap_or_default().into(),
+        };
+        let token = self.headers.get(&request::AUTH_TOKEN).and_then(|value| value.to_str().ok());
         Origin {
-            correlator: correlator.to_str().unwrap_or_default().into(),
+            correlator,
             token: token.filter(|token| !token.is_empty()).map(|token| tokens.keep(token)),
             flow: flow.map(|flow| flow.number),
-            is_forced: request::has_option(&self.uri, "forcedUpdate"),
+            is_forced: self.has_option("forcedUpdate"),
         }
     }
 
     /// Whether its answer is to wait for the notifications that it leads to.
     fn is_flow_controlled(&self) -> bool {
-        request::has_option(&self.uri, "flowControl")
+        self.has_option("flowControl")
+    }
+
+    fn has_option(&self, wanted: &str) -> bool {
+        request::has_option(self.query.as_deref(), wanted)
     }
 
     /// The service path header, if there is one.

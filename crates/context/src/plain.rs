@@ -2,14 +2,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::IntoResponse;
 use bytes::Bytes;
-use millstream_http::{PlainAnswer, PlainRequest, Route, deadline_passed};
-use tokio::time::timeout;
+use millstream_http::{PlainAnswer, PlainRequest, Route};
 
 use crate::desk::{Announced, Ask, Desk};
 use crate::refusal::Failure;
@@ -46,10 +44,10 @@ pub(crate) fn reads(
     })
 }
 
-/// Lets a route take plain writes by `write`, its handler, which is answered within `limit`.
+/// Lets a route take plain writes by `write`, its handler.
 pub(crate) fn writes<B, F>(
     route: Route,
-    (desk, limit): (&Arc<Desk>, Duration),
+    desk: &Arc<Desk>,
     write: impl Fn(Arc<Desk>, Ask, [String; 2], B) -> F + Send + Sync + 'static,
 ) -> Route
 where
@@ -65,17 +63,11 @@ where
             Ok(ask) => {
                 let params = [0, 1].map(|index| request.param(index).to_owned());
                 let body = B::of(Bytes::copy_from_slice(request.payload));
-                PlainAnswer::Later(Box::pin(in_time(write(desk.clone(), ask, params, body), limit)))
+                let written = write(desk.clone(), ask, params, body);
+                PlainAnswer::Later(Box::pin(async move { written.await.into_response() }))
             }
         }
     })
-}
-
-async fn in_time(work: impl Future<Output = Answered>, limit: Duration) -> Response {
-    match timeout(limit, work).await {
-        Ok(answered) => answered.into_response(),
-        Err(_) => deadline_passed(limit).into_response(),
-    }
 }
 
 /// What the request says beside its body; `None` if it cannot be told as hyper would.
@@ -90,6 +82,6 @@ fn ask(request: &PlainRequest<'_>) -> Option<Result<Ask, Failure>> {
             None => return None,
         };
     }
-    let uri = Uri::try_from(request.target()).ok()?;
-    Some(Ask::new(request.principal.tenant.clone(), headers, uri, request.trace))
+    let target = (request.path(), request.query());
+    Some(Ask::new(request.principal.tenant.clone(), headers, target, request.trace))
 }

@@ -1,7 +1,7 @@
 //! What a request says in its headers and in its query, checked.
 
 use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, HeaderName};
 pub(crate) use millstream_types::ServicePaths as Paths;
 use millstream_types::header::SERVICE_PATH;
 use millstream_types::{ServicePathError, service_path};
@@ -18,13 +18,16 @@ use crate::show::Selection;
 use crate::syntax::{check_characters, check_identifier};
 
 /// The tenant.
-pub(crate) const SERVICE: &str = "fiware-service";
+pub(crate) const SERVICE: HeaderName = HeaderName::from_static("fiware-service");
+
+/// The path within the tenant.
+const PATH: HeaderName = HeaderName::from_static(SERVICE_PATH);
 
 /// Names a request in logs of all systems that it passes; a client's own, or a new one.
-pub(crate) const CORRELATOR: &str = "fiware-correlator";
+pub(crate) const CORRELATOR: HeaderName = HeaderName::from_static("fiware-correlator");
 
 /// A client's secret for receivers.
-pub(crate) const AUTH_TOKEN: &str = "x-auth-token";
+pub(crate) const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
@@ -221,7 +224,7 @@ pub(crate) fn write_path(headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
 
 /// The service path header, if there is one.
 pub(crate) fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
-    match headers.get(SERVICE_PATH).map(|value| value.to_str()) {
+    match headers.get(&PATH).map(|value| value.to_str()) {
         None => Ok(None),
         Some(Ok("")) => Ok(None),
         Some(Ok(text)) => Ok(Some(text)),
@@ -240,7 +243,7 @@ pub(crate) fn is_service(name: &[u8]) -> bool {
 
 /// Checks the tenant's name by NGSI's rule; the rim has folded it to small letters.
 pub(crate) fn check_service(headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(value) = headers.get(SERVICE).filter(|value| !is_service(value.as_bytes())) else { return Ok(()) };
+    let Some(value) = headers.get(&SERVICE).filter(|value| !is_service(value.as_bytes())) else { return Ok(()) };
     Err(Refusal::bad(format!(
         "Fiware-Service '{}': use up to 50 letters, digits and underscores; choose another tenant",
         String::from_utf8_lossy(value.as_bytes())
@@ -270,15 +273,19 @@ pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Whether one of the request's options is this.
-pub(crate) fn has_option(uri: &Uri, wanted: &str) -> bool {
-    let lists = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("options="));
+pub(crate) fn has_option(query: Option<&str>, wanted: &str) -> bool {
+    let lists = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("options="));
     lists.filter_map(|list| decoded(list).ok()).any(|list| list.split(',').any(|option| option == wanted))
 }
 
 /// Whether it is an attribute's value that is asked for, which knows more media than JSON.
 pub(crate) fn is_of_value(path: &str) -> bool {
-    let segments: Vec<&str> = path.split('/').collect();
-    matches!(segments[..], ["", "v2", "entities", _, "attrs", _, "value"])
+    let rest = path.strip_prefix("/v2/entities/").and_then(|rest| rest.strip_suffix("/value"));
+    rest.is_some_and(|rest| {
+        let mut segments = rest.split('/');
+        let of_attribute = (segments.next(), segments.next(), segments.next(), segments.next());
+        matches!(of_attribute, (Some(_), Some("attrs"), Some(_), None))
+    })
 }
 
 /// Whether the body is declared as plain text.

@@ -38,7 +38,7 @@ impl Observer for RequestWatch {
 fn log(request: &Begun<'_>) {
     let text = |name| String::from_utf8_lossy(request.header(name).unwrap_or_default());
     tracing::debug!(
-        correlator = %text(CORRELATOR),
+        correlator = %text(CORRELATOR.as_str()),
         trans = %request.trace,
         from = %client(request.peer, |name| request.header(name)),
         srv = %request.tenant,

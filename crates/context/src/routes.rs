@@ -41,8 +41,7 @@ pub(crate) type Shared = State<Arc<Desk>>;
 /// All routes of the plane.
 pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
     let (limits, without_body) = (config.with_body(), config.without_body());
-    let entities =
-        Routes::new("entities").errors("/v2", style).echo(HeaderName::from_static(CORRELATOR)).trailing_slash();
+    let entities = Routes::new("entities").errors("/v2", style).echo(CORRELATOR).trailing_slash();
     let entities = of_entities(entities, desk, limits, without_body);
     let entities = match config.cors().ok().flatten() {
         Some(cors) => entities.cors(cors),
@@ -118,19 +117,15 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
     let delete_one = one(Method::DELETE, WRITER, without_body, "Remove an attribute").answers(204, "Removed.");
     routes
         .route(read.to(read_attributes, desk.clone()))
-        .route(plain::writes(post, (desk, limits.timeout), |desk, ask, [id, _], body| {
-            post_attributes(State(desk), ask, Path(id), body)
-        }))
-        .route(plain::writes(patch, (desk, limits.timeout), |desk, ask, [id, _], body| {
+        .route(plain::writes(post, desk, |desk, ask, [id, _], body| post_attributes(State(desk), ask, Path(id), body)))
+        .route(plain::writes(patch, desk, |desk, ask, [id, _], body| {
             patch_attributes(State(desk), ask, Path(id), body)
         }))
         .route(write(Method::PUT, "Replace all attributes").to(put_attributes, desk.clone()))
         .route(read_one.to(read_attribute, desk.clone()))
-        .route(plain::writes(
-            put_one.to(put_attribute, desk.clone()),
-            (desk, limits.timeout),
-            |desk, ask, params, body| put_attribute(State(desk), ask, Path(params.into()), body),
-        ))
+        .route(plain::writes(put_one.to(put_attribute, desk.clone()), desk, |desk, ask, params, body| {
+            put_attribute(State(desk), ask, Path(params.into()), body)
+        }))
         .route(delete_one.to(delete_attribute, desk.clone()))
 }
 

@@ -36,11 +36,9 @@ pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body
         .takes(Content::text())
         .answers(204, "Set.");
     let put = put.to(put_value, desk.clone());
-    routes.route(read.to(read_value, desk.clone())).route(plain::writes(
-        put,
-        (desk, limits.timeout),
-        |desk, ask, params, body| put_value(State(desk), ask, Path(params.into()), body),
-    ))
+    routes.route(read.to(read_value, desk.clone())).route(plain::writes(put, desk, |desk, ask, params, body| {
+        put_value(State(desk), ask, Path(params.into()), body)
+    }))
 }
 
 async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(String, String)>) -> Answered {

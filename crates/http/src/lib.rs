@@ -89,6 +89,6 @@ pub use rim::deadline_passed;
 pub use route::{Access, HandlerFuture, Limits, PATH_PARAMS_MAX, Route, RouteDraft, Routes};
 pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream};
 pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RoleName, TOKEN_MIN_CHARS};
-pub use trace::{TRACEPARENT_BYTES, TraceContext};
+pub use trace::{TRACEPARENT_BYTES, TraceContext, UUID_BYTES};
 pub use wildcard::Wildcard;
 pub use workers::{Full, Share, Workers};

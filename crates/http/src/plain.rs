@@ -66,7 +66,7 @@ pub enum PlainAnswer {
     Pass,
     /// Its answer, with a body that is there as a whole. What has changed something has a short one.
     Now(Response),
-    /// The same, to be waited for; it comes within the route's time.
+    /// The same, to be waited for: as long as the route allows, then the rim answers that there was no verdict in time.
     Later(PlainVerdict),
 }
 
@@ -123,6 +123,11 @@ impl<'a> PlainRequest<'a> {
         self.path.len() < self.target.len()
     }
 
+    /// The query, if the target has one.
+    pub fn query(&self) -> Option<&'a str> {
+        self.target.get(self.path.len() + 1..)
+    }
+
     /// All headers, each once.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         self.headers.iter().map(|header| (header.name, header.value))
@@ -160,6 +165,13 @@ struct Pending {
     echo: Echo,
     observed: Option<Observed>,
     _memory: Option<Grant>,
+}
+
+impl Pending {
+    /// When it is no longer waited for.
+    fn due(&self) -> Instant {
+        self.origin.started + self.route.limits.timeout
+    }
 }
 
 /// The header that every answer of the route's group carries.

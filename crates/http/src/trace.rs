@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderValue};
 pub const TRACEPARENT_BYTES: usize = 55;
 
 /// Length of an id in the form of a UUID.
-const UUID_BYTES: usize = 36;
+pub const UUID_BYTES: usize = 36;
 
 /// Which trace a request belongs to, and its own span in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +44,18 @@ impl TraceContext {
 
     /// The trace's id in the form of a UUID.
     pub fn id_as_uuid(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.id_text()).expect("hexadecimal digits are ASCII")
+    }
+
+    /// The same as text.
+    pub fn id_text(&self) -> [u8; UUID_BYTES] {
         let mut digits = [0; 32];
         write_hex(&mut digits, self.trace_id);
         let mut text = [b'-'; UUID_BYTES];
         for (from, to) in [(0..8, 0), (8..12, 9), (12..16, 14), (16..20, 19), (20..32, 24)] {
             text[to..to + from.len()].copy_from_slice(&digits[from]);
         }
-        HeaderValue::from_bytes(&text).expect("hexadecimal digits are ASCII")
+        text
     }
 
     /// The value of `traceparent` for whatever this request causes.

@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use super::{Looked, PART_MAX, Pending};
 use crate::Problem;
 use crate::connection::{Pulse, Watched};
 use crate::context::Stage;
-use crate::rim::{Rim, panic_text};
+use crate::rim::{Rim, deadline_passed, panic_text};
 
 /// So much is read at once, and so long a plain request can be, head and body together.
 const READ_BYTES: usize = 16 << 10;
@@ -79,6 +79,9 @@ pub(crate) async fn serve(
         let mut is_armed = false;
         let mut changed = pin!(stages.changed());
         let onward = poll_fn(|cx| {
+            if look.is_elapsed() {
+                line.give_up(Instant::now());
+            }
             if let Poll::Ready(onward) = line.poll_work(cx) {
                 return Poll::Ready(Some(onward));
             }
@@ -86,6 +89,11 @@ pub(crate) async fn serve(
                 let begun = Instant::now();
                 (line.begun, is_armed) = (Some(begun), false);
                 look.as_mut().reset(begun + PART_MAX);
+            }
+            // Seldom, as a request's time is mostly longer than until the next look: no timer is set for each.
+            if let Some(due) = line.pending.as_ref().map(|pending| pending.due()).filter(|due| *due < look.deadline()) {
+                is_armed = false;
+                look.as_mut().reset(due);
             }
             // A look at the time and at the stage is cheap; being called for them is arranged once.
             let is_calm = |heard: Instant| heard < look.deadline() && stage.has_changed().is_ok_and(|has| !has);
@@ -98,8 +106,10 @@ pub(crate) async fn serve(
                     line.is_leaving = true;
                     return Poll::Ready(None);
                 }
-                match line.pulse.judge(Instant::now(), &line.rim.limits) {
-                    Some(next) => look.as_mut().reset(next),
+                let next = line.pulse.judge(Instant::now(), &line.rim.limits);
+                let due = line.pending.as_ref().map(|pending| pending.due());
+                match next {
+                    Some(next) => look.as_mut().reset(due.map_or(next, |due| due.min(next))),
                     None => return Poll::Ready(Some(Onward::Over)),
                 }
             }
@@ -139,10 +149,22 @@ impl Line<'_> {
             Ok(verdict) => ready!(verdict),
             Err(panic) => Problem::internal(panic_text(&*panic)).into_response(),
         };
+        self.tell(response);
+        Poll::Ready(())
+    }
+
+    /// Ends the wait for a verdict that has not come in time.
+    fn give_up(&mut self, now: Instant) {
+        if let Some(pending) = self.pending.as_ref().filter(|pending| pending.due() <= now) {
+            self.tell(deadline_passed(pending.route.limits.timeout).into_response());
+        }
+    }
+
+    /// Answers the request that waits.
+    fn tell(&mut self, response: Response) {
+        let Some(mut pending) = self.pending.take() else { return };
         let about = (pending.origin, pending.echo.take(), pending.observed.take());
         answer(response, &pending.route, &pending.method, about, &mut self.unsent);
-        self.pending = None;
-        Poll::Ready(())
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {

@@ -7,8 +7,8 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::IntoResponse;
 use millstream_http::{
-    Access, Authenticator, Claim, Identity, ListenerLimits, Payload, PlainAnswer, PlainClaim, PlainRequest, Problem,
-    Reach, Route, Routes, Verdict,
+    Access, Authenticator, Claim, Identity, Limits, ListenerLimits, Payload, PlainAnswer, PlainClaim, PlainRequest,
+    Problem, Reach, Route, Routes, Verdict,
 };
 use millstream_types::{Principal, Role, Roles, TenantId};
 use tokio::sync::Notify;
@@ -59,7 +59,11 @@ async fn handle(_: Payload) -> StatusCode {
 }
 
 fn route(take: impl Fn(&PlainRequest<'_>) -> PlainAnswer + Send + Sync + 'static) -> Routes {
-    let draft = Route::put("/things/{name}", Access::Device, LIMITS, "Put").param("name", "It.").answers(200, "It is.");
+    route_within(LIMITS, take)
+}
+
+fn route_within(limits: Limits, take: impl Fn(&PlainRequest<'_>) -> PlainAnswer + Send + Sync + 'static) -> Routes {
+    let draft = Route::put("/things/{name}", Access::Device, limits, "Put").param("name", "It.").answers(200, "It is.");
     Routes::new("things").route(draft.to(handle, ()).plain(&["x-own"], take))
 }
 
@@ -159,4 +163,25 @@ async fn a_verdict_is_waited_for_and_told_though_the_listener_stops() {
     go_on.notify_one();
     assert!(client.read_to_end().await.starts_with("HTTP/1.1 200 OK\r\n"));
     assert_eq!(stopping.await.unwrap(), 0, "nothing had to be cut off");
+}
+
+#[tokio::test]
+async fn a_verdict_is_waited_for_as_long_as_its_route_allows() {
+    let limits = Limits { timeout: Duration::from_millis(50), ..LIMITS };
+    let server = server(route_within(limits, |request| match request.payload {
+        b"never" => PlainAnswer::Later(Box::pin(std::future::pending())),
+        _ => PlainAnswer::Later(Box::pin(std::future::ready(StatusCode::OK.into_response()))),
+    }))
+    .await;
+    let mut client = server.connect().await;
+    let request = |body: &str| format!("{LINE}\r\nhost: t\r\n{LOGIN}content-length: {}\r\n\r\n{body}", body.len());
+    for _ in 0..2 {
+        client.send(&request("never")).await;
+        let answer = client.read_until("}").await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("50 ms"), "{answer}");
+        client.send(&request("at once")).await;
+        let answer = client.read_until("\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "the connection goes on: {answer}");
+    }
+    server.stop().await;
 }
