@@ -14,6 +14,7 @@ use crate::names::shared;
 use crate::operator::{Operator, is_operator};
 use crate::query::is_date;
 use crate::refusal::{Name, Refusal};
+use crate::scalars;
 use crate::syntax::{check_attribute_name, check_identifier, check_nesting, check_text};
 
 /// The type of an entity whose creator names none.
@@ -107,6 +108,14 @@ pub(crate) fn entity_of(mut members: Map<String, Value>, how: Given) -> Result<E
 
 /// Reads the body of an update of several attributes; `id` and `type` have no place in it.
 pub(crate) fn attributes(body: &[u8], how: Given) -> Result<Vec<AttributeGiven>, Refusal> {
+    match Some(body).filter(|_| how == Given::NORMALIZED).and_then(scalars::attributes) {
+        Some(given) => Ok(given),
+        None => members(body, how),
+    }
+}
+
+/// The same of any body.
+pub(crate) fn members(body: &[u8], how: Given) -> Result<Vec<AttributeGiven>, Refusal> {
     attributes_of(object(body)?, how)
 }
 
@@ -249,6 +258,15 @@ fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Re
     };
     let content = content(name, kind, value.unwrap_or_default(), rule)?;
     Ok(AttributeGiven { name: shared(name), content, metadata: metadata_given(metadata, how) })
+}
+
+/// An attribute of which value and type are given alone; its metadata stay.
+pub(crate) fn with_value(name: &str, kind: Option<&str>, value: Value) -> Result<AttributeGiven, Refusal> {
+    check_attribute_name(name)?;
+    kind.map_or(Ok(()), |kind| check_identifier(format_args!("the type of {}", Named(name)), kind))?;
+    let rule = if kind == Some(UNRESTRICTED) { TextRule::Unrestricted } else { TextRule::Checked };
+    let content = content(name, kind.map(shared), value, rule)?;
+    Ok(AttributeGiven { name: shared(name), content, metadata: MetadataGiven::Keep })
 }
 
 /// Whether the texts of a value may contain any character.

@@ -52,6 +52,7 @@ mod request;
 mod request_counts;
 mod request_watch;
 mod routes;
+mod scalars;
 mod show;
 mod state;
 mod state_record;
