@@ -3,6 +3,7 @@
 //! Values are kept as canonical JSON text, so that showing an entity is copying. Everything is shared: a new version of
 //! an entity costs what has changed.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use geo::Geometry;
@@ -49,7 +50,7 @@ pub(crate) struct Attribute {
     pub(crate) kind: Arc<str>,
     /// Canonical JSON text.
     pub(crate) value: Arc<str>,
-    pub(crate) metadata: Arc<[Metadata]>,
+    pub(crate) metadata: Items,
     /// When the entity got it.
     pub(crate) created_ms: i64,
     /// When it last became another: value, type or metadata.
@@ -58,7 +59,7 @@ pub(crate) struct Attribute {
 
 impl Attribute {
     /// An attribute that no entity has yet; the entity's owner says when it got it.
-    pub(crate) fn new(name: Arc<str>, kind: Arc<str>, value: Arc<str>, metadata: Arc<[Metadata]>) -> Self {
+    pub(crate) fn new(name: Arc<str>, kind: Arc<str>, value: Arc<str>, metadata: Items) -> Self {
         Self { name, kind, value, metadata, created_ms: 0, modified_ms: 0 }
     }
 
@@ -86,7 +87,7 @@ impl Attribute {
 
     /// Whether the metadata are the same.
     pub(crate) fn has_metadata_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.metadata, &other.metadata) || self.metadata == other.metadata
+        self.metadata.is_shared_with(&other.metadata) || self.metadata == other.metadata
     }
 
     /// The metadata item that every attribute has under this name.
@@ -119,6 +120,40 @@ pub(crate) struct Metadata {
     pub(crate) kind: Arc<str>,
     /// Canonical JSON text.
     pub(crate) value: Arc<str>,
+}
+
+/// The metadata of an attribute. Most attributes have none: then it takes a word, and is copied without counting.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Items(Option<Arc<Box<[Metadata]>>>);
+
+impl Items {
+    /// Whether both lie in the same memory.
+    fn is_shared_with(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+impl Deref for Items {
+    type Target = [Metadata];
+
+    fn deref(&self) -> &[Metadata] {
+        self.0.as_ref().map_or(&[], |items| items)
+    }
+}
+
+impl From<Vec<Metadata>> for Items {
+    fn from(items: Vec<Metadata>) -> Self {
+        Self((!items.is_empty()).then(|| Arc::new(items.into())))
+    }
+}
+
+impl FromIterator<Metadata> for Items {
+    fn from_iter<I: IntoIterator<Item = Metadata>>(items: I) -> Self {
+        Vec::from_iter(items).into()
+    }
 }
 
 /// Where an entity stands in lists: by creation, ties by id.

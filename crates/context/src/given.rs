@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::content::{Content, canonical};
-use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Metadata, metadata_bytes};
+use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Items, Metadata, metadata_bytes};
 use crate::json;
 use crate::names::shared;
 use crate::operator::{Operator, is_operator};
@@ -54,9 +54,9 @@ pub(crate) enum MetadataGiven {
     /// It stays.
     Keep,
     /// These are added or replaced, the others stay.
-    Merge(Arc<[Metadata]>),
+    Merge(Items),
     /// Only these remain.
-    Replace(Arc<[Metadata]>),
+    Replace(Items),
 }
 
 /// An attribute as it is given.

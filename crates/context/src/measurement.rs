@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
 use crate::entities::{Answer, Change, Command, EntityView, tell};
-use crate::entity::{Attribute, Entity, Key, Metadata, ROOT_PATH};
+use crate::entity::{Attribute, Entity, Items, Key, Metadata, ROOT_PATH};
 use crate::mapping::{Mapped, Mappings, Measured, put};
 use crate::stats::Counters;
 use crate::troubles::Troubles;
@@ -149,9 +149,9 @@ fn device_of<'a>(record: &RecordView<'a>) -> Result<&'a str, String> {
     std::str::from_utf8(device).map_err(|_| "the name of the device is not UTF-8".to_owned())
 }
 
-fn time_instant(at_ms: i64) -> Arc<[Metadata]> {
+fn time_instant(at_ms: i64) -> Items {
     let value = format!("\"{}\"", iso_time(at_ms)).into();
-    [Metadata { name: TIME_INSTANT.into(), kind: "DateTime".into(), value }].into()
+    vec![Metadata { name: TIME_INSTANT.into(), kind: "DateTime".into(), value }].into()
 }
 
 /// Applies measurements in order. Each is told; of an entity that several concern, the last version alone is stored.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::entity::{Attribute, Entity, Metadata};
+use crate::entity::{Attribute, Entity, Items, Metadata};
 use crate::given::{AttributeGiven, MetadataGiven};
 use crate::refusal::{Name, Refusal};
 
@@ -101,7 +101,7 @@ pub(crate) fn overwrite(known: &mut Attribute, given: AttributeGiven) -> Result<
     Ok(())
 }
 
-fn merged(known: &[Metadata], given: Arc<[Metadata]>) -> Arc<[Metadata]> {
+fn merged(known: &[Metadata], given: Items) -> Items {
     let named = |items: &[Metadata], name: &str| items.iter().any(|item| &*item.name == name);
     if known.iter().all(|item| named(&given, &item.name)) {
         return given;

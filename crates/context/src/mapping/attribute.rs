@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::check;
 use super::expressions::Expressions;
 use crate::content::canonical;
-use crate::entity::{Attribute, DATE_EXPIRES, Metadata};
+use crate::entity::{Attribute, DATE_EXPIRES, Items};
 use crate::given::{UNRESTRICTED, attribute_of_mapping, kind_of};
 use crate::query::is_date;
 use crate::update;
@@ -22,7 +22,7 @@ pub(super) struct Computed {
     name: Arc<str>,
     /// `None`: that of the value.
     kind: Option<Arc<str>>,
-    metadata: Arc<[Metadata]>,
+    metadata: Items,
     source: Source,
 }
 
@@ -67,11 +67,7 @@ impl Computed {
     ///
     /// # Errors
     /// Why it has to be left out.
-    pub(super) fn attribute(
-        &self,
-        of: &ColumnsOf<'_, '_>,
-        measured: &Arc<[Metadata]>,
-    ) -> Result<Option<Attribute>, String> {
+    pub(super) fn attribute(&self, of: &ColumnsOf<'_, '_>, measured: &Items) -> Result<Option<Attribute>, String> {
         let at = |why: String| format!("attributes.{}: {why}", self.name);
         let value = match self.source {
             Source::Value(place) => self.value(of, place),
@@ -88,7 +84,7 @@ impl Computed {
         let value = canonical(&kind, &value).map_err(at)?;
         let metadata = match self.metadata.is_empty() {
             true => measured.clone(),
-            false => self.metadata.iter().chain(&**measured).cloned().collect(),
+            false => self.metadata.iter().chain(measured.iter()).cloned().collect(),
         };
         Ok(Some(Attribute::new(self.name.clone(), kind, value, metadata)))
     }

@@ -13,7 +13,7 @@ use millstream_columns::{Columns, ColumnsOf, Limits};
 use millstream_types::{RecordView, TenantId};
 use serde_json::{Map, Value};
 
-use crate::entity::{Attribute, Metadata};
+use crate::entity::{Attribute, Items};
 use crate::given::{attribute_of_mapping, kind_of};
 use crate::refusal::Refusal;
 use crate::syntax::{self, NESTING_MAX};
@@ -73,7 +73,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) members: Map<String, Value>,
     pub(crate) now_ms: i64,
     /// What every attribute that is measured has.
-    pub(crate) metadata: Arc<[Metadata]>,
+    pub(crate) metadata: Items,
 }
 
 impl Mapping {

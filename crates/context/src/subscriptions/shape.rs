@@ -8,7 +8,7 @@ use super::details::Detail;
 use super::subscription::{Content, Format};
 use super::target::Patch;
 use super::template::Names;
-use crate::entity::{Attribute, DATE_EXPIRES, Entity, Key, Metadata};
+use crate::entity::{Attribute, DATE_EXPIRES, Entity, Items, Key, Metadata};
 use crate::json::push_string;
 use crate::show::{self, Selection};
 use millstream_types::TenantId;
@@ -115,7 +115,7 @@ fn built_in(change: &Change<'_>, entity: &Entity, name: &str) -> Option<Attribut
     entity.built_in(name)
 }
 
-fn metadata(content: &Content, change: &Change<'_>, attribute: &Attribute) -> Arc<[Metadata]> {
+fn metadata(content: &Content, change: &Change<'_>, attribute: &Attribute) -> Items {
     if content.metadata.is_empty() {
         return attribute.metadata.clone();
     }
