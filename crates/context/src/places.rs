@@ -28,6 +28,11 @@ impl Places {
         self.count == 0
     }
 
+    /// Whether both are known to hold the same, because they lie in the same memory.
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        self.blocks.ptr_eq(&other.blocks)
+    }
+
     /// Places behind `last`; all of them if there is none.
     pub(crate) fn after<'a>(&'a self, last: Option<&'a Place>) -> impl Iterator<Item = &'a Place> {
         let bound = last.and_then(|last| self.bound_of(last));

@@ -2,6 +2,9 @@
 //!
 //! Always true: an entity is in `by_id`, `by_creation`, `by_kind`, `by_path`, `by_attribute`, `by_modification` and, as
 //! far as they concern it, in the others, or in none. An update touches the indexes of what it changes only.
+//!
+//! Sets of places that hold the same lie in the same memory: where all entities of a type have the same attributes, the sets
+//! of the type and of its attributes are one ([`Entities::change_listed`]).
 
 use std::sync::Arc;
 
@@ -20,6 +23,9 @@ pub(crate) struct State {
     /// Each behind a pointer: what is copied of a map is then little, however much the entities of one tenant are.
     tenants: HashMap<TenantId, Arc<Entities>>,
 }
+
+/// Sets among which an entity's sets look for one that holds the same.
+const COMPARED_MAX: usize = 64;
 
 /// Places by a point in time.
 pub(crate) type Times = OrdSet<(i64, Option<Place>)>;
@@ -47,6 +53,22 @@ pub(crate) struct OfKind {
     pub(crate) places: Places,
     /// Names and types of their attributes, and how many entities have them so.
     pub(crate) shapes: OrdMap<(Arc<str>, Arc<str>), usize>,
+}
+
+/// A set that holds an entity's place, whatever its attributes' values are.
+#[derive(Clone, Copy)]
+enum Listed<'a> {
+    All,
+    Kind(&'a Arc<str>),
+    Path(&'a Arc<str>),
+    Attribute(&'a Arc<str>),
+}
+
+impl<'a> Listed<'a> {
+    fn of(entity: &'a Entity) -> impl Iterator<Item = Self> {
+        let own = [Self::All, Self::Kind(&entity.key.kind), Self::Path(&entity.key.path)];
+        own.into_iter().chain(entity.attributes.iter().map(|attribute| Self::Attribute(&attribute.name)))
+    }
 }
 
 impl State {
@@ -186,28 +208,49 @@ impl Entities {
 
     /// Into all indexes.
     fn enter(&mut self, entity: &Entity, place: &Place) {
-        self.by_creation.insert(place.clone());
-        self.by_kind.entry(entity.key.kind.clone()).or_default().places.insert(place.clone());
-        self.by_path.entry(entity.key.path.clone()).or_default().insert(place.clone());
+        self.change_listed(entity, |places| places.insert(place.clone()));
         self.by_modification.insert((entity.modified_ms, self.by_id.hash(&entity.key.id)));
-        entity.attributes.iter().for_each(|attribute| self.gain(&entity.key.kind, attribute, place));
+        entity.attributes.iter().for_each(|attribute| self.describe(&entity.key.kind, attribute, place));
         self.locate(None, entity_area(entity), place);
+    }
+
+    /// Changes the sets that an entity is listed in alike. Those that are one are changed once and stay one.
+    fn change_listed(&mut self, entity: &Entity, change: impl Fn(&mut Places)) {
+        let listed: Vec<Listed<'_>> = Listed::of(entity).collect();
+        let sets: Vec<Places> = listed.iter().map(|of| self.set(*of).clone()).collect();
+        let first_like = |set: &Places| sets.iter().take(COMPARED_MAX).position(|other| other.is_one_with(set));
+        let firsts: Vec<usize> = sets.iter().enumerate().map(|(at, set)| first_like(set).unwrap_or(at)).collect();
+        drop(sets);
+        let (lead, follow): (Vec<usize>, Vec<usize>) = (0..listed.len()).partition(|at| firsts[*at] == *at);
+        // A set that only one refers to is changed where it lies.
+        follow.iter().for_each(|at| *self.set(listed[*at]) = Places::default());
+        lead.iter().for_each(|at| change(self.set(listed[*at])));
+        for at in follow {
+            *self.set(listed[at]) = self.set(listed[firsts[at]]).clone();
+        }
+    }
+
+    fn set(&mut self, of: Listed<'_>) -> &mut Places {
+        match of {
+            Listed::All => &mut self.by_creation,
+            Listed::Kind(kind) => &mut self.by_kind.entry(kind.clone()).or_default().places,
+            Listed::Path(path) => self.by_path.entry(path.clone()).or_default(),
+            Listed::Attribute(name) => self.by_attribute.entry(name.clone()).or_default(),
+        }
     }
 
     /// Out of all indexes.
     fn leave(&mut self, entity: &Entity) {
         let place = entity.place();
         self.locate(entity_area(entity), None, &place);
-        entity.attributes.iter().for_each(|attribute| self.lose(&entity.key.kind, attribute, &place));
+        entity.attributes.iter().for_each(|attribute| self.forget(&entity.key.kind, attribute, &place));
         self.forget_modified(entity, self.by_id.hash(&entity.key.id));
-        remove_from(&mut self.by_path, &entity.key.path, &place);
-        if let Some(kind) = self.by_kind.get_mut(&entity.key.kind) {
-            kind.places.remove(&place);
-            if kind.places.is_empty() {
-                self.by_kind.remove(&entity.key.kind);
-            }
+        self.change_listed(entity, |places| places.remove(&place));
+        remove_if_empty(&mut self.by_path, &entity.key.path);
+        entity.attributes.iter().for_each(|attribute| remove_if_empty(&mut self.by_attribute, &attribute.name));
+        if self.by_kind.get(&entity.key.kind).is_some_and(|kind| kind.places.is_empty()) {
+            self.by_kind.remove(&entity.key.kind);
         }
-        self.by_creation.remove(&place);
     }
 
     /// From one version to the next: only what differs.
@@ -251,13 +294,22 @@ impl Entities {
     }
 
     fn gain(&mut self, kind: &Arc<str>, attribute: &Attribute, place: &Place) {
-        self.by_attribute.entry(attribute.name.clone()).or_default().insert(place.clone());
+        self.set(Listed::Attribute(&attribute.name)).insert(place.clone());
+        self.describe(kind, attribute, place);
+    }
+
+    fn describe(&mut self, kind: &Arc<str>, attribute: &Attribute, place: &Place) {
         self.shape(kind, attribute, 1);
         self.value(None, Some(attribute), place);
     }
 
     fn lose(&mut self, kind: &Arc<str>, attribute: &Attribute, place: &Place) {
-        remove_from(&mut self.by_attribute, &attribute.name, place);
+        self.set(Listed::Attribute(&attribute.name)).remove(place);
+        remove_if_empty(&mut self.by_attribute, &attribute.name);
+        self.forget(kind, attribute, place);
+    }
+
+    fn forget(&mut self, kind: &Arc<str>, attribute: &Attribute, place: &Place) {
         self.shape(kind, attribute, -1);
         self.value(Some(attribute), None, place);
     }
@@ -329,12 +381,9 @@ impl Entities {
     }
 }
 
-fn remove_from(index: &mut HashMap<Arc<str>, Places>, key: &Arc<str>, place: &Place) {
-    if let Some(places) = index.get_mut(key) {
-        places.remove(place);
-        if places.is_empty() {
-            index.remove(key);
-        }
+fn remove_if_empty(index: &mut HashMap<Arc<str>, Places>, key: &Arc<str>) {
+    if index.get(key).is_some_and(Places::is_empty) {
+        index.remove(key);
     }
 }
 
@@ -348,6 +397,41 @@ mod tests {
 
     fn entity(id: &str, kind: &str, created_ms: i64) -> Arc<Entity> {
         Arc::new(Entity::new(Key { id: id.into(), kind: kind.into(), path: "/".into() }.into(), created_ms))
+    }
+
+    fn with(id: usize, kind: &str, names: &[&str]) -> Arc<Entity> {
+        let key = Key { id: format!("{id:04}").as_str().into(), kind: kind.into(), path: "/".into() };
+        let attribute = |name: &&str| Attribute::new((*name).into(), "T".into(), "1".into(), Default::default());
+        let attributes = names.iter().map(attribute).collect();
+        Arc::new(Entity { attributes, ..Entity::new(key.into(), id as i64 / 7) })
+    }
+
+    #[test]
+    fn sets_that_hold_the_same_take_memory_once() {
+        let tenant = TenantId::default();
+        let mut state = State::default();
+        for id in 0..2_000 {
+            let (kind, names) = if id % 2 == 0 { ("Room", ["a", "b"]) } else { ("Car", ["b", "c"]) };
+            state.put(&tenant, with(id, kind, &names));
+            // A reader holds every hundredth version.
+            let held = (id % 100 == 0).then(|| state.clone());
+            state.remove(&tenant, &with(id / 12 * 4, "Room", &[]).key);
+            drop(held);
+        }
+        let places = |state: &State, kind: &str, name: &str| {
+            let entities = state.of(&tenant).unwrap();
+            let sets = [&entities.of_kind(kind).unwrap().places, entities.with_attribute(name).unwrap()];
+            (sets.map(Places::len), sets[0].is_one_with(sets[1]))
+        };
+        let ([rooms, _], [cars, _]) = (places(&state, "Room", "a").0, places(&state, "Car", "c").0);
+        assert_eq!((rooms, cars), (833, 1_000));
+        assert!(places(&state, "Room", "a").1 && places(&state, "Car", "c").1);
+        let entities = state.of(&tenant).unwrap();
+        assert!(entities.places().is_one_with(entities.with_attribute("b").unwrap()));
+        assert!(entities.paths().all(|(_, places)| places.is_one_with(entities.places())));
+
+        state.put(&tenant, with(1, "Car", &["a", "b", "c"]));
+        assert_eq!(places(&state, "Room", "a"), ([833, 834], false), "what differs has parted");
     }
 
     #[test]
