@@ -35,6 +35,12 @@ pub struct NotificationsConfig {
     pub relog_alarms: bool,
     /// Custom targets act as such; else as the plain ones. Default true.
     pub custom: bool,
+    /// Hosts that notifications may go to: names, `*.` and a domain, addresses, networks such as `10.0.0.0/8`. Default empty: all.
+    pub allowed_targets: Vec<String>,
+    /// File of certificates (PEM) of authorities that receivers over TLS are trusted by, beside the system's. Default empty.
+    pub ca_file: String,
+    /// Receivers over TLS are trusted whoever they are. Default false.
+    pub insecure: bool,
 }
 
 impl Default for NotificationsConfig {
@@ -53,6 +59,9 @@ impl Default for NotificationsConfig {
             flow_control: String::new(),
             relog_alarms: false,
             custom: true,
+            allowed_targets: Vec::new(),
+            ca_file: String::new(),
+            insecure: false,
         }
     }
 }

@@ -19,12 +19,13 @@ use super::alarms::{Alarm, Alarms};
 use super::attempt::Failed;
 use super::config::NotificationsConfig;
 use super::http_receiver::HttpReceiver;
-use super::http_request::Address;
 use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Message, Notification};
 use super::outcomes::Outcomes;
+use super::outgoing::Outgoing;
 use super::queue::{Queue, QueueLimits};
 use super::reports::Reports;
+use super::socket::Address;
 use super::stats::NotificationCounters;
 use super::subscription::{Retry, Subscription};
 use super::target::{Broker, Target};
@@ -53,6 +54,7 @@ pub(crate) struct Delivery {
 /// What all lanes share.
 pub(crate) struct Shared {
     config: NotificationsConfig,
+    outgoing: Arc<Outgoing>,
     wall: Arc<dyn WallClock>,
     counters: Arc<NotificationCounters>,
     outcomes: Outcomes,
@@ -75,6 +77,7 @@ impl Delivery {
     /// Starts the thread that delivers.
     pub(crate) fn start(
         config: NotificationsConfig,
+        outgoing: Arc<Outgoing>,
         wall: Arc<dyn WallClock>,
         counters: Arc<NotificationCounters>,
         traffic: Arc<Traffic>,
@@ -83,6 +86,7 @@ impl Delivery {
         let alarms = Alarms::new(config.relog_alarms);
         let shared = Arc::new(Shared {
             config,
+            outgoing,
             wall,
             counters,
             outcomes: Outcomes::default(),
@@ -339,7 +343,7 @@ impl Shared {
             Message::Mqtt { payload, .. } => payload.len(),
             Message::Impossible { .. } => return,
         };
-        let broker = |broker: &Broker| format!("{}:{}", broker.host, broker.port);
+        let broker = |broker: &Broker| format!("{}:{}", broker.address.host, broker.address.port);
         let (alarm, whom): (_, Cow<'_, str>) = match &subscription.target {
             Target::Http(http) => (Alarm::Notification, http.url.raw().into()),
             Target::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
@@ -376,14 +380,15 @@ impl Shared {
         if let Some(known) = receivers.get(address) {
             return known.clone();
         }
-        let new = Arc::new(HttpReceiver::new(address.clone(), self.config.connections_per_receiver));
+        let new =
+            Arc::new(HttpReceiver::new(address.clone(), self.outgoing.clone(), self.config.connections_per_receiver));
         receivers.insert(address.clone(), new.clone());
         new
     }
 
     fn mqtt_receiver(&self, broker: &Broker) -> Arc<MqttReceiver> {
         let mut receivers = self.mqtt.lock();
-        let new = || Arc::new(MqttReceiver::new(broker.clone(), self.config.message_max_bytes));
+        let new = || Arc::new(MqttReceiver::new(broker.clone(), self.outgoing.clone(), self.config.message_max_bytes));
         receivers.entry(broker.clone()).or_insert_with(new).clone()
     }
 

@@ -1,4 +1,4 @@
-//! A receiver of notifications over HTTP/1.1: a few connections that are kept open between notifications.
+//! A receiver of notifications over HTTP/1.1, plain or over TLS: a few connections that are kept open between notifications.
 //!
 //! A request is written as it was prepared, and its answer read as far as it is needed. On each connection one is under
 //! way at a time: receivers break on more.
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Reader};
 use super::attempt::Failed;
-use super::http_request::{Address, HttpRequest};
+use super::http_request::HttpRequest;
+use super::outgoing::Outgoing;
+use super::socket::{Address, Socket};
 
 /// A connection that was idle for longer is not used again: the receiver may be about to close it.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -26,6 +26,7 @@ const READ_BYTES: usize = 1_024;
 /// One host and port.
 pub(crate) struct HttpReceiver {
     address: Arc<Address>,
+    outgoing: Arc<Outgoing>,
     /// So many connections it has at most.
     permits: Semaphore,
     kept: Mutex<Kept>,
@@ -34,14 +35,14 @@ pub(crate) struct HttpReceiver {
 /// Connections that wait for the next notification.
 #[derive(Default)]
 struct Kept {
-    idle: Vec<(TcpStream, Instant)>,
+    idle: Vec<(Socket, Instant)>,
     /// Until then the receiver is believed to close each after its answer.
     none_until: Option<Instant>,
 }
 
 /// How far one attempt has come.
 struct Exchange<'a> {
-    socket: &'a TcpStream,
+    socket: &'a Socket,
     request: &'a [u8],
     /// So much of the request the system has taken.
     sent_bytes: usize,
@@ -49,14 +50,14 @@ struct Exchange<'a> {
 }
 
 impl HttpReceiver {
-    pub(crate) fn new(address: Arc<Address>, connections_max: usize) -> Self {
-        Self { address, permits: Semaphore::new(connections_max), kept: Mutex::default() }
+    pub(crate) fn new(address: Arc<Address>, outgoing: Arc<Outgoing>, connections_max: usize) -> Self {
+        Self { address, outgoing, permits: Semaphore::new(connections_max), kept: Mutex::default() }
     }
 
     /// Whether nobody is connected any more.
     pub(crate) fn is_unused(&self) -> bool {
         let mut kept = self.kept.lock();
-        kept.idle.retain(|(socket, since)| since.elapsed() < IDLE_MAX && is_open(socket));
+        kept.idle.retain(|(socket, since)| since.elapsed() < IDLE_MAX && socket.is_open());
         kept.idle.is_empty()
     }
 
@@ -99,29 +100,20 @@ impl HttpReceiver {
         }
     }
 
-    async fn connect(&self, until: tokio::time::Instant) -> Result<TcpStream, Failed> {
-        let Address { host, port } = &*self.address;
-        let opened = tokio::time::timeout_at(until, async {
-            let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-            let found: Vec<_> = found.map_err(|error| Failed::unreached(format!("unknown host: {error}")))?.collect();
-            let socket = TcpStream::connect(&found[..]).await;
-            socket.map_err(|error| Failed::unreached(format!("no connection: {error}")))
-        });
-        let timeout = |_| Failed::unreached("timeout: no connection came about in time");
-        let socket = opened.await.map_err(timeout)??;
-        let _ = socket.set_nodelay(true);
-        Ok(socket)
+    async fn connect(&self, until: tokio::time::Instant) -> Result<Socket, Failed> {
+        let opened = tokio::time::timeout_at(until, Socket::connect(&self.address, &self.outgoing)).await;
+        opened.map_err(|_| Failed::unreached("timeout: no connection came about in time"))?
     }
 }
 
 impl Kept {
     /// A connection that is still open, and since when it was idle.
-    fn take(&mut self) -> Option<(TcpStream, Instant)> {
+    fn take(&mut self) -> Option<(Socket, Instant)> {
         while let Some((socket, since)) = self.idle.pop() {
             if since.elapsed() >= IDLE_MAX {
                 continue;
             }
-            if is_open(&socket) {
+            if socket.is_open() {
                 return Some((socket, since));
             }
             self.note_closed(since);
@@ -129,7 +121,7 @@ impl Kept {
         None
     }
 
-    fn put(&mut self, socket: TcpStream) {
+    fn put(&mut self, socket: Socket) {
         let now = Instant::now();
         if self.none_until.is_none_or(|until| until < now) {
             self.idle.push((socket, now));
@@ -152,10 +144,8 @@ impl Exchange<'_> {
                 Ok(sent_bytes) => self.sent_bytes += sent_bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     // Who does not read on may have answered already; the connection is of no use then.
-                    let ready = self.socket.ready(Interest::READABLE | Interest::WRITABLE).await;
-                    if ready.map_err(|error| error.to_string())?.is_readable()
-                        && let Some(answer) = self.receive()?
-                    {
+                    let is_readable = self.socket.ready().await.map_err(|error| error.to_string())?;
+                    if is_readable && let Some(answer) = self.receive()? {
                         return Ok(Answer { keeps: false, ..answer });
                     }
                 }
@@ -187,15 +177,10 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether nobody has closed it. What came unasked is no answer to anything, and ends it, too.
-fn is_open(socket: &TcpStream) -> bool {
-    matches!(socket.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
     use super::super::http_request::HttpUrl;
     use super::*;
@@ -206,7 +191,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let sender = TcpSocket::new_v4().unwrap();
         sender.set_send_buffer_size(8 << 10).unwrap();
-        let socket = sender.connect(address).await.unwrap();
+        let socket = Socket::from(sender.connect(address).await.unwrap());
         let url = HttpUrl::read(&format!("http://{address}/n")).unwrap();
         let request = HttpRequest::write(&url, "POST", &[("a", "b")], &"x".repeat(64 << 20));
         let mut exchange =
@@ -242,7 +227,7 @@ mod tests {
             let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (mut receiver, _) = listener.accept().await.unwrap();
             let mut kept = Kept::default();
-            kept.put(socket);
+            kept.put(Socket::from(socket));
             match unasked {
                 Some("") => drop(receiver),
                 Some(text) => receiver.write_all(text.as_bytes()).await.unwrap(),

@@ -8,6 +8,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::answer::Asked;
+use super::socket::Address;
 
 const HOST: &str = "host";
 const CONTENT_LENGTH: &str = "content-length";
@@ -16,14 +17,6 @@ const FRAMING: [&str; 2] = [CONTENT_LENGTH, "transfer-encoding"];
 const LINE_END: &str = "\r\n";
 /// Room for what of a head is constant.
 const CONSTANT_BYTES: usize = 64;
-
-/// Who listens where.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
-    /// A name, or the number of an interface.
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
 
 /// A URL that can be sent to, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +30,20 @@ pub(crate) struct HttpUrl {
 }
 
 impl HttpUrl {
+    pub(crate) fn host(&self) -> &str {
+        &self.address.host
+    }
+
     /// `None` if nothing can be sent there.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let uri: Uri = text.parse().ok().filter(|uri: &Uri| uri.scheme_str() == Some("http"))?;
+        let uri: Uri = text.parse().ok()?;
+        let (is_tls, usual_port) = match uri.scheme_str()? {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return None,
+        };
         let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']).to_owned();
-        let address = Arc::new(Address { host, port: uri.port_u16().unwrap_or(80) });
+        let address = Arc::new(Address { host, port: uri.port_u16().unwrap_or(usual_port), is_tls });
         let authority = uri.authority()?.as_str().rsplit('@').next().unwrap_or_default().into();
         let target = uri.path_and_query().map_or("", |target| target.as_str());
         let slash = if target.starts_with('/') { "" } else { "/" };
@@ -142,6 +144,8 @@ mod tests {
     fn urls_are_taken_apart() {
         for (text, host, port, authority, target) in [
             ("http://a", "a", 80, "a", "/"),
+            ("https://a/n", "a", 443, "a", "/n"),
+            ("https://a:8443", "a", 8443, "a:8443", "/"),
             ("http://a:5050/n?x=1", "a", 5050, "a:5050", "/n?x=1"),
             ("http://a?x=1", "a", 80, "a", "/?x=1"),
             ("http://user:secret@a:1/", "a", 1, "a:1", "/"),
@@ -150,8 +154,9 @@ mod tests {
             let url = HttpUrl::read(text).unwrap();
             assert_eq!((url.address.host.as_str(), url.address.port), (host, port), "{text}");
             assert_eq!((&*url.authority, &*url.target), (authority, target), "{text}");
+            assert_eq!(url.address.is_tls, text.starts_with("https"), "{text}");
         }
-        for text in ["", "a", "/n", "https://a", "http://", "http:///n", "http://a b", "http://a/\r\nx: y"] {
+        for text in ["", "a", "/n", "ftp://a", "https://", "http://", "http:///n", "http://a b", "http://a/\r\nx: y"] {
             assert_eq!(HttpUrl::read(text), None, "{text:?}");
         }
     }

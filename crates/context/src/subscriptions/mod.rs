@@ -32,6 +32,7 @@ mod member;
 mod mqtt_receiver;
 mod notification;
 mod outcomes;
+mod outgoing;
 mod progress;
 mod queue;
 mod record;
@@ -40,6 +41,7 @@ mod reports;
 mod routes;
 mod shape;
 mod shown;
+mod socket;
 mod state;
 mod stats;
 mod subscription;
@@ -70,6 +72,7 @@ use delivery::Delivery;
 use hub::{Effect, Hub};
 use index::Tally;
 use matcher::Matcher;
+use outgoing::Outgoing;
 use stats::NotificationCounters;
 use subscription::Since;
 use view::SubscriptionView;
@@ -90,6 +93,7 @@ pub(crate) struct Subscriptions {
     log: Arc<dyn Log>,
     ground: Ground,
     follower: Follower,
+    outgoing: Arc<Outgoing>,
     /// The millisecond in the newest id.
     last_id_ms: AtomicU64,
     pub(crate) tokens: Arc<Tokens>,
@@ -139,7 +143,9 @@ impl Subscriptions {
     ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
-        let delivery = Delivery::start(notifications.clone(), ground.wall.clone(), counters.clone(), traffic)
+        let outgoing = Arc::new(Outgoing::of(&notifications)?);
+        let (wall, shared) = (ground.wall.clone(), outgoing.clone());
+        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), traffic)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);
@@ -178,7 +184,8 @@ impl Subscriptions {
             FollowerConfig { threads: 1, command_max_records: COMMAND_MAX_CHANGES, ..FollowerConfig::default() };
         let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
         let (log, ground) = (ground.log.clone(), ground.clone());
-        Ok(Arc::new(Self { views, hub, log, ground, follower, last_id_ms: AtomicU64::new(0), tokens, flows }))
+        let last_id_ms = AtomicU64::new(0);
+        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows }))
     }
 
     /// Adds the routes under `/v2/subscriptions`.

@@ -1,16 +1,18 @@
-//! A receiver of notifications over MQTT 3.1.1: one connection for each broker and login, opened with the first
+//! A receiver of notifications over MQTT 3.1.1, plain or over TLS: one connection for each broker and login, opened with the first
 //! notification, closed when it was idle for long or has failed.
 
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use rumqttc::mqttbytes::v4::{Connect, Packet, PubRel, Publish};
 use rumqttc::{ConnectReturnCode, QoS};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::attempt::Failed;
+use super::outgoing::Outgoing;
+use super::socket::Socket;
 use super::target::Broker;
 
 /// Largest packet that is read from a broker; it sends acknowledgements only.
@@ -21,20 +23,21 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// One broker and login.
 pub(crate) struct MqttReceiver {
     broker: Broker,
+    outgoing: Arc<Outgoing>,
     message_max_bytes: usize,
     connection: Mutex<Option<Connection>>,
 }
 
 struct Connection {
-    socket: TcpStream,
+    socket: Socket,
     read: BytesMut,
     next_packet: u16,
     used: Instant,
 }
 
 impl MqttReceiver {
-    pub(crate) fn new(broker: Broker, message_max_bytes: usize) -> Self {
-        Self { broker, message_max_bytes, connection: Mutex::default() }
+    pub(crate) fn new(broker: Broker, outgoing: Arc<Outgoing>, message_max_bytes: usize) -> Self {
+        Self { broker, outgoing, message_max_bytes, connection: Mutex::default() }
     }
 
     /// Closes the connection if it was idle for so long; whether none is left.
@@ -75,10 +78,8 @@ impl MqttReceiver {
         {
             return Ok(connection);
         }
-        let Broker { host, port, login } = &self.broker;
-        let socket = TcpStream::connect((host.as_str(), *port)).await;
-        let socket = socket.map_err(|error| Failed::unreached(format!("no connection: {error}")))?;
-        let _ = socket.set_nodelay(true);
+        let Broker { address, login } = &self.broker;
+        let socket = Socket::connect(address, &self.outgoing).await?;
         let mut connection = Connection { socket, read: BytesMut::new(), next_packet: 1, used: Instant::now() };
         let mut hello = Connect::new(format!("millstream{:016x}", fastrand::u64(..)));
         // Nobody pings while there is nothing to send; see [`TRUSTED`].
@@ -100,8 +101,10 @@ impl MqttReceiver {
 impl Connection {
     /// Whether the broker has closed it; what it may have sent is no matter here.
     fn is_closed(&self) -> bool {
-        matches!(self.socket.try_read(&mut [0; 64]), Ok(0))
-            || self.socket.take_error().is_ok_and(|error| error.is_some())
+        match self.socket.try_read(&mut [0; 64]) {
+            Ok(read_bytes) => read_bytes == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
     }
 
     async fn write(

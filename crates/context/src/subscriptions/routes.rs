@@ -80,6 +80,13 @@ impl Subscriptions {
         found.ok_or_else(|| not_found(id))
     }
 
+    /// Reads a definition that somebody has sent.
+    fn compile(&self, identity: Identity, document: Map<String, Value>) -> Result<Arc<Subscription>, Refusal> {
+        let subscription = Subscription::compile(identity, document)?;
+        subscription.target.host().map_or(Ok(()), |host| self.outgoing.targets.check(host)).map_err(Refusal::bad)?;
+        Ok(Arc::new(subscription))
+    }
+
     async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Answer, Failure> {
         let owner = self.views.partition_of(tenant.as_str().as_bytes());
         Ok(self.views.ask(owner, command).await?)
@@ -156,7 +163,7 @@ async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): Json
     let (tenant, id) = (ask.tenant.clone(), subscriptions.new_id());
     let since = subscriptions.since(&tenant);
     let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
-    let subscription = Arc::new(Subscription::compile(identity, settled(document))?);
+    let subscription = subscriptions.compile(identity, settled(document))?;
     match subscriptions.ask(&tenant, Command::Create { subscription, status }).await? {
         Answer::TooMany { known, limit } => Err(too_many(known, limit)),
         _ => {
@@ -186,7 +193,7 @@ async fn patch_one(
         let since = since(&subscriptions, &before, &known.progress, status);
         let identity = Identity { tenant: ask.tenant.clone(), id: before.id.clone(), path: before.path.clone(), since };
         let document = settled(patched(&before.document, patch.clone()));
-        let after = Arc::new(Subscription::compile(identity, document)?);
+        let after = subscriptions.compile(identity, document)?;
         match subscriptions.ask(&ask.tenant, Command::Replace { before, after, status }).await? {
             Answer::Outdated => {}
             Answer::NotFound => return Err(not_found(&id).into()),

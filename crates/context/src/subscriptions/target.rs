@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::http_request::HttpUrl;
 use super::member::Member;
+use super::socket::Address;
 use super::template::{JsonTemplate, Template};
 use crate::given::kind_of;
 use crate::refusal::Refusal;
@@ -59,8 +60,7 @@ pub(crate) struct Mqtt {
 /// An MQTT broker and the login there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Broker {
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub(crate) address: Address,
     pub(crate) login: Option<(String, String)>,
 }
 
@@ -112,6 +112,14 @@ impl Target {
         Ok(target)
     }
 
+    /// The host that all go to, if it is always the same.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Http(http) => http.fixed.as_ref().map(HttpUrl::host),
+            Self::Mqtt(mqtt) => Some(&mqtt.broker.address.host),
+        }
+    }
+
     pub(crate) fn payload(&self) -> &Payload {
         match self {
             Self::Http(http) => &http.payload,
@@ -161,12 +169,11 @@ impl Http {
 
 /// Refuses what no notification could ever be sent to.
 fn check_url(text: &str) -> Result<(), Refusal> {
-    if text.starts_with("https://") {
-        return Err(Refusal::later("a target with TLS", text));
-    }
     match HttpUrl::read(text) {
         Some(_) => Ok(()),
-        None => Err(Refusal::bad(format!("url '{text}': it must be http://host[:port][/path]; correct it"))),
+        None => Err(Refusal::bad(format!(
+            "url '{text}': it must be http://host[:port][/path] or https://host[:port][/path]; correct it"
+        ))),
     }
 }
 
@@ -207,24 +214,30 @@ impl Mqtt {
             (None, None) => None,
             _ => return Err(given.wrong("user and passwd", "one of them", "they come together; add the other")),
         };
-        let (host, port) = broker_address(&url)?;
+        let address = broker_address(&url)?;
         let payload = if is_custom { Payload::read(given)? } else { Payload::Plain };
-        Ok(Self { broker: Broker { host, port, login }, topic, qos, retain, payload })
+        Ok(Self { broker: Broker { address, login }, topic, qos, retain, payload })
     }
 }
 
-fn broker_address(text: &str) -> Result<(String, u16), Refusal> {
-    if text.starts_with("mqtts://") {
-        return Err(Refusal::later("a target with TLS", text));
-    }
-    let wrong = || Refusal::bad(format!("url '{text}': it must be mqtt://host:port without a path; correct it"));
-    let rest = text.strip_prefix("mqtt://").ok_or_else(wrong)?;
+fn broker_address(text: &str) -> Result<Address, Refusal> {
+    let wrong = || {
+        Refusal::bad(format!(
+            "url '{text}': it must be mqtt://host:port or mqtts://host:port without a path; correct it"
+        ))
+    };
+    let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+    let is_tls = match scheme {
+        "mqtt" => false,
+        "mqtts" => true,
+        _ => return Err(wrong()),
+    };
     let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
     let port: u16 = port.parse().map_err(|_| wrong())?;
     if host.is_empty() || host.contains(['/', '?', '#', '@', '$']) || port == 0 {
         return Err(wrong());
     }
-    Ok((host.trim_matches(['[', ']']).to_owned(), port))
+    Ok(Address { host: host.trim_matches(['[', ']']).to_owned(), port, is_tls })
 }
 
 impl Payload {

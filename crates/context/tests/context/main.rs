@@ -28,6 +28,7 @@ mod sending;
 mod shell;
 mod subscriptions;
 mod telemetry;
+mod tls;
 mod updates;
 mod values;
 mod world;

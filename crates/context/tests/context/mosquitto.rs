@@ -14,7 +14,7 @@ use crate::subscriptions::{shown, subscribe};
 use crate::world::World;
 
 /// A program that is killed when dropped.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -24,7 +24,7 @@ impl Drop for Running {
 }
 
 /// Debian keeps the broker where not everybody's PATH leads.
-fn program(name: &str) -> Command {
+pub(crate) fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap()));
     command
@@ -44,10 +44,10 @@ async fn broker(dir: &Path, port: u16) -> Running {
 }
 
 /// Topics and payloads.
-type Heard = Arc<Mutex<Vec<(String, String)>>>;
+pub(crate) type Heard = Arc<Mutex<Vec<(String, String)>>>;
 
 /// What somebody who subscribes to everything hears.
-fn listen(port: u16) -> (Running, Heard) {
+pub(crate) fn listen(port: u16) -> (Running, Heard) {
     let mut child = program("mosquitto_sub")
         .args(["-p", &port.to_string(), "-t", "#", "-q", "2", "-F", "%t %p"])
         .stdout(Stdio::piped())

@@ -1,0 +1,205 @@
+//! A connection to a receiver of notifications, plain or over TLS.
+//!
+//! Nothing is done behind the caller's back: bytes move when he writes, reads or waits, as on a plain socket that does not
+//! block.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use bytes::{BufMut as _, BytesMut};
+use parking_lot::Mutex;
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::attempt::Failed;
+use super::outgoing::Outgoing;
+
+/// Of what a broker says so much is read at once.
+const READ_BYTES: usize = 1_024;
+
+/// Who listens where.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Address {
+    /// A name, or the number of an interface.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) is_tls: bool,
+}
+
+/// See the module.
+pub(crate) struct Socket {
+    tcp: TcpStream,
+    session: Option<Box<Mutex<ClientConnection>>>,
+}
+
+impl Socket {
+    /// Connects to one of the receiver's interfaces that may be sent to and, with TLS, makes sure that it is the receiver.
+    pub(crate) async fn connect(address: &Address, outgoing: &Outgoing) -> Result<Self, Failed> {
+        let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
+        let found: Vec<_> = found.map_err(|error| Failed::unreached(format!("unknown host: {error}")))?.collect();
+        let found = outgoing.targets.among(address, found).map_err(Failed::unreached)?;
+        let tcp = TcpStream::connect(&found[..]).await;
+        let tcp = tcp.map_err(|error| Failed::unreached(format!("no connection: {error}")))?;
+        let _ = tcp.set_nodelay(true);
+        if !address.is_tls {
+            return Ok(Self::plain(tcp));
+        }
+        let refused = |why: String| Failed::unreached(format!("TLS refused: {why}"));
+        let name = ServerName::try_from(address.host.clone()).map_err(|error| refused(error.to_string()))?;
+        let session = outgoing.trust.config().map_err(refused)?;
+        let session = ClientConnection::new(session, name).map_err(|error| refused(error.to_string()))?;
+        let socket = Self { tcp, session: Some(Box::new(Mutex::new(session))) };
+        socket.shake_hands().await.map_err(|error| refused(error.to_string()))?;
+        Ok(socket)
+    }
+
+    fn plain(tcp: TcpStream) -> Self {
+        Self { tcp, session: None }
+    }
+
+    async fn shake_hands(&self) -> io::Result<()> {
+        let Some(session) = &self.session else { return Ok(()) };
+        loop {
+            let shaken = session.lock().complete_io(&mut Tcp(&self.tcp));
+            match shaken {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.wait(false).await?),
+                Err(error) => return Err(error),
+                Ok(_) if !session.lock().is_handshaking() => return Ok(()),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Hands over as much as is taken without waiting. What TLS has taken may still have to be sent: [`Socket::ready`] and
+    /// [`Socket::try_read`] do.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &self.session else { return self.tcp.try_write(bytes) };
+        let mut session = session.lock();
+        let taken = session.writer().write(bytes)?;
+        let is_sent = self.try_send(&mut session)?;
+        if taken == 0 && !is_sent && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+    }
+
+    /// Reads what is there; 0 at the end.
+    pub(crate) fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
+        let Some(session) = &self.session else { return self.tcp.try_read(room) };
+        let mut session = session.lock();
+        loop {
+            self.try_send(&mut session)?;
+            match session.reader().read(room) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // The receiver has closed it without saying so first.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            session.read_tls(&mut Tcp(&self.tcp))?;
+            let state = session.process_new_packets();
+            state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        }
+    }
+
+    /// Waits until there may be something to read.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        while !self.wait(false).await? {}
+        Ok(())
+    }
+
+    /// Waits until there is something to read or room to write; whether there may be something to read.
+    pub(crate) async fn ready(&self) -> io::Result<bool> {
+        self.wait(true).await
+    }
+
+    async fn wait(&self, for_room: bool) -> io::Result<bool> {
+        let mut wants_room = for_room;
+        if let Some(session) = &self.session {
+            let mut session = session.lock();
+            let state = session.process_new_packets();
+            let state = state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            if state.plaintext_bytes_to_read() > 0 {
+                return Ok(true);
+            }
+            wants_room = !self.try_send(&mut session)?;
+            if for_room && !wants_room {
+                return Ok(false);
+            }
+        }
+        let interest = if wants_room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        Ok(self.tcp.ready(interest).await?.is_readable())
+    }
+
+    /// Sends what TLS has taken, as far as there is room; whether that was all.
+    fn try_send(&self, session: &mut ClientConnection) -> io::Result<bool> {
+        match self.send(session) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            sent => sent.map(|()| true),
+        }
+    }
+
+    /// Sends what TLS has taken.
+    fn send(&self, session: &mut ClientConnection) -> io::Result<()> {
+        while session.wants_write() {
+            session.write_tls(&mut Tcp(&self.tcp))?;
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has closed it. What came unasked is no answer to anything, and ends it, too.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Writes all of it.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            match self.try_write(bytes) {
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.ready().await?),
+                Err(error) => return Err(error),
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Appends what has come to `read`, as soon as there is anything; 0 at the end.
+    pub(crate) async fn read_buf(&self, read: &mut BytesMut) -> io::Result<usize> {
+        let mut room = [0; READ_BYTES];
+        loop {
+            match self.try_read(&mut room) {
+                Ok(count) => {
+                    read.put_slice(&room[..count]);
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl From<TcpStream> for Socket {
+    fn from(tcp: TcpStream) -> Self {
+        Self::plain(tcp)
+    }
+}
+
+/// The socket as TLS reads and writes it.
+struct Tcp<'a>(&'a TcpStream);
+
+impl Read for Tcp<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(room)
+    }
+}
+
+impl Write for Tcp<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
