@@ -14,7 +14,7 @@ pub(crate) const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empt
 /// Says that an MQTT client asked for the message to be retained.
 const OPT_RETAIN: &str = "x-opt-retain";
 /// Headers that the adapter itself may set.
-const OWN_HEADERS_MAX: usize = 13;
+const OWN_HEADERS_MAX: usize = 14;
 
 /// A message, as an adapter has read it.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,8 @@ pub(crate) struct Outgoing<'a> {
     /// The path or topic that it was sent to.
     pub(crate) address: &'a str,
     pub(crate) content_type: Option<&'a [u8]>,
+    /// How the payload is packed, as its sender says it; it is handed on as it came.
+    pub(crate) content_encoding: Option<&'a [u8]>,
     pub(crate) traceparent: Option<&'a [u8]>,
     pub(crate) is_retained: bool,
     pub(crate) payload: &'a [u8],
@@ -87,6 +89,9 @@ impl<'a> Outgoing<'a> {
         add(header::QOS, self.delivery.qos().as_bytes());
         add(header::CREATION_TIME, numbers.created.as_bytes());
         add(header::CONTENT_TYPE, content_type);
+        if let Some(encoding) = self.content_encoding {
+            add(header::CONTENT_ENCODING, encoding);
+        }
         if let Some(trace) = self.traceparent {
             add(header::TRACEPARENT, trace);
         }

@@ -51,6 +51,8 @@ pub mod header {
     pub const QOS: &str = "qos";
     /// Media type of the payload.
     pub const CONTENT_TYPE: &str = "content-type";
+    /// How the payload is packed, such as `gzip`.
+    pub const CONTENT_ENCODING: &str = "content-encoding";
     /// Milliseconds since 1970-01-01T00:00:00Z at which the adapter took it.
     pub const CREATION_TIME: &str = "creation-time";
     /// Seconds the device waits for a command.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::extract::{FromRequest, Request};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use bytes::Bytes;
 use millstream_http::{Payload, PlainRequest, Problem, TraceContext};
@@ -34,6 +34,7 @@ pub(super) enum What<'a> {
 pub(super) struct Said<'a> {
     pub(super) delivery: Delivery,
     pub(super) content_type: Option<&'a [u8]>,
+    pub(super) content_encoding: Option<&'a [u8]>,
     /// How long the device waits for a command, seconds.
     pub(super) ttd_s: Option<u32>,
     /// When an event is void, seconds.
@@ -55,6 +56,7 @@ impl<'a> Said<'a> {
         Ok(Self {
             delivery,
             content_type,
+            content_encoding: request.header(CONTENT_ENCODING.as_str()).filter(|value| !value.is_empty()),
             ttd_s: None,
             ttl_s: None,
             address: request.path(),
@@ -70,6 +72,7 @@ impl<'a> Said<'a> {
 pub(super) struct Message {
     pub(super) delivery: Delivery,
     pub(super) content_type: Option<HeaderValue>,
+    pub(super) content_encoding: Option<HeaderValue>,
     /// How long the device waits for a command, seconds.
     pub(super) ttd_s: Option<u32>,
     /// When an event is void, seconds.
@@ -94,10 +97,11 @@ impl Message {
         let correlation_id = correlation_of(request_id).ok_or_else(|| bad_request_id(request_id))?;
         let given = given(STATUS, headers, &address).unwrap_or_default();
         let status = status_of_reply(given.trim()).ok_or_else(|| bad_reply_status(STATUS, &given))?;
-        let content_type = content_type(headers);
+        let [content_type, content_encoding] = content(headers);
         let Payload(payload) = Payload::from_request(request, &()).await?;
         let (delivery, reply) = (Delivery::Response, Some((correlation_id, status)));
-        Ok(Self { delivery, content_type, ttd_s: None, ttl_s: None, address, payload, trace, reply })
+        let (ttd_s, ttl_s) = (None, None);
+        Ok(Self { delivery, content_type, content_encoding, ttd_s, ttl_s, address, payload, trace, reply })
     }
 
     /// As it is handed on.
@@ -105,6 +109,7 @@ impl Message {
         Said {
             delivery: self.delivery,
             content_type: self.content_type.as_ref().map(HeaderValue::as_bytes),
+            content_encoding: self.content_encoding.as_ref().map(HeaderValue::as_bytes),
             ttd_s: self.ttd_s,
             ttl_s: self.ttl_s,
             address: self.address.path(),
@@ -128,16 +133,18 @@ impl Message {
             Stream::Telemetry | Stream::CommandResponse => None,
             Stream::Event => number(TTL, headers, &address)?.map(ttl).transpose()?,
         };
-        let content_type = content_type(headers);
+        let [content_type, content_encoding] = content(headers);
         let Payload(payload) = Payload::from_request(request, &()).await?;
         check_type(content_type.as_ref().map(HeaderValue::as_bytes), &payload, NO_TYPE)?;
         let ttd_s = ttd_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-        Ok(Self { delivery, content_type, ttd_s, ttl_s, address, payload, trace, reply: None })
+        let reply = None;
+        Ok(Self { delivery, content_type, content_encoding, ttd_s, ttl_s, address, payload, trace, reply })
     }
 }
 
-fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
-    headers.get(CONTENT_TYPE).filter(|value| !value.is_empty()).cloned()
+/// What the body is, and how it is packed.
+fn content(headers: &HeaderMap) -> [Option<HeaderValue>; 2] {
+    [CONTENT_TYPE, CONTENT_ENCODING].map(|name| headers.get(name).filter(|value| !value.is_empty()).cloned())
 }
 
 fn delivery(stream: Stream, qos_level: Option<&[u8]>) -> Result<Delivery, Problem> {

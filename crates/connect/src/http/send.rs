@@ -189,6 +189,7 @@ impl HttpAdapter {
             delivery: message.delivery,
             address: message.address,
             content_type: message.content_type,
+            content_encoding: message.content_encoding,
             traceparent: Some(&trace),
             is_retained: false,
             payload: message.payload,

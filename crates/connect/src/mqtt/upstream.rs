@@ -326,6 +326,7 @@ impl<'a> Way<'a> {
             delivery: self.delivery,
             address: self.address,
             content_type: self.content_type(item).map(str::as_bytes),
+            content_encoding: None,
             traceparent: None,
             is_retained: item.publish.retain,
             payload: item.publish.payload,

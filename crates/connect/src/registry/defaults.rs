@@ -74,8 +74,10 @@ fn is_header_text(text: &str) -> bool {
 
 /// Names that the adapter or the message fills; a default of that name is kept but never used.
 fn is_of_the_message(name: &str) -> bool {
-    use header::{CONTENT_TYPE, CREATION_TIME, DEVICE_ID, ORIG_ADAPTER, ORIG_ADDRESS, QOS, TRACEPARENT, TTD, TTL};
-    [CONTENT_TYPE, CREATION_TIME, DEVICE_ID, ORIG_ADAPTER, ORIG_ADDRESS, QOS, TRACEPARENT, TTD, TTL].contains(&name)
+    use header::{CONTENT_ENCODING, CONTENT_TYPE, CREATION_TIME, DEVICE_ID, ORIG_ADAPTER, ORIG_ADDRESS, QOS};
+    use header::{TRACEPARENT, TTD, TTL};
+    let own = [CONTENT_ENCODING, CONTENT_TYPE, CREATION_TIME, DEVICE_ID, ORIG_ADAPTER, ORIG_ADDRESS, QOS];
+    own.contains(&name) || [TRACEPARENT, TTD, TTL].contains(&name)
 }
 
 fn as_text(value: &Value) -> String {

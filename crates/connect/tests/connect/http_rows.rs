@@ -149,7 +149,7 @@ async fn rows_of_preflights_name_their_methods_and_headers() {
 async fn rows_of_what_the_record_carries() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
-    let rows: [Carried<'_>; 6] = [
+    let rows: [Carried<'_>; 8] = [
         (
             "device and address",
             Some("g@T"),
@@ -178,6 +178,20 @@ async fn rows_of_what_the_record_carries() {
             "POST /telemetry",
             &[("qos-level", "1")],
             &[(header::CONTENT_TYPE, Some("application/octet-stream")), (header::QOS, Some("1"))],
+        ),
+        (
+            "§6 content-encoding is handed on",
+            Some("d@T"),
+            "POST /telemetry",
+            &[("content-type", "text/m"), ("content-encoding", "gzip")],
+            &[(header::CONTENT_ENCODING, Some("gzip")), (header::CONTENT_TYPE, Some("text/m"))],
+        ),
+        (
+            "§6 without content-encoding there is none",
+            Some("d@T"),
+            "POST /event",
+            &[("content-encoding", "")],
+            &[(header::CONTENT_ENCODING, None)],
         ),
         ("ttl is capped by max-ttl", Some("d@T"), "POST /event?hono-ttl=100", &[], &[(header::TTL, Some("60000"))]),
         ("ttd is capped by the adapter", Some("d@T"), "POST /event?hono-ttd=100", &[], &[(header::TTD, Some("2"))]),
