@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::adapter::{MqttAdapter, Place as Seat};
+use super::adapter::{ADAPTER, MqttAdapter, Place as Seat};
 use super::commands::Deliveries;
 use super::connect_packet::Will;
 use super::encode::pong;
@@ -17,6 +17,7 @@ use super::pending::Pending;
 use super::private::{Private, Wanted, expires};
 use super::property::{MESSAGE_EXPIRY, WILL_DELAY, without};
 use super::space::message::Draft;
+use super::toll::LeftWill;
 use super::topic::{is_about_commands, is_reserved};
 use super::upstream::Item;
 use super::wire::{Framed, frame};
@@ -78,12 +79,12 @@ pub(super) struct Takes {
 
 /// What is published when the client goes without a word.
 #[derive(Debug)]
-pub(super) struct LastWill {
+pub(crate) struct LastWill {
     pub(super) qos: Qos,
     pub(super) retain: bool,
     pub(super) topic: Box<str>,
     pub(super) content_type: Option<Box<str>>,
-    pub(super) payload: Box<[u8]>,
+    pub(crate) payload: Box<[u8]>,
     /// How long the session may be left alone before it is published.
     pub(super) delay_s: u32,
     expiry_s: Option<u32>,
@@ -117,8 +118,7 @@ impl LastWill {
             payload: &self.payload,
             qos: self.qos,
             retain: self.retain,
-            // It was no use of what its tenant may use.
-            adapter: "",
+            adapter: ADAPTER,
             client,
             device,
             content_type: self.content_type.as_deref(),
@@ -328,7 +328,8 @@ impl Client {
         }
         if !is_reserved(&will.topic) {
             if let Some(private) = &self.private {
-                private.link.leave_will(will);
+                let (registry, streams) = (self.adapter.registry.clone(), Arc::clone(&self.streams));
+                private.link.leave_will(LeftWill { will, registry, streams, verified: Arc::clone(&self.verified) });
             }
             return;
         }

@@ -4,8 +4,9 @@ use millstream_log::LogConfig;
 use millstream_types::{Kind, header};
 use serde_json::{Value, json};
 
+use crate::command_world::until;
 use crate::gate::GatedFiles;
-use crate::mqtt_client::{Hello, Mqtt, connect, publish};
+use crate::mqtt_client::{Hello, Mqtt, Will, connect, publish};
 use crate::world::{World, basic, quick};
 
 async fn limit(world: &World, limits: &Value, more: &Value) {
@@ -287,5 +288,51 @@ async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_c
         assert!(text.lines().any(|known| known == line), "{line} in {text}");
     }
     assert_eq!(world.device("POST /telemetry", &[("authorization", &basic("d@T", "pw"))], b"x").await.status, 202);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_will_counts_like_all_other_messages_when_it_is_published_and_stays_counted_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    world.register("T", "watcher").await;
+    limit(&world, &volume(10), &json!({})).await;
+    let mut watcher = Mqtt::log_in(world.mqtt(), 5, "watcher@T").await;
+    assert_eq!(watcher.subscribe("will/#", 0).await, 0);
+    let will = |payload| Some(Will { topic: "will/d", payload, qos: 1, retain: false, properties: &[] });
+    let hello = |will, login| Hello {
+        level: 5,
+        keep_alive_s: 60,
+        client: "c",
+        clean: true,
+        login: Some((login, "pw")),
+        properties: &[],
+        will,
+    };
+    // What is not published is no use of the volume: one that says good-bye, then one that does not.
+    let (mut orderly, _) = Mqtt::connect(world.mqtt(), &hello(will(b"8 bytes."), "d@T")).await;
+    orderly.send(&[0xE0, 0]).await;
+    orderly.expect_end().await;
+    drop(Mqtt::connect(world.mqtt(), &hello(will(b"8 bytes."), "d@T")).await);
+    assert_eq!(watcher.message().await.text(), ("will/d", "8 bytes."));
+    drop(Mqtt::connect(world.mqtt(), &hello(will(b"too many"), "d@T")).await);
+    let refused = r#"millstream_connect_limit_refusals_total{limit="data-volume",tenant="T"} 1"#;
+    until("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
+    assert_eq!(world.records(Kind::Mqtt, "T").len(), 1);
+    // A device that may send nothing leaves no will either.
+    world.do_registry("PUT /v1/devices/T/d", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
+    drop(Mqtt::connect(world.mqtt(), &hello(will(b"x"), "d@T")).await);
+    let refused = r#"millstream_connect_limit_refusals_total{limit="device-rate",tenant="T"} 1"#;
+    until("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
+    watcher.finish().await;
+    world.stop().await;
+    let world = World::open(dir.path()).await;
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "watcher@T").await;
+    for (id, payload, code) in [(1, &b"123"[..], 0x97), (2, b"12", 0)] {
+        client.publish(1, id, "a", payload).await;
+        assert_eq!(client.next().await.1.get(2).copied().unwrap_or(0), code, "8 bytes are used");
+    }
+    client.finish().await;
     world.stop().await;
 }

@@ -7,9 +7,10 @@ use millstream_types::{Offset, TenantId};
 
 use super::session::Session;
 use super::{Link, Lost, SessionId, Space, State, Subscriber, Who};
-use crate::mqtt::client::LastWill;
 use crate::mqtt::kept::{Command, Keep, OfTenant, One, Verdict};
+use crate::mqtt::toll::LeftWill;
 use crate::topic_filter::Filter;
+use crate::usage::Moment;
 
 /// Messages of others after which it is kept anew that an idle session has passed them.
 const PASSED_MAX: u64 = 65_536;
@@ -106,24 +107,39 @@ impl Space {
         }
     }
 
-    /// Publishes a will; nobody is left to be told if that fails.
-    pub(super) fn publish_will(self: &Arc<Self>, client: &Arc<str>, device: &str, will: &LastWill) {
+    /// Publishes a will if its device may send as much; nobody is left to be told if not, or if it fails.
+    pub(super) fn publish_will(self: &Arc<Self>, client: &Arc<str>, device: &str, left: &LeftWill) {
         let now_ms = self.wall.now_ms();
+        let admission = match left.admit(Moment { wall_ms: now_ms, monotonic: self.monotonic.now() }) {
+            Ok(admission) => admission,
+            Err(problem) => {
+                tracing::debug!(%client, device, why = problem.text(), "mqtt: a will is not published");
+                return;
+            }
+        };
+        let will = &left.will;
         let expires = will.expires(now_ms);
         let draft = will.draft(client, device, &expires);
         let retain = draft.retain.then(|| Arc::new(draft.to_message()));
         let one = One { record: draft.to_publish(now_ms), retain, once: None };
         let (client, stream) = (Arc::clone(client), self.keeper.stream.clone());
-        self.keep_in_passing(|tenant| Command::Publish { tenant, client, stream, messages: vec![one] });
+        if self.keep_in_passing(|tenant| Command::Publish { tenant, client, stream, messages: vec![one] }) {
+            admission.keep();
+        }
     }
 
-    /// Hands a command over that nobody waits for.
-    fn keep_in_passing(&self, command: impl FnOnce(TenantId) -> Command) {
-        match self.keeper.submit(command) {
+    /// Hands a command over that nobody waits for. Whether it was taken.
+    fn keep_in_passing(&self, command: impl FnOnce(TenantId) -> Command) -> bool {
+        let submitted = self.keeper.submit(command);
+        match submitted {
             // A receiver that is dropped would withdraw it.
             Ok(answer) => drop(tokio::spawn(answer)),
-            Err(error) => tracing::warn!(%error, "what a private space keeps could not be written"),
+            Err(error) => {
+                tracing::warn!(%error, "what a private space keeps could not be written");
+                return false;
+            }
         }
+        true
     }
 }
 
@@ -180,9 +196,9 @@ impl Link {
     }
 
     /// Sets the will that is published once the session has been left alone for `delay_s`, or has ended.
-    pub(crate) fn leave_will(&self, will: LastWill) {
-        let (now, asked_s) = (self.space.monotonic.now(), will.delay_s);
-        let mut will = Some(will);
+    pub(crate) fn leave_will(&self, left: LeftWill) {
+        let (now, asked_s) = (self.space.monotonic.now(), left.will.delay_s);
+        let mut will = Some(left);
         let left = self.with(|session| {
             let delay_s = session.expiry_s.min(asked_s);
             if delay_s > 0 {

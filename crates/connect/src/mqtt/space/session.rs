@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use super::group::GroupId;
 use super::message::Message;
 use super::queue::{Entry, Queue, QueueLimits};
-use crate::mqtt::client::LastWill;
 use crate::mqtt::kept::{Progress, SessionRecord, StoredFilter};
 use crate::mqtt::packet::Qos;
+use crate::mqtt::toll::LeftWill;
 
 /// Messages that are remembered as done while an older one is not. With as many nothing more is sent before that one is.
 pub(super) const DONE_MAX: usize = 4096;
@@ -90,7 +90,7 @@ pub(crate) struct Session {
     /// When its connection ended, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) ended_ms: Option<i64>,
     /// What is published if nobody takes the session up before then, by monotonic time.
-    pub(crate) will: Option<(Duration, LastWill)>,
+    pub(crate) will: Option<(Duration, LeftWill)>,
     /// How far it had come when that was last kept, unless it has come further since.
     kept_from: Option<u64>,
 }
