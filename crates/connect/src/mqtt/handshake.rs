@@ -223,10 +223,8 @@ fn outcome(code: u8) -> Option<&'static str> {
 async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Result<Option<(Private, bool)>, Refusal> {
     let snapshot = adapter.registry.snapshot(&client.verified.tenant);
     let tenant = snapshot.state.tenant(&client.verified.tenant).and_then(|known| known.tenant.clone());
-    if !tenant.is_some_and(|stored| has_broker(&stored.value.ext)) {
-        return Ok(None);
-    }
-    let space = adapter.spaces.of(&client.verified.tenant).await;
+    let Some(tenant) = tenant.filter(|stored| has_broker(&stored.value.ext)) else { return Ok(None) };
+    let space = adapter.spaces.of(&client.verified.tenant, tenant.born).await;
     let space = space.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
     client.streams.usage.follow(&space.partition);
     let claim = Claim {

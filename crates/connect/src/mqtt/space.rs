@@ -44,6 +44,7 @@ use trie::Trie;
 
 use super::kept::Keeper;
 use super::packet::Qos;
+use crate::registry::Version;
 use crate::topic_filter::Filter;
 
 /// Messages that are read from the log for one client at a time.
@@ -91,6 +92,8 @@ impl Counts {
 
 /// The private space of one tenant.
 pub(crate) struct Space {
+    /// The version with which its tenant was created.
+    born: Version,
     pub(crate) partition: Arc<dyn Partition>,
     /// What publishing at least once waits for.
     pub(crate) level: AckLevel,

@@ -90,3 +90,37 @@ async fn sessions_end_with_their_device_and_all_else_with_their_tenant() {
     bystander.finish().await;
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_is_deleted_and_at_once_made_again_inherits_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::open(dir.path()).await;
+    // While its space runs, and while nobody has connected since the start.
+    for is_running in [true, false] {
+        world.register("T", "d").await;
+        let (mut first, answer) = Mqtt::connect(world.mqtt(), &kept("c", "d@T")).await;
+        assert_eq!(answer[..2], [0, 0], "nothing of the one before");
+        assert_eq!(first.subscribe("q/#", 1).await, 1);
+        let mut retained = publish(5, 1, 1, "r/1", &[], b"old");
+        retained[0] |= 1;
+        first.send(&retained).await;
+        assert_eq!(first.next().await.0, 0x40);
+        first.finish().await;
+        if !is_running {
+            world.stop().await;
+            world = World::open(dir.path()).await;
+        }
+        world.do_registry("DELETE /v1/tenants/T", "", 204).await;
+        world.register("T", "d").await;
+        let (mut heir, answer) = Mqtt::connect(world.mqtt(), &kept("c", "d@T")).await;
+        assert_eq!(answer[..2], [0, 0], "no session of its former name");
+        assert_eq!(heir.subscribe("r/#", 0).await, 0);
+        heir.publish(1, 7, "r/2", b"new").await;
+        let told = [heir.next().await, heir.next().await];
+        assert!(told.iter().all(|(first_byte, _)| matches!(first_byte, 0x30 | 0x40)), "nothing is retained: {told:?}");
+        assert!(told.iter().any(|(_, body)| body.ends_with(b"new")), "{told:?}");
+        heir.finish().await;
+        world.do_registry("DELETE /v1/tenants/T", "", 204).await;
+    }
+    world.stop().await;
+}

@@ -9,6 +9,7 @@ use super::KeptView;
 use super::state::{Change, OfTenant, Progress, SessionRecord};
 use crate::mqtt::space::RetainedMap;
 use crate::mqtt::space::message::Message;
+use crate::registry::Version;
 
 /// Keys that one command forgets.
 const FORGOTTEN_MAX: usize = 1_000;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Retained { tenant: TenantId },
     /// Forget all of a tenant, or as much as one append takes.
     Forget { tenant: TenantId },
+    /// Forget what is of another tenant that had the name before, or as much as one append takes.
+    Own { tenant: TenantId, born: Version },
 }
 
 /// What became of a message.
@@ -78,7 +81,7 @@ impl Command {
                 filters.map(|filter| filter.filter.len() + 48).sum::<usize>() + progress.sum::<usize>()
             }
             Self::KeepGroup { progress, .. } => progress.as_ref().map_or(0, |progress| 8 * progress.done.len()),
-            Self::End { .. } | Self::Retained { .. } | Self::Forget { .. } => 0,
+            Self::End { .. } | Self::Retained { .. } | Self::Forget { .. } | Self::Own { .. } => 0,
         }
     }
 }
@@ -137,16 +140,28 @@ pub(super) fn decide(draft: &mut Draft<'_, KeptView>, command: Command, retained
             Answer::Done
         }
         Command::Retained { tenant } => retained(draft, &tenant),
-        Command::Forget { tenant } => {
-            let removals: Vec<Change> = known(draft, &tenant)
-                .into_iter()
-                .flat_map(|known| known.removals(&tenant))
-                .take(FORGOTTEN_MAX)
-                .collect();
-            removals.into_iter().for_each(|change| draft.change(change));
-            if known(draft, &tenant).is_some() { Answer::More } else { Answer::Done }
+        Command::Forget { tenant } => forget(draft, &tenant),
+        Command::Own { tenant, born } => {
+            let former = known(draft, &tenant).and_then(|known| known.born).filter(|former| *former != born);
+            if former.is_some()
+                && let more @ Answer::More = forget(draft, &tenant)
+            {
+                return more;
+            }
+            // What was kept before owners were is of whoever has the name.
+            if known(draft, &tenant).is_none_or(|known| known.born.is_none()) {
+                draft.change(Change::Born(tenant, Some(born)));
+            }
+            Answer::Done
         }
     }
+}
+
+fn forget(draft: &mut Draft<'_, KeptView>, tenant: &TenantId) -> Answer {
+    let all = known(draft, tenant).into_iter().flat_map(|known| known.removals(tenant));
+    let removals: Vec<Change> = all.take(FORGOTTEN_MAX).collect();
+    removals.into_iter().for_each(|change| draft.change(change));
+    if known(draft, tenant).is_some() { Answer::More } else { Answer::Done }
 }
 
 fn known<'a>(draft: &'a Draft<'_, KeptView>, tenant: &TenantId) -> Option<&'a OfTenant> {

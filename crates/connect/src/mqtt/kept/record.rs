@@ -7,6 +7,7 @@
 //! | 3, tenant, 0, client id | version, JSON of how far it has come |
 //! | 4, tenant, 0, client id, 0, packet id (2 bytes) | version |
 //! | 5, tenant, 0, shared filter | version, JSON of how far its group has come |
+//! | 6, tenant, 0 | version, JSON: the version with which the tenant was created that all of it is of |
 //!
 //! All numbers are big endian. Names have no character 0.
 
@@ -28,6 +29,7 @@ const SESSION: u8 = 2;
 const PROGRESS: u8 = 3;
 const ARRIVED: u8 = 4;
 const GROUP: u8 = 5;
+const BORN: u8 = 6;
 
 pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
     let mut name = |kind, tenant: &TenantId, name: &str| {
@@ -58,6 +60,10 @@ pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) ->
         Change::Group(tenant, filter, progress) => {
             name(GROUP, tenant, filter);
             encode_json(progress.as_deref(), value)
+        }
+        Change::Born(tenant, born) => {
+            name(BORN, tenant, "");
+            encode_json(born.as_ref(), value)
         }
         Change::Arrived(tenant, client, id, is_there) => {
             name(ARRIVED, tenant, client);
@@ -99,6 +105,7 @@ pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeE
             Ok(Change::Arrived(tenant, text(client)?.into(), u16::from_be_bytes(*id), value.is_some()))
         }
         GROUP => Ok(Change::Group(tenant, text(name)?.into(), decode_json(value)?)),
+        BORN => Ok(Change::Born(tenant, decode_json(value)?.map(|born| *born))),
         other => Err(DecodeError::new(format!("record of kind {other} of private spaces"))),
     }
 }
@@ -149,7 +156,7 @@ mod tests {
     use super::*;
 
     /// State records as version 1 has written them; they must be read for ever.
-    const VERSION_1: [(&[u8], &[u8]); 6] = [
+    const VERSION_1: [(&[u8], &[u8]); 7] = [
         (b"\x01acme\0a/b", b"\x01\x01\0\0\0\0\0\0\0\0\0\0\0\x02\x01\x01payload"),
         (b"\x01acme\0/", b"\x01\x02\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\0x"),
         (
@@ -159,6 +166,7 @@ mod tests {
         (b"\x03acme\0c", br#"{"from":9,"done":[11],"released":[10]}"#),
         (b"\x04acme\0c\0\x01\x02", b"\x01"),
         (b"\x05acme\0$share/g/a", br#"{"from":9,"done":[11],"released":[]}"#),
+        (b"\x06acme\0", b"\x0118446744073709551615"),
     ];
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mqtt::space::RetainedMap;
 use crate::mqtt::space::message::Message;
+use crate::registry::Version;
 
 /// All tenants of a partition.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct OfTenant {
     pub(crate) groups: imbl::OrdMap<Arc<str>, Arc<Progress>>,
     /// Ids of messages exactly once that a client has sent and not forgotten.
     pub(crate) arrived: imbl::OrdSet<(Arc<str>, u16)>,
+    /// The tenant that all of it is of: another one may get its name later.
+    pub(crate) born: Option<Version>,
 }
 
 /// A session, but for how far it has come.
@@ -71,6 +74,7 @@ pub(crate) enum Change {
     Progress(TenantId, Arc<str>, Option<Arc<Progress>>),
     Arrived(TenantId, Arc<str>, u16, bool),
     Group(TenantId, Arc<str>, Option<Arc<Progress>>),
+    Born(TenantId, Option<Version>),
 }
 
 impl State {
@@ -89,7 +93,8 @@ impl State {
         | Change::Session(tenant, ..)
         | Change::Progress(tenant, ..)
         | Change::Group(tenant, ..)
-        | Change::Arrived(tenant, ..)) = change;
+        | Change::Arrived(tenant, ..)
+        | Change::Born(tenant, ..)) = change;
         let known = self.tenants.entry(tenant.clone()).or_default();
         known.apply(change);
         if known.is_empty() {
@@ -100,6 +105,11 @@ impl State {
 
 impl OfTenant {
     fn is_empty(&self) -> bool {
+        self.born.is_none() && self.has_nothing()
+    }
+
+    /// Whether nothing is kept but whose it would be.
+    fn has_nothing(&self) -> bool {
         self.retained.is_empty()
             && self.sessions.is_empty()
             && self.progress.is_empty()
@@ -122,10 +132,11 @@ impl OfTenant {
             Change::Progress(_, client, value) => set(&mut self.progress, client, value.as_ref()),
             Change::Arrived(_, client, id, true) => drop(self.arrived.insert((Arc::clone(client), *id))),
             Change::Arrived(_, client, id, false) => drop(self.arrived.remove(&(Arc::clone(client), *id))),
+            Change::Born(_, born) => self.born = *born,
         }
     }
 
-    /// Changes that remove all of it.
+    /// Changes that remove all of it; whose it was goes last.
     pub(crate) fn removals(&self, tenant: &TenantId) -> impl Iterator<Item = Change> {
         let retained = self.retained.keys().map(|topic| Change::Retained(tenant.clone(), Arc::clone(topic), None));
         let sessions = self.sessions.keys().map(|client| Change::Session(tenant.clone(), Arc::clone(client), None));
@@ -133,7 +144,8 @@ impl OfTenant {
         let groups = self.groups.keys().map(|group| Change::Group(tenant.clone(), Arc::clone(group), None));
         let arrived =
             self.arrived.iter().map(|(client, id)| Change::Arrived(tenant.clone(), Arc::clone(client), *id, false));
-        retained.chain(sessions).chain(progress).chain(groups).chain(arrived)
+        let born = self.born.map(|_| Change::Born(tenant.clone(), None));
+        retained.chain(sessions).chain(progress).chain(groups).chain(arrived).chain(born)
     }
 
     /// Ids of messages exactly once that `client` has sent and not forgotten.
@@ -161,7 +173,7 @@ mod tests {
 
     fn change() -> impl Strategy<Value = Change> {
         let name = prop::sample::select(vec!["a", "b/c"]);
-        (0..5_u8, 0..2_u8, name, prop::option::of(0..40_u64)).prop_map(|(kind, tenant, name, value)| {
+        (0..6_u8, 0..2_u8, name, prop::option::of(0..40_u64)).prop_map(|(kind, tenant, name, value)| {
             let tenant = TenantId::new(["acme", "other"][usize::from(tenant)]).unwrap();
             let name = Arc::from(name);
             let progress = |from| Arc::new(Progress { from, done: vec![from + 2], released: Vec::new() });
@@ -170,6 +182,7 @@ mod tests {
                 1 => Change::Session(tenant, name, value.map(session)),
                 2 => Change::Progress(tenant, name, value.map(progress)),
                 3 => Change::Group(tenant, name, value.map(progress)),
+                4 => Change::Born(tenant, value.and_then(|born| Version::parse(&format!("{born:016x}")))),
                 _ => Change::Arrived(tenant, name, 7, value.is_some()),
             }
         })

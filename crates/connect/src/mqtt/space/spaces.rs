@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use super::dispatch::{dispatch, recover};
 use super::{BrokerConfig, Counts, Space, State};
 use crate::mqtt::kept::Kept;
+use crate::registry::Version;
 
 /// The spaces, and the tasks that dispatch their messages; these end when it is dropped.
 pub(crate) struct Spaces {
@@ -54,17 +55,20 @@ impl Spaces {
         Self { parts, room, queues_room, known: Mutex::default() }
     }
 
-    /// That of `tenant`; begins with it if need be.
-    pub(crate) async fn of(&self, tenant: &TenantId) -> Result<Arc<Space>, Error> {
-        let cell = {
+    /// That of `tenant`, which was created with the version `born`; begins with it if need be.
+    pub(crate) async fn of(&self, tenant: &TenantId, born: Version) -> Result<Arc<Space>, Error> {
+        let (cell, former) = {
             let mut known = self.known.lock();
             let cell = known.entry(tenant.clone()).or_default();
-            if cell.get().is_some_and(|known| known.space.is_gone()) {
+            let former = cell.get().map(|known| &known.space).filter(|space| space.born != born).map(Arc::clone);
+            if former.is_some() || cell.get().is_some_and(|known| known.space.is_gone()) {
                 *cell = Arc::default();
             }
-            Arc::clone(cell)
+            (Arc::clone(cell), former)
         };
-        cell.get_or_try_init(|| self.begin(tenant)).await.map(|known| Arc::clone(&known.space))
+        // Somebody else had the name.
+        former.iter().for_each(|space| space.abandon(|_| true));
+        cell.get_or_try_init(|| self.begin(tenant, born)).await.map(|known| Arc::clone(&known.space))
     }
 
     /// That of `tenant`, if somebody has begun with it.
@@ -73,7 +77,11 @@ impl Spaces {
         known.get(tenant).and_then(|cell| cell.get()).map(|known| Arc::clone(&known.space))
     }
 
-    async fn begin(&self, tenant: &TenantId) -> Result<Known, Error> {
+    async fn begin(&self, tenant: &TenantId, born: Version) -> Result<Known, Error> {
+        self.own(tenant, born).await.map_err(|error| {
+            tracing::warn!(%error, %tenant, "a private space cannot be opened");
+            Error::Stopped
+        })?;
         let SpacesParts { log, kept, config: settings, counts, wall, monotonic } = self.parts.clone();
         let name = TopicName::reserved(Kind::Mqtt, tenant);
         let config = TopicConfig {
@@ -99,6 +107,7 @@ impl Spaces {
         let snapshot = keeper.snapshot();
         let (state, from) = State::restored(snapshot.state.tenant(tenant), wall.now_ms(), began.0);
         let space = Arc::new(Space {
+            born,
             level: partition.topic().config.level,
             partition,
             config: settings,
