@@ -14,10 +14,13 @@ mod logins;
 mod messages;
 mod mqtt;
 mod mqtt_client;
+mod mqtt_rows;
 mod orphans;
 mod private;
 mod refusals;
 mod registry_api;
 mod registry_model;
 mod registry_search;
+#[path = "../../../context/tests/context/rows.rs"]
+mod rows;
 mod world;
