@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::ask::Method;
 use crate::period::Periods;
+use crate::point::DELETED;
 
 /// What a period takes beside its distinct values, about.
 const PERIOD_BYTES: usize = 128;
@@ -15,6 +16,7 @@ const DISTINCT_BYTES: usize = 48;
 pub(crate) struct Aggregates {
     periods: Periods,
     counts_distinct: bool,
+    counts: bool,
     sums: BTreeMap<i64, Sums>,
     /// The period of the point before, which most often is that of the next one.
     current: Option<(i64, Sums)>,
@@ -39,7 +41,8 @@ pub(crate) struct Sums {
 impl Aggregates {
     pub(crate) fn new(periods: Periods, methods: &[Method]) -> Self {
         let counts_distinct = methods.contains(&Method::DistinctCount);
-        Self { periods, counts_distinct, sums: BTreeMap::new(), current: None, bytes: 0 }
+        let counts = counts_distinct || methods.contains(&Method::TotalCount);
+        Self { periods, counts_distinct, counts, sums: BTreeMap::new(), current: None, bytes: 0 }
     }
 
     /// Bytes that it takes, about.
@@ -55,8 +58,17 @@ impl Aggregates {
         self.counts_distinct
     }
 
-    /// Adds a point; `value` is its JSON text, looked at only where distinct ones are counted.
+    /// Whether points that are no numbers make a difference, so that their values have to be known.
+    pub(crate) fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// Adds a point; `value` is its JSON text, looked at only where points are counted. One that says that the attribute was
+    /// deleted is no value.
     pub(crate) fn add(&mut self, ms: i64, number: Option<f64>, value: &str) {
+        if number.is_none() && value == DELETED {
+            return;
+        }
         let period = self.periods.number(ms);
         if self.current.as_ref().is_none_or(|(current, _)| *current != period) {
             self.sums.extend(self.current.take());

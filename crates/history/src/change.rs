@@ -8,9 +8,16 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::point::DELETED;
+
 /// Metadata that say when a value was observed.
 const OBSERVATION_TIMES: [&str; 2] = ["TimeInstant", "observedAt"];
-const DELETED: &[u8] = b"entityDelete";
+/// Alterations that end an entity; their records show it as it was.
+const ENDS: [&[u8]; 2] = [b"entityDelete", b"entityExpire"];
+/// The end of a transient entity, which its record does not show.
+const DATE_EXPIRES: &str = "dateExpires";
+/// The type of an attribute that is no more.
+const NO_KIND: &str = "None";
 
 /// A change of an entity.
 #[derive(Debug)]
@@ -32,11 +39,12 @@ pub(crate) struct Changed<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Reads a record. `None` if no attribute has a new value in it: an entity's deletion, an update that changed nothing.
+    /// Reads a record. `None` if no attribute has changed: an update that changed nothing, or the end of an entity without
+    /// attributes.
     pub(crate) fn read(record: &RecordView<'a>) -> Result<Option<Self>, String> {
         let text = |name| record.header(name).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
         let changed = text(header::CHANGED_ATTRIBUTES);
-        if changed.is_empty() || record.header(header::ALTERATION_TYPE) == Some(DELETED) {
+        if changed.is_empty() {
             return Ok(None);
         }
         let Some(value) = record.value else { return Ok(None) };
@@ -45,7 +53,23 @@ impl<'a> Change<'a> {
         let mut change = Change { id: "".into(), kind: "".into(), path, attributes: Vec::with_capacity(names.len()) };
         let wanted = Wanted { names: &names, change: &mut change, has_all: false };
         wanted.read(value).map_err(|error| error.to_string())?;
+        let is_end = record.header(header::ALTERATION_TYPE).is_some_and(|kind| ENDS.contains(&kind));
+        if is_end {
+            change.attributes.clear();
+        }
+        // Those that have changed and are not there were deleted.
+        for name in names {
+            if name != DATE_EXPIRES && !change.attributes.iter().any(|changed| changed.name == name) {
+                change.attributes.push(Changed::deleted(name));
+            }
+        }
         Ok((!change.attributes.is_empty()).then_some(change))
+    }
+}
+
+impl<'a> Changed<'a> {
+    fn deleted(name: &'a str) -> Self {
+        Self { name: name.into(), kind: NO_KIND.into(), value: DELETED, observed_ms: None, metadata: None }
     }
 }
 
@@ -176,12 +200,29 @@ mod tests {
     }
 
     #[test]
+    fn attributes_that_are_deleted_are_read_as_such_one_by_one_or_with_their_entity() {
+        let entity = r#"{"id":"r","type":"Room","t":{"type":"Number","value":1,"metadata":{}},"u":{"type":"Text","value":"x","metadata":{}}}"#;
+        for (alteration, changed, expected) in [
+            ("entityChange", "gone", "gone=\"urn:ngsi-ld:null\""),
+            ("entityChange", "t,gone,dateExpires", "t=1 gone=\"urn:ngsi-ld:null\""),
+            ("entityDelete", "t,u", "t=\"urn:ngsi-ld:null\" u=\"urn:ngsi-ld:null\""),
+            ("entityExpire", "t,dateExpires", "t=\"urn:ngsi-ld:null\""),
+        ] {
+            read(&[("alteration-type", alteration), ("changed-attributes", changed)], entity, |change| {
+                let change = change.unwrap().unwrap();
+                let told: Vec<String> = change.attributes.iter().map(|a| format!("{}={}", a.name, a.value)).collect();
+                assert_eq!((&*change.id, &*change.kind, &*told.join(" ")), ("r", "Room", expected));
+            });
+        }
+    }
+
+    #[test]
     fn what_changes_no_value_has_no_points_and_what_is_no_entity_is_refused() {
         let entity = r#"{"id":"r","type":"Room","t":{"type":"Number","value":1,"metadata":{}}}"#;
         for headers in [
-            &[("alteration-type", "entityDelete"), ("changed-attributes", "t")][..],
+            &[("alteration-type", "entityDelete"), ("changed-attributes", "")][..],
             &[("alteration-type", "entityUpdate"), ("changed-attributes", "")],
-            &[("alteration-type", "entityChange"), ("changed-attributes", "gone")],
+            &[("alteration-type", "entityChange"), ("changed-attributes", "dateExpires")],
             &[],
         ] {
             read(headers, entity, |change| assert!(change.unwrap().is_none(), "{headers:?}"));

@@ -21,6 +21,16 @@ pub(crate) struct Point {
     pub(crate) metadata: Option<Arc<str>>,
 }
 
+/// The value, as JSON text, of a point that says that its attribute was deleted: NGSI-LD's word for it.
+pub(crate) const DELETED: &str = "\"urn:ngsi-ld:null\"";
+
+impl Point {
+    /// Whether it says that the attribute was deleted.
+    pub(crate) fn is_deletion(&self) -> bool {
+        *self.value == *DELETED
+    }
+}
+
 /// The number that JSON text is.
 pub(crate) fn number(json: &str) -> Option<f64> {
     let begins_so = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());

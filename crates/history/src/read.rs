@@ -305,7 +305,12 @@ fn gather_run(open: &Arc<OpenFile>, run: &Run, window: &Window, into: &mut Gathe
             }
         } else if let Some(aggregates) = into.periods(&run.attribute) {
             let details = if aggregates.counts_distinct() { Details::Values } else { Details::Numbers };
-            aggregate_rows(&open.read_points(&rows, details)?, window, aggregates);
+            let mut columns = open.read_points(&rows, details)?;
+            // Among those that are no numbers there may be deletions, which do not count.
+            if details == Details::Numbers && aggregates.counts() && columns.number.iter().any(Option::is_none) {
+                columns = open.read_points(&rows, Details::Values)?;
+            }
+            aggregate_rows(&columns, window, aggregates);
         }
     }
     Ok(())

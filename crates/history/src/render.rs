@@ -99,7 +99,8 @@ fn push_member(name: &str, out: &mut String) {
 
 fn push_points(points: &[(i64, Point)], shape: &Shape, out: &mut String) {
     if shape.is_brief {
-        let (kind, value) = points.last().map_or(("Property", "value"), |(_, point)| form(point));
+        let last = points.iter().rev().find(|(_, point)| !point.is_deletion());
+        let (kind, value) = last.map_or(("Property", "value"), |(_, point)| form(point));
         out.push_str(&format!("{{\"type\":\"{kind}\",\"{value}s\":["));
         for (at, (ms, point)) in points.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -121,6 +122,9 @@ fn push_points(points: &[(i64, Point)], shape: &Shape, out: &mut String) {
         out.push_str(&format!(",\"observedAt\":\"{}\"", iso_time(point.observed_ms)));
         if shape.property == Property::Modified {
             out.push_str(&format!(",\"modifiedAt\":\"{}\"", iso_time(point.modified_ms)));
+        }
+        if point.is_deletion() {
+            out.push_str(&format!(",\"deletedAt\":\"{}\"", iso_time(point.modified_ms)));
         }
         out.push('}');
     }

@@ -83,6 +83,52 @@ async fn what_is_deleted_is_gone_at_once_and_soon_from_the_disk() {
     world.close();
 }
 
+/// An attribute that is deleted, by itself, with its entity or at the entity's end, is a point in time that says so; it is no
+/// value that would count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_deleted_in_the_context_is_seen_in_the_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    for (id, alteration, changed) in [
+        ("one", "entityChange", "u"),
+        ("whole", "entityDelete", "t,u"),
+        ("over", "entityExpire", "t,u,dateExpires"),
+        ("kept", "entityChange", "dateExpires"),
+    ] {
+        world.measure(id, "u", "1", NEW_YEAR_MS);
+        world.measure(id, "t", "2", NEW_YEAR_MS + 1_000);
+        world.alter(id, alteration, changed, NEW_YEAR_MS + 2_000);
+    }
+    let at = |ms: i64| millstream_types::iso_time(NEW_YEAR_MS + ms);
+    let gone =
+        json!({"type": "Property", "value": "urn:ngsi-ld:null", "observedAt": at(2_000), "deletedAt": at(2_000)});
+    let was = |value: i64, ms| json!({"type": "Property", "value": value, "observedAt": at(ms)});
+    for is_flushed in [false, true] {
+        if is_flushed {
+            world.flush();
+        }
+        let served = world.serve().await;
+        for (id, t, u) in [
+            ("one", json!([was(2, 1_000)]), json!([was(1, 0), gone])),
+            ("whole", json!([was(2, 1_000), gone]), json!([was(1, 0), gone])),
+            ("over", json!([was(2, 1_000), gone]), json!([was(1, 0), gone])),
+            ("kept", json!([was(2, 1_000)]), json!([was(1, 0)])),
+        ] {
+            let found = served.get(&format!("/{id}")).await.json();
+            assert_eq!((&found["t"], &found["u"]), (&t, &u), "{id}, in files: {is_flushed}");
+            for methods in ["totalCount", "distinctCount,totalCount", "sum,totalCount"] {
+                let counted = served.get(&format!("/{id}?options=aggregatedValues&aggrMethods={methods}")).await.json();
+                assert_eq!(counted["u"]["totalCount"], json!([[1]]), "{id} {methods}, in files: {is_flushed}");
+            }
+        }
+        let brief = served.get("/whole?attrs=u&options=temporalValues&lastN=1").await.json();
+        assert_eq!(brief["u"]["values"], json!([["urn:ngsi-ld:null", at(2_000)]]));
+        served.stop().await;
+    }
+    assert_eq!(world.history.failures(), Vec::<String>::new());
+    world.close();
+}
+
 #[test]
 fn days_go_by_age_and_by_size_of_their_type() {
     let dir = tempfile::tempdir().unwrap();

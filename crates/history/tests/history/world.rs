@@ -78,6 +78,12 @@ impl World {
         self.change(("default", "Room", id), attribute, value, observed_ms);
     }
 
+    /// Appends the record of an alteration of a room with the attribute `t`, in which `changed` are named.
+    pub(crate) fn alter(&self, id: &str, alteration: &str, changed: &str, timestamp_ms: i64) {
+        let value = format!(r#"{{"id":"{id}","type":"Room","t":{{"type":"Number","value":7,"metadata":{{}}}}}}"#);
+        append(&*self.log, ("default", id), (alteration, changed), &value, timestamp_ms);
+    }
+
     /// Writes everything to files: the interval passes.
     pub(crate) fn flush(&self) {
         // What was changed is read first: an interval that has passed before does not come again.
@@ -126,24 +132,30 @@ pub(crate) fn change(
     value: &str,
     observed_ms: i64,
 ) {
-    let name = TopicName::reserved(Kind::Context, &TenantId::new(tenant).unwrap());
-    let config = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
-    log.create_topic(&name, &config).unwrap();
     let observed = iso_time(observed_ms);
     let value = format!(
         r#"{{"id":"{id}","type":"{kind}","{attribute}":{{"type":"Number","value":{value},"metadata":{{"TimeInstant":{{"type":"DateTime","value":"{observed}"}}}}}},"other":{{"type":"Text","value":"unchanged","metadata":{{}}}}}}"#
     );
+    append(log, (tenant, id), ("entityChange", attribute), &value, observed_ms + 5);
+}
+
+fn append(
+    log: &dyn Log,
+    (tenant, id): (&str, &str),
+    (alteration, changed): (&str, &str),
+    value: &str,
+    timestamp_ms: i64,
+) {
+    let name = TopicName::reserved(Kind::Context, &TenantId::new(tenant).unwrap());
+    let config = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
+    log.create_topic(&name, &config).unwrap();
     let headers = [
-        Header { key: header::ALTERATION_TYPE, value: Some(b"entityChange") },
-        Header { key: header::CHANGED_ATTRIBUTES, value: Some(attribute.as_bytes()) },
+        Header { key: header::ALTERATION_TYPE, value: Some(alteration.as_bytes()) },
+        Header { key: header::CHANGED_ATTRIBUTES, value: Some(changed.as_bytes()) },
         Header { key: header::SERVICE_PATH, value: Some(b"/") },
     ];
-    let record = Record {
-        timestamp_ms: observed_ms + 5,
-        key: Some(id.as_bytes()),
-        value: Some(value.as_bytes()),
-        headers: &headers,
-    };
+    let (key, value) = (Some(id.as_bytes()), Some(value.as_bytes()));
+    let record = Record { timestamp_ms, key, value, headers: &headers };
     let partition = partition_of_key(id.as_bytes(), 4);
     let partition = log.partition(&TopicPartition::new(name, partition.0)).unwrap();
     let (answer, answered) = std::sync::mpsc::channel();
