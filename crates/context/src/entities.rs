@@ -303,6 +303,7 @@ impl Write<'_> {
         let kind = given.kind.unwrap_or_else(|| DEFAULT_ENTITY_KIND.into());
         let key = Key { id: given.id, kind, path: self.path.clone() };
         let mut entity = Entity::new(key.into(), draft.now_ms());
+        entity.attributes.reserve_exact(given.attributes.len());
         for attribute in given.attributes {
             entity.attributes.extend(update::create(attribute)?);
         }
@@ -360,7 +361,7 @@ impl Write<'_> {
         asked: &[Arc<str>],
     ) -> Result<Answer, Refusal> {
         let differences = update::settle(before, &mut after, draft.now_ms());
-        after.attributes.shrink_to_fit();
+        after.keep_exactly();
         check_locations(&after)?;
         let told = tell(before, &after, (&differences, asked), &self.origin, draft.now_ms());
         let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);

@@ -182,6 +182,15 @@ impl Entity {
         Self { key, created_ms: now_ms, modified_ms: now_ms, version: 0, attributes: Vec::new() }
     }
 
+    /// Lets go of room for more attributes. An allocator that is asked for less memory mostly leaves it where it is.
+    pub(crate) fn keep_exactly(&mut self) {
+        if self.attributes.capacity() > self.attributes.len() {
+            let mut exactly = Vec::with_capacity(self.attributes.len());
+            exactly.append(&mut self.attributes);
+            self.attributes = exactly;
+        }
+    }
+
     pub(crate) fn place(&self) -> Place {
         Place { created_ms: self.created_ms, key: self.key.clone() }
     }

@@ -170,6 +170,7 @@ pub(crate) fn apply(
         let mut after = before.as_deref().cloned().unwrap_or_else(|| Entity::new(place.1.clone(), draft.now_ms()));
         let asked: Vec<Arc<str>> = attributes.iter().map(|attribute| attribute.name.clone()).collect();
         attributes.into_iter().for_each(|attribute| put(&mut after.attributes, attribute));
+        after.keep_exactly();
         let differences = update::settle(before.as_deref(), &mut after, draft.now_ms());
         let told = tell(before.as_deref(), &after, (&differences, &asked), &Origin::default(), measured_ms);
         if told.value.as_ref().is_some_and(|value| value.len() > view.measured_entity_max_bytes) {

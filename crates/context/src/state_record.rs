@@ -23,6 +23,8 @@ const VERSION: u8 = 2;
 const WITHOUT_ATTRIBUTE_TIMES: u8 = 1;
 const INDEX_VERSION: u8 = 1;
 const SEPARATOR: u8 = 0;
+/// An attribute or an item of metadata takes at least so much: the lengths of its texts.
+const ITEM_MIN_BYTES: usize = 12;
 
 /// Appends the key of a state record.
 pub(crate) fn encode_key(tenant: &TenantId, key: &Key, out: &mut Vec<u8>) {
@@ -169,8 +171,8 @@ impl<'a> Rest<'a> {
 
     fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
         let count = u32::from_be_bytes(self.take()?);
-        // Grown as they are read: the count is believed only as far as there are bytes.
-        let mut items = Vec::new();
+        // As many as there will be, for an entity keeps them for long; the count is believed only as far as there are bytes.
+        let mut items = Vec::with_capacity((count as usize).min(self.0.len() / ITEM_MIN_BYTES));
         for _ in 0..count {
             items.push(one(self)?);
         }
