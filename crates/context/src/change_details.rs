@@ -37,7 +37,7 @@ pub(crate) fn text(
     asked: &[Arc<str>],
     origin: &Origin,
 ) -> Vec<u8> {
-    let mut out = String::with_capacity(256);
+    let mut out = String::with_capacity(384);
     push_head(entity, origin, &mut out);
     out.push_str(",\"attrs\":[");
     for Difference { name, what } in differences {

@@ -150,7 +150,10 @@ pub(crate) fn push_value(attribute: &Attribute, out: &mut String) {
 
 /// The entity as change records carry it: normalized, all that users gave.
 pub(crate) fn normalized(entity: &Entity) -> String {
-    let mut out = String::with_capacity(64 + entity.attributes.len() * 64);
+    // Names of members, quotes and commas included; metadata are seldom.
+    let of_attribute = |attribute: &Attribute| attribute.name.len() + attribute.kind.len() + attribute.value.len() + 48;
+    let attributes: usize = entity.attributes.iter().map(of_attribute).sum();
+    let mut out = String::with_capacity(entity.key.id.len() + entity.key.kind.len() + attributes + 32);
     push_entity(entity, Head::Shown, Form::Normalized, &Selection::default(), &mut out);
     out
 }

@@ -77,21 +77,36 @@ impl Generation {
 impl Content {
     /// Adds the points of a change. How many there are.
     pub(crate) fn add(&mut self, tenant: &TenantId, change: &Change<'_>, recorded: Recorded) -> usize {
-        if !self.tenants.contains_key(tenant) {
-            self.tenants.insert(tenant.clone(), BTreeMap::new());
-        }
-        let Some(kinds) = self.tenants.get_mut(tenant) else { return 0 };
-        if !kinds.contains_key(&*change.kind) {
-            self.bytes += NODE_BYTES + change.kind.len();
-            kinds.insert((*change.kind).into(), Kind::default());
-        }
-        let Some(kind) = kinds.get_mut(&*change.kind) else { return 0 };
-        let (mut bytes, days_before) = (0, kind.days.len());
-        let entity = entity(&mut kind.entities, change, &mut bytes);
+        let mut bytes = 0;
+        let kinds = match self.tenants.get_mut(tenant) {
+            Some(kinds) => kinds,
+            None => self.tenants.entry(tenant.clone()).or_default(),
+        };
+        let kind = match kinds.get_mut(&*change.kind) {
+            Some(kind) => kind,
+            None => {
+                bytes += NODE_BYTES + change.kind.len();
+                kinds.entry((*change.kind).into()).or_default()
+            }
+        };
+        // One walk for an entity that is known, as most are.
+        let same_id = match kind.entities.get_mut(&*change.id) {
+            Some(same_id) => same_id,
+            None => {
+                bytes += NODE_BYTES + change.id.len();
+                kind.entities.entry((*change.id).into()).or_insert_with(|| Vec::with_capacity(1))
+            }
+        };
+        let days_before = kind.days.len();
+        let entity = entity(same_id, change, &mut bytes);
         for changed in &change.attributes {
             let series = series(entity, &changed.name, &mut bytes);
             let point = point(changed, series.points.last(), recorded);
             kind.days.insert(day(point.observed_ms));
+            // Most series of many get one point at first: room for several would be room that nobody counts.
+            if series.points.is_empty() {
+                series.points.reserve_exact(1);
+            }
             let metadata_bytes = point.metadata.as_ref().map_or(0, |text| text.len());
             bytes += size_of::<Point>() + point.value.len() + 16 + metadata_bytes;
             series.points.push(point);
@@ -103,16 +118,7 @@ impl Content {
     }
 }
 
-fn entity<'e>(
-    entities: &'e mut BTreeMap<Arc<str>, Vec<Entity>>,
-    change: &Change<'_>,
-    bytes: &mut usize,
-) -> &'e mut Entity {
-    if !entities.contains_key(&*change.id) {
-        *bytes += NODE_BYTES + change.id.len();
-        entities.insert((*change.id).into(), Vec::with_capacity(1));
-    }
-    let same_id = entities.get_mut(&*change.id).expect("it has just been made sure that it is there");
+fn entity<'e>(same_id: &'e mut Vec<Entity>, change: &Change<'_>, bytes: &mut usize) -> &'e mut Entity {
     let at = same_id.iter().position(|entity| &*entity.path == change.path).unwrap_or_else(|| {
         *bytes += NODE_BYTES + change.path.len();
         let at = same_id.partition_point(|entity| &*entity.path < change.path);
