@@ -183,15 +183,15 @@ impl Delivery {
         (queues.values().map(|queue| queue.count).sum(), self.shared.total_bytes.load(Ordering::Relaxed))
     }
 
-    /// The longest queues: tenant, subscription, count.
-    pub(crate) fn longest(&self, most: usize) -> Vec<(String, String, usize)> {
+    /// The queues of which there is most: tenant, subscription, how much.
+    pub(crate) fn foremost(&self, most: usize, of: fn(&Queue) -> u64) -> Vec<(String, String, u64)> {
         let queues = self.shared.queues.lock();
-        let filled = queues.iter().filter(|(_, queue)| queue.count > 0);
-        let mut longest: Vec<_> =
-            filled.map(|((tenant, id), queue)| (tenant.to_string(), id.to_string(), queue.count)).collect();
-        longest.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
-        longest.truncate(most);
-        longest
+        let all = queues.iter().map(|(owner, queue)| (owner, of(queue))).filter(|(_, count)| *count > 0);
+        let mut foremost: Vec<_> =
+            all.map(|((tenant, id), count)| (tenant.to_string(), id.to_string(), count)).collect();
+        foremost.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
+        foremost.truncate(most);
+        foremost
     }
 
     /// Ends after the attempts that are under way; what is durable goes on at the next start.
@@ -262,14 +262,14 @@ impl Shared {
         self.lanes.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// What is next; a queue with nothing more is forgotten, unless it tells of what was dropped.
+    /// What is next; a queue with nothing more is forgotten, unless it has something to tell.
     fn first(&self, owner: &Owner, lane: u32) -> Option<(Arc<Subscription>, Arc<Notification>)> {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(owner)?;
         if let Some(first) = queue.first(lane) {
             return Some((queue.subscription.clone(), first));
         }
-        if queue.is_idle() && queue.dropped == 0 {
+        if queue.is_over() {
             queues.remove(owner);
         }
         None
@@ -333,6 +333,9 @@ impl Shared {
                 return;
             }
             self.counters.retried.inc();
+            if let Some(queue) = self.queues.lock().get_mut(&(subscription.tenant.clone(), subscription.id.clone())) {
+                queue.retried += 1;
+            }
         }
     }
 

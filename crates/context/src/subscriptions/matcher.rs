@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_log::Topic;
 use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, WallClock, partition_of_key};
@@ -61,6 +61,7 @@ impl Follow<SubscriptionView> for Matcher {
         if !self.hub.index.read().has(tenant) && self.flows.are_none() {
             return None;
         }
+        let begun = Instant::now();
         let partition = partition_of_key(record.key?, topic.config.partitions).0;
         let place = Place { topic: topic.id.0, partition, offset: record.offset.0 };
         let change = Change::read(tenant, place, record)?;
@@ -71,6 +72,7 @@ impl Follow<SubscriptionView> for Matcher {
         }
         let owner = self.views.partition_of(tenant.as_str().as_bytes());
         let fired = self.fired(&change, looking.as_ref(), owner);
+        self.counters.match_s.observe(begun.elapsed().as_secs_f64());
         (!fired.is_empty()).then_some((owner, fired))
     }
 

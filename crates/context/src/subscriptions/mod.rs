@@ -73,6 +73,7 @@ use hub::{Effect, Hub};
 use index::Tally;
 use matcher::Matcher;
 use outgoing::Outgoing;
+use queue::Queue;
 use stats::NotificationCounters;
 use subscription::Since;
 use view::SubscriptionView;
@@ -248,16 +249,20 @@ fn show_queues(hub: &Arc<Hub>, metrics: &Metrics) {
     metrics.gauge_fn("millstream_notifications_waiting_bytes", "What waiting notifications take.", move || {
         of.delivery.total().1 as f64
     });
-    let of = hub.clone();
-    metrics.gauges_fn(
-        "millstream_subscription_waiting",
-        "Notifications that wait for one subscription, for the longest queues.",
-        &["tenant", "subscription"],
-        move || {
-            let longest = of.delivery.longest(QUEUES_SHOWN_MAX);
-            longest.into_iter().map(|(tenant, id, count)| (vec![tenant, id], count as f64)).collect()
-        },
-    );
+    let each: [(&str, &str, fn(&Queue) -> u64); 3] = [
+        ("waiting", "Notifications that wait to be delivered.", |queue| queue.count as u64),
+        ("dropped", "Notifications that had to go because too many waited.", |queue| queue.dropped),
+        ("retried", "Attempts after a failed one.", |queue| queue.retried),
+    ];
+    for (name, help, count) in each {
+        let of = hub.clone();
+        let name = format!("millstream_subscription_{name}");
+        let help = format!("{help} Of one subscription; the {QUEUES_SHOWN_MAX} of which there is most.");
+        metrics.gauges_fn(&name, &help, &["tenant", "subscription"], move || {
+            let foremost = of.delivery.foremost(QUEUES_SHOWN_MAX, count);
+            foremost.into_iter().map(|(tenant, id, count)| (vec![tenant, id], count as f64)).collect()
+        });
+    }
 }
 
 /// Compiles a body whoever it is of.

@@ -24,6 +24,8 @@ pub(crate) struct Queue {
     pub(crate) bytes: usize,
     /// How many had to go because the queue was full.
     pub(crate) dropped: u64,
+    /// Attempts after a failed one.
+    pub(crate) retried: u64,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ struct Lane {
 
 impl Queue {
     pub(crate) fn new(subscription: Arc<Subscription>) -> Self {
-        Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0 }
+        Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0, retried: 0 }
     }
 
     /// Appends to the lane of the notification's partition; whether somebody has to begin to deliver from it.
@@ -82,9 +84,9 @@ impl Queue {
         }
     }
 
-    /// Whether nothing waits and nothing runs.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.count == 0 && self.lanes.values().all(|lane| !lane.is_running)
+    /// Whether nothing waits, nothing runs, and there is nothing to tell.
+    pub(crate) fn is_over(&self) -> bool {
+        self.count == 0 && self.dropped == 0 && self.retried == 0 && self.lanes.values().all(|lane| !lane.is_running)
     }
 
     /// Forgets everything; what is being delivered finds its place empty.

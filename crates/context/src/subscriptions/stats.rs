@@ -2,6 +2,7 @@
 
 use millstream_http::{Counter, Histogram, Metrics};
 
+const MATCH_BOUNDS_S: [f64; 10] = [0.000_002, 0.000_005, 0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.001, 0.01, 0.1, 1.0];
 const DELAY_BOUNDS_S: [f64; 12] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
 /// Counted where it happens.
@@ -17,6 +18,8 @@ pub(crate) struct NotificationCounters {
     pub(crate) given_up: Counter,
     pub(crate) dropped: Counter,
     pub(crate) reports: Counter,
+    /// What finding out of one change whom to tell takes, what they are told included.
+    pub(crate) match_s: Histogram,
     delay_s: Histogram,
 }
 
@@ -32,6 +35,12 @@ impl NotificationCounters {
             given_up: counter("given_up", "Notifications that are not tried any more."),
             dropped: counter("dropped", "Notifications that had to go because too many waited."),
             reports: counter("reports", "Ends of notifications that were stored."),
+            match_s: metrics.histogram(
+                "millstream_subscription_match_seconds",
+                "Time that finding out of one change whom to tell what has taken.",
+                &[],
+                &MATCH_BOUNDS_S,
+            ),
             delay_s: metrics.histogram(
                 "millstream_notification_delay_seconds",
                 "Time from the matching of a change to the receiver's answer.",

@@ -446,6 +446,16 @@ async fn a_full_queue_loses_its_oldest_and_a_failure_counts_once() {
     let mut told = all.clone();
     told.dedup();
     assert_eq!(told, [0, 8, 9], "{all:?}");
+    let metrics = world.metrics.text();
+    let of_it = |name: &str| {
+        let begin = format!("millstream_subscription_{name}{{subscription=\"{id}\",tenant=\"default\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&begin)?.parse::<usize>().ok())
+    };
+    assert_eq!((of_it("waiting"), of_it("dropped")), (None, Some(CHANGES - 3)), "{metrics}");
+    // The first is on its way until the receiver is there; what is refused is an attempt before another.
+    assert_eq!(of_it("retried"), Some(all.len() - told.len()), "{metrics}");
+    let looked_at = metrics.lines().find_map(|line| line.strip_prefix("millstream_subscription_match_seconds_count "));
+    assert_eq!(looked_at, Some("10"), "one for each change");
     served.stop().await;
     world.close();
     receiver.stop();

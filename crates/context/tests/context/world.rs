@@ -48,6 +48,7 @@ pub(crate) struct World {
     pub(crate) context: Context,
     pub(crate) registry: Arc<Registry>,
     pub(crate) log_level: Arc<Mutex<LevelFilter>>,
+    pub(crate) metrics: Metrics,
     shards: Arc<Shards>,
     checkpoints: PathBuf,
 }
@@ -69,9 +70,10 @@ impl World {
             shards: shards.clone(),
             wall: clock.clone(),
         };
-        let context = Context::open(&ground, config, registry.clone(), clock, &Metrics::default()).unwrap();
+        let metrics = Metrics::default();
+        let context = Context::open(&ground, config, registry.clone(), clock, &metrics).unwrap();
         let log_level = Arc::new(Mutex::new(LevelFilter::WARN));
-        Self { log, context, registry, log_level, shards, checkpoints }
+        Self { log, context, registry, log_level, metrics, shards, checkpoints }
     }
 
     /// Stops everything; returns where the checkpoint lies.
