@@ -19,7 +19,7 @@ pub struct LogConfig {
     /// Size of one journal file, in bytes; an append must fit into one. Default 16 MiB.
     pub journal_file_bytes: u64,
     /// Size of all journal files together, in bytes: how far the segments may lag behind what was acknowledged, and how
-    /// much a start after a crash reads. At least three files. Default 64 MiB.
+    /// much a start after a crash reads; memory holds what they lack. At least three files. Default 48 MiB.
     pub journal_max_bytes: u64,
     /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
     /// Default 64 MiB.
@@ -65,7 +65,7 @@ impl Default for LogConfig {
         Self {
             dir: PathBuf::from("data/log"),
             journal_file_bytes: 16 << 20,
-            journal_max_bytes: 64 << 20,
+            journal_max_bytes: 48 << 20,
             pending_max_bytes: 64 << 20,
             pending_unwaited_percent: 50,
             append_max_bytes: 8 << 20,
