@@ -23,7 +23,7 @@ use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Message, Notification};
 use super::outcomes::Outcomes;
 use super::outgoing::Outgoing;
-use super::queue::{Queue, QueueLimits};
+use super::queue::{Count, Queue, QueueLimits};
 use super::reports::Reports;
 use super::socket::Address;
 use super::stats::NotificationCounters;
@@ -184,7 +184,7 @@ impl Delivery {
     }
 
     /// The queues of which there is most: tenant, subscription, how much.
-    pub(crate) fn foremost(&self, most: usize, of: fn(&Queue) -> u64) -> Vec<(String, String, u64)> {
+    pub(crate) fn foremost(&self, most: usize, of: Count) -> Vec<(String, String, u64)> {
         let queues = self.shared.queues.lock();
         let all = queues.iter().map(|(owner, queue)| (owner, of(queue))).filter(|(_, count)| *count > 0);
         let mut foremost: Vec<_> =

@@ -73,7 +73,7 @@ use hub::{Effect, Hub};
 use index::Tally;
 use matcher::Matcher;
 use outgoing::Outgoing;
-use queue::Queue;
+use queue::Count;
 use stats::NotificationCounters;
 use subscription::Since;
 use view::SubscriptionView;
@@ -249,7 +249,7 @@ fn show_queues(hub: &Arc<Hub>, metrics: &Metrics) {
     metrics.gauge_fn("millstream_notifications_waiting_bytes", "What waiting notifications take.", move || {
         of.delivery.total().1 as f64
     });
-    let each: [(&str, &str, fn(&Queue) -> u64); 3] = [
+    let each: [(&str, &str, Count); 3] = [
         ("waiting", "Notifications that wait to be delivered.", |queue| queue.count as u64),
         ("dropped", "Notifications that had to go because too many waited.", |queue| queue.dropped),
         ("retried", "Attempts after a failed one.", |queue| queue.retried),

@@ -15,6 +15,9 @@ pub(crate) struct QueueLimits {
     pub(crate) bytes: usize,
 }
 
+/// What is counted of a queue.
+pub(crate) type Count = fn(&Queue) -> u64;
+
 /// The queue of one subscription.
 #[derive(Debug)]
 pub(crate) struct Queue {
