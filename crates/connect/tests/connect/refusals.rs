@@ -257,6 +257,8 @@ async fn what_nobody_waits_for_stays_in_the_socket_while_the_log_is_behind() {
 async fn who_is_held_back_for_too_long_is_told_to_come_again() {
     let dir = tempfile::tempdir().unwrap();
     let (world, files, mut client) = behind(dir.path(), 50).await;
+    // Who has nothing to say is not held back.
+    client.send(&publish(5, 0, 0, "t", &[], b"late")).await;
     assert_eq!(client.expect_end().await, Some(0x89), "the server is busy");
     files.open_again();
     world.stop().await;
