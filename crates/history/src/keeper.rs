@@ -125,6 +125,8 @@ impl Keeper {
 
     /// Writes the current generation to files.
     fn flush(&mut self) -> Result<(), Error> {
+        // What comes from now on is in no file, however long writing takes.
+        let begun = self.clock.now();
         let generation = match self.ended.take() {
             Some(generation) => generation,
             None => self.shared.end_generation(),
@@ -162,7 +164,7 @@ impl Keeper {
         self.shared.pass_over(flushed.passed_over);
         self.shared.in_files.lock().extend(covered);
         self.ended = None;
-        self.flushed_at = self.clock.now();
+        self.flushed_at = begun;
         self.shared.follower_bell.ring();
         Ok(())
     }
