@@ -4,6 +4,7 @@
 //! the connections to their receiver, which are few: whoever does not answer costs its own queue and these.
 
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -147,8 +148,18 @@ impl Delivery {
     /// Forgets what waits for a subscription.
     pub(crate) fn drop_all(&self, tenant: &TenantId, id: &Arc<str>) {
         if let Some(queue) = self.shared.queues.lock().get_mut(&(tenant.clone(), id.clone())) {
-            self.shared.total_bytes.fetch_sub(queue.bytes, Ordering::Relaxed);
-            queue.clear();
+            self.shared.clear(queue);
+        }
+    }
+
+    /// Forgets what waits for a subscription and what was counted of it. A lane that is at work ends its attempt first.
+    pub(crate) fn forget(&self, tenant: &TenantId, id: &Arc<str>) {
+        if let Entry::Occupied(mut known) = self.shared.queues.lock().entry((tenant.clone(), id.clone())) {
+            self.shared.clear(known.get_mut());
+            known.get_mut().count_anew();
+            if known.get().is_over() {
+                known.remove();
+            }
         }
     }
 
@@ -226,6 +237,11 @@ impl Drop for Delivery {
 }
 
 impl Shared {
+    fn clear(&self, queue: &mut Queue) {
+        self.total_bytes.fetch_sub(queue.bytes, Ordering::Relaxed);
+        queue.clear();
+    }
+
     /// Lets the oldest go while there is more than may wait.
     fn shorten(&self, queue: &mut Queue) {
         let mut limits = QueueLimits { count: self.config.queue_max, bytes: self.config.queue_max_bytes };
@@ -284,12 +300,11 @@ impl Shared {
         }
     }
 
-    fn is_first(&self, subscription: &Subscription, notification: &Arc<Notification>) -> bool {
+    /// Counts another attempt, unless the notification had to go meanwhile.
+    fn retries(&self, subscription: &Subscription, notification: &Arc<Notification>) -> bool {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(&(subscription.tenant.clone(), subscription.id.clone()));
-        queue
-            .and_then(|queue| queue.first(notification.place.partition))
-            .is_some_and(|first| Arc::ptr_eq(&first, notification))
+        queue.is_some_and(|queue| queue.retries(notification))
     }
 
     /// Tries until it is delivered, given up, or the end comes.
@@ -329,13 +344,10 @@ impl Shared {
                 }
             }
             // At the end it stays where it is: what is durable goes on at the next start.
-            if self.is_stopping.load(Ordering::Acquire) || !self.is_first(subscription, notification) {
+            if self.is_stopping.load(Ordering::Acquire) || !self.retries(subscription, notification) {
                 return;
             }
             self.counters.retried.inc();
-            if let Some(queue) = self.queues.lock().get_mut(&(subscription.tenant.clone(), subscription.id.clone())) {
-                queue.retried += 1;
-            }
         }
     }
 

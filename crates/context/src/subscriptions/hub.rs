@@ -16,16 +16,22 @@ pub(crate) enum Effect {
     /// The subscription is at work, in place of what had its id.
     Begin(Arc<Subscription>),
     /// It is not at work any more.
-    End {
-        tenant: TenantId,
-        id: Arc<str>,
-        /// What waits is not delivered either.
-        drops: bool,
-    },
+    End { tenant: TenantId, id: Arc<str>, rest: Rest },
     /// A notification is to be delivered.
     Deliver(Arc<Subscription>, Arc<Notification>),
     /// Something is held back until then.
     Wait { tenant: TenantId, id: Arc<str>, due_ms: i64 },
+}
+
+/// What becomes of the queue of a subscription that is not at work any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// What waits is delivered.
+    Delivered,
+    /// What waits is not delivered either; what was counted stays, for whoever asks.
+    Dropped,
+    /// Nothing is left of it: the subscription is gone.
+    Forgotten,
 }
 
 /// See the module.
@@ -40,10 +46,12 @@ impl Hub {
         for effect in effects {
             match effect {
                 Effect::Begin(subscription) => self.index.write().put(subscription),
-                Effect::End { tenant, id, drops } => {
+                Effect::End { tenant, id, rest } => {
                     self.index.write().remove(tenant, id);
-                    if *drops {
-                        self.delivery.drop_all(tenant, id);
+                    match rest {
+                        Rest::Delivered => {}
+                        Rest::Dropped => self.delivery.drop_all(tenant, id),
+                        Rest::Forgotten => self.delivery.forget(tenant, id),
                     }
                 }
                 Effect::Deliver(subscription, notification) => self.delivery.push(subscription, notification),

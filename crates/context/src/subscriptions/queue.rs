@@ -69,6 +69,15 @@ impl Queue {
         Some(gone)
     }
 
+    /// Counts another attempt at `notification`, if it is still the first of its lane.
+    pub(crate) fn retries(&mut self, notification: &Arc<Notification>) -> bool {
+        let lane = self.lanes.get(&notification.place.partition);
+        let first = lane.and_then(|lane| lane.waiting.front());
+        let is_first = first.is_some_and(|first| Arc::ptr_eq(first, notification));
+        self.retried += u64::from(is_first);
+        is_first
+    }
+
     /// The first of a lane; none ends its delivery.
     pub(crate) fn first(&mut self, lane: u32) -> Option<Arc<Notification>> {
         let lane = self.lanes.get_mut(&lane)?;
@@ -97,5 +106,10 @@ impl Queue {
         let waiting = self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..));
         waiting.for_each(|gone| gone.token.end());
         (self.count, self.bytes) = (0, 0);
+    }
+
+    /// Has nothing to tell any more.
+    pub(crate) fn count_anew(&mut self) {
+        (self.dropped, self.retried) = (0, 0);
     }
 }

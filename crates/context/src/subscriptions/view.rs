@@ -11,7 +11,7 @@ use millstream_types::{Offset, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, Source, View};
 
 use super::change::Place;
-use super::hub::{Effect, Hub};
+use super::hub::{Effect, Hub, Rest};
 use super::notification::Notification;
 use super::progress::Progress;
 use super::record::{self, Change, Part};
@@ -207,7 +207,7 @@ fn replace(
     if progress.is_at_work() {
         effects.push(Effect::Begin(after.clone()));
     } else {
-        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), drops: true });
+        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Dropped });
         drop_waiting(draft, tenant, id);
     }
     change(draft, tenant, id, Part::Definition(Some(after.clone())));
@@ -222,7 +222,7 @@ fn delete(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) -> Answer {
     drop_waiting(draft, tenant, id);
     change(draft, tenant, id, Part::Progress(None));
     change(draft, tenant, id, Part::Definition(None));
-    Answer::Done(vec![Effect::End { tenant: tenant.clone(), id: id.clone(), drops: true }])
+    Answer::Done(vec![Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Forgotten }])
 }
 
 /// Forgets what waits or is held.
@@ -289,7 +289,7 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
     progress.last_notification_ms = Some(now_ms);
     if progress.status == Status::Oneshot {
         progress.status = Status::Inactive;
-        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), drops: false });
+        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Delivered });
     }
     if is_held {
         change(draft, &tenant, &id, Part::Held(None));
@@ -320,7 +320,7 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<Settled>) -> Vec<Effect> {
                 progress.status = Status::Inactive;
                 let (fails, limit) = (progress.fails, subscription.fails_limit.unwrap_or_default());
                 tracing::warn!(%tenant, subscription = %id, fails, limit, "too many notifications failed; the subscription is inactive now");
-                effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), drops: true });
+                effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Dropped });
                 drop_waiting(draft, &tenant, &id);
             }
             continue;

@@ -11,7 +11,7 @@ use crate::notifications::{change, to};
 use crate::receiver::{Received, Receiver};
 use crate::refusals::{ask, check};
 use crate::subscriptions::{patch, shown, subscribe};
-use crate::world::{Registry, Served, World};
+use crate::world::{Registry, Served, World, wait_until};
 
 fn open(dir: &std::path::Path, notifications: NotificationsConfig) -> World {
     let config = ContextConfig { notifications, ..ContextConfig::default() };
@@ -456,6 +456,35 @@ async fn a_full_queue_loses_its_oldest_and_a_failure_counts_once() {
     assert_eq!(of_it("retried"), Some(all.len() - told.len()), "{metrics}");
     let looked_at = metrics.lines().find_map(|line| line.strip_prefix("millstream_subscription_match_seconds_count "));
     assert_eq!(looked_at, Some("10"), "one for each change");
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+/// §18.2: of a subscription that is gone nothing is shown; of one that is only inactive what was counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_queue_counted_goes_with_its_subscription() {
+    let dir = tempfile::tempdir().unwrap();
+    let quick =
+        NotificationsConfig { queue_max: 1, retry_first_ms: 1, retry_longest_ms: 2, ..NotificationsConfig::default() };
+    let world = open(dir.path(), quick);
+    let served = world.serve().await;
+    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), |_, _| Some(503)).await;
+    let body = to(&receiver, "/n", "e", Value::Null, &json!({}));
+    let (gone, stays) = (subscribe(&served, "", &body).await, subscribe(&served, "", &body).await);
+    for t in 0..5 {
+        change(&served, "POST /v2/entities?options=upsert,keyValues", &json!({"id": "e", "t": t}).to_string()).await;
+    }
+    let counted = |id: &str, name: &str| {
+        let begin = format!("millstream_subscription_{name}{{subscription=\"{id}\"");
+        world.metrics.text().lines().any(|line| line.starts_with(&begin))
+    };
+    let all = ["dropped", "retried"];
+    wait_until("drops and retries of both", || all.iter().all(|name| counted(&gone, name) && counted(&stays, name)));
+    assert_eq!(patch(&served, &stays, &json!({"status": "inactive"})).await.status, 204);
+    assert_eq!(served.ask(&format!("DELETE /v2/subscriptions/{gone}"), None).await.status, 204);
+    wait_until("the end of the queue", || !all.iter().any(|name| counted(&gone, name)));
+    assert!(all.iter().all(|name| counted(&stays, name)), "{}", world.metrics.text());
     served.stop().await;
     world.close();
     receiver.stop();
