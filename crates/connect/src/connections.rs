@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_http::{Gauge, Histogram, Metrics, Problem};
 use millstream_log::{AckLevel, Done};
-use millstream_types::{Header, MonotonicClock, Record, TenantId, WallClock, header};
+use millstream_types::{Header, MonotonicClock, Principal, Record, TenantId, WallClock, header};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -17,7 +17,6 @@ use crate::refusal::unknown_tenant;
 use crate::registry::Registry;
 use crate::streams::{Stream, TenantStreams};
 use crate::tenant_counter::{LABELLED_TENANTS_MAX, OTHERS, TenantCounter};
-use crate::verified::Verified;
 
 /// The type of an event that tells of a connection.
 const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-dc-notification+json";
@@ -47,11 +46,17 @@ pub(crate) struct Connection {
     since: Duration,
 }
 
+/// A connection without login, of no tenant; it is counted until it is dropped.
+pub(crate) struct Unauthenticated {
+    gauge: Gauge,
+}
+
 /// How many are connected, by tenant, and how long they were.
 pub(crate) struct Gauges {
     metrics: Metrics,
     adapter: &'static str,
     known: Mutex<HashMap<Box<str>, Arc<Lives>>>,
+    unauthenticated: Gauge,
 }
 
 struct Lives {
@@ -70,11 +75,11 @@ impl Connections {
     /// Takes in a device that has logged in; `remote_id` is what it calls itself.
     pub(crate) fn open(
         self: &Arc<Self>,
-        verified: &Verified,
+        who: &Principal,
         streams: &Arc<TenantStreams>,
         remote_id: &str,
     ) -> Result<Connection, Problem> {
-        let tenant = &verified.tenant;
+        let tenant = &who.tenant;
         let now_ms = self.wall.now_ms();
         {
             let snapshot = self.registry.snapshot(tenant);
@@ -92,12 +97,26 @@ impl Connections {
             of: Arc::clone(self),
             streams: streams.clone(),
             gauge,
-            device: verified.identity.principal.name.as_str().into(),
+            device: who.name.as_str().into(),
             remote_id: remote_id.into(),
             since: self.monotonic.now(),
         };
         connection.tell("connected", now_ms);
         Ok(connection)
+    }
+
+    /// Takes in a client that has not logged in.
+    pub(crate) fn open_unauthenticated(&self) -> Unauthenticated {
+        self.attempts.count(None, "succeeded");
+        let gauge = self.gauges.unauthenticated.clone();
+        gauge.inc();
+        Unauthenticated { gauge }
+    }
+}
+
+impl Drop for Unauthenticated {
+    fn drop(&mut self) {
+        self.gauge.dec();
     }
 }
 
@@ -147,7 +166,9 @@ impl Drop for Connection {
 
 impl Gauges {
     pub(crate) fn new(metrics: &Metrics, adapter: &'static str) -> Self {
-        Self { metrics: metrics.clone(), adapter, known: Mutex::default() }
+        let help = "Clients that are connected without login.";
+        let unauthenticated = metrics.gauge("hono_connections_unauthenticated", help, &component(adapter));
+        Self { metrics: metrics.clone(), adapter, known: Mutex::default(), unauthenticated }
     }
 
     fn of(&self, tenant: &TenantId) -> Arc<Lives> {

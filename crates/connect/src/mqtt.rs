@@ -32,6 +32,7 @@ mod pending;
 mod private;
 mod property;
 mod space;
+mod stranger;
 mod toll;
 mod topic;
 mod upstream;

@@ -21,6 +21,14 @@ pub(crate) fn adapter_disabled(tenant: &TenantId, adapter: &str) -> Problem {
         .remedy("enable it in the registry, in the tenant's adapters")
 }
 
+/// One text for all tenants that do not want it: who guesses does not learn which there are.
+pub(crate) fn login_needed(tenant: &TenantId, adapter: &str) -> Problem {
+    Problem::forbidden("devices of this tenant log in")
+        .value(tenant)
+        .rule(format!("the tenant is enabled, and its entry for {adapter} says device-authentication-required: false"))
+        .remedy("connect with the user name auth-id@tenant and a password, or change that entry in the registry")
+}
+
 pub(crate) fn gateway_disabled(gateway: &str) -> Problem {
     Problem::forbidden("the gateway is unknown or disabled")
         .value(gateway)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_http::Problem;
 use millstream_log::Log;
-use millstream_types::{MemoryBudget, MonotonicClock, TenantId, WallClock};
+use millstream_types::{MemoryBudget, MonotonicClock, Principal, TenantId, WallClock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -17,14 +17,13 @@ use super::space::{Counts, Spaces, SpacesParts};
 use super::websocket::Guests;
 use crate::commands::Commands;
 use crate::connections::Connections;
-use crate::login::Logins;
+use crate::login::{Logins, UNAUTHENTICATED};
 use crate::meter::{Meters, Totals};
 use crate::presence::Presence;
-use crate::refusal::unknown_tenant;
+use crate::refusal::{login_needed, unknown_tenant};
 use crate::registry::Registry;
 use crate::sender::{Origin, Sender, Target};
 use crate::streams::Streams;
-use crate::verified::Verified;
 
 /// The adapter's type, in tenants' settings and in records.
 pub(crate) const ADAPTER: &str = "hono-mqtt";
@@ -135,12 +134,17 @@ impl MqttAdapter {
         })
     }
 
-    /// Whether the device that has logged in may still be connected.
-    pub(super) fn check(&self, verified: &Verified) -> Result<(), Problem> {
-        let tenant = &verified.tenant;
+    /// Whether the device that has logged in may still be connected; of one that has not, whether its tenant wants it.
+    pub(super) fn check(&self, who: &Principal) -> Result<(), Problem> {
+        let tenant = &who.tenant;
         let snapshot = self.registry.snapshot(tenant);
-        let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
-        Sender::find(known, Target::Caller, origin(verified)).map(drop)
+        let known = snapshot.state.tenant(tenant);
+        if who.name == UNAUTHENTICATED {
+            let stored = known.and_then(|known| known.tenant.as_deref());
+            let is_open = stored.is_some_and(|stored| stored.value.allows_without_login(ADAPTER));
+            return if is_open { Ok(()) } else { Err(login_needed(tenant, ADAPTER)) };
+        }
+        Sender::find(known.ok_or_else(|| unknown_tenant(tenant))?, Target::Caller, origin(who)).map(drop)
     }
 
     /// A place among the tenant's connections; `None` if it has as many as it may.
@@ -198,6 +202,6 @@ impl MqttAdapter {
 }
 
 /// Who sends over a connection.
-pub(super) fn origin(verified: &Verified) -> Origin<'_> {
-    Origin { adapter: ADAPTER, tenant: &verified.tenant, device: &verified.identity.principal.name }
+pub(super) fn origin(who: &Principal) -> Origin<'_> {
+    Origin { adapter: ADAPTER, tenant: &who.tenant, device: &who.name }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use millstream_types::{Principal, TenantId};
+
 use super::adapter::{ADAPTER, MqttAdapter, Place as Seat};
 use super::commands::Deliveries;
 use super::connect_packet::Will;
@@ -21,7 +23,7 @@ use super::toll::LeftWill;
 use super::topic::{is_about_commands, is_reserved};
 use super::upstream::Item;
 use super::wire::{Framed, frame};
-use crate::connections::Connection;
+use crate::connections::{Connection, Unauthenticated};
 use crate::meter::Meter;
 use crate::streams::TenantStreams;
 use crate::verified::Verified;
@@ -34,8 +36,14 @@ const ERROR_FILTERS_MAX: usize = 16;
 /// A client.
 pub(super) struct Client {
     pub(super) adapter: Arc<MqttAdapter>,
-    pub(super) verified: Arc<Verified>,
-    pub(super) streams: Arc<TenantStreams>,
+    /// On whose behalf it speaks.
+    pub(super) who: Arc<Principal>,
+    /// The login by which it does; without one it is a stranger.
+    pub(super) login: Option<Arc<Verified>>,
+    /// Topics of its tenant; a stranger has none before it names a tenant.
+    pub(super) streams: Option<Arc<TenantStreams>>,
+    /// The tenant that a stranger has to turn to before its next packet is worked off.
+    pub(super) turns_to: Option<TenantId>,
     /// The tenant's topics have to be resolved again.
     pub(super) are_streams_stale: bool,
     pub(super) meter: Arc<Meter>,
@@ -64,8 +72,14 @@ pub(super) struct Client {
     /// How the client has ended the connection, if it has.
     pub(super) end: Option<Disconnect>,
     pub(super) will: Option<LastWill>,
-    _seat: Seat,
-    _connection: Connection,
+    _counted: Counted,
+}
+
+/// As what a client counts while it is connected.
+#[allow(dead_code, reason = "what counts ends when it is dropped")]
+pub(super) enum Counted {
+    Device(Seat, Connection),
+    Stranger(Unauthenticated),
 }
 
 /// What a client is able to take.
@@ -154,16 +168,19 @@ impl Topic<'_> {
 impl Client {
     pub(super) fn new(
         adapter: Arc<MqttAdapter>,
-        verified: Arc<Verified>,
-        streams: Arc<TenantStreams>,
+        who: Arc<Principal>,
+        known: Option<(Arc<Verified>, Arc<TenantStreams>)>,
         (version, takes): (Version, Takes),
-        (seat, connection): (Seat, Connection),
+        counted: Counted,
     ) -> Self {
-        let meter = adapter.meters.of(&verified.tenant);
+        let meter = adapter.meters.of(&who.tenant);
+        let (login, streams) = known.unzip();
         Self {
             adapter,
-            verified,
+            who,
+            login,
             streams,
+            turns_to: None,
             are_streams_stale: false,
             meter,
             version,
@@ -182,14 +199,13 @@ impl Client {
             forgotten: Vec::new(),
             end: None,
             will: None,
-            _seat: seat,
-            _connection: connection,
+            _counted: counted,
         }
     }
 
     /// Whether the client has sent as much as it may before it is acknowledged, or more than the log keeps up with.
     pub(super) fn is_full(&self) -> bool {
-        self.is_held_back || self.waiting >= usize::from(self.adapter.config.in_flight_max)
+        self.is_held_back || self.turns_to.is_some() || self.waiting >= usize::from(self.adapter.config.in_flight_max)
     }
 
     /// Works through the packets at hand; answers how many bytes it has taken.
@@ -208,6 +224,9 @@ impl Client {
         while self.end.is_none() && self.waiting + items.len() < in_flight_max {
             let Framed::Whole(frame) = frame(&bytes[taken..], self.adapter.config.packet_max_bytes)? else { break };
             let packet = decode(frame, self.version)?;
+            if self.login.is_none() && self.has_to_turn(&packet)? {
+                break;
+            }
             taken += frame.size;
             if let Packet::Publish(publish) = packet {
                 let topic = self.topic(&publish)?;
@@ -247,7 +266,7 @@ impl Client {
         Ok(())
     }
 
-    fn topic<'a>(&mut self, publish: &Publish<'a>) -> Result<Topic<'a>, Fault> {
+    pub(super) fn topic<'a>(&mut self, publish: &Publish<'a>) -> Result<Topic<'a>, Fault> {
         let alias = usize::from(publish.properties.alias);
         if alias == 0 {
             return Ok(Topic::Named(publish.topic));
@@ -287,7 +306,11 @@ impl Client {
     }
 
     fn subscribe_to_errors(&mut self, filter: &str, qos: Qos) -> u8 {
-        let Some(parsed) = ErrorFilter::parse(filter, self.verified.tenant.as_str()) else { return reason::BAD_FILTER };
+        let parsed = match self.named_in(filter) {
+            Some(who) => ErrorFilter::parse(filter, who.tenant.as_str()),
+            None => None,
+        };
+        let Some(parsed) = parsed else { return reason::BAD_FILTER };
         if qos != Qos::AtMostOnce {
             return reason::NOT_AUTHORISED;
         }
@@ -314,7 +337,8 @@ impl Client {
 
     /// How long the secret that the device has logged in with is still good; `None` if it does not end.
     pub(super) fn secret_lasts(&self) -> Option<Duration> {
-        let end = self.verified.credential.secrets[self.verified.secret].not_after?;
+        let login = self.login.as_ref()?;
+        let end = login.credential.secrets[login.secret].not_after?;
         let left_ms = end.0.saturating_add(1).saturating_sub(self.adapter.wall.now_ms());
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
     }
@@ -327,9 +351,9 @@ impl Client {
             return;
         }
         if !is_reserved(&will.topic) {
-            if let Some(private) = &self.private {
-                let (registry, streams) = (self.adapter.registry.clone(), Arc::clone(&self.streams));
-                private.link.leave_will(LeftWill { will, registry, streams, verified: Arc::clone(&self.verified) });
+            if let (Some(private), Some(streams)) = (&self.private, &self.streams) {
+                let (registry, streams) = (self.adapter.registry.clone(), Arc::clone(streams));
+                private.link.leave_will(LeftWill { will, registry, streams, who: Arc::clone(&self.who) });
             }
             return;
         }

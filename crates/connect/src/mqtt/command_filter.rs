@@ -46,6 +46,14 @@ impl CommandFilter {
         }
     }
 
+    /// The device that listens, where the client itself is `own`.
+    pub(super) fn device<'a>(&'a self, own: &'a str) -> &'a str {
+        match self.whom(own) {
+            Whom::One(device) => device,
+            Whom::All => own,
+        }
+    }
+
     /// The topic of a command to `device`; its spelling mirrors the filter's. Without request id no answer is wanted.
     pub(super) fn topic(&self, device: &str, request_id: Option<&str>, name: &str) -> String {
         let device = if &*self.device == "+" { device } else { &*self.device };

@@ -14,10 +14,11 @@ use super::fault::{Fault, reason};
 use super::packet::{Ack, Qos, Version};
 use super::property::CONTENT_TYPE;
 use super::wire::put_text;
-use crate::commands::{Delivery, Listening, Way, Whose};
+use crate::commands::{Command, Delivery, Listening, Way, Whose};
 use crate::meter::{Direction, Fate};
 use crate::presence::Present;
 use crate::sender::{Sender, Target};
+use millstream_types::Principal;
 
 /// A client's subscriptions to commands, and what is on its way to it. Dropped, it takes none any longer, and what it
 /// has not acknowledged is released.
@@ -32,6 +33,8 @@ pub(super) struct Deliveries {
 struct Subscribed {
     filter: CommandFilter,
     qos: Qos,
+    /// On whose behalf.
+    who: Arc<Principal>,
     // Dropped in this order: it is told that the device listens no longer when it does not.
     _listening: Vec<Listening>,
     _present: Present,
@@ -61,9 +64,15 @@ impl Deliveries {
     }
 
     /// The subscription that a command to `device` came by: the latest that names it, else the latest for all.
-    fn covering(&self, device: &str, own: &str) -> Option<&Subscribed> {
-        let latest = |wanted: Whom<'_>| self.subscribed.iter().rev().find(|known| known.filter.whom(own) == wanted);
-        latest(Whom::One(device)).or_else(|| latest(Whom::All))
+    fn covering(&self, command: &Command) -> Option<&Subscribed> {
+        let of_tenant = || self.subscribed.iter().rev().filter(|known| known.who.tenant == command.tenant);
+        let latest = |wanted: Whom<'_>| of_tenant().find(|known| known.filter.whom(&known.who.name) == wanted);
+        latest(Whom::One(&command.device)).or_else(|| latest(Whom::All))
+    }
+
+    /// On whose behalf, and for which device each subscription is.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&Principal, &str)> {
+        self.subscribed.iter().map(|known| (&*known.who, known.filter.device(&known.who.name)))
     }
 
     /// An id of a client that has no private space.
@@ -95,7 +104,9 @@ impl Client {
         };
         let took_ms = self.adapter.wall.now_ms().saturating_sub(command.received_ms);
         let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
-        self.meter.count_command(Direction::of(command.wants_response), fate, command.payload.len(), took);
+        let other = (command.tenant != self.who.tenant).then(|| self.adapter.meters.of(&command.tenant));
+        let meter = other.as_ref().unwrap_or(&self.meter);
+        meter.count_command(Direction::of(command.wants_response), fate, command.payload.len(), took);
         match said {
             Said::Accepted => delivery.accept(),
             Said::Released => delivery.release(),
@@ -103,21 +114,18 @@ impl Client {
         }
     }
 
-    fn own_name(&self) -> &str {
-        &self.verified.identity.principal.name
-    }
-
     /// Subscribes to commands; the code that answers it.
     pub(super) fn subscribe_to_commands(&mut self, filter: &str, qos: Qos) -> u8 {
-        let Some(filter) = CommandFilter::parse(filter, self.verified.tenant.as_str()) else {
-            return reason::BAD_FILTER;
-        };
+        let Some(who) = self.named_in(filter) else { return reason::BAD_FILTER };
+        let Some(filter) = CommandFilter::parse(filter, who.tenant.as_str()) else { return reason::BAD_FILTER };
         if qos == Qos::ExactlyOnce {
             return reason::IMPLEMENTATION;
         }
-        if let Whom::One(device) = filter.whom(self.own_name())
-            && !self.may_act_for(device)
-        {
+        let is_allowed = match filter.whom(&who.name) {
+            Whom::One(device) => self.may_act_for(&who, device),
+            Whom::All => self.login.is_some(),
+        };
+        if !is_allowed {
             return reason::NOT_AUTHORISED;
         }
         let config = &self.adapter.config;
@@ -131,37 +139,39 @@ impl Client {
         }
         let commands = self.commands.get_or_insert_with(|| Box::new(Deliveries::new(in_flight_max)));
         let outbox = commands.outbox.clone();
-        let listening = self.listen(&filter, &outbox);
-        let device = match filter.whom(self.own_name()) {
-            Whom::One(device) => device,
-            Whom::All => self.own_name(),
-        };
-        let present = self.adapter.presence.enter(&self.verified.tenant, device);
+        let listening = self.listen(&who, &filter, &outbox);
+        let present = self.adapter.presence.enter(&who.tenant, filter.device(&who.name));
         if let Some(commands) = &mut self.commands {
             commands.unsubscribe(&filter.text);
-            commands.subscribed.push(Subscribed { filter, qos, _listening: listening, _present: present });
+            commands.subscribed.push(Subscribed { filter, qos, who, _listening: listening, _present: present });
         }
         qos as u8
     }
 
-    fn listen(&self, filter: &CommandFilter, outbox: &mpsc::Sender<Delivery>) -> Vec<Listening> {
-        let own: Arc<str> = self.own_name().into();
+    fn listen(&self, who: &Principal, filter: &CommandFilter, outbox: &mpsc::Sender<Delivery>) -> Vec<Listening> {
+        let own: Arc<str> = who.name.as_str().into();
         let whose = match filter.whom(&own) {
             Whom::All => {
                 vec![Whose::Device { device: own.clone(), via: None }, Whose::Behind { gateway: own.clone() }]
             }
-            Whom::One(device) if *device == *own => vec![Whose::Device { device: own.clone(), via: None }],
-            Whom::One(device) => vec![Whose::Device { device: device.into(), via: Some(own.clone()) }],
+            Whom::One(device) => {
+                let is_itself = *device == *own || self.login.is_none();
+                vec![Whose::Device { device: device.into(), via: (!is_itself).then(|| own.clone()) }]
+            }
         };
-        let (commands, tenant) = (&self.adapter.commands, &self.verified.tenant);
+        let (commands, tenant) = (&self.adapter.commands, &who.tenant);
         whose.into_iter().map(|whose| commands.listen(tenant, whose, Way::Stream(outbox.clone()))).collect()
     }
 
-    fn may_act_for(&self, device: &str) -> bool {
-        let tenant = &self.verified.tenant;
+    /// Whether `who` may have commands of `device`.
+    pub(super) fn may_act_for(&self, who: &Principal, device: &str) -> bool {
+        if self.login.is_none() && self.adapter.check(who).is_err() {
+            return false;
+        }
+        let tenant = &who.tenant;
         let snapshot = self.adapter.registry.snapshot(tenant);
         let target = Target::Named { tenant: None, device };
-        let find = |known| Sender::find(known, target, origin(&self.verified)).is_ok();
+        let find = |known| Sender::find(known, target, origin(who)).is_ok();
         snapshot.state.tenant(tenant).is_some_and(find)
     }
 
@@ -176,7 +186,7 @@ impl Client {
 
     fn send_command(&mut self, delivery: Delivery, out: &mut Vec<u8>) -> Result<(), Fault> {
         let command = delivery.command();
-        let known = self.commands.as_ref().and_then(|known| known.covering(&command.device, self.own_name()));
+        let known = self.commands.as_ref().and_then(|known| known.covering(command));
         let Some(Subscribed { filter, qos, .. }) = known else {
             // It was on its way when the client has unsubscribed.
             self.say(delivery, Said::Released);

@@ -11,6 +11,9 @@ use crate::Error;
 pub struct MqttConfig {
     /// Connections at a time; more are turned away. Default 50,000.
     pub connections_max: usize,
+    /// Whether clients must log in. If not, one without user name may send for devices of those tenants whose entry for
+    /// `hono-mqtt` says `"device-authentication-required": false`. Default true.
+    pub authentication_required: bool,
     /// Largest payload on the topics of telemetry and events, bytes. Default 2,048.
     pub payload_max_bytes: usize,
     /// Largest packet, bytes. Default 262,144.
@@ -49,6 +52,7 @@ impl Default for MqttConfig {
     fn default() -> Self {
         Self {
             connections_max: 50_000,
+            authentication_required: true,
             payload_max_bytes: 2_048,
             packet_max_bytes: 256 << 10,
             buffers_max_bytes: 64 << 20,

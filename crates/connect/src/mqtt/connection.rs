@@ -49,6 +49,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             let heard = Instant::now();
             let mut connection = Connection { line, client, signals, keep_alive_s, heard };
             let fault = connection.run().await.err();
+            connection.client.turn_to_will().await;
             connection.client.execute_will(fault.as_ref());
             if let Some(fault) = fault {
                 if matches!(fault, Fault::ShuttingDown) {
@@ -97,7 +98,7 @@ struct Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn name(&self) -> &str {
-        &self.client.verified.identity.principal.name
+        &self.client.who.name
     }
 
     /// Serves the client until it goes. What is waited for beside its packets stays arranged from one to the next.
@@ -190,10 +191,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.client.are_streams_stale {
                 self.resolve().await;
             }
+            if self.client.turns_to.is_some() && self.client.pending.is_empty() {
+                self.client.turn().await?;
+            }
             if self.line.has_held() && !self.client.is_full() && !self.client.hold_back() {
                 let client = &mut self.client;
                 self.line.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out))?;
-                if !self.line.out.is_empty() || self.client.end.is_some() {
+                if !self.line.out.is_empty() || self.client.end.is_some() || self.client.turns_to.is_some() {
                     continue;
                 }
             }
@@ -285,8 +289,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Finds the tenant's topics again: one of them has been deleted.
     async fn resolve(&mut self) {
-        match self.client.adapter.streams.of(&self.client.verified.tenant).await {
-            Ok(streams) => (self.client.streams, self.client.are_streams_stale) = (streams, false),
+        match self.client.adapter.streams.of(&self.client.who.tenant).await {
+            Ok(streams) => (self.client.streams, self.client.are_streams_stale) = (Some(streams), false),
             Err(error) => tracing::warn!(%error, "the topics of a tenant cannot be opened"),
         }
     }
@@ -317,13 +321,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// Ends the connection of a device that may no longer be connected.
 fn recheck(client: &Client) -> Result<(), Fault> {
     let refuse = |why: String| Err(Fault::refused(reason::NOT_AUTHORISED, why));
-    if let Err(problem) = client.adapter.check(&client.verified) {
+    let Some(login) = &client.login else { return client.recheck_stranger() };
+    if let Err(problem) = client.adapter.check(&client.who) {
         return refuse(problem.text());
     }
     if !client.keeps_its_filters() {
         return refuse("the device may no longer use the private space as it does".to_owned());
     }
-    if !client.adapter.logins.is_current(&client.verified) {
+    if !client.adapter.logins.is_current(login) {
         return refuse("the credential that the device has logged in with has changed or expired".to_owned());
     }
     Ok(())

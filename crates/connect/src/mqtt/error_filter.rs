@@ -25,9 +25,10 @@ impl ErrorFilter {
         })
     }
 
-    /// Whether it is about messages of `device`, where the client itself is `own`.
-    pub(super) fn is_about(&self, device: &str, own: &str) -> bool {
+    /// Whether it is about messages of `device` of `tenant`, where the client itself is `own`.
+    pub(super) fn is_about(&self, tenant: &str, device: &str, own: &str) -> bool {
         match &*self.device {
+            _ if !self.tenant.is_empty() && *self.tenant != *tenant => false,
             "+" => true,
             "" => device == own,
             named => named == device,
@@ -55,7 +56,7 @@ mod tests {
             ("error///#", "other", None),
         ] {
             let parsed = ErrorFilter::parse(filter, "acme").unwrap();
-            let told = parsed.is_about(device, "own").then(|| parsed.topic(device, "telemetry", "7", 400));
+            let told = parsed.is_about("acme", device, "own").then(|| parsed.topic(device, "telemetry", "7", 400));
             assert_eq!(told.as_deref(), topic, "{filter}");
         }
         for wrong in ["error/#", "error/other/d/#", "e//d", "e//a/b/#", "t//d/#", "event//d/#", "e//a+/#"] {

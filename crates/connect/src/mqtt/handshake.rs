@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::adapter::MqttAdapter;
-use super::client::{Client, LastWill, Takes};
+use super::client::{Client, Counted, LastWill, Takes};
 use super::connect_packet::Connect;
 use super::encode::{Welcome, turn_away, welcome};
 use super::fault::{Fault, reason};
@@ -19,6 +19,7 @@ use super::space::{Claim, NoSession};
 use super::topic::is_reserved;
 use super::wire::{Framed, frame};
 use crate::registry::has_broker;
+use crate::streams::TenantStreams;
 
 /// A client that was let in.
 pub(super) struct Admitted {
@@ -172,7 +173,14 @@ async fn judge(
     if is_unnamed {
         return refuse(reason::BAD_CLIENT_ID, "a client that wants its session kept needs a client id");
     }
+    let takes = Takes {
+        packet_max_bytes: usize::try_from(hello.packet_max_bytes).unwrap_or(usize::MAX),
+        messages: usize::from(hello.receive_max),
+    };
     let Some(user) = &hello.user else {
+        if !adapter.config.authentication_required {
+            return Ok((Client::stranger(Arc::clone(adapter), (hello.version, takes)), false));
+        }
         return refuse(reason::BAD_LOGIN, "log in with the user name auth-id@tenant and a password");
     };
     let verified = adapter.logins.log_in(user, &hello.password).await.map_err(|problem| {
@@ -183,21 +191,21 @@ async fn judge(
         };
         Refusal(code, problem.text())
     })?;
-    adapter.check(&verified).map_err(|problem| Refusal(reason::NOT_AUTHORISED, problem.text()))?;
+    let who = Arc::clone(&verified.identity.principal);
+    adapter.check(&who).map_err(|problem| Refusal(reason::NOT_AUTHORISED, problem.text()))?;
     let Some(seat) = adapter.admit(&verified.tenant) else {
         adapter.connections.refused(Some(user), "tenant-connections-exceeded");
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };
     let streams = adapter.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
-    let connection = adapter.connections.open(&verified, &streams, &hello.client_id);
+    let connection = adapter.connections.open(&who, &streams, &hello.client_id);
     let connection = connection.map_err(|problem| Refusal(reason::QUOTA, problem.text()))?;
-    let takes = Takes {
-        packet_max_bytes: usize::try_from(hello.packet_max_bytes).unwrap_or(usize::MAX),
-        messages: usize::from(hello.receive_max),
+    let (known, counted) = (Some((verified, Arc::clone(&streams))), Counted::Device(seat, connection));
+    let mut client = Client::new(Arc::clone(adapter), who, known, (hello.version, takes), counted);
+    let Some((private, is_present)) = private(hello, adapter, &client, &streams).await? else {
+        return Ok((client, false));
     };
-    let mut client = Client::new(Arc::clone(adapter), verified, streams, (hello.version, takes), (seat, connection));
-    let Some((private, is_present)) = private(hello, adapter, &client).await? else { return Ok((client, false)) };
     client.private = Some(private);
     if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
         client
@@ -220,16 +228,21 @@ fn outcome(code: u8) -> Option<&'static str> {
 }
 
 /// The client's place in its tenant's private space.
-async fn private(hello: &Hello, adapter: &MqttAdapter, client: &Client) -> Result<Option<(Private, bool)>, Refusal> {
-    let snapshot = adapter.registry.snapshot(&client.verified.tenant);
-    let tenant = snapshot.state.tenant(&client.verified.tenant).and_then(|known| known.tenant.clone());
+async fn private(
+    hello: &Hello,
+    adapter: &MqttAdapter,
+    client: &Client,
+    streams: &TenantStreams,
+) -> Result<Option<(Private, bool)>, Refusal> {
+    let snapshot = adapter.registry.snapshot(&client.who.tenant);
+    let tenant = snapshot.state.tenant(&client.who.tenant).and_then(|known| known.tenant.clone());
     let Some(tenant) = tenant.filter(|stored| has_broker(&stored.value.ext)) else { return Ok(None) };
-    let space = adapter.spaces.of(&client.verified.tenant, tenant.born).await;
+    let space = adapter.spaces.of(&client.who.tenant, tenant.born).await;
     let space = space.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
-    client.streams.usage.follow(&space.partition);
+    streams.usage.follow(&space.partition);
     let claim = Claim {
         client: &hello.client_id.as_str().into(),
-        device: &client.verified.identity.principal.name,
+        device: &client.who.name,
         clean_start: hello.clean_start,
         expiry_s: hello.session_expiry_s,
         window: usize::from(hello.receive_max.min(adapter.config.in_flight_max)),

@@ -114,7 +114,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
                 self.begun.get_or_insert_with(Instant::now);
                 size.unwrap_or(self.held.len())
             }
-            Framed::Whole(_) => self.held.len(),
+            Framed::Whole(_) => {
+                self.begun = None;
+                self.held.len()
+            }
         };
         let size_bytes = size_bytes.max(self.held.len());
         if self.grant.as_ref().is_none_or(|(_, granted)| *granted < size_bytes) {
@@ -173,5 +176,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     pub(super) async fn close(&mut self) {
         // A client that is gone already has nothing to be told.
         let _ = timeout(Duration::from_secs(1), self.socket.shutdown()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_packet_that_came_in_parts_and_is_not_taken_yet_is_held_and_not_awaited() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut line = Line::new(near, MemoryBudget::new("memory.budget_bytes", 1 << 20), 1_024);
+        for (byte, is_whole) in [(0xC0, false), (0x00, true)] {
+            far.write_all(&[byte]).await.unwrap();
+            line.read(|_: &[u8], _: &mut Vec<u8>| Ok(0)).await.unwrap();
+            assert_eq!((line.has_held(), line.begun().is_none()), (is_whole, is_whole));
+        }
     }
 }

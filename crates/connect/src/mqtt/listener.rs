@@ -29,8 +29,8 @@ pub struct MqttServing {
 }
 
 impl MqttServing {
-    /// Binds `address` (port 0 takes any free port) and starts to serve. Devices must log in, so any address may be
-    /// listened on.
+    /// Binds `address` (port 0 takes any free port) and starts to serve. Devices log in unless their tenant itself says that they
+    /// need not, so any address may be listened on.
     pub(crate) async fn start(address: SocketAddr, adapter: Arc<MqttAdapter>) -> Result<Self, Error> {
         let bind = |source| Error::Bind { address, source: Arc::new(source) };
         let socket = millstream_http::listen(address).map_err(bind)?;

@@ -94,12 +94,12 @@ impl Client {
 
     /// Publishes messages that are promised alike, if tenant and device may use as much.
     fn offer_private(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
-        let streams = Arc::clone(&self.streams);
-        let snapshot = self.adapter.registry.snapshot(&self.verified.tenant);
-        let known = snapshot.state.tenant(&self.verified.tenant);
-        let known = known.ok_or_else(|| unknown_tenant(&self.verified.tenant));
+        let Some(streams) = self.streams.clone() else { return Ok(()) };
+        let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
+        let known = snapshot.state.tenant(&self.who.tenant);
+        let known = known.ok_or_else(|| unknown_tenant(&self.who.tenant));
         let admission = known
-            .and_then(|known| Sender::find(known, Target::Caller, origin(&self.verified)))
+            .and_then(|known| Sender::find(known, Target::Caller, origin(&self.who)))
             .and_then(|sender| self.admit(&streams, &sender, run));
         match admission {
             Ok(admission) => {
@@ -148,15 +148,15 @@ impl Client {
 
     /// Whether the device may do so with all topics of `pattern`.
     fn allows(&self, act: Act, pattern: &str) -> bool {
-        let device = self.adapter.registry.device(&self.verified.tenant, &self.verified.identity.principal.name);
+        let device = self.adapter.registry.device(&self.who.tenant, &self.who.name);
         device.is_some_and(|device| may(&device.ext, act, pattern))
     }
 
     /// Whether the device may still have all that it has subscribed to.
     pub(super) fn keeps_its_filters(&self) -> bool {
         let Some(private) = &self.private else { return true };
-        let snapshot = self.adapter.registry.snapshot(&self.verified.tenant);
-        let tenant = snapshot.state.tenant(&self.verified.tenant).and_then(|known| known.tenant.as_deref());
+        let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
+        let tenant = snapshot.state.tenant(&self.who.tenant).and_then(|known| known.tenant.as_deref());
         let filters = private.link.with(|session| session.filters.keys().cloned().collect::<Vec<_>>());
         let is_allowed =
             |text: &str| Filter::parse(text).is_some_and(|filter| self.allows(Act::Subscribe, filter.pattern));
@@ -252,7 +252,7 @@ impl Client {
             retain: item.publish.retain,
             adapter: ADAPTER,
             client,
-            device: &self.verified.identity.principal.name,
+            device: &self.who.name,
             content_type: item.publish.properties.content_type,
             properties: &parts.properties,
             expires: &parts.expires,

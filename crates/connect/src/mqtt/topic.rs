@@ -53,6 +53,14 @@ pub(super) fn is_about_commands(filter: &str) -> bool {
 }
 
 impl<'a> Place<'a> {
+    /// The device that it names.
+    pub(super) fn target(&self) -> Option<Target<'a>> {
+        match self {
+            Self::Stream { target, .. } | Self::Reply { target, .. } => Some(*target),
+            Self::Wrong(_) | Self::Private => None,
+        }
+    }
+
     pub(super) fn of(topic: &'a str) -> Self {
         if !is_reserved(topic) {
             return Self::Private;

@@ -63,9 +63,13 @@ impl Client {
     /// Sends messages of one topic and quality.
     fn send_run(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(first) = run.first() else { return Ok(()) };
-        let verified = Arc::clone(&self.verified);
-        let who = (verified.tenant.as_str(), verified.identity.principal.name.as_str());
-        let (stream, target, address, bag) = match Place::of(first.topic.as_str()) {
+        let known = Arc::clone(&self.who);
+        let who = (known.tenant.as_str(), known.name.as_str());
+        let place = Place::of(first.topic.as_str());
+        if self.login.is_none() {
+            self.check_stranger(&place)?;
+        }
+        let (stream, target, address, bag) = match place {
             Place::Stream { stream, target, address, bag } => (stream, target, address, bag),
             Place::Reply { request_id, status, target, address, bag } => {
                 let delivery = match first.publish.qos {
@@ -162,17 +166,18 @@ impl Client {
     }
 
     fn offer(&mut self, run: &[Item<'_>], way: &Way<'_>) -> Result<Option<Verdict>, Problem> {
-        let tenant = &self.verified.tenant;
+        let tenant = &self.who.tenant;
         let snapshot = self.adapter.registry.snapshot(tenant);
         let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
-        let sender = Sender::find(known, way.target, origin(&self.verified))?;
+        let sender = Sender::find(known, way.target, origin(&self.who))?;
         let ttl_s = sender.ttl_s(way.delivery, if way.delivery == Delivery::Event { way.bag.ttl_s } else { None });
         let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
         run.iter().try_for_each(|item| sender.check_payload(item.publish.payload.len()))?;
-        let partition = self.streams.partition(way.delivery.stream(), sender.id);
+        let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(tenant))?;
+        let partition = streams.partition(way.delivery.stream(), sender.id);
         sender.check_consumer(way.delivery, &**partition)?;
         let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));
-        let admission = self.streams.usage.admit(&sender, amount, now)?;
+        let admission = streams.usage.admit(&sender, amount, now)?;
         let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
         let alike: Vec<_> = run.chunk_by(|a, b| way.says_the_same(a, b)).collect();
         let mut headers: Vec<Vec<Header<'_>>> = Vec::with_capacity(alike.len());
@@ -197,8 +202,8 @@ impl Client {
         match partition.append(&records, level, done) {
             Ok(()) => {
                 admission.keep();
-                let own = self.verified.identity.principal.name.as_str();
-                if sender.id != own {
+                let own = self.who.name.as_str();
+                if sender.id != own && self.login.is_some() {
                     self.adapter.commands.seen_behind(tenant, sender.id, own);
                 }
                 Ok(verdict)
@@ -219,7 +224,7 @@ impl Client {
     pub(super) fn accepted(&self, sent: Vec<Sent>, took: Duration) {
         for sent in sent {
             if let Some((correlation_id, response)) = sent.reply.map(|reply| *reply) {
-                self.adapter.commands.responded(&self.verified.tenant, &correlation_id, response);
+                self.adapter.commands.responded(&self.who.tenant, &correlation_id, response);
             }
             self.count(sent.delivery, sent.payload_bytes, took);
         }
@@ -248,7 +253,7 @@ impl Client {
         self.meter.count(sent.delivery, fate, sent.payload_bytes, Duration::ZERO);
         let fault = || Fault::refused(reason_of(problem.status()), problem.text());
         // Whoever may no longer be connected at all is not asked how he wants it.
-        if let Err(terminal) = self.adapter.check(&self.verified) {
+        if let Err(terminal) = self.adapter.check(&self.who) {
             return Err(Fault::refused(reason::NOT_AUTHORISED, terminal.text()));
         }
         let is_told = self.tell(sent, problem, out);
@@ -266,9 +271,12 @@ impl Client {
 
     /// Tells a client that listens on the error topic. Whether it does.
     fn tell(&self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> bool {
-        let own = &self.verified.identity.principal.name;
+        let own = &self.who.name;
         let device = sent.device.as_deref().unwrap_or(own);
-        let Some(filter) = self.errors.iter().find(|filter| filter.is_about(device, own)) else { return false };
+        let Some(filter) = self.errors.iter().find(|filter| filter.is_about(self.who.tenant.as_str(), device, own))
+        else {
+            return false;
+        };
         let endpoint = match sent.delivery {
             Delivery::AtMostOnce | Delivery::AtLeastOnce => "telemetry",
             Delivery::Event => "event",

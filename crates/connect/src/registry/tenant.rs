@@ -167,6 +167,12 @@ impl Tenant {
         self.enabled && (self.adapters.is_none() || self.adapter(kind).is_some_and(|adapter| adapter.enabled))
     }
 
+    /// Whether the tenant itself says that its devices need not log in to the adapter of this type.
+    pub(crate) fn allows_without_login(&self, kind: &str) -> bool {
+        let is_open = |adapter: &Adapter| !adapter.device_authentication_required;
+        self.allows(kind) && self.adapter(kind).is_some_and(is_open)
+    }
+
     /// What no two tenants may both have: the alias, and the subjects of certificate authorities unless they are
     /// shared within a group. `None` if there is nothing in common.
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {

@@ -23,4 +23,5 @@ mod registry_model;
 mod registry_search;
 #[path = "../../../context/tests/context/rows.rs"]
 mod rows;
+mod strangers;
 mod world;
