@@ -13,10 +13,11 @@ use serde_json::json;
 
 use crate::login::tenant_of;
 use crate::meter::component;
-use crate::refusal::unknown_tenant;
+use crate::refusal::{unknown_device, unknown_tenant};
 use crate::registry::Registry;
 use crate::streams::{Stream, TenantStreams};
 use crate::tenant_counter::{LABELLED_TENANTS_MAX, OTHERS, TenantCounter};
+use crate::usage::{Caller, Moment};
 
 /// The type of an event that tells of a connection.
 const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-dc-notification+json";
@@ -82,9 +83,13 @@ impl Connections {
         let tenant = &who.tenant;
         let now_ms = self.wall.now_ms();
         {
+            let now = Moment { wall_ms: now_ms, monotonic: self.monotonic.now() };
             let snapshot = self.registry.snapshot(tenant);
-            let stored = snapshot.state.tenant(tenant).and_then(|known| known.tenant.as_deref());
-            let admitted = streams.usage.connect(stored.ok_or_else(|| unknown_tenant(tenant))?, now_ms);
+            let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
+            let stored = known.tenant.as_deref().ok_or_else(|| unknown_tenant(tenant))?;
+            let device = known.devices.get(who.name.as_str()).ok_or_else(|| unknown_device(&who.name))?;
+            let per_second_max = stored.value.resource_limits.device_connects_per_second_max(&device.value.ext);
+            let admitted = streams.usage.connect(stored, Caller { device: &who.name, per_second_max }, now);
             admitted.map_err(|(limit, problem)| {
                 self.attempts.count(Some(tenant), limit.exceeded());
                 problem

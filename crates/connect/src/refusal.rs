@@ -5,6 +5,7 @@ use std::time::Duration;
 use millstream_http::{Problem, Reason};
 use millstream_types::{ErrorCode, TenantId, TopicPartition, iso_time};
 
+use crate::pace::{TooFast, Unit};
 use crate::period::Allowance;
 
 pub(crate) fn other_tenant(named: &str, own: &TenantId) -> Problem {
@@ -107,16 +108,22 @@ fn used_up(detail: &'static str, rule: &str, allowance: Allowance, now_ms: i64) 
 }
 
 /// `who` is the device or its tenant.
-pub(crate) fn too_fast(who: &'static str, name: &str, limit: u64, wait: Duration) -> Problem {
-    let rule = match who {
-        "device" => {
-            "ext.max-messages-per-second of the device, or max-messages-per-second-per-device of its tenant's resource-limits"
-        }
-        _ => "resource-limits.max-messages-per-second of the tenant",
+pub(crate) fn too_fast(who: &'static str, name: &str, exceeded: TooFast) -> Problem {
+    let TooFast { unit, per_second, wait } = exceeded;
+    let (does, what) = match unit {
+        Unit::Messages => ("sends more messages in a second", "messages"),
+        Unit::Bytes => ("sends more bytes in a second", "bytes"),
+        Unit::Connects => ("connects more often in a second", "connects"),
     };
-    Problem::new(Reason::Code(ErrorCode::RateLimited), format!("the {who} sends more messages in a second than it may"))
+    let rule = match who {
+        "device" => format!(
+            "ext.max-{what}-per-second of the device, or max-{what}-per-second-per-device of its tenant's resource-limits"
+        ),
+        _ => format!("resource-limits.max-{what}-per-second of the tenant"),
+    };
+    Problem::new(Reason::Code(ErrorCode::RateLimited), format!("the {who} {does} than it may"))
         .value(name)
-        .rule(format!("{rule} = {limit}"))
+        .rule(format!("{rule} = {per_second}"))
         .remedy("wait as long as Retry-After says, or raise the limit")
         .retry_after(wait)
 }

@@ -32,7 +32,7 @@ pub use defaults::Defaults;
 pub use device::Device;
 pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
-pub(crate) use limits::{DEVICE_RATE, check_limits, check_rate};
+pub(crate) use limits::{check_limits, check_rates};
 pub(crate) use state::TenantState;
 pub(crate) use stored::{Condition, Stored, Version};
 pub(crate) use tenant::Adapter;

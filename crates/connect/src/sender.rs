@@ -6,10 +6,11 @@ use millstream_types::{Header, TenantId};
 
 use crate::login::UNAUTHENTICATED;
 use crate::meter::Delivery;
+use crate::pace::Rates;
 use crate::refusal::{
     adapter_disabled, gateway_disabled, no_consumer, not_behind, other_tenant, payload_too_large, unknown_device,
 };
-use crate::registry::{Adapter, DEVICE_RATE, Device, Stored, Tenant, TenantState, needs_consumer};
+use crate::registry::{Adapter, Device, Stored, Tenant, TenantState, needs_consumer};
 use crate::streams::Stream;
 use crate::usage::Amount;
 
@@ -93,10 +94,9 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Most messages that the device may send in a second.
-    pub(crate) fn messages_per_second_max(&self) -> Option<u64> {
-        let own = self.device.ext.get(DEVICE_RATE).and_then(serde_json::Value::as_u64);
-        own.or_else(|| self.tenant.resource_limits.messages_per_second_per_device_max())
+    /// What the device may send in a second.
+    pub(crate) fn rates(&self) -> Rates {
+        self.tenant.resource_limits.device_rates(&self.device.ext)
     }
 
     /// What messages with payloads of these sizes count as.

@@ -1,4 +1,4 @@
-//! What a tenant has used of what it may: bytes of messages, time of connections, messages a second.
+//! What a tenant has used of what it may: bytes of messages, time of connections, messages, bytes and connects a second.
 //!
 //! Counted exactly, where the messages pass. A message is counted and appended under one shared lock, so whoever holds
 //! that lock alone (the [`ledger`]) sees a number and the ends of the streams that belong together: what is counted
@@ -16,7 +16,7 @@ use millstream_log::Partition;
 use millstream_types::TenantId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::pace::{Pace, Paces};
+use crate::pace::{Pace, Paces, TooFast, Unit};
 use crate::period::{Allowance, Rule};
 use crate::refusal::{no_time_left, too_fast, volume_used_up};
 use crate::registry::{Stored, Tenant, Version};
@@ -32,7 +32,10 @@ pub(crate) struct Usage {
     volume: RwLock<Volume>,
     connected: Mutex<Connected>,
     pace: Mutex<Pace>,
+    /// Locked before [`Usage::pace`].
     paces: Mutex<Paces>,
+    /// Of connects: the tenant's, and each device's.
+    connects: Mutex<(Pace, Paces)>,
     /// Of the tenant's streams.
     partitions: Mutex<Vec<Arc<dyn Partition>>>,
     /// What the ledger has of it.
@@ -69,8 +72,8 @@ struct Connected {
 pub(crate) enum Limit {
     DataVolume,
     ConnectionDuration,
-    DeviceRate,
-    TenantRate,
+    DeviceRate(Unit),
+    TenantRate(Unit),
 }
 
 impl Limit {
@@ -78,8 +81,12 @@ impl Limit {
         match self {
             Self::DataVolume => "data-volume",
             Self::ConnectionDuration => "connection-duration",
-            Self::DeviceRate => "device-rate",
-            Self::TenantRate => "tenant-rate",
+            Self::DeviceRate(Unit::Messages) => "device-rate",
+            Self::DeviceRate(Unit::Bytes) => "device-byte-rate",
+            Self::DeviceRate(Unit::Connects) => "device-connect-rate",
+            Self::TenantRate(Unit::Messages) => "tenant-rate",
+            Self::TenantRate(Unit::Bytes) => "tenant-byte-rate",
+            Self::TenantRate(Unit::Connects) => "tenant-connect-rate",
         }
     }
 
@@ -88,7 +95,7 @@ impl Limit {
         match self {
             Self::DataVolume => "data-volume-exceeded",
             Self::ConnectionDuration => "connection-duration-exceeded",
-            Self::DeviceRate | Self::TenantRate => "unknown",
+            Self::DeviceRate(_) | Self::TenantRate(_) => "unknown",
         }
     }
 }
@@ -98,6 +105,14 @@ impl Limit {
 pub(crate) struct Moment {
     pub(crate) wall_ms: i64,
     pub(crate) monotonic: Duration,
+}
+
+/// Who connects.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) device: &'a str,
+    /// How often it may in a second.
+    pub(crate) per_second_max: Option<u64>,
 }
 
 /// Messages that are to be sent: those of one device, together.
@@ -172,7 +187,7 @@ impl Usage {
     /// Lets messages pass if the limits of their tenant and device allow it. The log has to get them while the
     /// admission is held.
     pub(crate) fn admit(&self, sender: &Sender<'_>, amount: Amount, now: Moment) -> Result<Admission<'_>, Problem> {
-        self.keep_pace(sender, amount.messages, now.monotonic)?;
+        self.keep_pace(sender, amount, now.monotonic)?;
         let stored = sender.registered;
         let mut volume = self.volume.read();
         while !volume.current.holds(stored, now.wall_ms) {
@@ -189,23 +204,56 @@ impl Usage {
         }
     }
 
-    fn keep_pace(&self, sender: &Sender<'_>, messages: u32, now: Duration) -> Result<(), Problem> {
-        let limits = &sender.registered.value.resource_limits;
-        if let Some(limit) = sender.messages_per_second_max() {
-            let paced = self.paces.lock().take(sender.id, now, messages, limit);
-            paced.map_err(|wait| {
-                self.refused(Limit::DeviceRate);
-                too_fast("device", sender.id, limit, wait)
-            })?;
+    fn keep_pace(&self, sender: &Sender<'_>, amount: Amount, now: Duration) -> Result<(), Problem> {
+        let (of_device, of_all) = (sender.rates(), sender.registered.value.resource_limits.rates());
+        let all = || if of_all.is_unlimited() { Ok(()) } else { self.pace.lock().take(now, amount, of_all) };
+        let (limit, problem) = if of_device.is_unlimited() {
+            let Err(exceeded) = all() else { return Ok(()) };
+            self.tenant_too_fast(exceeded)
+        } else {
+            let mut paces = self.paces.lock();
+            let own = paces.of(sender.id, now);
+            let before = *own;
+            match own.take(now, amount, of_device) {
+                Err(exceeded) => device_too_fast(sender.id, exceeded),
+                Ok(()) => {
+                    let Err(exceeded) = all() else { return Ok(()) };
+                    // What its tenant may not send is no use of its own rate.
+                    *own = before;
+                    self.tenant_too_fast(exceeded)
+                }
+            }
+        };
+        self.refused(limit);
+        Err(problem)
+    }
+
+    fn keep_connect_pace(
+        &self,
+        stored: &Stored<Tenant>,
+        caller: Caller<'_>,
+        now: Duration,
+    ) -> Result<(), (Limit, Problem)> {
+        let of_all = stored.value.resource_limits.connects_per_second_max();
+        if of_all.is_none() && caller.per_second_max.is_none() {
+            return Ok(());
         }
-        if let Some(limit) = limits.messages_per_second_max() {
-            let paced = self.pace.lock().take(now, messages, limit);
-            paced.map_err(|wait| {
-                self.refused(Limit::TenantRate);
-                too_fast("tenant", self.tenant.as_str(), limit, wait)
+        let mut connects = self.connects.lock();
+        let (all, paces) = &mut *connects;
+        let before = *all;
+        all.take_connect(now, of_all).map_err(|exceeded| self.tenant_too_fast(exceeded))?;
+        if caller.per_second_max.is_some() {
+            let own = paces.of(caller.device, now).take_connect(now, caller.per_second_max);
+            own.map_err(|exceeded| {
+                *all = before;
+                device_too_fast(caller.device, exceeded)
             })?;
         }
         Ok(())
+    }
+
+    fn tenant_too_fast(&self, exceeded: TooFast) -> (Limit, Problem) {
+        (Limit::TenantRate(exceeded.unit), too_fast("tenant", self.tenant.as_str(), exceeded))
     }
 
     fn renew(&self, stored: &Stored<Tenant>, now_ms: i64) {
@@ -219,8 +267,14 @@ impl Usage {
         }
     }
 
-    /// Lets a device connect if its tenant has volume and time left.
-    pub(crate) fn connect(&self, stored: &Stored<Tenant>, now_ms: i64) -> Result<(), (Limit, Problem)> {
+    /// Lets a device connect if its tenant has volume and time left, and neither of them connects too often.
+    pub(crate) fn connect(
+        &self,
+        stored: &Stored<Tenant>,
+        caller: Caller<'_>,
+        now: Moment,
+    ) -> Result<(), (Limit, Problem)> {
+        let now_ms = now.wall_ms;
         self.renew(stored, now_ms);
         {
             let volume = self.volume.read();
@@ -237,6 +291,7 @@ impl Usage {
             self.refused(Limit::ConnectionDuration);
             return Err((Limit::ConnectionDuration, no_time_left(connected.total_ms, allowance, now_ms)));
         }
+        self.keep_connect_pace(stored, caller, now.monotonic).inspect_err(|(limit, _)| self.refused(*limit))?;
         connected.count += 1;
         Ok(())
     }
@@ -281,6 +336,10 @@ impl Usage {
             ends,
         }
     }
+}
+
+fn device_too_fast(device: &str, exceeded: TooFast) -> (Limit, Problem) {
+    (Limit::DeviceRate(exceeded.unit), too_fast("device", device, exceeded))
 }
 
 /// Counts what limits have refused.

@@ -14,7 +14,7 @@ use super::request::{Given, OfDevice, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::tenants::{as_json, stored, with_id};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, shown};
-use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, Stored, check_device, check_rate};
+use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, Stored, check_device, check_rates};
 use crate::timestamp::Timestamp;
 
 const OF_TENANT: &str = "/v1/devices/{tenant}";
@@ -151,7 +151,7 @@ async fn delete_all(State(management): Shared, OfTenant(tenant): OfTenant) -> An
 impl Management {
     fn check_device(&self, tenant: &TenantId, value: &Device) -> Result<(), Problem> {
         check_device(&value.ext)?;
-        check_rate(&value.ext)?;
+        check_rates(&value.ext)?;
         // A device of an unknown tenant is refused by its owner.
         let of_tenant = self.0.registry.tenant(tenant).unwrap_or_default();
         self.0.ext_rules.check_device(of_tenant.ext(), &value.ext).map_err(bad_ext)

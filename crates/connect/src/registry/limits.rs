@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Tenant;
 use super::tenant::Object;
+use crate::pace::Rates;
 use crate::period::Rule;
 use crate::timestamp::Timestamp;
 
-/// The member of a device's `ext` that says how many messages it may send in a second.
-pub(crate) const DEVICE_RATE: &str = "max-messages-per-second";
+/// The members of a device's `ext` that say how many messages it may send in a second, how many bytes of payloads, and how
+/// often it may connect.
+const DEVICE_RATES: [&str; 3] = ["max-messages-per-second", "max-bytes-per-second", "max-connects-per-second"];
 
 /// How much may be registered; -1 is without limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -54,6 +56,18 @@ pub(crate) struct ResourceLimits {
     /// Not Hono's: of each device, unless its own `ext` says otherwise.
     #[serde(skip_serializing_if = "is_unlimited")]
     max_messages_per_second_per_device: i64,
+    /// Not Hono's: payloads of all devices together, as they are metered.
+    #[serde(skip_serializing_if = "is_unlimited")]
+    max_bytes_per_second: i64,
+    /// Not Hono's: of each device, unless its own `ext` says otherwise.
+    #[serde(skip_serializing_if = "is_unlimited")]
+    max_bytes_per_second_per_device: i64,
+    /// Not Hono's: of all devices together.
+    #[serde(skip_serializing_if = "is_unlimited")]
+    max_connects_per_second: i64,
+    /// Not Hono's: of each device, unless its own `ext` says otherwise.
+    #[serde(skip_serializing_if = "is_unlimited")]
+    max_connects_per_second_per_device: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     data_volume: Option<DataVolume>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +84,10 @@ impl Default for ResourceLimits {
             max_ttl_command_response: -1,
             max_messages_per_second: -1,
             max_messages_per_second_per_device: -1,
+            max_bytes_per_second: -1,
+            max_bytes_per_second_per_device: -1,
+            max_connects_per_second: -1,
+            max_connects_per_second_per_device: -1,
             data_volume: None,
             connection_duration: None,
         }
@@ -86,14 +104,30 @@ impl ResourceLimits {
         usize::try_from(self.max_connections).ok()
     }
 
-    /// Most messages in a second, of all devices together.
-    pub(crate) fn messages_per_second_max(&self) -> Option<u64> {
-        u64::try_from(self.max_messages_per_second).ok()
+    /// What all devices together may send in a second.
+    pub(crate) fn rates(&self) -> Rates {
+        let limit = |limit| u64::try_from(limit).ok();
+        Rates { messages: limit(self.max_messages_per_second), bytes: limit(self.max_bytes_per_second) }
     }
 
-    /// Most messages in a second, of each device.
-    pub(crate) fn messages_per_second_per_device_max(&self) -> Option<u64> {
-        u64::try_from(self.max_messages_per_second_per_device).ok()
+    /// What a device with this `ext` may send in a second.
+    pub(crate) fn device_rates(&self, ext: &Object) -> Rates {
+        let [messages, bytes, _] = DEVICE_RATES;
+        Rates {
+            messages: of_device(ext, messages, self.max_messages_per_second_per_device),
+            bytes: of_device(ext, bytes, self.max_bytes_per_second_per_device),
+        }
+    }
+
+    /// How often all devices together may connect in a second.
+    pub(crate) fn connects_per_second_max(&self) -> Option<u64> {
+        u64::try_from(self.max_connects_per_second).ok()
+    }
+
+    /// How often a device with this `ext` may connect in a second.
+    pub(crate) fn device_connects_per_second_max(&self, ext: &Object) -> Option<u64> {
+        let [_, _, connects] = DEVICE_RATES;
+        of_device(ext, connects, self.max_connects_per_second_per_device)
     }
 
     /// Bytes of messages in a period. The tenant was created at `created_ms`.
@@ -129,6 +163,12 @@ impl ResourceLimits {
     pub(crate) fn response_ttl_s(&self) -> Option<u64> {
         u64::try_from(self.max_ttl_command_response).ok()
     }
+}
+
+/// A rate of a device: its own, else its tenant's for each.
+fn of_device(ext: &Object, name: &str, of_each: i64) -> Option<u64> {
+    let own = if ext.is_empty() { None } else { ext.get(name).and_then(serde_json::Value::as_u64) };
+    own.or_else(|| u64::try_from(of_each).ok())
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -201,6 +241,10 @@ pub(crate) fn check_limits(tenant: &Tenant) -> Result<(), Problem> {
         ("resource-limits.max-ttl-command-response", resource.max_ttl_command_response),
         ("resource-limits.max-messages-per-second", resource.max_messages_per_second),
         ("resource-limits.max-messages-per-second-per-device", resource.max_messages_per_second_per_device),
+        ("resource-limits.max-bytes-per-second", resource.max_bytes_per_second),
+        ("resource-limits.max-bytes-per-second-per-device", resource.max_bytes_per_second_per_device),
+        ("resource-limits.max-connects-per-second", resource.max_connects_per_second),
+        ("resource-limits.max-connects-per-second-per-device", resource.max_connects_per_second_per_device),
         ("resource-limits.data-volume.max-bytes", volume.map_or(-1, |limit| limit.max_bytes)),
         ("resource-limits.connection-duration.max-minutes", duration.map_or(-1, |limit| limit.max_minutes)),
     ] {
@@ -225,13 +269,14 @@ pub(crate) fn check_limits(tenant: &Tenant) -> Result<(), Problem> {
 }
 
 /// Refuses a rate of a device that cannot be meant.
-pub(crate) fn check_rate(ext: &Object) -> Result<(), Problem> {
-    match ext.get(DEVICE_RATE) {
-        None => Ok(()),
-        Some(rate) if rate.as_u64().is_some() => Ok(()),
-        Some(rate) => Err(Problem::invalid("a device's rate is no number of messages")
-            .value(rate)
-            .rule(format!("ext.{DEVICE_RATE} is a whole number, 0 or more"))
-            .remedy("send such a number, or leave it out")),
+pub(crate) fn check_rates(ext: &Object) -> Result<(), Problem> {
+    for name in DEVICE_RATES {
+        if let Some(rate) = ext.get(name).filter(|rate| !rate.is_u64()) {
+            return Err(Problem::invalid("a device's rate is no number")
+                .value(rate)
+                .rule(format!("ext.{name} is a whole number, 0 or more"))
+                .remedy("send such a number, or leave it out"));
+        }
     }
+    Ok(())
 }

@@ -147,6 +147,7 @@ impl Parts {
             connected: Mutex::new(connected),
             pace: Mutex::default(),
             paces: Mutex::default(),
+            connects: Mutex::default(),
             partitions: Mutex::new(partitions),
             noted: Mutex::new(note),
             refusals: self.refusals.clone(),

@@ -12,6 +12,7 @@ fn usage() -> Usage {
         connected: Mutex::default(),
         pace: Mutex::default(),
         paces: Mutex::default(),
+        connects: Mutex::default(),
         partitions: Mutex::default(),
         noted: Mutex::default(),
         refusals: crate::usage::refusals(&millstream_http::Metrics::default()),
@@ -41,6 +42,12 @@ fn send(usage: &Usage, stored: &Stored<Tenant>, bytes: u64, hours: i64) -> bool 
     }
 }
 
+/// Connects once at `hours`.
+fn connect(usage: &Usage, stored: &Stored<Tenant>, hours: i64) -> Result<(), (Limit, Problem)> {
+    let now = Moment { wall_ms: hours * HOUR_MS, monotonic: Duration::from_millis((hours * HOUR_MS) as u64) };
+    usage.connect(stored, Caller { device: "d", per_second_max: None }, now)
+}
+
 #[test]
 fn a_volume_is_used_up_to_the_byte_and_is_there_again_with_the_next_period() {
     let days = json!({"data-volume": {"max-bytes": 100, "period": {"mode": "days", "no-of-days": 1}}});
@@ -48,7 +55,7 @@ fn a_volume_is_used_up_to_the_byte_and_is_there_again_with_the_next_period() {
     assert!(send(&usage, &stored, 60, 1));
     assert!(!send(&usage, &stored, 41, 2), "one byte too many");
     assert!(send(&usage, &stored, 40, 3));
-    assert!(!send(&usage, &stored, 1, 23) && usage.connect(&stored, 23 * HOUR_MS).is_err());
+    assert!(!send(&usage, &stored, 1, 23) && connect(&usage, &stored, 23).is_err());
     assert!(send(&usage, &stored, 0, 23), "what weighs nothing passes");
     // Another version of the tenant with the same period goes on with what is used.
     let raised = json!({"data-volume": {"max-bytes": 101, "period": {"mode": "days", "no-of-days": 1}}});
@@ -83,7 +90,7 @@ fn many_threads_together_get_what_there_is_and_not_a_byte_more() {
 fn the_time_of_all_connections_together_is_counted_within_the_period() {
     let limit = json!({"connection-duration": {"max-minutes": 120, "period": {"mode": "days", "no-of-days": 1}}});
     let (usage, stored) = (usage(), tenant(limit));
-    let connect = |hours: i64| usage.connect(&stored, hours * HOUR_MS).is_ok();
+    let connect = |hours: i64| connect(&usage, &stored, hours).is_ok();
     assert!(connect(0) && connect(0));
     assert!(!connect(1), "two connections for an hour");
     usage.disconnect(2 * HOUR_MS);
@@ -111,4 +118,50 @@ fn devices_and_tenants_keep_their_rates() {
     let told = send("b", &quick, 0).unwrap_err();
     assert!(told.contains("tenant") && told.contains("max-messages-per-second"), "{told}");
     send("a", &usual, 1_000).unwrap();
+}
+
+#[test]
+fn bytes_have_rates_of_their_own_and_what_the_tenant_refuses_is_no_use_of_the_device() {
+    let limits = json!({"max-bytes-per-second": 100, "max-bytes-per-second-per-device": 60});
+    let (usage, stored) = (usage(), tenant(limits));
+    let wide: Device = serde_json::from_value(json!({"ext": {"max-bytes-per-second": 1_000}})).unwrap();
+    let usual = Device::default();
+    let send = |id, device, bytes, ms| {
+        let now = Moment { wall_ms: 1, monotonic: Duration::from_millis(ms) };
+        let admitted = usage.admit(&Sender::of(id, device, &stored), Amount { messages: 2, bytes }, now);
+        admitted.map(Admission::keep).map_err(|problem| problem.text())
+    };
+    send("a", &usual, 60, 0).unwrap();
+    let told = send("a", &usual, 1, 0).unwrap_err();
+    assert!(told.contains("device") && told.contains("max-bytes-per-second-per-device of its"), "{told}");
+    let told = send("b", &wide, 41, 0).unwrap_err();
+    assert!(told.contains("more bytes") && told.contains("resource-limits.max-bytes-per-second of the tenant = 100"));
+    send("b", &wide, 40, 0).unwrap();
+    // Ten times what the tenant may, refused each time: the device has its whole rate all the same.
+    (0..10).for_each(|_| drop(send("c", &usual, 60, 100).unwrap_err()));
+    send("c", &usual, 60, 600).unwrap();
+}
+
+#[test]
+fn devices_and_tenants_connect_as_often_as_they_may() {
+    let (usage, stored) = (usage(), tenant(json!({"max-connects-per-second": 3})));
+    let connect = |device, per_second_max, ms| {
+        let now = Moment { wall_ms: 1, monotonic: Duration::from_millis(ms) };
+        let connected = usage.connect(&stored, Caller { device, per_second_max }, now);
+        connected.map_err(|(limit, problem)| (limit.name(), problem.text()))
+    };
+    connect("a", Some(1), 0).unwrap();
+    for _ in 0..5 {
+        let (limit, told) = connect("a", Some(1), 0).unwrap_err();
+        assert_eq!(limit, "device-connect-rate");
+        assert!(told.contains("connects more often") && told.contains("ext.max-connects-per-second"), "{told}");
+    }
+    // What the device may not is no use of its tenant's rate.
+    connect("b", None, 0).unwrap();
+    connect("b", None, 0).unwrap();
+    let (limit, told) = connect("c", Some(1), 0).unwrap_err();
+    assert_eq!(limit, "tenant-connect-rate");
+    assert!(told.contains("resource-limits.max-connects-per-second of the tenant = 3"), "{told}");
+    connect("c", Some(1), 334).unwrap();
+    assert_eq!(usage.connected.lock().count, 4, "who is refused is no connection");
 }

@@ -204,9 +204,88 @@ async fn rates_are_kept_and_limits_that_cannot_be_meant_are_refused() {
             "monthly has none",
         ),
         ("PUT /v1/devices/T/d", json!({"ext": {"max-messages-per-second": "5"}}), "5", "whole number"),
+        ("PUT /v1/devices/T/d", json!({"ext": {"max-bytes-per-second": -5}}), "-5", "ext.max-bytes-per-second"),
+        ("PUT /v1/devices/T/d", json!({"ext": {"max-connects-per-second": 0.5}}), "0.5", "ext.max-connects-per-second"),
+        ("PUT /v1/tenants/T", json!({"resource-limits": {"max-bytes-per-second": -2}}), "-2", "max-bytes-per-second"),
+        (
+            "PUT /v1/tenants/T",
+            json!({"resource-limits": {"max-connects-per-second-per-device": -3}}),
+            "-3",
+            "max-connects-per-second-per-device",
+        ),
     ] {
         let answer = world.registry(line, &[], &body.to_string()).await;
         answer.expect_refusal(line, &body.to_string(), 400, value, rule);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_rates_of_bytes_hold_for_tenant_and_device_by_http_and_mqtt() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for device in ["d", "quick", "slow"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("PUT /v1/devices/T/quick", r#"{"ext":{"max-bytes-per-second":1000000000}}"#, 204).await;
+    world.do_registry("PUT /v1/devices/T/slow", r#"{"ext":{"max-bytes-per-second":0}}"#, 204).await;
+    limit(&world, &json!({"max-bytes-per-second-per-device": 1}), &json!({"minimum-message-size": 1_000})).await;
+    let send = async |device: &str, body: &[u8]| {
+        let login = basic(&format!("{device}@T"), "pw");
+        world.device("POST /telemetry", &[("authorization", &login)], body).await
+    };
+    // More than a second's worth passes after a rest, as what it is metered, and has to be rested off.
+    assert_eq!(send("d", b"x").await.status, 202);
+    let refused = send("d", b"x").await;
+    refused.expect_problem(429, "d", "max-bytes-per-second-per-device of its tenant's resource-limits = 1");
+    assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() > 900, "{refused:?}");
+    let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+    client.publish(1, 1, "telemetry", b"x").await;
+    assert_eq!(client.expect_end().await, Some(0x97), "over both adapters together");
+    send("slow", b"x").await.expect_problem(429, "slow", "ext.max-bytes-per-second of the device");
+    for _ in 0..10 {
+        assert_eq!(send("quick", b"x").await.status, 202, "its own rate goes before");
+    }
+    limit(&world, &json!({"max-bytes-per-second": 1}), &json!({})).await;
+    assert_eq!(send("d", &[b'x'; 1_000]).await.status, 202);
+    send("quick", b"x").await.expect_problem(429, "T", "resource-limits.max-bytes-per-second of the tenant = 1");
+    let metrics = world.metrics_text();
+    for (limit, count) in [("device-byte-rate", 3), ("tenant-byte-rate", 1)] {
+        let line = format!(r#"millstream_connect_limit_refusals_total{{limit="{limit}",tenant="T"}} {count}"#);
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_rates_of_connects_hold_for_tenant_and_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for device in ["d", "slow"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("PUT /v1/devices/T/slow", r#"{"ext":{"max-connects-per-second":0}}"#, 204).await;
+    let answer = async |level, device: &str| {
+        let mut client = Mqtt::open(world.mqtt(), level).await;
+        client.send(&connect(level, 60, Some((&format!("{device}@T"), "pw")))).await;
+        client.next().await.1[1]
+    };
+    let rates = |of_all: i64, of_each: i64| json!({"max-connects-per-second": of_all, "max-connects-per-second-per-device": of_each});
+    for (limits, device, codes) in [
+        (rates(1_000, 1_000), "d", [0, 0]),
+        (rates(1_000, 1_000), "slow", [0x05, 0x97]),
+        (rates(-1, 0), "d", [0x05, 0x97]),
+        (rates(0, -1), "d", [0x05, 0x97]),
+        (rates(-1, -1), "d", [0, 0]),
+    ] {
+        limit(&world, &limits, &json!({})).await;
+        let told = [answer(4, device).await, answer(5, device).await];
+        assert_eq!(told, codes, "{device}, {limits}");
+    }
+    let metrics = world.metrics_text();
+    for (limit, count) in [("device-connect-rate", 4), ("tenant-connect-rate", 2)] {
+        let line = format!(r#"millstream_connect_limit_refusals_total{{limit="{limit}",tenant="T"}} {count}"#);
+        assert!(metrics.contains(&line), "{line}: {metrics}");
     }
     world.stop().await;
 }
