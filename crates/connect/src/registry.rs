@@ -11,6 +11,7 @@ mod device;
 mod ext_rules;
 mod id;
 mod limits;
+mod sampling;
 mod state;
 mod stored;
 mod tenant;

@@ -177,7 +177,7 @@ impl HttpAdapter {
         let ttl_s = sender.ttl_s(message.delivery, message.ttl_s);
         let wall_ms = self.wall.now_ms();
         let numbers = Numbers::at(wall_ms).with_times(ttd_s, ttl_s);
-        let trace = message.trace.traceparent();
+        let trace = known.sampling(&caller.name).of_request(message.trace).traceparent();
         let status = message.reply.map(|(_, status)| status.to_string()).unwrap_or_default();
         let reply = message.reply.map(|(correlation_id, _)| Reply {
             tenant: caller.tenant.as_str(),

@@ -180,10 +180,15 @@ impl Client {
         let admission = streams.usage.admit(&sender, amount, now)?;
         let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
         let alike: Vec<_> = run.chunk_by(|a, b| way.says_the_same(a, b)).collect();
+        let trace = known.sampling(&self.who.name).begun().map(|trace| trace.traceparent());
         let mut headers: Vec<Vec<Header<'_>>> = Vec::with_capacity(alike.len());
         for first in alike.iter().filter_map(|items| items.first()) {
             let mut of_these = Vec::with_capacity(Outgoing::headers_max(&sender));
-            way.outgoing(first).headers(&sender, &numbers, &mut of_these);
+            Outgoing { traceparent: trace.as_ref().map(|text| &text[..]), ..way.outgoing(first) }.headers(
+                &sender,
+                &numbers,
+                &mut of_these,
+            );
             headers.push(of_these);
         }
         let mut records = Vec::with_capacity(run.len());

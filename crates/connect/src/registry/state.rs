@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millstream_types::TenantId;
 
 use super::credential::{Credential, Credentials};
+use super::sampling::SamplingMode;
 use super::stored::{Stored, Version};
 use super::{AuthId, Device, DeviceId, Tenant};
 
@@ -74,6 +75,15 @@ impl TenantState {
     /// The credential that devices present under `auth_id` with a password.
     pub(crate) fn login(&self, auth_id: &str) -> Option<&Login> {
         self.logins.get(auth_id)
+    }
+
+    /// Whether traces of `device` are recorded. What is said of an auth-id holds for the device that it belongs to.
+    pub(crate) fn sampling(&self, device: &str) -> SamplingMode {
+        let tracing = self.tenant.as_deref().and_then(|stored| stored.value.tracing.as_ref());
+        let Some(tracing) = tracing else { return SamplingMode::Default };
+        let credentials = self.credentials.get(device);
+        let credentials = credentials.into_iter().flat_map(|stored| stored.value.iter());
+        tracing.mode(credentials.map(|credential| credential.auth_id.as_str()))
     }
 
     /// Whether a device may act for others: one names it, or it belongs to a group of gateways.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Defaults;
 use super::limits::{RegistrationLimits, ResourceLimits};
+use super::sampling::Tracing;
 use crate::timestamp::Timestamp;
 
 /// A free object.
@@ -105,24 +106,6 @@ pub(crate) struct TrustedCa {
     ocsp_responder_cert: Option<String>,
     #[serde(default)]
     ocsp_nonce_enabled: bool,
-}
-
-/// Whose requests are traced.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Tracing {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sampling_mode: Option<SamplingMode>,
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    sampling_mode_per_auth_id: std::collections::BTreeMap<String, SamplingMode>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum SamplingMode {
-    Default,
-    All,
-    None,
 }
 
 impl Default for Tenant {

@@ -5,6 +5,7 @@ use millstream_log::{AckLevel, Log};
 use millstream_types::{Kind, TenantId, TopicName, header};
 use serde_json::json;
 
+use crate::mqtt_client::Mqtt;
 use crate::world::{Kept, World, basic, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,6 +183,47 @@ async fn the_trace_of_a_request_goes_into_its_record() {
     let noted = record.header(header::TRACEPARENT).unwrap();
     assert_eq!((&noted[..36], &noted[52..]), (&given[..36], &given[52..]));
     assert_ne!(noted, given, "the record is caused by a span of the server");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_tracing_the_tenant_s_mode_or_that_of_the_auth_id_decides_whether_a_trace_is_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for device in ["d", "e"] {
+        world.register("T", device).await;
+    }
+    let given = |flags: &str| format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
+    let of_e = |mode: &str| json!({"sampling-mode": mode, "sampling-mode-per-auth-id": {"e": "all", "x": "none"}});
+    for (tracing, device, by_caller, over_mqtt) in [
+        (json!({}), "d", ["00", "01"], None),
+        (json!({"sampling-mode": "default"}), "d", ["00", "01"], None),
+        (json!({"sampling-mode": "all"}), "d", ["01", "01"], Some("01")),
+        (json!({"sampling-mode": "none"}), "d", ["00", "00"], None),
+        (of_e("none"), "d", ["00", "00"], None),
+        (of_e("none"), "e", ["01", "01"], Some("01")),
+        (json!({"sampling-mode": "all", "sampling-mode-per-auth-id": {"e": "none"}}), "e", ["00", "00"], None),
+    ] {
+        world.do_registry("PUT /v1/tenants/T", &json!({"tracing": tracing}).to_string(), 204).await;
+        let last = || {
+            let records = world.records(Kind::Telemetry, "T");
+            let mut of_device = records.iter().filter(|record| record.key == device);
+            of_device.next_back().unwrap().header(header::TRACEPARENT).map(str::to_owned)
+        };
+        for (caller, noted) in ["00", "01"].into_iter().zip(by_caller) {
+            let (login, trace) = (basic(&format!("{device}@T"), "pw"), given(caller));
+            let headers = [("authorization", login.as_str()), ("traceparent", trace.as_str()), ("qos-level", "1")];
+            assert_eq!(world.device("POST /telemetry", &headers, b"x").await.status, 202);
+            let told = last().unwrap();
+            assert_eq!((&told[..36], &told[53..]), (&trace[..36], noted), "{device}, {caller}: {tracing}");
+        }
+        let mut client = Mqtt::log_in(world.mqtt(), 5, &format!("{device}@T")).await;
+        client.publish(1, 1, "telemetry", b"x").await;
+        assert_eq!(client.next().await, (0x40, vec![0, 1]));
+        let told = last();
+        assert_eq!(told.as_ref().map(|told| &told[53..]), over_mqtt, "{device}: {tracing}");
+        assert!(told.is_none_or(|told| told.len() == 55 && told[..36] != given("01")[..36]), "a trace of its own");
+    }
     world.stop().await;
 }
 
