@@ -343,13 +343,15 @@ impl Client {
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
     }
 
+    /// Whether a client that goes so leaves its will.
+    pub(super) fn leaves_its_will(&self, fault: Option<&Fault>) -> bool {
+        let is_orderly = self.end.is_some_and(|end| end.reason != WITH_WILL);
+        !is_orderly && !matches!(fault, Some(Fault::ShuttingDown))
+    }
+
     /// Sends the client's will, unless it has said good-bye without it. The server's own end is no reason for it.
     pub(super) fn execute_will(&mut self, fault: Option<&Fault>) {
-        let is_orderly = self.end.is_some_and(|end| end.reason != WITH_WILL);
-        let Some(will) = self.will.take() else { return };
-        if is_orderly || matches!(fault, Some(Fault::ShuttingDown)) {
-            return;
-        }
+        let Some(will) = self.will.take().filter(|_| self.leaves_its_will(fault)) else { return };
         if !is_reserved(&will.topic) {
             if let (Some(private), Some(streams)) = (&self.private, &self.streams) {
                 let (registry, streams) = (self.adapter.registry.clone(), Arc::clone(streams));

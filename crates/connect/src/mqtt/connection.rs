@@ -49,7 +49,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             let heard = Instant::now();
             let mut connection = Connection { line, client, signals, keep_alive_s, heard };
             let fault = connection.run().await.err();
-            connection.client.turn_to_will().await;
+            connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
             if let Some(fault) = fault {
                 if matches!(fault, Fault::ShuttingDown) {

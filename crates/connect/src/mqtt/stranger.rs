@@ -79,9 +79,10 @@ impl Client {
         Ok(())
     }
 
-    /// Turns to the tenant that a stranger's will names.
-    pub(super) async fn turn_to_will(&mut self) {
-        let Some(will) = self.will.as_ref().filter(|_| self.login.is_none()) else { return };
+    /// Turns to the tenant that a stranger's will names, if the stranger leaves it.
+    pub(super) async fn turn_to_will(&mut self, fault: Option<&Fault>) {
+        let is_left = self.login.is_none() && self.leaves_its_will(fault);
+        let Some(will) = self.will.as_ref().filter(|_| is_left) else { return };
         let named = self.other_than_now(&will.topic);
         self.turns_to = named.filter(|tenant| self.adapter.check(&stranger(tenant.clone())).is_ok());
         if let Err(fault) = self.turn().await {
