@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Buf as _;
 use millstream_types::Grant;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -103,7 +101,7 @@ async fn answer_all(
         rooms.push(room);
         next = None;
         let mut failed = None;
-        while parts.remaining() < WRITE_BYTES {
+        while parts.size_bytes() < WRITE_BYTES {
             let Ok(mut in_flight) = waiting.try_recv() else { break };
             // Asked once, in passing: it is awaited below if it is not ready.
             match in_flight.answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -119,7 +117,7 @@ async fn answer_all(
             }
             rooms.push(in_flight.room);
         }
-        let written = timeout(Duration::from_millis(limit_ms), socket.write_all_buf(&mut parts)).await;
+        let written = timeout(Duration::from_millis(limit_ms), parts.send(&mut socket)).await;
         written.map_err(|_| Fault::Slow { limit_ms })??;
         if let Some(fault) = failed {
             return Err(fault);

@@ -10,7 +10,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 
 use crate::caller::{Caller, Connection};
 use crate::error::Fault;
-use crate::parts::Parts;
+use crate::parts::{Part, Parts};
 use crate::{
     api_versions, cluster, configs, create_topics, delete_records, delete_topics, describe_producers, fetch,
     list_offsets, log_dirs, login, metadata, probe, produce, transaction,
@@ -195,7 +195,7 @@ fn fetch_row(min: i16, max: i16) -> Row {
             let unwritable = |why: String| Fault::Unwritable { key, version, why };
             let mut parts = answer.await?.encode(version).map_err(unwritable)?;
             let mut start = start::<FetchResponse>(version, correlation_id, 0);
-            let length = start.len() - LENGTH_BYTES + parts.remaining();
+            let length = start.len() - LENGTH_BYTES + parts.size_bytes();
             put_length(&mut start, length).map_err(unwritable)?;
             parts.push_front(start.freeze());
             Ok(Answer::Frame(parts))
@@ -222,7 +222,7 @@ fn encode<T: Encodable + HeaderVersion>(response: &T, key: i16, version: i16, id
     let length = frame.len() - LENGTH_BYTES;
     put_length(&mut frame, length).map_err(unwritable)?;
     let mut parts = Parts::default();
-    parts.push(frame.freeze());
+    parts.push(Part::Bytes(frame.freeze()));
     Ok(Answer::Frame(parts))
 }
 

@@ -10,7 +10,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId, TopicName};
-use millstream_log::{Error as LogError, Partition};
+use millstream_log::{AbortedTransaction as Aborted, Error as LogError, Partition, Stored, UpTo};
 use millstream_types::{Grant, MemoryBudget, Offset, RecordBatch, Role, Traffic};
 use tokio::time::{Instant, sleep_until};
 
@@ -18,6 +18,7 @@ use crate::caller::Caller;
 use crate::error::Fault;
 use crate::fetched::{Fetched, FetchedPartition};
 use crate::isolation::Isolation;
+use crate::parts::Part;
 use crate::refusal::Refusal;
 
 /// The longest that a client may wait.
@@ -61,7 +62,7 @@ pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> Result<Fetch
     caller.check_excess(Traffic::Fetch)?;
     let mut fetched = fetched(request, &caller).await?;
     let partitions = fetched.topics.iter().flat_map(|(_, partitions)| partitions);
-    let bytes = partitions.map(|partition| size_bytes(&partition.batches)).sum();
+    let bytes = partitions.map(FetchedPartition::size_bytes).sum();
     fetched.response.throttle_time_ms = caller.charge(Traffic::Fetch, bytes);
     Ok(fetched)
 }
@@ -156,8 +157,8 @@ impl Asked {
     fn look_at(&self, wanted: &Wanted, piece_bytes: usize, round: &mut Round) -> FetchedPartition {
         let mut data = PartitionData::default().with_partition_index(wanted.asked.partition);
         data.aborted_transactions = (self.isolation == Isolation::Committed).then(Vec::new);
-        let batches = match self.read(wanted, piece_bytes, &mut data, round) {
-            Ok(Some(batches)) => batches,
+        let records = match self.read(wanted, piece_bytes, &mut data, round) {
+            Ok(Some(records)) => records,
             Ok(None) => {
                 round.lacks_memory = true;
                 Vec::new()
@@ -168,19 +169,21 @@ impl Asked {
                 Vec::new()
             }
         };
-        round.bytes += size_bytes(&batches);
-        FetchedPartition { data, batches }
+        let found = FetchedPartition { data, records };
+        round.bytes += found.size_bytes();
+        found
     }
 
     /// Records of one partition: at least one batch if none was found before, else what fits. `None` if there are some, and
-    /// the memory budget has no room for them.
+    /// the memory budget has no room for them. What lies in segments stays there: it is checked and then sent from the page
+    /// cache, and takes no memory.
     fn read(
         &self,
         wanted: &Wanted,
         piece_bytes: usize,
         data: &mut PartitionData,
         round: &mut Round,
-    ) -> Result<Option<Vec<RecordBatch>>, Refusal> {
+    ) -> Result<Option<Vec<Part>>, Refusal> {
         (data.high_watermark, data.last_stable_offset, data.log_start_offset) = (-1, -1, -1);
         let partition = wanted.partition.as_ref().map_err(Clone::clone)?;
         let ends = partition.offsets();
@@ -196,37 +199,71 @@ impl Asked {
         if (limit == 0 && !is_first) || (self.isolation.end(&ends).0..=ends.tail.0).contains(&from) {
             return Ok(Some(Vec::new()));
         }
-        let Some(memory) = &mut round.memory else { return Ok(None) };
+        let from = Offset(from);
+        let is_on_disk = !partition.reads_from_memory(from);
+        let is_piece = piece_bytes < limit && is_on_disk;
+        round.in_pieces |= is_piece;
+        let read_bytes = if is_piece { piece_bytes } else { limit };
+        let span = Span { from, up_to: self.isolation.up_to(), limit, read_bytes, is_first };
+        // What fails is told by the read below.
+        let located = is_on_disk.then(|| partition.locate(from, read_bytes, span.up_to).ok().flatten());
+        if let Some(located) = located.flatten() {
+            tell_aborted(data, &located.aborted);
+            return Ok(Some(located.extents.into_iter().map(Part::Extent).collect()));
+        }
+        let Some(stored) = span.read(&**partition, &mut round.memory)? else { return Ok(None) };
+        tell_aborted(data, &stored.aborted);
+        Ok(Some(stored.batches.iter().map(|batch| Part::Bytes(batch.bytes().clone())).collect()))
+    }
+}
+
+/// What a look reads of one partition.
+struct Span {
+    from: Offset,
+    up_to: UpTo,
+    /// How much the client takes.
+    limit: usize,
+    /// How much is read at most, unless one batch has more.
+    read_bytes: usize,
+    /// Nothing was found before: at least one batch is read, however large it is.
+    is_first: bool,
+}
+
+impl Span {
+    /// Nothing, if the first batch does not fit and there are others; `None` if the memory budget has no room.
+    fn read(&self, partition: &dyn Partition, memory: &mut Option<Grant>) -> Result<Option<Stored>, Refusal> {
+        let limit = self.limit;
+        let Some(memory) = memory else { return Ok(None) };
         if !memory.grow(limit as u64) {
             return Ok(None);
         }
-        let from = Offset(from);
-        let is_piece = piece_bytes < limit && !partition.reads_from_memory(from);
-        round.in_pieces |= is_piece;
-        let read_bytes = if is_piece { piece_bytes } else { limit };
-        let stored = partition.read_stored(from, read_bytes, self.isolation.up_to()).map_err(|e| {
+        let stored = partition.read_stored(self.from, self.read_bytes, self.up_to).map_err(|e| {
             log_damage(&e);
             Refusal::from(&e)
         });
-        let bytes = stored.as_ref().map_or(0, |stored| size_bytes(&stored.batches));
-        let is_too_large = bytes > limit && !is_first;
+        let bytes = stored.as_ref().map_or(0, |stored| stored.batches.iter().map(RecordBatch::size_bytes).sum());
+        let is_too_large = bytes > limit && !self.is_first;
         let lacking = bytes.saturating_sub(limit) as u64;
         memory.shrink(if is_too_large { limit } else { limit.saturating_sub(bytes) } as u64);
         let stored = stored?;
         if is_too_large {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Stored::default()));
         }
         if !memory.grow(lacking) {
             memory.shrink(limit as u64);
             return Ok(None);
         }
-        if let Some(aborted) = &mut data.aborted_transactions {
-            aborted.extend(stored.aborted.iter().map(|of| {
-                let first = of.first.0.cast_signed();
-                AbortedTransaction::default().with_producer_id(ProducerId(of.producer_id)).with_first_offset(first)
-            }));
-        }
-        Ok(Some(stored.batches))
+        Ok(Some(stored))
+    }
+}
+
+/// Tells of `aborted` those who read what is committed.
+fn tell_aborted(data: &mut PartitionData, aborted: &[Aborted]) {
+    if let Some(told) = &mut data.aborted_transactions {
+        told.extend(aborted.iter().map(|of| {
+            let first = of.first.0.cast_signed();
+            AbortedTransaction::default().with_producer_id(ProducerId(of.producer_id)).with_first_offset(first)
+        }));
     }
 }
 
@@ -235,8 +272,4 @@ fn log_damage(error: &LogError) {
     if matches!(error, LogError::Corrupt { .. } | LogError::Io { .. }) {
         tracing::error!(%error, "stored records cannot be read");
     }
-}
-
-fn size_bytes(batches: &[RecordBatch]) -> usize {
-    batches.iter().map(RecordBatch::size_bytes).sum()
 }

@@ -7,9 +7,9 @@ use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::FetchResponse;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::protocol::Encodable;
-use millstream_types::{Grant, RecordBatch};
+use millstream_types::Grant;
 
-use crate::parts::Parts;
+use crate::parts::{Part, Parts};
 
 /// From this version on, lengths are varints and a message ends in its tagged fields.
 const FLEXIBLE: i16 = 12;
@@ -18,7 +18,14 @@ const FLEXIBLE: i16 = 12;
 #[derive(Debug)]
 pub(crate) struct FetchedPartition {
     pub(crate) data: PartitionData,
-    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) records: Vec<Part>,
+}
+
+impl FetchedPartition {
+    /// How many bytes its records take.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.records.iter().map(Part::size_bytes).sum()
+    }
 }
 
 /// What a fetch is answered with.
@@ -39,18 +46,18 @@ impl Fetched {
         out.begin(&self.response, self.topics.len())?;
         for (topic, partitions) in self.topics {
             out.begin(&topic, partitions.len())?;
-            for FetchedPartition { mut data, batches } in partitions {
-                data.records = Some(bytes::Bytes::new());
-                out.begin(&data, batches.iter().map(RecordBatch::size_bytes).sum())?;
-                for batch in batches {
-                    out.put(batch);
+            for mut partition in partitions {
+                partition.data.records = Some(bytes::Bytes::new());
+                out.begin(&partition.data, partition.size_bytes())?;
+                for part in partition.records {
+                    out.put(part);
                 }
                 out.end();
             }
             out.end();
         }
         out.end();
-        out.parts.push(out.open.freeze());
+        out.parts.push(Part::Bytes(out.open.freeze()));
         out.parts.hold(self.memory);
         Ok(out.parts)
     }
@@ -59,7 +66,7 @@ impl Fetched {
 struct Writer {
     version: i16,
     parts: Parts,
-    /// What is encoded since the last batch.
+    /// What is encoded since the last records.
     open: BytesMut,
 }
 
@@ -80,9 +87,9 @@ impl Writer {
         Ok(())
     }
 
-    fn put(&mut self, batch: RecordBatch) {
-        self.parts.push(self.open.split().freeze());
-        self.parts.push(batch.bytes().clone());
+    fn put(&mut self, records: Part) {
+        self.parts.push(Part::Bytes(self.open.split().freeze()));
+        self.parts.push(records);
     }
 
     fn end(&mut self) {
@@ -102,18 +109,19 @@ fn put_varint(out: &mut BytesMut, mut number: u32) {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{Buf, Bytes};
+    use bytes::Bytes;
     use kafka_protocol::messages::TopicName;
     use kafka_protocol::messages::fetch_response::AbortedTransaction;
     use kafka_protocol::protocol::StrBytes;
     use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 
     use super::*;
+    use crate::parts::sent;
 
-    fn batch(value_bytes: usize) -> RecordBatch {
+    fn batch(value_bytes: usize) -> Part {
         let mut builder = BatchBuilder::default();
         builder.push(&Record { value: Some(&vec![7; value_bytes]), ..Record::default() });
-        builder.seal(Offset(5), Epoch(1), Compression::None)
+        Part::Bytes(builder.seal(Offset(5), Epoch(1), Compression::None).bytes().clone())
     }
 
     fn topic(name: &'static str) -> FetchableTopicResponse {
@@ -123,8 +131,9 @@ mod tests {
     /// What the library makes of the same answer.
     fn by_the_library(fetched: &Fetched, version: i16) -> Bytes {
         let whole = |partition: &FetchedPartition| {
-            let records = partition.batches.iter().flat_map(|batch| batch.bytes().to_vec()).collect::<Vec<u8>>();
-            partition.data.clone().with_records(Some(records.into()))
+            let mut records = Parts::default();
+            partition.records.iter().for_each(|part| records.push(part.clone()));
+            partition.data.clone().with_records(Some(sent(records).into()))
         };
         let topics = fetched.topics.iter();
         let topics =
@@ -137,21 +146,21 @@ mod tests {
     #[test]
     fn an_answer_in_parts_is_byte_for_byte_that_of_the_library() {
         for version in 4..=12 {
-            let partition = |index: i32, batches: Vec<RecordBatch>| FetchedPartition {
+            let partition = |index: i32, records: Vec<Part>| FetchedPartition {
                 data: PartitionData::default()
                     .with_partition_index(index)
                     .with_high_watermark(9)
                     .with_aborted_transactions(Some(vec![AbortedTransaction::default()]))
-                    .with_error_code(if batches.is_empty() { 3 } else { 0 }),
-                batches,
+                    .with_error_code(if records.is_empty() { 3 } else { 0 }),
+                records,
             };
             let full = (topic("full"), vec![partition(0, vec![batch(1), batch(40_000)]), partition(1, Vec::new())]);
             let response = FetchResponse::default().with_throttle_time_ms(5);
             for topics in [Vec::new(), vec![(topic("none"), Vec::new()), full]] {
                 let fetched = Fetched { response: response.clone(), topics, memory: None };
                 let expected = by_the_library(&fetched, version);
-                let mut parts = fetched.encode(version).unwrap();
-                assert_eq!(parts.copy_to_bytes(parts.remaining()), expected, "version {version}");
+                let parts = fetched.encode(version).unwrap();
+                assert_eq!(sent(parts), expected, "version {version}");
             }
         }
     }

@@ -1,15 +1,43 @@
 //! A frame in parts: what was encoded for it, and stored batches as they lie, which are not copied into it.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
+use millstream_log::Extent;
 use millstream_types::Grant;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::tcp::OwnedWriteHalf;
+
+/// A stretch of what goes to a socket.
+#[derive(Debug, Clone)]
+pub(crate) enum Part {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file, which the system sends from its page cache.
+    Extent(Extent),
+}
+
+impl Part {
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Extent(extent) => extent.size_bytes(),
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Bytes(bytes) => bytes.advance(count),
+            Self::Extent(extent) => extent.advance(count),
+        }
+    }
+}
 
 /// What goes to a socket, part by part.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    parts: VecDeque<Bytes>,
+    parts: VecDeque<Part>,
     bytes: usize,
     /// What it takes of the memory budget, until all of it is gone.
     memory: Vec<Grant>,
@@ -17,9 +45,9 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Adds `part` at the end.
-    pub(crate) fn push(&mut self, part: Bytes) {
-        if !part.is_empty() {
-            self.bytes += part.len();
+    pub(crate) fn push(&mut self, part: Part) {
+        if part.size_bytes() > 0 {
+            self.bytes += part.size_bytes();
             self.parts.push_back(part);
         }
     }
@@ -39,17 +67,33 @@ impl Parts {
     /// Adds `part` at the start.
     pub(crate) fn push_front(&mut self, part: Bytes) {
         self.bytes += part.len();
-        self.parts.push_front(part);
+        self.parts.push_front(Part::Bytes(part));
     }
-}
 
-impl Buf for Parts {
-    fn remaining(&self) -> usize {
+    /// How many bytes are left.
+    pub(crate) fn size_bytes(&self) -> usize {
         self.bytes
     }
 
-    fn chunk(&self) -> &[u8] {
-        self.parts.front().map_or(&[], |part| part)
+    /// Sends all of it.
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` if a file has become shorter than it was.
+    pub(crate) async fn send(&mut self, socket: &mut OwnedWriteHalf) -> io::Result<()> {
+        while let Some(first) = self.parts.front() {
+            let sent = match first {
+                Part::Bytes(_) => socket.write_buf(&mut InMemory(self)).await?,
+                Part::Extent(extent) => {
+                    let sent = send_extent(socket, extent).await?;
+                    self.advance(sent);
+                    sent
+                }
+            };
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        Ok(())
     }
 
     fn advance(&mut self, count: usize) {
@@ -57,42 +101,143 @@ impl Buf for Parts {
         self.bytes -= count;
         let mut left = count;
         while let Some(first) = self.parts.front_mut() {
-            if left < first.len() {
+            if left < first.size_bytes() {
                 first.advance(left);
                 return;
             }
-            left -= first.len();
+            left -= first.size_bytes();
             self.parts.pop_front();
         }
     }
+}
+
+/// Sends some of what lies in a file; how much. Its bytes are not copied, and have been in the page cache a moment ago: as a
+/// rule no disk is waited for.
+async fn send_extent(socket: &OwnedWriteHalf, extent: &Extent) -> io::Result<usize> {
+    let file = extent.descriptor().ok_or(io::ErrorKind::Unsupported)?;
+    let socket = socket.as_ref();
+    let sent = socket.async_io(Interest::WRITABLE, || {
+        let mut at = extent.at();
+        Ok(rustix::fs::sendfile(socket, file, Some(&mut at), extent.size_bytes())?)
+    });
+    match sent.await? {
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a segment is shorter than its records")),
+        sent => Ok(sent),
+    }
+}
+
+/// The parts up to the first that is not in memory.
+struct InMemory<'a>(&'a mut Parts);
+
+impl InMemory<'_> {
+    fn parts(&self) -> impl Iterator<Item = &Bytes> {
+        self.0.parts.iter().map_while(|part| match part {
+            Part::Bytes(bytes) => Some(bytes),
+            Part::Extent(_) => None,
+        })
+    }
+}
+
+impl Buf for InMemory<'_> {
+    fn remaining(&self) -> usize {
+        self.parts().map(Bytes::len).sum()
+    }
+
+    fn has_remaining(&self) -> bool {
+        self.parts().next().is_some()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.parts().next().map_or(&[], |part| part)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.0.advance(count);
+    }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let filled = slices.iter_mut().zip(&self.parts);
+        let filled = slices.iter_mut().zip(self.parts());
         filled.map(|(slice, part)| *slice = IoSlice::new(part)).count()
     }
 }
 
+/// What a client gets of `parts`, over a real socket.
+#[cfg(test)]
+pub(crate) fn sent(mut parts: Parts) -> Vec<u8> {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (_reading, mut writing) = listener.accept().await.unwrap().0.into_split();
+        let sending = async move {
+            let size = parts.size_bytes();
+            parts.send(&mut writing).await.unwrap();
+            assert_eq!(parts.size_bytes(), 0, "of {size}");
+        };
+        let mut received = Vec::new();
+        let ((), read) = tokio::join!(sending, client.read_to_end(&mut received));
+        read.unwrap();
+        received
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
     use super::*;
 
+    fn memory(text: &'static [u8]) -> Part {
+        Part::Bytes(Bytes::from_static(text))
+    }
+
     #[test]
-    fn parts_are_one_buffer_however_it_is_advanced() {
-        for step in 1..8 {
-            let mut parts = Parts::default();
-            ["bc", "", "defg"].iter().for_each(|part| parts.push(Bytes::from_static(part.as_bytes())));
-            let mut last = Parts::default();
-            last.push(Bytes::from_static(b"h"));
-            parts.append(last);
-            parts.push_front(Bytes::from_static(b"a"));
-            let mut slices = [IoSlice::new(&[]); 3];
-            assert_eq!((parts.chunks_vectored(&mut slices), &*slices[2]), (3, &b"defg"[..]));
-            let mut seen = Vec::new();
-            while parts.has_remaining() {
-                let count = step.min(parts.remaining());
-                seen.extend_from_slice(&parts.copy_to_bytes(count));
-            }
-            assert_eq!(seen, b"abcdefgh", "{step} at a time");
+    fn parts_in_memory_and_in_files_arrive_in_their_order() {
+        let pattern: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&pattern).unwrap();
+        let file: Arc<dyn millstream_log::File> = Arc::new(file);
+        let stretch = |at: usize, size: usize| Part::Extent(Extent::new(file.clone(), at as u64, size));
+        // More than a socket takes at once.
+        let mut parts = Parts::default();
+        let of = [memory(b"bc"), memory(b""), stretch(7, 1), stretch(3, 2_900_000), memory(b"d"), stretch(0, 0)];
+        of.into_iter().for_each(|part| parts.push(part));
+        let mut last = Parts::default();
+        [memory(b"ef"), stretch(500, 10)].into_iter().for_each(|part| last.push(part));
+        parts.append(last);
+        parts.push_front(Bytes::from_static(b"a"));
+        let expected = [b"abc", &pattern[7..8], &pattern[3..2_900_003], b"d", b"ef", &pattern[500..510]].concat();
+        assert_eq!(parts.size_bytes(), expected.len());
+        assert!(sent(parts) == expected);
+    }
+
+    #[test]
+    fn many_parts_in_memory_are_sent_however_they_are_cut() {
+        let mut parts = Parts::default();
+        let numbers: Vec<u8> = (0..200).collect();
+        for number in &numbers {
+            parts.push(Part::Bytes(Bytes::copy_from_slice(&[*number; 40_000])));
         }
+        let expected: Vec<u8> = numbers.iter().flat_map(|number| [*number; 40_000]).collect();
+        assert!(sent(parts) == expected);
+    }
+
+    #[test]
+    fn a_file_that_has_become_shorter_is_an_error_and_no_other_bytes() {
+        let file: Arc<dyn millstream_log::File> = Arc::new(tempfile::tempfile().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let error = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (_reading, mut writing) = listener.accept().await.unwrap().0.into_split();
+            let mut parts = Parts::default();
+            parts.push(Part::Extent(Extent::new(file, 0, 10)));
+            parts.send(&mut writing).await.unwrap_err()
+        });
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use millstream_types::{Epoch, Offset, Position, Record, RecordBatch, TopicName, TopicPartition};
 
-use crate::{Bell, Done, Error, Reply, Topic, TopicConfig};
+use crate::{Bell, Done, Error, Located, Reply, Topic, TopicConfig};
 
 /// What an answered append survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -368,6 +368,18 @@ pub trait Partition: Send + Sync + 'static {
     /// # Errors
     /// As [`Partition::read`].
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Stored, Error>;
+
+    /// As [`Partition::read_stored`], but leaves the batches where they lie: for whoever sends them on as they are. They are
+    /// checked all the same, unless that was done within the last minute, so it reads from the disk: call from a plain
+    /// thread. `None` where they must be read: what is in
+    /// memory, or is checked together with records below `from` or beyond the limits, and where they are not in files of
+    /// the engine's own.
+    ///
+    /// # Errors
+    /// As [`Partition::read_stored`], but damage is that one's to tell.
+    fn locate(&self, _from: Offset, _max_bytes: usize, _up_to: UpTo) -> Result<Option<Located>, Error> {
+        Ok(None)
+    }
 
     /// The open transactions, the oldest first.
     fn transactions(&self) -> Vec<OpenTransaction>;

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::fs;
 use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,6 +115,10 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system says.
     fn set_size(&self, bytes: u64) -> io::Result<()>;
+    /// The operating system's name for it, by which bytes go from it to a socket without a copy; `None` where it has none.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Writes all of `parts`, and gives way to others after each piece.
@@ -239,6 +244,10 @@ impl File for fs::File {
 
     fn set_size(&self, bytes: u64) -> io::Result<()> {
         self.set_len(bytes)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use crate::block::BLOCK_HEADER_BYTES;
 use crate::layout::{FILE_HEADER_BYTES, FileKind};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Files};
@@ -25,6 +26,18 @@ pub(crate) struct BlockEntry {
     pub(crate) at: u64,
     /// Size of the batches behind the header.
     pub(crate) payload_bytes: u32,
+}
+
+impl BlockEntry {
+    /// Size of the block, header included.
+    pub(crate) fn size_bytes(&self) -> usize {
+        BLOCK_HEADER_BYTES + self.payload_bytes as usize
+    }
+
+    /// Where the next block begins.
+    pub(crate) fn ends_at(&self) -> u64 {
+        self.at + self.size_bytes() as u64
+    }
 }
 
 /// Writes the index of the segment whose header's own bytes are `own` (28 bytes), and syncs it.

@@ -23,8 +23,8 @@ use crate::shared::Shared;
 use crate::undecided::Undecided;
 use crate::watchers::Watchers;
 use crate::{
-    AckLevel, Appended, Bell, Done, Error, Hold, KnownProducer, Offsets, OpenTransaction, Partition, Storage, Topic,
-    UpTo, contract,
+    AckLevel, Appended, Bell, Done, Error, Hold, KnownProducer, Located, Offsets, OpenTransaction, Partition, Storage,
+    Topic, UpTo, contract,
 };
 
 /// Most records of one partition that may be accepted and not yet synced. A start after a crash continues this far
@@ -370,6 +370,10 @@ impl Partition for PartitionLog {
 
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<contract::Stored, Error> {
         self.read_marked(from.0, max_bytes, up_to)
+    }
+
+    fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {
+        self.locate_stored(from.0, max_bytes, up_to)
     }
 
     fn transactions(&self) -> Vec<OpenTransaction> {

@@ -7,7 +7,7 @@ use millstream_types::{Offset, RecordBatch};
 use crate::partition::PartitionLog;
 use crate::segment::Segment;
 use crate::transactions::{AbortedIndex, Overlap};
-use crate::{Error, Stored, UpTo};
+use crate::{Error, Located, Stored, UpTo};
 
 /// What the lock let out: batches from memory, or the segments to look into.
 enum Found {
@@ -36,6 +36,17 @@ impl PartitionLog {
         let raw = self.read_raw(from, max_bytes, up_to)?;
         let aborted = raw.overlap().map(|overlap| overlap.listed()).unwrap_or_default();
         Ok(Stored { batches: raw.batches, aborted })
+    }
+
+    /// What the contract says of [`crate::Partition::locate`].
+    pub(crate) fn locate_stored(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {
+        let Found::OnDisk { segments, visible, aborted } = self.read_memory(from, max_bytes, up_to)? else {
+            return Ok(None);
+        };
+        let Some(segment) = segments.first() else { return Ok(None) };
+        // What is wrong is told by whoever reads it, or is in its place elsewhere by then.
+        let Ok(Some((extents, end))) = segment.locate(from, visible, max_bytes) else { return Ok(None) };
+        Ok(Some(Located { extents, aborted: aborted.within(from, end).listed() }))
     }
 
     /// What the contract says of [`crate::Partition::read`].

@@ -15,34 +15,37 @@
 //! is the compaction thread's until it is closed.
 //! Invariants
 //! - `end` and `size_bytes` only grow, and only after the bytes that they cover are in the file.
-//! - Nothing is served from a block whose checksums do not match; the batch's own CRC would not cover its offsets.
+//! - Nothing is served from a block whose checksums do not match; the batch's own CRC would not cover its offsets. What is
+//!   sent from the file as it lies was checked within the last minute.
 //! - A closed segment never changes.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
 
-use bytes::Bytes;
 use millstream_types::{BatchLimits, Offset, RecordBatch, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
+use crate::block::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, split_batches};
 use crate::buffers::Buffers;
+use crate::checked::Checked;
+use crate::extent::Extent;
 use crate::files;
 use crate::index::{self, BlockEntry};
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, index_name, segment_name};
 use crate::recent::Stored;
-use crate::wire::{Reader, Writer};
+use crate::wire::Writer;
 use crate::{Error, File, Files};
 
-const BLOCK_HEADER_BYTES: usize = 64;
-const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"MSBL");
 /// Where the generation stands in the header's own bytes: an index has its count and checksum before that.
 const GENERATION: std::ops::Range<usize> = 36..44;
-/// Batches are gathered into blocks up to this size; a larger batch is a block of its own.
-pub(crate) const BLOCK_BYTES: usize = 256 << 10;
-/// Size of such a block with its header.
-pub(crate) const BLOCK_MAX_BYTES: usize = BLOCK_HEADER_BYTES + BLOCK_BYTES;
+/// What is checked of a block at a time: so little that it is still in the processor's cache when its checksum is taken.
+const CHECK_BYTES: usize = 64 << 10;
+/// Smaller blocks are not left where they lie.
+const LOCATED_MIN_BYTES: u32 = 16 << 10;
+const CUT_SHORT: &str = "it ends within a block";
 
 /// What `meta` keeps of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,7 @@ pub(crate) struct Segment {
     max_timestamp_ms: AtomicI64,
     closed: AtomicBool,
     blocks: Mutex<Option<Vec<BlockEntry>>>,
+    checked: Checked,
     reported: AtomicBool,
     /// Its files go: it is no longer among its partition's segments.
     retired: AtomicBool,
@@ -130,6 +134,7 @@ impl Segment {
             max_timestamp_ms: AtomicI64::new(record.max_timestamp_ms),
             closed: AtomicBool::new(record.closed),
             blocks: Mutex::new(None),
+            checked: Checked::new(),
             reported: AtomicBool::new(false),
             retired: AtomicBool::new(false),
         }
@@ -251,7 +256,7 @@ impl Segment {
             at: self.size_bytes(),
             payload_bytes: u32::try_from(payload_bytes).expect("a batch fits a journal file"),
         };
-        let header = block_header(&entry, last.appended_ms, payload_crc, batches.len());
+        let header = BlockHeader { entry, appended_ms: last.appended_ms, payload_crc }.encode(batches.len());
         let mut parts = Vec::with_capacity(batches.len() + 1);
         parts.push(IoSlice::new(&header));
         parts.extend(batches.iter().map(|stored| IoSlice::new(stored.batch.bytes())));
@@ -326,6 +331,42 @@ impl Segment {
             }
         }
         Ok(found)
+    }
+
+    /// Where the blocks lie that begin at or above `from`, end at or below `limit` and fit `max_bytes`, and the offset behind
+    /// them. `None` if the next one is not such a block, or a small one, which costs less to copy than to send by itself;
+    /// and where files have no descriptor.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn locate(&self, from: u64, limit: u64, max_bytes: usize) -> Result<Option<(Vec<Extent>, u64)>, Error> {
+        let (begin, blocks) = self.with_blocks(|blocks| {
+            let begin = blocks.partition_point(|block| block.end <= from);
+            let mut payload_bytes = 0;
+            let fitting = blocks[begin..].iter().take_while(|block| {
+                payload_bytes += block.payload_bytes as usize;
+                let is_worth_it = block.payload_bytes >= LOCATED_MIN_BYTES;
+                is_worth_it && block.first >= from && block.end <= limit && payload_bytes <= max_bytes
+            });
+            (begin, fitting.copied().collect::<Vec<_>>())
+        })?;
+        let Some(last) = blocks.last() else { return Ok(None) };
+        let file = self.open_checked()?;
+        if file.descriptor().is_none() {
+            return Ok(None);
+        }
+        let (now, mut scratch) = (Instant::now(), Vec::new());
+        let mut extents = Vec::with_capacity(blocks.len());
+        for (number, block) in (begin..).zip(&blocks) {
+            if !self.checked.holds(number, now) {
+                scratch.resize(CHECK_BYTES, 0);
+                self.check_block(&*file, block, &mut scratch)?;
+                self.checked.note(number, now);
+            }
+            let (at, size_bytes) = (block.at + BLOCK_HEADER_BYTES as u64, block.payload_bytes as usize);
+            extents.push(Extent::new(file.clone(), at, size_bytes));
+        }
+        Ok(Some((extents, last.end)))
     }
 
     /// The first batch that has a record at or after `timestamp_ms`, and is not wholly below `from`.
@@ -403,25 +444,39 @@ impl Segment {
         from: u64,
         limits: &BatchLimits,
     ) -> Result<(i64, Vec<RecordBatch>), Error> {
-        let refuse = |what| Err(self.corrupt(from.max(block.first), block.at, what));
-        let length = BLOCK_HEADER_BYTES + block.payload_bytes as usize;
+        let refuse = |what| self.corrupt(from.max(block.first), block.at, what);
+        let length = block.size_bytes();
         let bytes = self.buffers.filled(length, |buffer| file.read_at(buffer, block.at));
         let bytes = bytes.map_err(|e| Error::io("read", &self.path, e))?;
         if bytes.len() < length {
-            return refuse("it ends within a block");
+            return Err(refuse(CUT_SHORT));
         }
-        match parse_block_header(&bytes, block.at) {
-            Some((entry, ..)) if entry != *block => refuse("a block is not the one that its index names"),
-            None => refuse("a block's header does not read"),
-            Some((_, payload_crc, _)) if crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..]) != payload_crc => {
-                refuse("a block's checksum does not match")
+        let header = BlockHeader::of(block, &bytes).map_err(refuse)?;
+        header.check(crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..])).map_err(refuse)?;
+        let batches = split_batches(bytes.slice(BLOCK_HEADER_BYTES..), limits);
+        let batches = batches.ok_or_else(|| refuse("a block does not consist of batches"))?;
+        Ok((header.appended_ms, batches))
+    }
+
+    /// Whether the block in the file is as it was written. What it reads is in the page cache then.
+    fn check_block(&self, file: &dyn File, block: &BlockEntry, scratch: &mut [u8]) -> Result<(), Error> {
+        let refuse = |what| self.corrupt(block.first, block.at, what);
+        let (mut header, mut crc, mut checked_bytes) = (None, 0, 0);
+        while checked_bytes < block.size_bytes() {
+            let piece_bytes = scratch.len().min(block.size_bytes() - checked_bytes);
+            let mut piece = &mut scratch[..piece_bytes];
+            let read = file.read_at(piece, block.at + checked_bytes as u64);
+            if read.map_err(|e| Error::io("read", &self.path, e))? < piece_bytes {
+                return Err(refuse(CUT_SHORT));
             }
-            Some((_, _, appended_ms)) => {
-                let batches = split_batches(bytes.slice(BLOCK_HEADER_BYTES..), limits);
-                let dated = batches.map(|batches| (appended_ms, batches));
-                dated.map_or_else(|| refuse("a block does not consist of batches"), Ok)
+            if header.is_none() {
+                header = Some(BlockHeader::of(block, piece).map_err(refuse)?);
+                piece = &mut piece[BLOCK_HEADER_BYTES..];
             }
+            crc = crc32c::crc32c_append(crc, piece);
+            checked_bytes += piece_bytes;
         }
+        header.map_or(Ok(()), |header| header.check(crc).map_err(refuse))
     }
 
     /// Looks at the entries, reading or rebuilding the index first if it is not in memory.
@@ -460,7 +515,7 @@ impl Segment {
     fn covers_all(&self, entries: &[BlockEntry]) -> bool {
         let start = (FILE_HEADER_BYTES as u64, self.base);
         let end = entries.iter().try_fold(start, |(at, end), entry| {
-            (entry.at == at && entry.first >= end).then(|| (block_end(entry), entry.end))
+            (entry.at == at && entry.first >= end).then(|| (entry.ends_at(), entry.end))
         });
         end == Some((self.size_bytes(), self.end()))
     }
@@ -480,14 +535,14 @@ impl Segment {
     fn scan(&self, file: &dyn File, entries: &mut Vec<BlockEntry>) -> Result<(), Error> {
         let size = self.size_bytes();
         let (mut at, mut end) =
-            entries.last().map_or((FILE_HEADER_BYTES as u64, self.base), |last| (block_end(last), last.end));
+            entries.last().map_or((FILE_HEADER_BYTES as u64, self.base), |last| (last.ends_at(), last.end));
         while at < size {
             let mut header = [0; BLOCK_HEADER_BYTES];
             let read = file.read_at(&mut header, at).map_err(|e| Error::io("read", &self.path, e))?;
-            let entry = parse_block_header(&header[..read], at).map(|(entry, ..)| entry);
-            match entry.filter(|entry| entry.first >= end && block_end(entry) <= size) {
+            let entry = BlockHeader::parse(&header[..read], at).map(|header| header.entry);
+            match entry.filter(|entry| entry.first >= end && entry.ends_at() <= size) {
                 Some(entry) => {
-                    (at, end) = (block_end(&entry), entry.end);
+                    (at, end) = (entry.ends_at(), entry.end);
                     entries.push(entry);
                 }
                 None => return Err(self.corrupt(end, at, "a block's header does not read")),
@@ -533,53 +588,4 @@ pub(crate) struct SegmentPlace<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) topic: TopicId,
     pub(crate) partition: &'a TopicPartition,
-}
-
-fn block_end(block: &BlockEntry) -> u64 {
-    block.at + BLOCK_HEADER_BYTES as u64 + u64::from(block.payload_bytes)
-}
-
-fn block_header(entry: &BlockEntry, appended_ms: i64, payload_crc: u32, batches: usize) -> [u8; BLOCK_HEADER_BYTES] {
-    let mut bytes = Vec::with_capacity(BLOCK_HEADER_BYTES);
-    bytes.put_u32(BLOCK_MAGIC);
-    bytes.put_u32(entry.payload_bytes);
-    bytes.put_u64(entry.first);
-    bytes.put_u64(entry.end);
-    bytes.put_i64(entry.max_timestamp_ms);
-    bytes.put_i64(appended_ms);
-    bytes.put_u32(payload_crc);
-    bytes.put_u32(u32::try_from(batches).unwrap_or(u32::MAX));
-    bytes.resize(60, 0);
-    let crc = crc32c::crc32c(&bytes);
-    bytes.put_u32(crc);
-    let mut header = [0; BLOCK_HEADER_BYTES];
-    header.copy_from_slice(&bytes);
-    header
-}
-
-/// The entry that a block's header describes, the CRC of its payload and its append time; `None` unless the header is as
-/// it was written.
-fn parse_block_header(bytes: &[u8], at: u64) -> Option<(BlockEntry, u32, i64)> {
-    let header = bytes.get(..BLOCK_HEADER_BYTES)?;
-    if crc32c::crc32c(&header[..60]).to_le_bytes() != header[60..] {
-        return None;
-    }
-    let mut reader = Reader::new(header);
-    let (magic, payload_bytes) = (reader.u32()?, reader.u32()?);
-    let (first, end, max_timestamp_ms, appended_ms) = (reader.u64()?, reader.u64()?, reader.i64()?, reader.i64()?);
-    let payload_crc = reader.u32()?;
-    let entry = BlockEntry { first, end, max_timestamp_ms, at, payload_bytes };
-    (magic == BLOCK_MAGIC).then_some((entry, payload_crc, appended_ms))
-}
-
-/// The batches of a payload whose checksum has been verified.
-fn split_batches(payload: Bytes, limits: &BatchLimits) -> Option<Vec<RecordBatch>> {
-    let mut rest = payload;
-    let mut batches = Vec::new();
-    while !rest.is_empty() {
-        let batch = RecordBatch::parse_trusted(rest.clone(), limits).ok()?;
-        rest = rest.slice(batch.size_bytes()..);
-        batches.push(batch);
-    }
-    Some(batches)
 }

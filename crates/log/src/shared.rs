@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_types::{BatchLimits, Epoch, MonotonicClock, WallClock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::block::BLOCK_MAX_BYTES;
 use crate::buffers::Buffers;
 use crate::compaction::Compaction;
 use crate::journal::Journal;
@@ -14,7 +15,6 @@ use crate::layout::Layout;
 use crate::partition::PartitionLog;
 use crate::room::Room;
 use crate::round::Control;
-use crate::segment::BLOCK_MAX_BYTES;
 use crate::stats::Counters;
 use crate::syncer::SyncQueue;
 use crate::writeback::FlushQueue;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::block::BLOCK_BYTES;
 use crate::partition::PartitionLog;
 use crate::recent::Stored;
-use crate::segment::{BLOCK_BYTES, Segment};
+use crate::segment::Segment;
 use crate::{Error, Files};
 
 /// See the module. Batches are gathered into blocks, one of which is always kept back: the last one of a segment must
