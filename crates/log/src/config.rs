@@ -16,10 +16,10 @@ pub struct LogConfig {
     /// The engine's directory; one process at a time owns it. Not a setting: it follows from the data directory.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// Size of one journal file, in bytes; an append must fit into one. Default 16 MiB.
+    /// Size of one journal file, in bytes; an append must fit into one. Default 10 MiB.
     pub journal_file_bytes: u64,
     /// Size of all journal files together, in bytes: how far the segments may lag behind what was acknowledged, and how
-    /// much a start after a crash reads; memory holds what they lack. At least three files. Default 48 MiB.
+    /// much a start after a crash reads; memory holds what they lack. At least three files. Default 40 MiB.
     pub journal_max_bytes: u64,
     /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
     /// Default 64 MiB.
@@ -64,8 +64,8 @@ impl Default for LogConfig {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("data/log"),
-            journal_file_bytes: 16 << 20,
-            journal_max_bytes: 48 << 20,
+            journal_file_bytes: 10 << 20,
+            journal_max_bytes: 40 << 20,
             pending_max_bytes: 64 << 20,
             pending_unwaited_percent: 50,
             append_max_bytes: 8 << 20,
@@ -202,7 +202,7 @@ mod tests {
         type Change = fn(&mut LogConfig);
         let table: [(Change, &str); 13] = [
             (|c| c.append_max_bytes = 16 << 20, "log.append_max_bytes = 16777216"),
-            (|c| c.journal_max_bytes = 32 << 20, "log.journal_max_bytes = 33554432"),
+            (|c| c.journal_max_bytes = 24 << 20, "log.journal_max_bytes = 25165824"),
             (|c| c.batch_max_bytes = 3, "log.batch_max_bytes = 3"),
             (|c| c.pending_max_bytes = 7, "log.pending_max_bytes = 7"),
             (|c| c.pending_unwaited_percent = 101, "log.pending_unwaited_percent = 101"),
