@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_context::{Context, ContextConfig, Mapping, Mappings};
+use millstream_context::{Build, Context, ContextConfig, Mapping, Mappings};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics};
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
 use millstream_types::{Kind, Record, SystemClock, TenantId, TopicName, TopicPartition};
@@ -51,7 +51,7 @@ fn main() {
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let api = Api::builder("bench", "Context", "1")
-        .with(context.routes(Arc::new(Mutex::new(LevelFilter::OFF))))
+        .with(context.routes(Arc::new(Mutex::new(LevelFilter::OFF)), Build::default()))
         .build(&metrics)
         .unwrap();
     let everybody = Arc::new(LoopbackApplications::default());

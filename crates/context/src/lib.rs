@@ -78,6 +78,7 @@ pub use plane::Context;
 pub use stats::ContextStats;
 pub use subscriptions::NotificationsConfig;
 pub use troubles::MappingTrouble;
+pub use version_route::Build;
 
 use config::RECORD_MAX_BYTES;
 use millstream_types::TenantId;

@@ -26,7 +26,7 @@ use crate::subscriptions::Subscriptions;
 use crate::traffic::Traffic;
 use crate::troubles::Troubles;
 use crate::upkeep::Upkeep;
-use crate::{ContextConfig, ContextStats, Error, MappingTrouble};
+use crate::{Build, ContextConfig, ContextStats, Error, MappingTrouble, version_route};
 
 /// The compacted topic that holds every entity's latest version.
 const STATE_TOPIC: &str = "_context";
@@ -125,13 +125,14 @@ impl Context {
     }
 
     /// The NGSI-v2 routes, under `/v2`, and those by which FIWARE's operators look at the server; `log_level` is what they
-    /// change of its log.
-    pub fn routes(&self, log_level: Arc<dyn LogLevel>) -> Routes {
+    /// change of its log, `build` what `/version` tells of it.
+    pub fn routes(&self, log_level: Arc<dyn LogLevel>, build: Build) -> Routes {
         let counts = Arc::new(RequestCounts::new(self.config.stat_counters, self.config.stat_timing));
         let watch = RequestWatch { traffic: self.traffic.clone(), counts: counts.clone() };
         let routes = routes::routes(&self.desk, &self.config).observed(Arc::new(watch));
         let routes = self.subscriptions.routes(routes, &self.config);
         let limits = self.config.without_body();
+        let routes = version_route::add(routes, &self.desk, build, limits);
         let routes = metrics_routes::add(routes, &self.traffic, limits);
         let routes = log_routes::add(routes, &self.desk, log_level, limits);
         let watched = Watched {

@@ -23,7 +23,7 @@ use crate::request::{CORRELATOR, LIST_PARAMETERS, Parameters};
 use crate::show::{self, Head, Selection};
 use crate::syntax::{check_attribute_name, check_identifier};
 use crate::update::Manner;
-use crate::{batch_routes, plain, type_routes, value_routes, version_route};
+use crate::{batch_routes, plain, type_routes, value_routes};
 
 pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
 const ENTITIES: &str = "/v2/entities";
@@ -51,7 +51,7 @@ pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
     let values = value_routes::add(attributes, desk, limits, without_body);
     let types = type_routes::add(values, desk, without_body);
     let batches = batch_routes::add(types, desk, limits);
-    later(version_route::add(batches, desk, without_body), limits)
+    later(batches, limits)
 }
 
 fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {

@@ -1,6 +1,7 @@
 //! The binary `millstream`: configuration, wiring, command line.
 
 mod bench;
+mod built;
 mod bullet;
 mod client;
 mod config;

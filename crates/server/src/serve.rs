@@ -280,7 +280,7 @@ impl Planes {
             .with(console::routes())
             .with(registry)
             .with(commands)
-            .with(self.context.routes(crate::logging::level()))
+            .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
             .with(bullet::routes(Arc::clone(&self.query), &schemas))

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
+use serde_json::json;
 
 use crate::refusals::{ask, check};
-use crate::world::{Registry, World};
+use crate::world::{BUILD, Registry, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_a_named_origin_may_call_and_read() {
@@ -46,6 +47,14 @@ async fn the_version_stands_under_orions_key() {
     let version = served.get("/version").await.json();
     assert_eq!(version["orion"]["version"], env!("CARGO_PKG_VERSION"), "{version}");
     assert!(version["orion"]["uptime"].as_str().unwrap().starts_with("0 d, 0 h, "), "{version}");
+    for (key, expected) in [
+        ("git_hash", json!(BUILD.git_hash)),
+        ("compile_time", json!("2014-05-13T16:53:20.000Z")),
+        ("machine", json!(std::env::consts::ARCH)),
+        ("libversions", json!({"tokio": "1.2.3", "zstd": "unknown", "rustc": "rustc 1.95.0"})),
+    ] {
+        assert_eq!(version["orion"][key], expected, "{version}");
+    }
     check(&ask(&served, "POST /version", Some("{}")).await, 405, "MethodNotAllowed", "POST", "POST /version");
     served.stop().await;
     world.close();

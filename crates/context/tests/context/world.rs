@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_columns::Limits;
-use millstream_context::{Context, ContextConfig, Mapping, Mappings, TenantMappings};
+use millstream_context::{Build, Context, ContextConfig, Mapping, Mappings, TenantMappings};
 use millstream_http::{Api, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Header, Kind, Record, SystemClock, TenantId, TopicName, TopicPartition, header};
@@ -22,6 +22,14 @@ pub(crate) use crate::answer::Answer;
 
 /// What is read of a change topic at a time.
 const READ_BYTES: usize = 4 << 20;
+
+/// What the tests' server says of its build.
+pub(crate) const BUILD: Build = Build {
+    git_hash: "0123456789abcdef0123456789abcdef01234567",
+    built_at_s: "1400000000",
+    compiler: "rustc 1.95.0",
+    libraries: &[("tokio", "1.2.3"), ("zstd", "unknown")],
+};
 
 /// Mappings as a registry would give them.
 #[derive(Default)]
@@ -131,7 +139,7 @@ impl World {
     pub(crate) async fn serve_to(&self, callers: Arc<dyn Authenticator>) -> Served {
         let metrics = Metrics::default();
         let api = Api::builder("test", "Context", "1")
-            .with(self.context.routes(self.log_level.clone()))
+            .with(self.context.routes(self.log_level.clone(), BUILD))
             .build(&metrics)
             .unwrap();
         let address = "127.0.0.1:0".parse().unwrap();

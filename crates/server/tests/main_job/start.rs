@@ -172,6 +172,14 @@ fn a_running_server_tells_how_it_is() {
     for path in ["/v2/entities", "/v1/tenants/{tenant}", "/api/queries", "/stats"] {
         assert!(!openapi["paths"][path].is_null(), "{path} is not documented");
     }
+    let orion = process.get_json("/version")["orion"].clone();
+    let hash = orion["git_hash"].as_str().unwrap();
+    assert!(hash == "unknown" || (hash.len() >= 40 && hash.bytes().all(|c| c.is_ascii_hexdigit())), "{orion}");
+    assert!(orion["compile_time"].as_str().unwrap().ends_with(".000Z"), "whole seconds: {orion}");
+    assert!(orion["libversions"]["rustc"].as_str().unwrap().starts_with("rustc 1."), "{orion}");
+    for (library, version) in orion["libversions"].as_object().unwrap() {
+        assert!(version.as_str().unwrap().contains('.'), "{library} is locked: {orion}");
+    }
     assert_eq!(run(&["version"]).stdout, format!("millstream {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
     process.stop();
 }
