@@ -16,6 +16,7 @@ use crate::query::Order;
 use crate::refusal::Refusal;
 use crate::routes::{Answered, READER, Shared, WRITER, answer_list, listing, scoped};
 use crate::show::Selection;
+use crate::timing::Part;
 
 const NOTIFIED_FORMAT: &str = "ngsiv2-attrsformat";
 
@@ -42,7 +43,7 @@ async fn query_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory, Jso
         &["limit", "offset", "orderBy"],
         &["keyValues", "values", "unique", "count", "skipForwarding", "explain"],
     )?;
-    let OpQuery { selectors, criteria, attrs, metadata } = OpQuery::read(&body)?;
+    let OpQuery { selectors, criteria, attrs, metadata } = desk.timing.of(Part::Parse, || OpQuery::read(&body))?;
     let is_near = criteria.geo.as_ref().is_some_and(|geo| geo.is_near());
     let order = given.order(is_near)?.unwrap_or_else(Order::default);
     let filter = Filter { selectors, paths: ask.paths()?, criteria, now_ms: desk.wall.now_ms() };
@@ -51,7 +52,8 @@ async fn query_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory, Jso
 
 async fn update_entities(State(desk): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
     let given = ask.parameters(&[], &["keyValues", "overrideMetadata", "forcedUpdate", "flowControl"])?;
-    desk.write_all(&ask, op_update::read(&body, given.how())?).await?;
+    let asked = desk.timing.of(Part::Parse, || op_update::read(&body, given.how()))?;
+    desk.write_all(&ask, asked).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -64,6 +66,7 @@ async fn take_notification(State(desk): Shared, ask: Ask, JsonText(body): JsonTe
         ))
         .into());
     }
-    desk.write_all(&ask, op_update::read_notification(&body)?).await?;
+    let asked = desk.timing.of(Part::Parse, || op_update::read_notification(&body))?;
+    desk.write_all(&ask, asked).await?;
     Ok(StatusCode::OK.into_response())
 }

@@ -25,6 +25,7 @@ use crate::refusal::{Failure, Refusal};
 use crate::request::{self, Parameters, Paths};
 use crate::stats::Counters;
 use crate::subscriptions::{Flow, Flows, Tokens};
+use crate::timing::Timing;
 use crate::upkeep::Upkeep;
 
 /// Writes of one batch that are with their owners at once.
@@ -48,6 +49,7 @@ pub(crate) struct Desk {
     pub(crate) background: Workers,
     pub(crate) upkeep: Upkeep,
     pub(crate) deprecations: Deprecations,
+    pub(crate) timing: Arc<Timing>,
 }
 
 impl Desk {

@@ -60,6 +60,7 @@ mod statistics_routes;
 mod stats;
 mod subscriptions;
 mod syntax;
+mod timing;
 mod traffic;
 mod troubles;
 mod type_routes;

@@ -23,6 +23,7 @@ use crate::routes;
 use crate::statistics_routes::{self, Watched};
 use crate::stats::Counters;
 use crate::subscriptions::Subscriptions;
+use crate::timing::Timing;
 use crate::traffic::Traffic;
 use crate::troubles::Troubles;
 use crate::upkeep::Upkeep;
@@ -104,7 +105,8 @@ impl Context {
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let traffic = Arc::new(Traffic::new(config.metrics_max));
         show_traffic(&traffic, metrics);
-        let subscriptions = Subscriptions::open(ground, &config, traffic.clone(), metrics)?;
+        let timing = Arc::new(Timing::new(config.stat_timing.then(|| clock.clone())));
+        let subscriptions = Subscriptions::open(ground, &config, (&traffic, &timing), metrics)?;
         let (wall, tokens, flows) = (ground.wall.clone(), subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
         let desk = Arc::new(Desk {
@@ -120,6 +122,7 @@ impl Context {
             background,
             upkeep,
             deprecations: Deprecations::new(config.log_deprecate),
+            timing,
         });
         Ok(Self { desk, follower, subscriptions, troubles, traffic, config })
     }
@@ -127,8 +130,9 @@ impl Context {
     /// The NGSI-v2 routes, under `/v2`, and those by which FIWARE's operators look at the server; `log_level` is what they
     /// change of its log, `build` what `/version` tells of it.
     pub fn routes(&self, log_level: Arc<dyn LogLevel>, build: Build) -> Routes {
-        let counts = Arc::new(RequestCounts::new(self.config.stat_counters, self.config.stat_timing));
-        let watch = RequestWatch { traffic: self.traffic.clone(), counts: counts.clone() };
+        let counts = Arc::new(RequestCounts::new(self.config.stat_counters));
+        let watch =
+            RequestWatch { traffic: self.traffic.clone(), counts: counts.clone(), timing: self.desk.timing.clone() };
         let routes = routes::routes(&self.desk, &self.config).observed(Arc::new(watch));
         let routes = self.subscriptions.routes(routes, &self.config);
         let limits = self.config.without_body();

@@ -1,8 +1,7 @@
-//! What `/statistics` tells of requests where it is switched on: how many, of which kind, and how long they took.
+//! What `/statistics` tells of requests where it is switched on: how many, and of which kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use millstream_http::Ended;
@@ -14,25 +13,16 @@ use serde_json::{Map, Value, json};
 pub(crate) struct RequestCounts {
     /// Requests by route and method are counted.
     pub(crate) has_counters: bool,
-    /// Times are noted.
-    pub(crate) has_timing: bool,
     by_route: Mutex<BTreeMap<(String, String), u64>>,
     with_body: AtomicU64,
     without_body: AtomicU64,
     invalid: AtomicU64,
-    total: Mutex<Times>,
-}
-
-#[derive(Default)]
-struct Times {
-    all: Duration,
-    last: Duration,
 }
 
 impl RequestCounts {
     /// Counts what is switched on.
-    pub(crate) fn new(has_counters: bool, has_timing: bool) -> Self {
-        Self { has_counters, has_timing, ..Self::default() }
+    pub(crate) fn new(has_counters: bool) -> Self {
+        Self { has_counters, ..Self::default() }
     }
 
     pub(crate) fn ended(&self, answer: &Ended<'_>) {
@@ -44,11 +34,6 @@ impl RequestCounts {
             if answer.status == StatusCode::BAD_REQUEST.as_u16() {
                 self.invalid.fetch_add(1, Ordering::Relaxed);
             }
-        }
-        if self.has_timing {
-            let mut total = self.total.lock();
-            total.all += answer.took;
-            total.last = answer.took;
         }
     }
 
@@ -76,16 +61,9 @@ impl RequestCounts {
         Value::Object(shown)
     }
 
-    /// The block `timing`, in seconds.
-    pub(crate) fn timing(&self) -> Value {
-        let total = self.total.lock();
-        json!({"accumulated": {"total": total.all.as_secs_f64()}, "last": {"total": total.last.as_secs_f64()}})
-    }
-
     /// Begins anew.
     pub(crate) fn reset(&self) {
         self.by_route.lock().clear();
-        *self.total.lock() = Times::default();
         for counter in [&self.with_body, &self.without_body, &self.invalid] {
             counter.store(0, Ordering::Relaxed);
         }

@@ -8,6 +8,7 @@ use millstream_types::header::SERVICE_PATH;
 
 use crate::request::CORRELATOR;
 use crate::request_counts::RequestCounts;
+use crate::timing::{Part, Timing};
 use crate::traffic::{Exchange, Traffic};
 
 /// Where proxies say on whose behalf they ask; the first that is there counts.
@@ -17,6 +18,7 @@ const CLIENT_HEADERS: [&str; 2] = ["x-real-ip", "x-forwarded-for"];
 pub(crate) struct RequestWatch {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) counts: Arc<RequestCounts>,
+    pub(crate) timing: Arc<Timing>,
 }
 
 impl Observer for RequestWatch {
@@ -31,6 +33,7 @@ impl Observer for RequestWatch {
         let Ended { status, request_bytes, answer_bytes, .. } = *answer;
         self.traffic.came(number, Exchange { request_bytes, answer_bytes, is_error: status >= 400 }, answer.took);
         self.counts.ended(answer);
+        self.timing.took(Part::Total, answer.took);
     }
 }
 

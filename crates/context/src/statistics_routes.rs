@@ -71,6 +71,7 @@ async fn reset_statistics(State(watched): Shared, ask: Ask) -> Answered {
     ask.parameters(&[], &[])?;
     *watched.counted_since.lock() = watched.desk.clock.now();
     watched.counts.reset();
+    watched.desk.timing.reset();
     watched.desk.deprecations.reset();
     watched.subscriptions.count_outcomes_anew();
     Ok(told("statistics are counted anew"))
@@ -87,8 +88,8 @@ impl Watched {
             let (deprecated, sent) = (self.desk.deprecations.count(), self.subscriptions.sent());
             shown["counters"] = self.counts.counters(deprecated, sent, full);
         }
-        if self.counts.has_timing {
-            shown["timing"] = self.counts.timing();
+        if let Some(timing) = self.desk.timing.shown() {
+            shown["timing"] = timing;
         }
         if self.shows_queue {
             shown["notifQueue"] = self.subscriptions.outcomes();

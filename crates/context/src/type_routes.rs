@@ -14,6 +14,7 @@ use crate::list::Count;
 use crate::refusal::{Failure, Name, Refusal};
 use crate::routes::{Answered, READER, Shared, TOTAL_COUNT, json_answer, scoped};
 use crate::syntax::check_identifier;
+use crate::timing::Part;
 use crate::types::{Detail, TypeInfo, types};
 
 pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, without_body: Limits) -> Routes {
@@ -43,18 +44,21 @@ async fn list_types(State(desk): Shared, ask: Ask) -> Answered {
     let page = given.page()?;
     let all = of_tenant(&desk, &ask).await?;
     let detail = if given.has_option("noAttrDetail") { Detail::NoAttributeTypes } else { Detail::Whole };
-    let mut out = String::from("[");
-    for (name, info) in all.iter().skip(page.offset).take(page.limit) {
-        if !out.ends_with('[') {
-            out.push(',');
+    let shown = || {
+        let mut out = String::from("[");
+        for (name, info) in all.iter().skip(page.offset).take(page.limit) {
+            if !out.ends_with('[') {
+                out.push(',');
+            }
+            match given.has_option("values") {
+                true => push_string(name, &mut out),
+                false => info.push(Some(name), detail, &mut out),
+            }
         }
-        match given.has_option("values") {
-            true => push_string(name, &mut out),
-            false => info.push(Some(name), detail, &mut out),
-        }
-    }
-    out.push(']');
-    let mut response = json_answer(out);
+        out.push(']');
+        out
+    };
+    let mut response = json_answer(desk.timing.of(Part::Render, shown));
     if given.count() == Count::Wanted {
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(all.len()));
     }
@@ -70,6 +74,6 @@ async fn read_type(State(desk): Shared, ask: Ask, Path(name): Path<String>) -> A
         return Err(Refusal::new(Name::NotFound, text).into());
     };
     let mut out = String::new();
-    info.push(None, Detail::Whole, &mut out);
+    desk.timing.of(Part::Render, || info.push(None, Detail::Whole, &mut out));
     Ok(json_answer(out))
 }

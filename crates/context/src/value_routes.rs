@@ -17,6 +17,7 @@ use crate::request::is_text;
 use crate::routes::{Answered, READER, Shared, WRITER, not_modified, of_one, tag_of, target};
 use crate::show;
 use crate::syntax::check_attribute_name;
+use crate::timing::Part;
 use crate::{given, plain};
 
 const VALUE: &str = "/v2/entities/{id}/attrs/{name}/value";
@@ -48,7 +49,7 @@ async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(Strin
     let entity = desk.read(&ask, &target.id, target.kind.as_deref())?;
     let attribute = entity.attribute(&name).ok_or_else(|| no_attribute(&entity, &name))?;
     let mut text = String::new();
-    show::push_value(attribute, &mut text);
+    desk.timing.of(Part::Render, || show::push_value(attribute, &mut text));
     let media = media(ask.headers(), text.starts_with(['{', '[']))?;
     if ask.knows(&entity) {
         return Ok(not_modified(&entity));
@@ -96,10 +97,10 @@ async fn put_value(
     // Its owner says whether it is there; here only which texts it may have.
     let known = desk.read(&ask, &id, target.kind.as_deref()).ok();
     let rule = known.as_ref().and_then(|entity| entity.attribute(&name)).map_or(TextRule::Checked, TextRule::of);
-    let value = match is_text(ask.headers()) {
-        true => given::text_value(&name, &body, rule)?,
-        false => given::json_value(&name, &body, rule)?,
-    };
+    let value = desk.timing.of(Part::Parse, || match is_text(ask.headers()) {
+        true => given::text_value(&name, &body, rule),
+        false => given::json_value(&name, &body, rule),
+    })?;
     desk.write(&ask, &id, Action::SetOne { target, given: value }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -66,6 +66,7 @@ pub(crate) use tokens::Tokens;
 
 use crate::config::RECORD_MAX_BYTES;
 use crate::plane::create_state_topic;
+use crate::timing::Timing;
 use crate::traffic::Traffic;
 use crate::{ContextConfig, Error};
 use delivery::Delivery;
@@ -99,6 +100,7 @@ pub(crate) struct Subscriptions {
     last_id_ms: AtomicU64,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) flows: Arc<Flows>,
+    timing: Arc<Timing>,
 }
 
 impl Subscriptions {
@@ -139,14 +141,14 @@ impl Subscriptions {
     pub(crate) fn open(
         ground: &Ground,
         config: &ContextConfig,
-        traffic: Arc<Traffic>,
+        (traffic, timing): (&Arc<Traffic>, &Arc<Timing>),
         metrics: &Metrics,
     ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
         let outgoing = Arc::new(Outgoing::of(&notifications)?);
         let (wall, shared) = (ground.wall.clone(), outgoing.clone());
-        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), traffic)
+        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), traffic.clone())
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);
@@ -186,7 +188,8 @@ impl Subscriptions {
         let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
         let (log, ground) = (ground.log.clone(), ground.clone());
         let last_id_ms = AtomicU64::new(0);
-        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows }))
+        let timing = timing.clone();
+        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows, timing }))
     }
 
     /// Adds the routes under `/v2/subscriptions`.

@@ -23,6 +23,7 @@ use crate::desk::{Ask, JsonText};
 use crate::given;
 use crate::list::Count;
 use crate::refusal::{Failure, Name, Refusal};
+use crate::timing::Part;
 
 const SUBSCRIPTIONS: &str = "/v2/subscriptions";
 const SUBSCRIPTION: &str = "/v2/subscriptions/{id}";
@@ -144,7 +145,7 @@ async fn list_all(State(subscriptions): Shared, ask: Ask) -> Answered {
     let shown: Vec<Value> = (snapshot.state.of(&ask.tenant).filter(fits).skip(page.offset).take(page.limit))
         .map(|(subscription, known)| subscriptions.show(subscription, known))
         .collect();
-    let mut response = json_answer(&Value::Array(shown));
+    let mut response = subscriptions.timing.of(Part::Render, || json_answer(&Value::Array(shown)));
     if given.count() == Count::Wanted {
         let total = snapshot.state.of(&ask.tenant).filter(fits).count();
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
@@ -154,7 +155,7 @@ async fn list_all(State(subscriptions): Shared, ask: Ask) -> Answered {
 
 async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
     ask.parameters(&[], &[])?;
-    let mut document = given::object(&body)?;
+    let mut document = subscriptions.timing.of(Part::Parse, || given::object(&body))?;
     let status = status(&mut document)?.unwrap_or_default();
     let path = plain_path(ask.path()?.unwrap_or(ALL_PATHS)).to_owned();
     if path.contains(',') {
@@ -176,7 +177,7 @@ async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): Json
 async fn read_one(State(subscriptions): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
     ask.parameters(&[], &[])?;
     let (subscription, known) = subscriptions.find(&ask.tenant, &id)?;
-    Ok(json_answer(&subscriptions.show(&subscription, &known)))
+    Ok(subscriptions.timing.of(Part::Render, || json_answer(&subscriptions.show(&subscription, &known))))
 }
 
 async fn patch_one(
@@ -186,7 +187,7 @@ async fn patch_one(
     JsonText(body): JsonText,
 ) -> Answered {
     ask.parameters(&[], &[])?;
-    let mut patch = given::object(&body)?;
+    let mut patch = subscriptions.timing.of(Part::Parse, || given::object(&body))?;
     let status = status(&mut patch)?;
     loop {
         let (before, known) = subscriptions.find(&ask.tenant, &id)?;

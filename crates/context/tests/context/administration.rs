@@ -199,6 +199,53 @@ async fn the_log_is_looked_at_and_changed() {
     world.close();
 }
 
+/// What the block `timing` has.
+const TIMED: [&str; 3] = ["jsonV2Parse", "render", "total"];
+
+/// Every request that has a body or an answer of its own takes time to read the one and to write the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_bodies_and_writing_answers_takes_time_in_every_request_that_has_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ContextConfig { stat_timing: true, ..ContextConfig::default() };
+    let world = World::open_with(dir.path(), Arc::new(Registry::default()), config);
+    let served = world.serve().await;
+    let subscription =
+        json!({"subject": {"entities": [{"id": "none"}]}, "notification": {"http": {"url": "http://h/"}}});
+    let id = subscribe(&served, "", &subscription).await;
+    let [one, patched] = [format!("/v2/subscriptions/{id}"), json!({"description": "d"}).to_string()];
+    let entity = r#"{"id":"e","type":"T","a":{"value":1}}"#;
+    let update = format!(r#"{{"actionType":"append","entities":[{entity}]}}"#);
+    for (head, body, names) in [
+        ("POST /v2/subscriptions", Some(&*subscription.to_string()), &["jsonV2Parse"][..]),
+        (&*format!("PATCH {one}"), Some(&*patched), &["jsonV2Parse"]),
+        (&*format!("GET {one}"), None, &["render"]),
+        ("GET /v2/subscriptions", None, &["render"]),
+        ("POST /v2/entities", Some(entity), &["jsonV2Parse"]),
+        ("POST /v2/entities/e/attrs", Some(r#"{"b":{"value":1}}"#), &["jsonV2Parse"]),
+        ("PUT /v2/entities/e/attrs/a", Some(r#"{"value":2}"#), &["jsonV2Parse"]),
+        ("PUT /v2/entities/e/attrs/a/value", Some("[3]"), &["jsonV2Parse"]),
+        ("POST /v2/op/update", Some(&*update), &["jsonV2Parse"]),
+        ("POST /v2/op/notify", Some(&*format!(r#"{{"subscriptionId":"s","data":[{entity}]}}"#)), &["jsonV2Parse"]),
+        ("POST /v2/op/query", Some("{}"), &["jsonV2Parse", "render"]),
+        ("GET /v2/entities?limit=1000", None, &["render"]),
+        ("GET /v2/entities/e", None, &["render"]),
+        ("GET /v2/entities/e/attrs/a", None, &["render"]),
+        ("GET /v2/entities/e/attrs/a/value", None, &["render"]),
+        ("GET /v2/types", None, &["render"]),
+        ("GET /v2/types/T", None, &["render"]),
+    ] {
+        assert_eq!(served.ask("DELETE /statistics", None).await.status, 200);
+        let answer = served.ask(head, body).await;
+        assert!(answer.status < 300, "{head}: {answer:?}");
+        let shown = served.get("/statistics").await.json()["timing"]["accumulated"].clone();
+        for name in ["jsonV2Parse", "render"] {
+            assert_eq!(shown[name].as_f64().unwrap() > 0.0, names.contains(&name), "{head} {name}: {shown}");
+        }
+    }
+    served.stop().await;
+    world.close();
+}
+
 /// §18.2: the blocks of `/statistics`, each by its switch; zeros only with `fullCounters`.
 #[tokio::test(flavor = "multi_thread")]
 async fn blocks_of_statistics_are_switched_on_one_by_one() {
@@ -218,14 +265,18 @@ async fn blocks_of_statistics_are_switched_on_one_by_one() {
         "requests": {"/v2/entities": {"GET": 1, "POST": 1}, "/v2/entities/{id}": {"GET": 2}},
     });
     assert_eq!(shown["counters"], expected);
-    for part in ["accumulated", "last"] {
-        assert!(shown["timing"][part]["total"].as_f64().unwrap() > 0.0, "{shown}");
+    for (part, name) in ["accumulated", "last"].into_iter().flat_map(|part| TIMED.map(|name| (part, name))) {
+        assert!(shown["timing"][part][name].as_f64().unwrap() > 0.0, "{part} {name}: {shown}");
     }
     assert_eq!(shown.get("notifQueue"), None, "it is not switched on");
     let full = served.get("/statistics?options=fullCounters").await.json();
     assert_eq!(full["counters"]["notificationsSent"], 0);
     assert_eq!(served.ask("DELETE /statistics", None).await.status, 200);
-    let counted = served.get("/statistics").await.json()["counters"].clone();
+    let anew = served.get("/statistics").await.json();
+    let times = anew["timing"]["accumulated"].as_object().unwrap();
+    assert_eq!(times.keys().collect::<Vec<_>>(), TIMED, "{anew}");
+    assert_eq!((&times["jsonV2Parse"], &times["render"]), (&json!(0.0), &json!(0.0)), "{anew}");
+    let counted = anew["counters"].clone();
     assert_eq!(counted, json!({"noPayloadRequests": 1, "requests": {"/statistics": {"DELETE": 1}}}));
     served.stop().await;
     world.close();
