@@ -43,7 +43,8 @@ async fn query_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory, Jso
         &["limit", "offset", "orderBy"],
         &["keyValues", "values", "unique", "count", "skipForwarding", "explain"],
     )?;
-    let OpQuery { selectors, criteria, attrs, metadata } = desk.timing.of(Part::Parse, || OpQuery::read(&body))?;
+    let OpQuery { selectors, criteria, attrs, metadata } =
+        desk.watch.timing.of(Part::Parse, || OpQuery::read(&body))?;
     let is_near = criteria.geo.as_ref().is_some_and(|geo| geo.is_near());
     let order = given.order(is_near)?.unwrap_or_else(Order::default);
     let filter = Filter { selectors, paths: ask.paths()?, criteria, now_ms: desk.wall.now_ms() };
@@ -52,7 +53,7 @@ async fn query_entities(State(desk): Shared, ask: Ask, memory: AnswerMemory, Jso
 
 async fn update_entities(State(desk): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
     let given = ask.parameters(&[], &["keyValues", "overrideMetadata", "forcedUpdate", "flowControl"])?;
-    let asked = desk.timing.of(Part::Parse, || op_update::read(&body, given.how()))?;
+    let asked = desk.watch.timing.of(Part::Parse, || op_update::read(&body, given.how()))?;
     desk.write_all(&ask, asked).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -66,7 +67,7 @@ async fn take_notification(State(desk): Shared, ask: Ask, JsonText(body): JsonTe
         ))
         .into());
     }
-    let asked = desk.timing.of(Part::Parse, || op_update::read_notification(&body))?;
+    let asked = desk.watch.timing.of(Part::Parse, || op_update::read_notification(&body))?;
     desk.write_all(&ask, asked).await?;
     Ok(StatusCode::OK.into_response())
 }

@@ -14,7 +14,7 @@ use millstream_view::{Error, Views};
 use tokio::time::sleep;
 
 use crate::change_details::Origin;
-use crate::change_topics::ChangeTopics;
+use crate::change_topics::{ChangeTopics, NoTopic};
 use crate::condition::{self, Versions};
 use crate::deprecations::Deprecations;
 use crate::entities::{self, Action, Answer, Command, EntityView, Request};
@@ -25,8 +25,8 @@ use crate::refusal::{Failure, Refusal};
 use crate::request::{self, Parameters, Paths};
 use crate::stats::Counters;
 use crate::subscriptions::{Flow, Flows, Tokens};
-use crate::timing::Timing;
 use crate::upkeep::Upkeep;
+use crate::watch::Watch;
 
 /// Writes of one batch that are with their owners at once.
 const BATCH_IN_FLIGHT_MAX: usize = 256;
@@ -49,7 +49,7 @@ pub(crate) struct Desk {
     pub(crate) background: Workers,
     pub(crate) upkeep: Upkeep,
     pub(crate) deprecations: Deprecations,
-    pub(crate) timing: Arc<Timing>,
+    pub(crate) watch: Watch,
 }
 
 impl Desk {
@@ -229,7 +229,7 @@ impl Desk {
         let (tenant, versions, origin) =
             (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin(&self.tokens, flow.as_ref()));
         let request = Request { tenant, path, tell, versions, origin, action };
-        match self.views.ask(owner, Command::Request(Box::new(request))).await? {
+        match self.noted(self.views.ask(owner, Command::Request(Box::new(request))).await)? {
             Answer::Refused(refusal) => Err(refusal.into()),
             answer => {
                 self.counters.updated(self.clock.now().saturating_sub(started));
@@ -268,7 +268,7 @@ impl Desk {
                     Ok(answer) => break answer,
                     // Nothing has been taken yet if there is nothing to wait for.
                     Err((Error::Overloaded { .. } | Error::InboxFull { .. }, back)) if has_begun => back,
-                    Err((refusal, _)) => return Err(refusal.into()),
+                    Err((refusal, _)) => return self.noted(Err(refusal)).map(drop),
                 };
                 // Room comes with answers, its own first.
                 match waiting.pop_front() {
@@ -298,11 +298,21 @@ impl Desk {
         (named, started, answer): (String, Duration, millstream_view::Answer<EntityView>),
         refused: &mut Vec<(String, Refusal)>,
     ) -> Result<(), Failure> {
-        match answer.await.unwrap_or(Err(Error::Stopped))? {
+        match self.noted(answer.await.unwrap_or(Err(Error::Stopped)))? {
             Answer::Refused(refusal) => refused.push((named, refusal)),
             _ => self.counters.updated(self.clock.now().saturating_sub(started)),
         }
         Ok(())
+    }
+
+    /// An owner's answer, after a look whether the log takes what is written.
+    fn noted(&self, answer: Result<Answer, Error>) -> Result<Answer, Failure> {
+        match &answer {
+            Ok(Answer::Refused(_)) => {}
+            Ok(_) => self.watch.stored(),
+            Err(error) => self.watch.refused(error),
+        }
+        Ok(answer?)
     }
 
     /// The one entity that a read names.
@@ -322,6 +332,10 @@ impl Desk {
         }
         let (desk, tenant, id) = (self.clone(), tenant.clone(), id.to_owned());
         let opened = tokio::task::spawn_blocking(move || desk.topics.partition(&tenant, &id)).await;
-        Ok(opened.map_err(|panic| Problem::internal(panic.to_string()))??)
+        let opened = opened.map_err(|panic| Problem::internal(panic.to_string()))?;
+        if let Err(NoTopic::Log(error)) = &opened {
+            self.watch.log_refused(error);
+        }
+        Ok(opened?)
     }
 }

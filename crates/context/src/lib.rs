@@ -13,6 +13,7 @@
 //! Not here: devices and their registry (`connect`); what `server` alone knows reaches this crate by [`Mappings`]. What
 //! entities were (`history`). Not yet: registrations, which are answered by 501.
 
+mod alarms;
 mod batch_routes;
 mod change_details;
 mod change_topics;
@@ -69,6 +70,7 @@ mod update;
 mod upkeep;
 mod value_routes;
 mod version_route;
+mod watch;
 
 pub use change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 pub use config::ContextConfig;

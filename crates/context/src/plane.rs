@@ -8,6 +8,7 @@ use millstream_types::{MonotonicClock, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
 use parking_lot::Mutex;
 
+use crate::alarms::Alarms;
 use crate::change_topics::ChangeTopics;
 use crate::config::RECORD_MAX_BYTES;
 use crate::deprecations::Deprecations;
@@ -27,6 +28,7 @@ use crate::timing::Timing;
 use crate::traffic::Traffic;
 use crate::troubles::Troubles;
 use crate::upkeep::Upkeep;
+use crate::watch::Watch;
 use crate::{Build, ContextConfig, ContextStats, Error, MappingTrouble, version_route};
 
 /// The compacted topic that holds every entity's latest version.
@@ -42,7 +44,6 @@ pub struct Context {
     follower: Follower,
     subscriptions: Arc<Subscriptions>,
     troubles: Arc<Troubles>,
-    traffic: Arc<Traffic>,
     config: ContextConfig,
 }
 
@@ -105,8 +106,12 @@ impl Context {
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let traffic = Arc::new(Traffic::new(config.metrics_max));
         show_traffic(&traffic, metrics);
-        let timing = Arc::new(Timing::new(config.stat_timing.then(|| clock.clone())));
-        let subscriptions = Subscriptions::open(ground, &config, (&traffic, &timing), metrics)?;
+        let watch = Watch {
+            traffic,
+            timing: Arc::new(Timing::new(config.stat_timing.then(|| clock.clone()))),
+            alarms: Arc::new(Alarms::new(config.notifications.relog_alarms)),
+        };
+        let subscriptions = Subscriptions::open(ground, &config, &watch, metrics)?;
         let (wall, tokens, flows) = (ground.wall.clone(), subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
         let desk = Arc::new(Desk {
@@ -122,22 +127,21 @@ impl Context {
             background,
             upkeep,
             deprecations: Deprecations::new(config.log_deprecate),
-            timing,
+            watch,
         });
-        Ok(Self { desk, follower, subscriptions, troubles, traffic, config })
+        Ok(Self { desk, follower, subscriptions, troubles, config })
     }
 
     /// The NGSI-v2 routes, under `/v2`, and those by which FIWARE's operators look at the server; `log_level` is what they
     /// change of its log, `build` what `/version` tells of it.
     pub fn routes(&self, log_level: Arc<dyn LogLevel>, build: Build) -> Routes {
         let counts = Arc::new(RequestCounts::new(self.config.stat_counters));
-        let watch =
-            RequestWatch { traffic: self.traffic.clone(), counts: counts.clone(), timing: self.desk.timing.clone() };
+        let watch = RequestWatch { watch: self.desk.watch.clone(), counts: counts.clone() };
         let routes = routes::routes(&self.desk, &self.config).observed(Arc::new(watch));
         let routes = self.subscriptions.routes(routes, &self.config);
         let limits = self.config.without_body();
         let routes = version_route::add(routes, &self.desk, build, limits);
-        let routes = metrics_routes::add(routes, &self.traffic, limits);
+        let routes = metrics_routes::add(routes, &self.desk.watch.traffic, limits);
         let routes = log_routes::add(routes, &self.desk, log_level, limits);
         let watched = Watched {
             desk: self.desk.clone(),

@@ -220,9 +220,9 @@ pub(crate) async fn answer_list(
         return Ok(json_answer(plan.explained(&asked.filter).to_string()));
     }
     let listed = match asked.is_small(&plan) {
-        true => desk.timing.of(Part::Render, || list::list(asked, &plan))?,
+        true => desk.watch.timing.of(Part::Render, || list::list(asked, &plan))?,
         false => {
-            let timing = desk.timing.clone();
+            let timing = desk.watch.timing.clone();
             desk.in_background(move || timing.of(Part::Render, || list::list(asked, &plan))).await??
         }
     };
@@ -236,7 +236,7 @@ pub(crate) async fn answer_list(
 
 async fn create_entity(State(desk): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
     let given = ask.parameters(&[], &["keyValues", "upsert", "overrideMetadata", "forcedUpdate", "flowControl"])?;
-    let entity = desk.timing.of(Part::Parse, || given::entity(&body, given.how()))?;
+    let entity = desk.watch.timing.of(Part::Parse, || given::entity(&body, given.how()))?;
     let (id, kind) = (entity.id.clone(), entity.kind.clone().unwrap_or_default());
     let action = match given.has_option("upsert") {
         true => Action::Upsert { given: entity, manner: Manner::Append },
@@ -272,7 +272,7 @@ fn show_one(desk: &Desk, ask: &Ask, id: &str, head: Head) -> Answered {
         return Ok(not_modified(&entity));
     }
     let mut out = String::new();
-    desk.timing.of(Part::Render, || show::push_entity(&entity, head, given.form(), &selection, &mut out));
+    desk.watch.timing.of(Part::Render, || show::push_entity(&entity, head, given.form(), &selection, &mut out));
     Ok(tagged(json_answer(out), &entity))
 }
 
@@ -322,7 +322,7 @@ async fn set_attributes(
     (JsonText(body), manner): (JsonText, Manner),
 ) -> Answered {
     let target = target(id, given)?;
-    let attributes = desk.timing.of(Part::Parse, || given::attributes(&body, given.how()))?;
+    let attributes = desk.watch.timing.of(Part::Parse, || given::attributes(&body, given.how()))?;
     if attributes.is_empty() && manner != Manner::Replace {
         return Err(Refusal::bad("the body {} names no attribute: it must name at least one; add it").into());
     }
@@ -341,7 +341,7 @@ async fn read_attribute(State(desk): Shared, ask: Ask, Path((id, name)): Path<(S
         return Ok(not_modified(&entity));
     }
     let mut out = String::new();
-    desk.timing.of(Part::Render, || show::push_attribute(attribute, &selection, &mut out));
+    desk.watch.timing.of(Part::Render, || show::push_attribute(attribute, &selection, &mut out));
     Ok(tagged(json_answer(out), &entity))
 }
 
@@ -353,7 +353,7 @@ async fn put_attribute(
 ) -> Answered {
     let given = ask.parameters(&["type"], &["overrideMetadata", "forcedUpdate", "flowControl"])?;
     let target = target(&id, &given)?;
-    let attribute = desk.timing.of(Part::Parse, || given::attribute(&name, &body, given.how()))?;
+    let attribute = desk.watch.timing.of(Part::Parse, || given::attribute(&name, &body, given.how()))?;
     desk.write(&ask, &id, Action::SetOne { target, given: attribute }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -71,7 +71,7 @@ async fn reset_statistics(State(watched): Shared, ask: Ask) -> Answered {
     ask.parameters(&[], &[])?;
     *watched.counted_since.lock() = watched.desk.clock.now();
     watched.counts.reset();
-    watched.desk.timing.reset();
+    watched.desk.watch.timing.reset();
     watched.desk.deprecations.reset();
     watched.subscriptions.count_outcomes_anew();
     Ok(told("statistics are counted anew"))
@@ -80,7 +80,7 @@ async fn reset_statistics(State(watched): Shared, ask: Ask) -> Answered {
 impl Watched {
     /// Adds the blocks that are switched on.
     fn push_blocks(&self, full: bool, shown: &mut Value) {
-        let alarms = self.subscriptions.alarms();
+        let alarms = self.desk.watch.alarms.active();
         if !alarms.is_empty() {
             shown["millstream"]["alarms"] = alarms.into();
         }
@@ -88,7 +88,7 @@ impl Watched {
             let (deprecated, sent) = (self.desk.deprecations.count(), self.subscriptions.sent());
             shown["counters"] = self.counts.counters(deprecated, sent, full);
         }
-        if let Some(timing) = self.desk.timing.shown() {
+        if let Some(timing) = self.desk.watch.timing.shown() {
             shown["timing"] = timing;
         }
         if self.shows_queue {

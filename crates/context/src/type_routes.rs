@@ -58,7 +58,7 @@ async fn list_types(State(desk): Shared, ask: Ask) -> Answered {
         out.push(']');
         out
     };
-    let mut response = json_answer(desk.timing.of(Part::Render, shown));
+    let mut response = json_answer(desk.watch.timing.of(Part::Render, shown));
     if given.count() == Count::Wanted {
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(all.len()));
     }
@@ -74,6 +74,6 @@ async fn read_type(State(desk): Shared, ask: Ask, Path(name): Path<String>) -> A
         return Err(Refusal::new(Name::NotFound, text).into());
     };
     let mut out = String::new();
-    desk.timing.of(Part::Render, || info.push(None, Detail::Whole, &mut out));
+    desk.watch.timing.of(Part::Render, || info.push(None, Detail::Whole, &mut out));
     Ok(json_answer(out))
 }

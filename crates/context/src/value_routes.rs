@@ -49,7 +49,7 @@ async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(Strin
     let entity = desk.read(&ask, &target.id, target.kind.as_deref())?;
     let attribute = entity.attribute(&name).ok_or_else(|| no_attribute(&entity, &name))?;
     let mut text = String::new();
-    desk.timing.of(Part::Render, || show::push_value(attribute, &mut text));
+    desk.watch.timing.of(Part::Render, || show::push_value(attribute, &mut text));
     let media = media(ask.headers(), text.starts_with(['{', '[']))?;
     if ask.knows(&entity) {
         return Ok(not_modified(&entity));
@@ -97,7 +97,7 @@ async fn put_value(
     // Its owner says whether it is there; here only which texts it may have.
     let known = desk.read(&ask, &id, target.kind.as_deref()).ok();
     let rule = known.as_ref().and_then(|entity| entity.attribute(&name)).map_or(TextRule::Checked, TextRule::of);
-    let value = desk.timing.of(Part::Parse, || match is_text(ask.headers()) {
+    let value = desk.watch.timing.of(Part::Parse, || match is_text(ask.headers()) {
         true => given::text_value(&name, &body, rule),
         false => given::json_value(&name, &body, rule),
     })?;

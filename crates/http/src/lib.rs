@@ -81,7 +81,7 @@ pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type,
 pub use listener::{Listener, ListenerLimits, Serving, listen};
 pub use memory::{AnswerMemory, CONNECTION_BYTES};
 pub use metrics::{Counter, Gauge, Histogram, Labels, Metrics};
-pub use observer::{Begun, Ended, Observer};
+pub use observer::{Begun, Ended, Mark, Observer};
 pub use openapi::Content;
 pub use plain::{PlainAnswer, PlainClaim, PlainRequest, PlainVerdict};
 pub use problem::{ErrorStyle, PROBLEM_JSON, Problem, Reason};

@@ -1,6 +1,6 @@
 //! Who is told of a group's requests: of each when its caller is known, and of its answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +15,20 @@ use crate::TraceContext;
 /// Is told of the requests of a group of routes, on whichever way they come. Called for every request, by many threads at
 /// once: it must not wait.
 pub trait Observer: Send + Sync {
-    /// A request begins whose caller is known and may make it. The number that is returned comes back with the answer.
-    fn begun(&self, request: &Begun<'_>) -> u32;
+    /// A request begins whose caller is known and may make it. The mark that is returned comes back with the answer.
+    fn begun(&self, request: &Begun<'_>) -> Mark;
 
     /// The answer to a request that has begun. Not called if its client leaves before.
-    fn ended(&self, number: u32, answer: &Ended<'_>);
+    fn ended(&self, mark: Mark, answer: &Ended<'_>);
+}
+
+/// What an observer keeps of a request until its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    /// Where it counts it.
+    pub number: u32,
+    /// Who has asked: the other end of the connection, or on whose behalf that asks.
+    pub client: IpAddr,
 }
 
 /// A request that begins.
@@ -64,7 +73,7 @@ pub struct Ended<'a> {
 /// A request of which an observer was told.
 pub(crate) struct Observed {
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) number: u32,
+    pub(crate) mark: Mark,
     pub(crate) request_bytes: u64,
 }
 
@@ -79,6 +88,6 @@ impl Observed {
             answer_bytes: response.body().size_hint().exact().unwrap_or_default(),
             took: started.elapsed(),
         };
-        self.observer.ended(self.number, &answer);
+        self.observer.ended(self.mark, &answer);
     }
 }

@@ -249,7 +249,7 @@ impl Rim {
             let tenant = &principal.tenant;
             let begun = Begun { tenant, method: &method, target, peer, trace: origin.trace, headers };
             let request_bytes = said.body_bytes as u64;
-            Some(Observed { observer: observer.clone(), number: observer.begun(&begun), request_bytes })
+            Some(Observed { observer: observer.clone(), mark: observer.begun(&begun), request_bytes })
         };
         match answer {
             PlainAnswer::Pass => Looked::NotPlain,

@@ -242,7 +242,7 @@ fn observed(
         headers: &|name| parts.headers.get(name).map(HeaderValue::as_bytes),
     };
     let request_bytes = body.size_hint().exact().unwrap_or_default();
-    Observed { observer: observer.clone(), number: observer.begun(&begun), request_bytes }
+    Observed { observer: observer.clone(), mark: observer.begun(&begun), request_bytes }
 }
 
 fn check_head(parts: &Parts, limits: &ListenerLimits) -> Result<(), Problem> {

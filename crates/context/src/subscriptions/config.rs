@@ -31,7 +31,7 @@ pub struct NotificationsConfig {
     /// How the answer to an update with `options=flowControl` waits for its notifications: `gauge:step:max`. The gauge is the
     /// part that is waited for, 0 none and 1 all; step and max are milliseconds. Default none: it does not wait.
     pub flow_control: String,
-    /// Every failed attempt has a line in the log, not only the first and the end of a row of them. Default false.
+    /// Whatever raises an alarm has a line in the log, not only the first and the end of a row of them. Default false.
     pub relog_alarms: bool,
     /// Custom targets act as such; else as the plain ones. Default true.
     pub custom: bool,

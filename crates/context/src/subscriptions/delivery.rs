@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use super::alarms::{Alarm, Alarms};
 use super::attempt::Failed;
 use super::config::NotificationsConfig;
 use super::http_receiver::HttpReceiver;
@@ -31,7 +30,9 @@ use super::stats::NotificationCounters;
 use super::subscription::{Retry, Subscription};
 use super::target::{Broker, Target};
 use super::view::{Command, End, Settled, SubscriptionView};
-use crate::traffic::{Exchange, Traffic};
+use crate::alarms::Alarm;
+use crate::traffic::Exchange;
+use crate::watch::Watch;
 
 /// What a subscription may keep when all together have too much waiting.
 const KEPT_MIN: usize = 16;
@@ -59,8 +60,7 @@ pub(crate) struct Shared {
     wall: Arc<dyn WallClock>,
     counters: Arc<NotificationCounters>,
     outcomes: Outcomes,
-    alarms: Alarms,
-    traffic: Arc<Traffic>,
+    watch: Watch,
     queues: Mutex<HashMap<Owner, Queue>>,
     total_bytes: AtomicUsize,
     http: Mutex<HashMap<Arc<Address>, Arc<HttpReceiver>>>,
@@ -81,18 +81,16 @@ impl Delivery {
         outgoing: Arc<Outgoing>,
         wall: Arc<dyn WallClock>,
         counters: Arc<NotificationCounters>,
-        traffic: Arc<Traffic>,
+        watch: Watch,
     ) -> std::io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("notify").enable_all().build()?;
-        let alarms = Alarms::new(config.relog_alarms);
         let shared = Arc::new(Shared {
             config,
             outgoing,
             wall,
             counters,
             outcomes: Outcomes::default(),
-            alarms,
-            traffic,
+            watch,
             queues: Mutex::default(),
             total_bytes: AtomicUsize::new(0),
             http: Mutex::default(),
@@ -176,11 +174,6 @@ impl Delivery {
     pub(crate) fn waiting(&self, tenant: &TenantId, id: &Arc<str>) -> (usize, usize, u64) {
         let queues = self.shared.queues.lock();
         queues.get(&(tenant.clone(), id.clone())).map_or((0, 0, 0), |queue| (queue.count, queue.bytes, queue.dropped))
-    }
-
-    /// With whom something goes wrong.
-    pub(crate) fn alarms(&self) -> Vec<String> {
-        self.shared.alarms.active()
     }
 
     /// What became of notifications.
@@ -364,12 +357,12 @@ impl Shared {
             Target::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
         };
         match attempt {
-            Ok(_) => self.alarms.release(alarm, &whom),
-            Err(failed) => self.alarms.raise(alarm, &whom, &failed.reason),
+            Ok(_) => self.watch.alarms.release(alarm, &whom),
+            Err(failed) => self.watch.alarms.raise(alarm, &whom, &failed.reason),
         };
         let answer_bytes = attempt.as_ref().ok().copied().flatten().map_or(0, |(_, bytes)| bytes);
         let exchange = Exchange { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };
-        self.traffic.went(&subscription.tenant, &subscription.path, exchange);
+        self.watch.traffic.went(&subscription.tenant, &subscription.path, exchange);
     }
 
     /// One attempt.

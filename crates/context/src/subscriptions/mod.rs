@@ -13,7 +13,6 @@
 //! request is answered. What a change leads to is stored together with the place of the change, in one append, and goes
 //! out once that is durable: never twice by a restart; and never lost, if the subscription's queue is durable.
 
-mod alarms;
 mod answer;
 mod attempt;
 mod body;
@@ -66,8 +65,7 @@ pub(crate) use tokens::Tokens;
 
 use crate::config::RECORD_MAX_BYTES;
 use crate::plane::create_state_topic;
-use crate::timing::Timing;
-use crate::traffic::Traffic;
+use crate::watch::Watch;
 use crate::{ContextConfig, Error};
 use delivery::Delivery;
 use hub::{Effect, Hub};
@@ -100,7 +98,7 @@ pub(crate) struct Subscriptions {
     last_id_ms: AtomicU64,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) flows: Arc<Flows>,
-    timing: Arc<Timing>,
+    watch: Watch,
 }
 
 impl Subscriptions {
@@ -117,11 +115,6 @@ impl Subscriptions {
     /// What became of notifications.
     pub(crate) fn outcomes(&self) -> Value {
         self.hub.delivery.outcomes().shown(self.hub.delivery.total().0)
-    }
-
-    /// With whom something goes wrong.
-    pub(crate) fn alarms(&self) -> Vec<String> {
-        self.hub.delivery.alarms()
     }
 
     /// How many notifications their receivers have.
@@ -141,14 +134,14 @@ impl Subscriptions {
     pub(crate) fn open(
         ground: &Ground,
         config: &ContextConfig,
-        (traffic, timing): (&Arc<Traffic>, &Arc<Timing>),
+        watch: &Watch,
         metrics: &Metrics,
     ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
         let outgoing = Arc::new(Outgoing::of(&notifications)?);
         let (wall, shared) = (ground.wall.clone(), outgoing.clone());
-        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), traffic.clone())
+        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), watch.clone())
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);
@@ -188,8 +181,8 @@ impl Subscriptions {
         let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
         let (log, ground) = (ground.log.clone(), ground.clone());
         let last_id_ms = AtomicU64::new(0);
-        let timing = timing.clone();
-        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows, timing }))
+        let watch = watch.clone();
+        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows, watch }))
     }
 
     /// Adds the routes under `/v2/subscriptions`.

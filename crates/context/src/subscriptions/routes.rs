@@ -90,7 +90,13 @@ impl Subscriptions {
 
     async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Answer, Failure> {
         let owner = self.views.partition_of(tenant.as_str().as_bytes());
-        Ok(self.views.ask(owner, command).await?)
+        let answer = self.views.ask(owner, command).await;
+        match &answer {
+            Ok(Answer::Done(_)) => self.watch.stored(),
+            Ok(_) => {}
+            Err(error) => self.watch.refused(error),
+        }
+        Ok(answer?)
     }
 
     fn show(&self, subscription: &Subscription, known: &Known) -> Value {
@@ -145,7 +151,7 @@ async fn list_all(State(subscriptions): Shared, ask: Ask) -> Answered {
     let shown: Vec<Value> = (snapshot.state.of(&ask.tenant).filter(fits).skip(page.offset).take(page.limit))
         .map(|(subscription, known)| subscriptions.show(subscription, known))
         .collect();
-    let mut response = subscriptions.timing.of(Part::Render, || json_answer(&Value::Array(shown)));
+    let mut response = subscriptions.watch.timing.of(Part::Render, || json_answer(&Value::Array(shown)));
     if given.count() == Count::Wanted {
         let total = snapshot.state.of(&ask.tenant).filter(fits).count();
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
@@ -155,7 +161,7 @@ async fn list_all(State(subscriptions): Shared, ask: Ask) -> Answered {
 
 async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
     ask.parameters(&[], &[])?;
-    let mut document = subscriptions.timing.of(Part::Parse, || given::object(&body))?;
+    let mut document = subscriptions.watch.timing.of(Part::Parse, || given::object(&body))?;
     let status = status(&mut document)?.unwrap_or_default();
     let path = plain_path(ask.path()?.unwrap_or(ALL_PATHS)).to_owned();
     if path.contains(',') {
@@ -177,7 +183,7 @@ async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): Json
 async fn read_one(State(subscriptions): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
     ask.parameters(&[], &[])?;
     let (subscription, known) = subscriptions.find(&ask.tenant, &id)?;
-    Ok(subscriptions.timing.of(Part::Render, || json_answer(&subscriptions.show(&subscription, &known))))
+    Ok(subscriptions.watch.timing.of(Part::Render, || json_answer(&subscriptions.show(&subscription, &known))))
 }
 
 async fn patch_one(
@@ -187,7 +193,7 @@ async fn patch_one(
     JsonText(body): JsonText,
 ) -> Answered {
     ask.parameters(&[], &[])?;
-    let mut patch = subscriptions.timing.of(Part::Parse, || given::object(&body))?;
+    let mut patch = subscriptions.watch.timing.of(Part::Parse, || given::object(&body))?;
     let status = status(&mut patch)?;
     loop {
         let (before, known) = subscriptions.find(&ask.tenant, &id)?;

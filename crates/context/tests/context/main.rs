@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod administration;
+mod alarms;
 #[path = "../../../http/tests/rim/answer.rs"]
 mod answer;
 mod deliveries;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use millstream_columns::Limits;
 use millstream_context::{Build, Context, ContextConfig, Mapping, Mappings, TenantMappings};
 use millstream_http::{Api, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
-use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Header, Kind, Record, SystemClock, TenantId, TopicName, TopicPartition, header};
 use millstream_view::{Checkpoints, Ground, Shards};
 use parking_lot::Mutex;
@@ -67,9 +67,14 @@ impl World {
     }
 
     pub(crate) fn open_with(dir: &Path, registry: Arc<Registry>, config: ContextConfig) -> Self {
+        Self::open_on(dir, Arc::new(SystemFiles), registry, config)
+    }
+
+    /// The log lies in `files`.
+    pub(crate) fn open_on(dir: &Path, files: Arc<dyn Files>, registry: Arc<Registry>, config: ContextConfig) -> Self {
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let log = Embedded::open(log_config, files, clock.clone(), clock.clone()).unwrap();
         let checkpoints = dir.join("views");
         let shards = Shards::start(2).unwrap();
         let ground = Ground {
@@ -91,6 +96,14 @@ impl World {
         self.log.close().unwrap();
         self.shards.join();
         self.checkpoints
+    }
+
+    /// Stops everything over a log that takes nothing any more.
+    pub(crate) fn abandon(self) {
+        self.context.stop();
+        drop(self.context);
+        assert!(self.log.close().is_err(), "what was refused is not stored");
+        self.shards.join();
     }
 
     /// Makes the tenant's telemetry topic, as the device side would.
