@@ -2,7 +2,7 @@
 //! it is over, and none in between.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
@@ -23,9 +23,9 @@ pub(crate) enum Alarm {
 }
 
 impl Alarm {
-    const ALL: [Self; 4] = [Self::Database, Self::BadInput, Self::Notification, Self::MqttConnection];
+    pub(crate) const ALL: [Self; 4] = [Self::Database, Self::BadInput, Self::Notification, Self::MqttConnection];
 
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Database => "DatabaseError",
             Self::BadInput => "BadInput",
@@ -49,6 +49,16 @@ struct Kind {
     active: RwLock<BTreeSet<String>>,
     /// How many those are.
     count: AtomicUsize,
+    raised: AtomicU64,
+    released: AtomicU64,
+}
+
+/// How many alarms of one kind there are, and were since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) active: usize,
+    pub(crate) raised: u64,
+    pub(crate) released: u64,
 }
 
 impl Alarms {
@@ -79,6 +89,15 @@ impl Alarms {
         self.kinds[alarm as usize].count.load(Ordering::Acquire) > 0
     }
 
+    /// What there is of each kind, in the order of [`Alarm::ALL`].
+    pub(crate) fn tally(&self) -> [Tally; Alarm::ALL.len()] {
+        self.kinds.each_ref().map(|kind| Tally {
+            active: kind.count.load(Ordering::Acquire),
+            raised: kind.raised.load(Ordering::Relaxed),
+            released: kind.released.load(Ordering::Relaxed),
+        })
+    }
+
     /// Those that are raised.
     pub(crate) fn active(&self) -> Vec<String> {
         let of_kind = |alarm: Alarm| {
@@ -107,6 +126,7 @@ impl Kind {
             );
         }
         self.count.store(active.len(), Ordering::Release);
+        self.raised.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -117,6 +137,7 @@ impl Kind {
         let mut active = self.active.write();
         let was_there = active.remove(whom);
         self.count.store(active.len(), Ordering::Release);
+        self.released.fetch_add(u64::from(was_there), Ordering::Relaxed);
         was_there
     }
 }
@@ -139,6 +160,7 @@ mod tests {
         assert!(alarms.release(Alarm::Notification, "http://a"));
         assert!(!alarms.release(Alarm::Notification, "http://a"));
         assert!(alarms.raise(Alarm::Notification, "http://a", "refused"), "it begins again");
+        assert_eq!(alarms.tally()[Alarm::Notification as usize], Tally { active: 1, raised: 2, released: 1 });
         let repeated = Alarms::new(true);
         assert!((0..2).all(|_| repeated.raise(Alarm::Notification, "http://a", "x")));
     }

@@ -62,6 +62,8 @@ pub struct ContextConfig {
     pub stat_notif_queue: bool,
     /// Whoever uses what is deprecated is named in a line of the log. Default false.
     pub log_deprecate: bool,
+    /// Seconds between summaries of requests and alarms in the log, at level INFO; 0 writes none. Default 0.
+    pub log_summary_s: u64,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
     /// Limits of subscriptions and of what is delivered for them.
@@ -89,6 +91,7 @@ impl Default for ContextConfig {
             stat_timing: false,
             stat_notif_queue: false,
             log_deprecate: false,
+            log_summary_s: 0,
             telemetry_threads: 1,
             notifications: NotificationsConfig::default(),
         }

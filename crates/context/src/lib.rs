@@ -60,6 +60,7 @@ mod state_record;
 mod statistics_routes;
 mod stats;
 mod subscriptions;
+mod summary;
 mod syntax;
 mod timing;
 mod traffic;

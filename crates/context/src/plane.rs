@@ -1,6 +1,7 @@
 //! The context plane as a whole: opened, asked for its routes, stopped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
 use millstream_log::{Cleanup, Log, TopicConfig, Writers};
@@ -24,6 +25,7 @@ use crate::routes;
 use crate::statistics_routes::{self, Watched};
 use crate::stats::Counters;
 use crate::subscriptions::Subscriptions;
+use crate::summary::Summary;
 use crate::timing::Timing;
 use crate::traffic::Traffic;
 use crate::troubles::Troubles;
@@ -45,6 +47,7 @@ pub struct Context {
     subscriptions: Arc<Subscriptions>,
     troubles: Arc<Troubles>,
     config: ContextConfig,
+    summary: Option<Summary>,
 }
 
 impl std::fmt::Debug for Context {
@@ -110,7 +113,11 @@ impl Context {
             traffic,
             timing: Arc::new(Timing::new(config.stat_timing.then(|| clock.clone()))),
             alarms: Arc::new(Alarms::new(config.notifications.relog_alarms)),
+            requests: (config.log_summary_s > 0).then(Arc::default),
         };
+        let every = Duration::from_secs(config.log_summary_s);
+        let summary = watch.requests.clone().map(|requests| Summary::start(every, requests, watch.alarms.clone()));
+        let summary = summary.transpose()?;
         let subscriptions = Subscriptions::open(ground, &config, &watch, metrics)?;
         let (wall, tokens, flows) = (ground.wall.clone(), subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
@@ -129,7 +136,7 @@ impl Context {
             deprecations: Deprecations::new(config.log_deprecate),
             watch,
         });
-        Ok(Self { desk, follower, subscriptions, troubles, config })
+        Ok(Self { desk, follower, subscriptions, troubles, config, summary })
     }
 
     /// The NGSI-v2 routes, under `/v2`, and those by which FIWARE's operators look at the server; `log_level` is what they
@@ -179,6 +186,7 @@ impl Context {
     /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
     pub fn stop(&self) {
         self.desk.background.stop();
+        self.summary.iter().for_each(Summary::stop);
         self.desk.upkeep.stop();
         self.follower.stop();
         self.desk.views.stop();

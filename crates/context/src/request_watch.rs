@@ -46,6 +46,7 @@ impl Observer for RequestWatch {
         let Ended { status, request_bytes, answer_bytes, .. } = *answer;
         let exchange = Exchange { request_bytes, answer_bytes, is_error: status >= 400 };
         self.watch.traffic.came(mark.number, exchange, answer.took);
+        self.watch.answered();
         self.counts.ended(answer);
         self.watch.timing.took(Part::Total, answer.took);
         self.look_at_input(mark.client, answer);

@@ -1,6 +1,7 @@
 //! What is noticed of everything that happens, whoever does it: handed to all who have something to note.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::alarms::{Alarm, Alarms};
 use crate::timing::Timing;
@@ -12,9 +13,18 @@ pub(crate) struct Watch {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) timing: Arc<Timing>,
     pub(crate) alarms: Arc<Alarms>,
+    /// Requests that were answered, if somebody wants to know.
+    pub(crate) requests: Option<Arc<AtomicU64>>,
 }
 
 impl Watch {
+    /// A request was answered.
+    pub(crate) fn answered(&self) {
+        if let Some(requests) = &self.requests {
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The log has taken something.
     pub(crate) fn stored(&self) {
         self.alarms.release(Alarm::Database, "");

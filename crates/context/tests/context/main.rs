@@ -28,6 +28,7 @@ mod rows;
 mod sending;
 mod shell;
 mod subscriptions;
+mod summaries;
 mod telemetry;
 mod tls;
 mod updates;
