@@ -102,6 +102,9 @@ impl World {
 fn what_the_guide_to_mqtt_shows_of_messages_is_taken() {
     let world = World::start();
     world.shell(&world.block(MQTT, "sh", "-t telemetry"));
+    world.shell(&world.block(MQTT, "sh", "device-authentication-required"));
+    let open = world.process.get_json("/v1/tenants/open");
+    assert_eq!(open["adapters"][0]["device-authentication-required"], false);
     assert_eq!(world.values("telemetry.default"), [json!({"temp": 21.5})]);
     output(world.python("mqtt", &world.block(MQTT, "python", "\"event\"")));
     assert!(world.values("event.default").contains(&json!({"door": "open"})));
