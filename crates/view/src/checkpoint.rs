@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fjall::compaction::Leveled;
+use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 
@@ -24,7 +26,12 @@ const POSITION: u8 = b'p';
 const RECORD: u8 = b'r';
 
 /// Bytes of changes that the store keeps in memory before it writes a table: what a start reads again, record by record.
-const MEMTABLE_MAX_BYTES: u64 = 8 << 20;
+const MEMTABLE_MAX_BYTES: u64 = 16 << 20;
+/// Tables that are merged into the rest at a time. Among many entities each merge writes all of them again, so that the
+/// more it takes in, the less a change costs; the store holds up its writers from 20 tables on.
+const TABLES_PER_MERGE: u8 = 12;
+/// Records are read and written in whole runs only: larger blocks cost less each.
+const BLOCK_BYTES: u32 = 32 << 10;
 
 /// A file that says that the store is damaged: the next start begins a new one.
 const CONDEMNED: &str = "condemned";
@@ -69,7 +76,15 @@ impl Checkpoints {
     }
 
     pub(crate) fn keyspace(self: &Arc<Self>, view: &str) -> Result<Checkpoint, Error> {
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_MAX_BYTES);
+        let leveled = Arc::new(Leveled::default().with_l0_threshold(TABLES_PER_MERGE));
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(MEMTABLE_MAX_BYTES)
+                .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
+                // What one looks up is a position or two a start.
+                .filter_policy(FilterPolicy::disabled())
+                .compaction_strategy(leveled.clone())
+        };
         let keyspace = self.database.keyspace(view, options).map_err(|e| self.error(e))?;
         Ok(Checkpoint { store: Arc::clone(self), keyspace })
     }
