@@ -19,7 +19,7 @@ pub fn give_way() {
 /// As [`give_way`], for a thread that has seconds of time and works for milliseconds on end (nice value 5): while others
 /// want its core it has a quarter of that, not a half. Sockets that need three quarters then lose nothing to it, and it
 /// gets on even if they want all. Where it falls behind, what it is to take away is bounded and refuses more.
-pub(crate) fn stand_back() {
+pub fn stand_back() {
     batch(NICE_5);
 }
 

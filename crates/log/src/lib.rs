@@ -66,6 +66,6 @@ pub use embedded::Embedded;
 pub use error::Error;
 pub use extent::{Extent, Located};
 pub use files::{File, Files, Lock, SystemFiles};
-pub use give_way::give_way;
+pub use give_way::{give_way, stand_back};
 pub use stats::{GroupLag, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};

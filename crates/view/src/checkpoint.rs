@@ -16,6 +16,7 @@ use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use millstream_log::stand_back;
 use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 
 use crate::Error;
@@ -58,7 +59,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Checkpoint`] if another process uses it, or if even a new one cannot be made.
     pub fn open(path: &Path) -> Result<Arc<Self>, Error> {
-        let open = || Database::builder(path).worker_threads(1).open();
+        let open = || in_the_background(|| Database::builder(path).worker_threads(1).open());
         if path.join(CONDEMNED).exists() {
             begin_anew(path, &"it was found damaged");
         }
@@ -100,6 +101,19 @@ impl Checkpoints {
     fn error(&self, source: fjall::Error) -> Error {
         Error::Checkpoint { path: self.path.clone(), source: Arc::new(source) }
     }
+}
+
+/// Does `start` on a thread that stands back. Threads share cores as those do that start them, and the store's own works for
+/// seconds on end.
+fn in_the_background<T: Send>(start: impl FnOnce() -> T + Send) -> T {
+    let started = std::thread::scope(|scope| {
+        let work = || {
+            stand_back();
+            start()
+        };
+        scope.spawn(work).join()
+    });
+    started.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn begin_anew(path: &Path, damage: &dyn std::fmt::Display) {
@@ -229,6 +243,27 @@ mod tests {
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
         expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_stores_own_thread_stands_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let _store = Checkpoints::open(dir.path()).unwrap();
+        let workers = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            // Threads of other tests may end meanwhile.
+            let stats = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
+            stats.filter(|stat| stat.contains("(fjall:")).collect::<Vec<_>>()
+        };
+        // A thread names itself once it runs.
+        while workers().is_empty() {
+            std::thread::yield_now();
+        }
+        for worker in workers() {
+            // Field 19 is the nice value; what stands behind the name in parentheses begins with field 3.
+            let fields: Vec<_> = worker.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+            assert_eq!(fields[19 - 3], "5", "{worker}");
+        }
     }
 
     #[test]

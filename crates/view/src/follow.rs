@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::{Bell, Hold, Log, Partition, Topic, UpTo};
+use millstream_log::{Bell, Hold, Log, Partition, Topic, UpTo, give_way};
 use millstream_types::{BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
 use parking_lot::Mutex;
 
@@ -25,6 +25,9 @@ const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long records are left to gather where none was wanted lately: reading few at a time costs more than reading them.
 const GATHER: Duration = Duration::from_millis(1);
+
+/// Records after which a follower lets go of the core: some 0.1 ms. Whoever answers clients waits for it no longer than that.
+const SHARE_RECORDS: usize = 64;
 
 /// Which records become which commands.
 pub trait Follow<V: View>: Send + Sync + 'static {
@@ -116,7 +119,10 @@ impl Follower {
             };
             let spawned = std::thread::Builder::new()
                 .name(format!("follow-{}-{number}", V::NAME))
-                .spawn(move || thread.run())
+                .spawn(move || {
+                    give_way();
+                    thread.run();
+                })
                 .map_err(|_| Error::Stopped)?;
             follower.threads.lock().push(spawned);
         }
@@ -452,7 +458,10 @@ fn collect_batch<V: View, F: Follow<V>>(
     batch: &RecordBatch,
     items: &mut Items<F::Item>,
 ) -> Result<(), BatchError> {
-    for record in batch.inflated(&BatchLimits::default())?.records() {
+    for (number, record) in batch.inflated(&BatchLimits::default())?.records().enumerate() {
+        if number % SHARE_RECORDS == 0 {
+            std::thread::yield_now();
+        }
         let record = record?;
         if record.offset >= cursor.next
             && let Some((owner, item)) = follow.item(&cursor.topic, &record)

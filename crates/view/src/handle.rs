@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers};
+use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers, give_way};
 use millstream_types::{PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -130,7 +130,10 @@ impl<V: View> Views<V> {
         };
         let thread = std::thread::Builder::new()
             .name(format!("checkpoint-{}", V::NAME))
-            .spawn(move || checkpointer.run())
+            .spawn(move || {
+                give_way();
+                checkpointer.run();
+            })
             .map_err(|_| Error::Stopped)?;
         Ok(Arc::new(Self { owners, checkpointer: Mutex::new(Some(thread)), checkpoint_due, stopped, failures }))
     }
