@@ -82,6 +82,14 @@ pub(crate) fn payload_too_large(bytes: usize, adapter: &str, limit: u64) -> Prob
         .remedy("send less at once, or raise the limit")
 }
 
+/// A payload over what the operator allows.
+pub(crate) fn larger_than_set(bytes: usize, setting: &str, limit: usize) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::TooLarge), "the payload is larger than this server allows")
+        .value(format!("{bytes} bytes"))
+        .rule(format!("{setting} = {limit}"))
+        .remedy("send less at once, or raise the limit")
+}
+
 /// Nothing more fits into a tenant's volume until its period ends.
 pub(crate) fn volume_used_up(used: u64, bytes: u64, allowance: Allowance, now_ms: i64) -> Problem {
     let rule = "resource-limits.data-volume.max-bytes of the tenant";

@@ -29,6 +29,12 @@ impl<'a> Filter<'a> {
     }
 }
 
+/// Whether a topic or filter begins with a word that Hono reserves: then it is none of the private space.
+pub(crate) fn is_reserved(topic: &str) -> bool {
+    let first = topic.split_once('/').map_or(topic, |(first, _)| first);
+    matches!(first, "t" | "telemetry" | "e" | "event" | "c" | "command" | "error")
+}
+
 /// Whether wildcards stand alone in their level, and `#` in the last one.
 pub(crate) fn is_pattern(pattern: &str) -> bool {
     let is_level = |level: &str| !level.contains(['+', '#']) || level.len() == 1;

@@ -20,12 +20,13 @@ use super::private::{Private, Wanted, expires};
 use super::property::{MESSAGE_EXPIRY, WILL_DELAY, without};
 use super::space::message::Draft;
 use super::toll::LeftWill;
-use super::topic::{is_about_commands, is_reserved};
+use super::topic::is_about_commands;
 use super::upstream::Item;
 use super::wire::{Framed, frame};
 use crate::connections::{Connection, Unauthenticated};
 use crate::meter::Meter;
 use crate::streams::TenantStreams;
+use crate::topic_filter::is_reserved;
 use crate::verified::Verified;
 
 /// The reason of a DISCONNECT that asks for the will all the same.
@@ -126,8 +127,15 @@ impl LastWill {
     }
 
     /// As a message of the private space.
-    pub(super) fn draft<'a>(&'a self, client: &'a str, device: &'a str, expires: &'a str) -> Draft<'a> {
+    pub(super) fn draft<'a>(
+        &'a self,
+        client: &'a str,
+        device: &'a str,
+        expires: &'a str,
+        is_mapped: bool,
+    ) -> Draft<'a> {
         Draft {
+            is_mapped,
             topic: &self.topic,
             payload: &self.payload,
             qos: self.qos,
@@ -141,11 +149,15 @@ impl LastWill {
         }
     }
 
-    fn as_publish(&self) -> Publish<'_> {
+    /// As a message that its client sends.
+    pub(super) fn as_item(&self) -> Item<'_> {
         let properties =
             PublishProperties { content_type: self.content_type.as_deref(), ..PublishProperties::default() };
         let (qos, retain, topic, payload) = (self.qos, self.retain, &*self.topic, &*self.payload);
-        Publish { dup: false, retain, qos, topic, id: 0, properties, payload }
+        Item {
+            topic: Topic::Named(topic),
+            publish: Publish { dup: false, retain, qos, topic, id: 0, properties, payload },
+        }
     }
 }
 
@@ -355,13 +367,14 @@ impl Client {
         if !is_reserved(&will.topic) {
             if let (Some(private), Some(streams)) = (&self.private, &self.streams) {
                 let (registry, streams) = (self.adapter.registry.clone(), Arc::clone(streams));
-                private.link.leave_will(LeftWill { will, registry, streams, who: Arc::clone(&self.who) });
+                let (who, meter) = (Arc::clone(&self.who), Arc::clone(&self.meter));
+                let payload_max_bytes = self.adapter.config.payload_max_bytes;
+                private.link.leave_will(LeftWill { will, registry, streams, meter, who, payload_max_bytes });
             }
             return;
         }
-        let item = Item { topic: Topic::Named(&will.topic), publish: will.as_publish() };
         // Nobody is left to be told of a refusal; it is counted.
-        let _ = self.send(&[item], &mut Vec::new());
+        let _ = self.send(&[will.as_item()], &mut Vec::new());
     }
 
     /// Messages that the client has sent and nobody has answered for count as refused when it goes.

@@ -16,10 +16,10 @@ use super::line::{Line, Read};
 use super::packet::{Packet, Version, decode};
 use super::private::Private;
 use super::space::{Claim, NoSession};
-use super::topic::is_reserved;
 use super::wire::{Framed, frame};
 use crate::registry::has_broker;
 use crate::streams::TenantStreams;
+use crate::topic_filter::is_reserved;
 
 /// A client that was let in.
 pub(super) struct Admitted {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use millstream_types::{TenantId, TopicName, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Failure, Ground, Snapshot, View, Views, ViewsConfig};
 
-pub(crate) use command::{Answer, Command, Fate, Keep, One};
+pub(crate) use command::{Answer, Command, Fate, Keep, One, Upstream};
 pub(crate) use state::{Change, OfTenant, Progress, SessionRecord, State, StoredFilter};
 pub(crate) use verdict::Verdict;
 

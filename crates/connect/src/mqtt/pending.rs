@@ -5,15 +5,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use millstream_http::Problem;
 
 use super::client::Client;
 use super::encode::{AckKind, ack, suback, unsuback};
 use super::fault::{Fault, reason};
 use super::kept::{Answer, Fate, Verdict};
+use super::mapped::Mapped;
 use super::packet::Version;
 use super::private::Wanted;
 use super::upstream::Sent;
+use crate::meter::Fate as Counted;
 use crate::refusal::not_accepted_in_time;
 
 /// Something that waits for the log.
@@ -28,10 +31,10 @@ pub(super) struct Pending {
 pub(super) enum Waits {
     /// Messages on Hono's topics.
     Upstream(Vec<Sent>),
-    /// Messages in the private space: how each is acknowledged.
-    Private(Vec<(AckKind, u16)>),
+    /// Messages in the private space: how each is acknowledged, and what they are elsewhere.
+    Private { acks: Vec<(AckKind, u16)>, mapped: Option<Box<Mapped>> },
     /// The same, published by the tenant's owner, which may have something to say of each; those at most once have no id.
-    Owned(Vec<(AckKind, u16)>),
+    Owned { acks: Vec<(AckKind, u16)>, mapped: Option<Box<Mapped>> },
     /// A subscription, and what of it is to bring what is retained.
     Subscribed { id: u16, codes: Vec<u8>, wanted: Wanted },
     /// An unsubscription.
@@ -48,7 +51,7 @@ impl Waits {
     fn count(&self) -> usize {
         match self {
             Self::Upstream(sent) => sent.len(),
-            Self::Private(acks) | Self::Owned(acks) => acks.len(),
+            Self::Private { acks, .. } | Self::Owned { acks, .. } => acks.len(),
             Self::Subscribed { .. } | Self::Unsubscribed { .. } | Self::Received(_) | Self::Forgotten(_) => 1,
             Self::Room => 0,
         }
@@ -59,7 +62,7 @@ impl Client {
     /// Keeps what has to be answered for.
     pub(super) fn pend(&mut self, verdict: Verdict, waits: Waits) {
         self.waiting += waits.count();
-        self.owned += usize::from(matches!(waits, Waits::Owned(_)));
+        self.owned += usize::from(matches!(waits, Waits::Owned { .. }));
         let started = self.adapter.monotonic.now();
         self.pending.push_back(Pending { verdict, waits, started });
     }
@@ -79,7 +82,7 @@ impl Client {
     fn unpend(&mut self) -> Option<Pending> {
         let first = self.pending.pop_front()?;
         self.waiting -= first.waits.count();
-        self.owned -= usize::from(matches!(first.waits, Waits::Owned(_)));
+        self.owned -= usize::from(matches!(first.waits, Waits::Owned { .. }));
         Some(first)
     }
 
@@ -117,13 +120,17 @@ impl Client {
                 }
                 self.accepted(sent, took);
             }
-            (Waits::Private(acks), _) => {
+            (Waits::Private { acks, mapped }, _) => {
                 for (kind, id) in &acks {
                     ack(out, self.version, *kind, *id, reason::SUCCESS);
                 }
                 self.count_accepted(acks.len(), took);
+                mapped.iter().for_each(|mapped| self.count_mapped(mapped, Counted::Forwarded, took));
             }
-            (Waits::Owned(acks), Answer::Published(fates)) => {
+            (Waits::Owned { acks, mapped }, Answer::Published(fates)) => {
+                mapped
+                    .iter()
+                    .for_each(|mapped| self.count_mapped(&mapped.of_those_taken(&fates), Counted::Forwarded, took));
                 for ((kind, id), fate) in acks.into_iter().zip(fates) {
                     self.settle_owned(kind, id, fate, took, out)?;
                 }
@@ -142,7 +149,7 @@ impl Client {
                 }
             }
             (Waits::Room, _) => self.is_held_back = false,
-            (Waits::Owned(_), _) => return Err(Fault::Protocol("an answer to something else")),
+            (Waits::Owned { .. }, _) => return Err(Fault::Protocol("an answer to something else")),
         }
         Ok(())
     }
@@ -177,7 +184,14 @@ impl Client {
         match waits {
             Waits::Upstream(sent) => sent.iter().try_for_each(|sent| self.refuse(sent, problem, out)),
             // Without an acknowledgement its sender has to send it again, on its next connection.
-            _ => Err(Fault::refused(reason::BUSY, problem.text())),
+            Waits::Private { mapped: Some(mapped), .. } | Waits::Owned { mapped: Some(mapped), .. } => {
+                self.count_mapped(mapped, Counted::Undeliverable, Duration::ZERO);
+                if problem.status() == StatusCode::NOT_FOUND {
+                    self.forget_streams();
+                }
+                Err(unacknowledged(problem))
+            }
+            _ => Err(unacknowledged(problem)),
         }
     }
 
@@ -198,4 +212,8 @@ impl Client {
         }
         Ok(())
     }
+}
+
+fn unacknowledged(problem: &Problem) -> Fault {
+    Fault::refused(reason::BUSY, problem.text())
 }

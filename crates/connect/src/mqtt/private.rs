@@ -12,19 +12,19 @@ use super::adapter::{ADAPTER, origin};
 use super::client::Client;
 use super::encode::{AckKind, Outgoing, ack, publish, publish_size, suback, unsuback};
 use super::fault::{Fault, reason};
-use super::kept::{One, Verdict};
+use super::kept::{One, Upstream, Verdict};
+use super::mapped::{Elsewhere, Mapped};
 use super::packet::{Packet, Qos, RetainHandling, SubscribeOptions, Version};
 use super::pending::Waits;
 use super::property::{ALIAS, MESSAGE_EXPIRY, without};
 use super::space::message::{Draft, Message};
 use super::space::{Entry, Link, Lost, Next, RetainedMap, Subscription};
-use super::topic::is_reserved;
 use super::upstream::{Item, reason_of};
 use crate::refusal::{not_taken, unknown_tenant};
-use crate::registry::{Act, has_broker, may};
+use crate::registry::{Act, TenantState, has_broker, may};
 use crate::sender::{Sender, Target};
 use crate::streams::TenantStreams;
-use crate::topic_filter::{Filter, why_not_published};
+use crate::topic_filter::{Filter, is_reserved, why_not_published};
 use crate::usage::{Admission, Moment};
 
 /// What is written for a client before it is sent, about.
@@ -92,13 +92,26 @@ impl Client {
         new.chunk_by(|a, b| is_acknowledged(a) == is_acknowledged(b)).try_for_each(|same| self.offer_private(same, out))
     }
 
-    /// Publishes messages that are promised alike, if tenant and device may use as much.
+    /// Publishes messages that are promised alike.
     fn offer_private(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
-        let Some(streams) = self.streams.clone() else { return Ok(()) };
         let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
         let known = snapshot.state.tenant(&self.who.tenant);
-        let known = known.ok_or_else(|| unknown_tenant(&self.who.tenant));
+        match known.and_then(|known| Some((known, known.mapping.as_deref()?))) {
+            Some((known, mapping)) => self.offer_by_rules(run, known, mapping, out),
+            None => self.offer_unmapped(run, known, out),
+        }
+    }
+
+    /// Publishes messages that stay within the private space, if tenant and device may use as much.
+    pub(super) fn offer_unmapped(
+        &mut self,
+        run: &[Item<'_>],
+        known: Option<&TenantState>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let Some(streams) = self.streams.clone() else { return Ok(()) };
         let admission = known
+            .ok_or_else(|| unknown_tenant(&self.who.tenant))
             .and_then(|known| Sender::find(known, Target::Caller, origin(&self.who)))
             .and_then(|sender| self.admit(&streams, &sender, run));
         match admission {
@@ -110,7 +123,7 @@ impl Client {
             }
             // What fits is taken, to the last message.
             Err(problem) if run.len() > 1 && problem.status().is_client_error() => {
-                run.chunks(1).try_for_each(|one| self.offer_private(one, out))
+                run.chunks(1).try_for_each(|one| self.offer_unmapped(one, known, out))
             }
             Err(problem) => run.iter().try_for_each(|item| self.refuse_private(item, &problem, out)),
         }
@@ -129,14 +142,20 @@ impl Client {
     }
 
     /// Tells the sender of a message that it is not taken, as far as its version has words for it.
-    fn refuse_private(&mut self, item: &Item<'_>, problem: &Problem, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn refuse_private(
+        &mut self,
+        item: &Item<'_>,
+        problem: &Problem,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
         self.count_rejected(1);
         let publish = &item.publish;
         if publish.qos == Qos::AtMostOnce {
             return Ok(());
         }
         let code = reason_of(problem.status());
-        if self.version == Version::V311 {
+        // Some reasons no acknowledgement has, but DISCONNECT does (MQTT 5, section 2.4).
+        if self.version == Version::V311 || matches!(code, reason::TOO_LARGE | reason::BUSY) {
             return Err(Fault::refused(code, problem.text()));
         }
         if let Some(private) = self.private.as_ref().filter(|private| !private.is_durable) {
@@ -182,26 +201,46 @@ impl Client {
 
     /// Publishes messages that are promised alike. Whether they were taken: those that are promised at most once may not be.
     fn append_private(&mut self, run: &[Item<'_>]) -> Result<bool, Fault> {
+        if !self.needs_owner(run) {
+            return self.append_here(run, Elsewhere::No);
+        }
+        self.publish_owned(run, Vec::new(), None);
+        Ok(true)
+    }
+
+    /// Has messages published by the tenant's owner, each together with its record in `upstream` if they are mapped.
+    pub(super) fn publish_owned(&mut self, run: &[Item<'_>], upstream: Vec<Upstream>, mapped: Option<Box<Mapped>>) {
+        let Some(private) = &self.private else { return };
+        let now_ms = self.adapter.wall.now_ms();
+        let mut upstream = upstream.into_iter();
+        let ones = run.iter().map(|item| {
+            let parts = Parts::of(item, now_ms);
+            let draft = self.draft(item, &parts, &private.link.client, mapped.is_some());
+            One {
+                record: draft.to_publish(now_ms),
+                upstream: upstream.next(),
+                retain: draft.retain.then(|| Arc::new(draft.to_message())),
+                once: (item.publish.qos == Qos::ExactlyOnce && private.is_durable).then_some(item.publish.id),
+            }
+        });
+        let verdict = private.link.publish(ones.collect());
+        let acks = run.iter().map(|item| (acknowledged_by(item.publish.qos), item.publish.id)).collect();
+        self.pend(verdict, Waits::Owned { acks, mapped });
+    }
+
+    /// Appends messages of which nothing else is kept, as [`Client::append_private`].
+    pub(super) fn append_here(&mut self, run: &[Item<'_>], elsewhere: Elsewhere) -> Result<bool, Fault> {
         let Some(private) = &self.private else { return Ok(false) };
         let space = &private.link.space;
         let now_ms = self.adapter.wall.now_ms();
+        let is_mapped = !matches!(elsewhere, Elsewhere::No);
         let parts: Vec<Parts> = run.iter().map(|item| Parts::of(item, now_ms)).collect();
-        let drafts: Vec<Draft<'_>> =
-            run.iter().zip(&parts).map(|(item, parts)| self.draft(item, parts, &private.link.client)).collect();
-        let acks = run.iter().map(|item| (acknowledged_by(item.publish.qos), item.publish.id));
-        if self.needs_owner(run) {
-            let ones = run.iter().zip(&drafts).map(|(item, draft)| One {
-                record: draft.to_publish(now_ms),
-                retain: draft.retain.then(|| Arc::new(draft.to_message())),
-                once: (item.publish.qos == Qos::ExactlyOnce && private.is_durable).then_some(item.publish.id),
-            });
-            let verdict = private.link.publish(ones.collect());
-            self.pend(verdict, Waits::Owned(acks.collect()));
-            return Ok(true);
-        }
+        let draft = |(item, parts)| self.draft(item, parts, &private.link.client, is_mapped);
+        let drafts: Vec<Draft<'_>> = run.iter().zip(&parts).map(draft).collect();
         let headers: Vec<_> = drafts.iter().map(Draft::headers).collect();
         let records: Vec<Record<'_>> =
             drafts.iter().zip(&headers).map(|(draft, headers)| draft.record(now_ms, headers)).collect();
+        let acks = run.iter().map(|item| (acknowledged_by(item.publish.qos), item.publish.id));
         let acks: Vec<_> = acks.filter(|(_, id)| *id != 0).collect();
         let (level, done, answer) = if acks.is_empty() {
             (AckLevel::Memory, Done::ignore(), None)
@@ -218,16 +257,19 @@ impl Client {
             };
         }
         self.sends_unwaited = answer.is_none();
-        match answer {
-            Some(reply) => self.pend(Verdict::Log(reply), Waits::Private(acks)),
-            None => self.count_accepted(run.len(), Duration::ZERO),
+        match (answer, elsewhere) {
+            (Some(reply), Elsewhere::Awaited(first, mapped)) => {
+                self.pend(Verdict::Both(Some(first), reply), Waits::Private { acks, mapped: Some(mapped) });
+            }
+            (Some(reply), _) => self.pend(Verdict::Log(reply), Waits::Private { acks, mapped: None }),
+            (None, _) => self.count_accepted(run.len(), Duration::ZERO),
         }
         Ok(true)
     }
 
     /// Whether something of a run is kept together with its messages. What follows goes the same way until that is
     /// answered, so that it is not overtaken.
-    fn needs_owner(&self, run: &[Item<'_>]) -> bool {
+    pub(super) fn needs_owner(&self, run: &[Item<'_>]) -> bool {
         let is_durable = self.private.as_ref().is_some_and(|private| private.is_durable);
         let is_kept = |item: &Item<'_>| item.publish.retain || (is_durable && item.publish.qos == Qos::ExactlyOnce);
         self.owned > 0 || run.iter().any(is_kept)
@@ -244,8 +286,9 @@ impl Client {
         }
     }
 
-    fn draft<'a>(&'a self, item: &'a Item<'_>, parts: &'a Parts, client: &'a str) -> Draft<'a> {
+    fn draft<'a>(&'a self, item: &'a Item<'_>, parts: &'a Parts, client: &'a str, is_mapped: bool) -> Draft<'a> {
         Draft {
+            is_mapped,
             topic: item.topic.as_str(),
             payload: item.publish.payload,
             qos: item.publish.qos,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::sender::Target;
 use crate::streams::Stream;
+use crate::topic_filter::is_reserved;
 
 /// What a client publishes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,12 +40,6 @@ pub(super) struct Bag<'a> {
     pub(super) ttl_s: Option<u64>,
     pub(super) correlation_id: Option<Cow<'a, str>>,
     pub(super) on_error: OnError,
-}
-
-/// Whether a topic or filter begins with a word that Hono reserves.
-pub(super) fn is_reserved(topic: &str) -> bool {
-    let first = topic.split_once('/').map_or(topic, |(first, _)| first);
-    matches!(first, "t" | "telemetry" | "e" | "event" | "c" | "command" | "error")
 }
 
 /// Whether a filter is about commands.

@@ -5,25 +5,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use bytes::Bytes;
 use millstream_http::Problem;
-use millstream_log::{AckLevel, Done, reply};
-use millstream_types::Header;
+use millstream_log::{AckLevel, Partition};
+use millstream_types::Record;
 
-use super::adapter::{ADAPTER, origin};
 use super::client::{Client, Topic};
 use super::encode::{AckKind, Outgoing as OutgoingPacket, ack, publish};
 use super::fault::{Fault, reason};
 use super::kept::Verdict;
 use super::packet::{Publish, Qos};
 use super::pending::Waits;
-use super::topic::{Bag, OnError, Place, is_reserved};
+use super::topic::{OnError, Place};
+use super::way::{Ground, Way, split};
 use crate::commands::{Response, correlation_of};
 use crate::meter::{Delivery, Fate};
-use crate::outgoing::{Numbers, Outgoing, Reply, check_type, status_of_reply};
+use crate::outgoing::status_of_reply;
 use crate::refusal::{bad_reply_status, bad_request_id, not_taken, unknown_tenant};
-use crate::sender::{Sender, Target};
 use crate::streams::Stream;
+use crate::topic_filter::is_reserved;
 use crate::usage::Moment;
 
 /// A message, read and not yet sent.
@@ -31,6 +30,13 @@ use crate::usage::Moment;
 pub(super) struct Item<'a> {
     pub(super) topic: Topic<'a>,
     pub(super) publish: Publish<'a>,
+}
+
+impl<'a> Item<'a> {
+    /// The media type that it says in a property.
+    pub(super) fn content_type(&self) -> Option<&'a str> {
+        self.publish.properties.content_type.filter(|value| !value.is_empty())
+    }
 }
 
 /// A message whose fate its device may want to know.
@@ -64,7 +70,7 @@ impl Client {
     fn send_run(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(first) = run.first() else { return Ok(()) };
         let known = Arc::clone(&self.who);
-        let who = (known.tenant.as_str(), known.name.as_str());
+        let who = &*known;
         let place = Place::of(first.topic.as_str());
         if self.login.is_none() {
             self.check_stranger(&place)?;
@@ -77,7 +83,7 @@ impl Client {
                     Qos::AtLeastOnce => Delivery::Response,
                     Qos::ExactlyOnce => return Err(no_such_qos(address)),
                 };
-                let way = Way { who, delivery, target, address, bag: &bag, reply: None };
+                let way = Way::new(who, delivery, target, address, &bag);
                 return self.send_replies(run, way, (request_id, status), out);
             }
             Place::Wrong(rule) => {
@@ -98,11 +104,11 @@ impl Client {
                         .rule("events are sent at least once")
                         .remedy("publish them at quality of service 1")
                 };
-                let way = Way { who, delivery: Delivery::Event, target, address, bag: &bag, reply: None };
+                let way = Way::new(who, Delivery::Event, target, address, &bag);
                 return run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem(), out));
             }
         };
-        let way = Way { who, delivery, target, address, bag: &bag, reply: None };
+        let way = Way::new(who, delivery, target, address, &bag);
         let mut rest = run;
         // What does not fit its type is refused by itself, and what stands around it is sent.
         while let Some((good, problem)) = split(rest, &way) {
@@ -166,63 +172,45 @@ impl Client {
     }
 
     fn offer(&mut self, run: &[Item<'_>], way: &Way<'_>) -> Result<Option<Verdict>, Problem> {
+        let answer = self.offer_with(run, way, |partition, records| way.append(partition, records))?;
+        Ok(answer.map(Verdict::Log))
+    }
+
+    /// Has `take` append messages of one device, if they may be sent.
+    pub(super) fn offer_with<R>(
+        &mut self,
+        run: &[Item<'_>],
+        way: &Way<'_>,
+        take: impl FnOnce(&Arc<dyn Partition>, &[Record<'_>]) -> Result<R, millstream_log::Error>,
+    ) -> Result<R, Problem> {
         let tenant = &self.who.tenant;
         let snapshot = self.adapter.registry.snapshot(tenant);
         let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
-        let sender = Sender::find(known, way.target, origin(&self.who))?;
-        let ttl_s = sender.ttl_s(way.delivery, if way.delivery == Delivery::Event { way.bag.ttl_s } else { None });
-        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
-        run.iter().try_for_each(|item| sender.check_payload(item.publish.payload.len()))?;
         let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(tenant))?;
-        let partition = streams.partition(way.delivery.stream(), sender.id);
-        sender.check_consumer(way.delivery, &**partition)?;
-        let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));
-        let admission = streams.usage.admit(&sender, amount, now)?;
-        let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
-        let alike: Vec<_> = run.chunk_by(|a, b| way.says_the_same(a, b)).collect();
-        let trace = known.sampling(&self.who.name).begun().map(|trace| trace.traceparent());
-        let mut headers: Vec<Vec<Header<'_>>> = Vec::with_capacity(alike.len());
-        for first in alike.iter().filter_map(|items| items.first()) {
-            let mut of_these = Vec::with_capacity(Outgoing::headers_max(&sender));
-            Outgoing { traceparent: trace.as_ref().map(|text| &text[..]), ..way.outgoing(first) }.headers(
-                &sender,
-                &numbers,
-                &mut of_these,
-            );
-            headers.push(of_these);
-        }
-        let mut records = Vec::with_capacity(run.len());
-        for (items, headers) in alike.iter().zip(&headers) {
-            records.extend(items.iter().map(|item| way.outgoing(item).record(&sender, &numbers, headers)));
-        }
-        self.sends_unwaited = way.delivery == Delivery::AtMostOnce;
-        let (level, done, verdict) = match way.delivery {
-            Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
-            delivery => {
-                let (done, reply) = reply();
-                let level = if delivery == Delivery::Event { AckLevel::Synced } else { AckLevel::Written };
-                (level, done, Some(Verdict::Log(reply)))
-            }
-        };
-        match partition.append(&records, level, done) {
-            Ok(()) => {
-                admission.keep();
+        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
+        let taken = way.admitted(run, &Ground { known, streams, now }, take)?;
+        self.sends_unwaited = way.level == AckLevel::Memory;
+        match taken {
+            Ok(taken) => {
                 let own = self.who.name.as_str();
-                if sender.id != own && self.login.is_some() {
-                    self.adapter.commands.seen_behind(tenant, sender.id, own);
+                if let Some(device) = way.device().filter(|device| *device != own && self.login.is_some()) {
+                    self.adapter.commands.seen_behind(tenant, device, own);
                 }
-                Ok(verdict)
+                Ok(taken)
             }
             Err(error) => {
-                drop(admission);
                 if let millstream_log::Error::UnknownTopic { .. } = error {
-                    // Somebody has deleted the topic since it was resolved.
-                    self.adapter.streams.forget(tenant);
-                    self.are_streams_stale = true;
+                    self.forget_streams();
                 }
                 Err(not_taken(&error))
             }
         }
+    }
+
+    /// Somebody has deleted one of the tenant's topics since they were resolved.
+    pub(super) fn forget_streams(&mut self) {
+        self.adapter.streams.forget(&self.who.tenant);
+        self.are_streams_stale = true;
     }
 
     /// Counts messages that the log has, and hands answers to commands to whoever waits for them.
@@ -254,8 +242,7 @@ impl Client {
     /// Deals with a message that is not taken, as its sender wants it dealt with.
     pub(super) fn refuse(&mut self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> Result<(), Fault> {
         self.adapter.totals.rejected.fetch_add(1, Ordering::Relaxed);
-        let fate = if problem.status().is_server_error() { Fate::Undeliverable } else { Fate::Unprocessable };
-        self.meter.count(sent.delivery, fate, sent.payload_bytes, Duration::ZERO);
+        self.meter.count(sent.delivery, fate_of(problem), sent.payload_bytes, Duration::ZERO);
         let fault = || Fault::refused(reason_of(problem.status()), problem.text());
         // Whoever may no longer be connected at all is not asked how he wants it.
         if let Err(terminal) = self.adapter.check(&self.who) {
@@ -320,77 +307,9 @@ impl Client {
     }
 }
 
-/// What the messages of a run have in common.
-struct Way<'a> {
-    /// Tenant and device that have logged in.
-    who: (&'a str, &'a str),
-    delivery: Delivery,
-    target: Target<'a>,
-    address: &'a str,
-    bag: &'a Bag<'a>,
-    /// Correlation id and status of answers to a command, the status as it was sent and as a number.
-    reply: Option<(String, &'a str, u16)>,
-}
-
-impl<'a> Way<'a> {
-    fn outgoing<'b>(&'b self, item: &Item<'b>) -> Outgoing<'b> {
-        Outgoing {
-            adapter: ADAPTER,
-            delivery: self.delivery,
-            address: self.address,
-            content_type: self.content_type(item).map(str::as_bytes),
-            content_encoding: None,
-            traceparent: None,
-            is_retained: item.publish.retain,
-            payload: item.publish.payload,
-            reply: self.reply.as_ref().map(|(correlation_id, status, _)| Reply {
-                tenant: self.who.0,
-                correlation_id,
-                status,
-            }),
-        }
-    }
-
-    /// Whether the records of two messages have the same headers.
-    fn says_the_same(&self, a: &Item<'_>, b: &Item<'_>) -> bool {
-        a.publish.retain == b.publish.retain && self.content_type(a) == self.content_type(b)
-    }
-
-    fn content_type<'b>(&'b self, item: &Item<'b>) -> Option<&'b str> {
-        let property = item.publish.properties.content_type.filter(|value| !value.is_empty());
-        property.or(self.bag.content_type.as_deref())
-    }
-
-    fn sent(&self, item: &Item<'_>) -> Sent {
-        let device = match self.target {
-            Target::Caller => None,
-            Target::Named { device, .. } => Some(device),
-        };
-        let reply = self.reply.as_ref().map(|(correlation_id, _, status)| {
-            let content_type = self.content_type(item).map(Into::into);
-            let payload = Bytes::copy_from_slice(item.publish.payload);
-            let device = device.unwrap_or(self.who.1).into();
-            Box::new((correlation_id.clone(), Response { device, status: *status, content_type, payload }))
-        });
-        Sent {
-            id: item.publish.id,
-            delivery: self.delivery,
-            payload_bytes: item.publish.payload.len(),
-            on_error: self.bag.on_error,
-            correlation_id: self.bag.correlation_id.as_deref().map(Into::into),
-            device: device.map(Into::into),
-            reply,
-        }
-    }
-}
-
-/// The first message whose type and payload do not fit, and why.
-fn split<'a>(run: &[Item<'a>], way: &Way<'a>) -> Option<(usize, Problem)> {
-    let rule = "an empty payload needs a content type";
-    run.iter().enumerate().find_map(|(at, item)| {
-        let content_type = way.content_type(item).map(str::as_bytes);
-        check_type(content_type, item.publish.payload, rule).err().map(|problem| (at, problem))
-    })
+/// How a message has ended that is not taken.
+pub(super) fn fate_of(problem: &Problem) -> Fate {
+    if problem.status().is_server_error() { Fate::Undeliverable } else { Fate::Unprocessable }
 }
 
 fn no_such_qos(address: &str) -> Fault {

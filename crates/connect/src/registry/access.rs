@@ -8,6 +8,7 @@
 use millstream_http::Problem;
 use serde_json::Value;
 
+use super::mapping;
 use super::tenant::Object;
 use crate::topic_filter::{covers, is_pattern};
 
@@ -60,7 +61,7 @@ pub(crate) fn check_tenant(ext: &Object) -> Result<(), Problem> {
                 .remedy(format!("use one of the two, or leave it out: then it is {default}")));
         }
     }
-    Ok(())
+    mapping::check(ext)
 }
 
 /// Refuses what a device cannot say of its access.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millstream_types::TenantId;
 
+use super::Mapping;
 use super::credential::{Credential, Credentials};
 use super::sampling::SamplingMode;
 use super::stored::{Stored, Version};
@@ -27,6 +28,8 @@ pub(crate) struct TenantState {
     logins: imbl::HashMap<AuthId, Login>,
     /// Devices that others name in `via`, and how many do.
     gateways: imbl::HashMap<DeviceId, usize>,
+    /// The tenant's rules for messages of its private space, if it has any.
+    pub(crate) mapping: Option<Arc<Mapping>>,
 }
 
 /// Whose credential an auth-id leads to.
@@ -61,7 +64,10 @@ impl State {
         let (Change::Tenant(id, _) | Change::Device(id, ..) | Change::Credentials(id, ..)) = change;
         let known = self.tenants.entry(id.clone()).or_default();
         match change {
-            Change::Tenant(_, tenant) => known.tenant.clone_from(tenant),
+            Change::Tenant(_, tenant) => {
+                known.mapping = tenant.as_ref().and_then(|stored| Mapping::of(&stored.value.ext));
+                known.tenant.clone_from(tenant);
+            }
             Change::Device(_, device, value) => known.set_device(device, value.as_ref()),
             Change::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
         }

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use millstream_http::Metrics;
 use millstream_log::{Partition, UpTo};
-use millstream_types::{BatchLimits, Offset, RecordView, TenantId, TopicName, WallClock, header};
+use millstream_types::{BatchLimits, Header, Offset, RecordView, TenantId, TopicName, WallClock, header};
 use millstream_view::{Ground, Views, ViewsConfig};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::note::{Change, Note, NoteView};
 use super::{Connected, Current, Usage, Volume, refusals};
+use crate::mqtt::MAPPED;
 use crate::registry::{Registry, Tenant};
 use crate::tenant_counter::TenantCounter;
 use crate::{ConnectConfig, Error};
@@ -221,7 +222,7 @@ fn metered(
             let Ok(batch) = batch.inflated(&BatchLimits::default()) else { continue };
             let records = batch.records().filter_map(Result::ok);
             let counts = |record: &RecordView<'_>| {
-                record.offset >= from && record.timestamp_ms >= current.allowance.start_ms && is_of_device(record)
+                record.offset >= from && record.timestamp_ms >= current.allowance.start_ms && is_metered(record)
             };
             let sizes = records.filter(counts).map(|record| tenant.metered(record.value.map_or(0, <[u8]>::len)));
             bytes += sizes.sum::<u64>();
@@ -230,7 +231,10 @@ fn metered(
     Ok(bytes)
 }
 
-fn is_of_device(record: &RecordView<'_>) -> bool {
-    let mut headers = record.headers();
-    headers.any(|header| header.key == header::ORIG_ADAPTER && header.value.is_some_and(|by| by.starts_with(ADAPTERS)))
+/// Whether it is a device's, and the one record of it that counts.
+fn is_metered(record: &RecordView<'_>) -> bool {
+    let is_of_device = |field: &Header<'_>| {
+        field.key == header::ORIG_ADAPTER && field.value.is_some_and(|by| by.starts_with(ADAPTERS))
+    };
+    record.headers().any(|field| is_of_device(&field)) && record.header(MAPPED).is_none()
 }

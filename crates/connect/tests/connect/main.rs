@@ -11,6 +11,7 @@ mod hostile_http;
 mod http_rows;
 mod limits;
 mod logins;
+mod mapping;
 mod messages;
 mod mqtt;
 mod mqtt_client;

@@ -19,7 +19,13 @@ async fn world(dir: &std::path::Path) -> World {
         world.register(tenant, "d").await;
     }
     for (tenant, body) in [
-        ("A", open("hono-mqtt", false)),
+        (
+            "A",
+            json!({
+                "adapters": open("hono-mqtt", false)["adapters"],
+                "ext": {"mqtt-mapping": [{"topic": "house/#", "to": "telemetry", "device-level": 2}]},
+            }),
+        ),
         ("B", open("hono-mqtt", false)),
         ("shut", open("hono-mqtt", true)),
         ("off", json!({"enabled": false, "adapters": open("hono-mqtt", false)["adapters"]})),

@@ -1,4 +1,5 @@
-//! What a device was told is there after `kill -9`: events over HTTP, events and telemetry at QoS 1 over MQTT.
+//! What a device was told is there after `kill -9`: events over HTTP, events and telemetry at QoS 1 over MQTT, and messages of the
+//! private space that are events or telemetry as well.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -55,14 +56,21 @@ fn publish_until_gone(mqtt: SocketAddr, topic: &str, begin: &str, told: &Mutex<V
 fn nothing_acknowledged_of_events_and_telemetry_is_lost_by_kills_in_the_middle_of_uploads() {
     let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());
     let mut world = World::start();
-    let [http_events, mqtt_events, telemetry] = [const { Mutex::new(Vec::new()) }; 3];
+    world.map_topics();
+    let [http_events, mqtt_events, telemetry, mapped_events, mapped] = [const { Mutex::new(Vec::new()) }; 5];
     for life in 0..kills {
         let (devices, mqtt) = (world.process.devices, world.process.mqtt);
-        let told = || [&http_events, &mqtt_events, &telemetry].map(|told| told.lock().unwrap().len());
+        let all = [&http_events, &mqtt_events, &telemetry, &mapped_events, &mapped];
+        let told = || all.map(|told| told.lock().unwrap().len());
         let before = told();
         world = std::thread::scope(|threads| {
             threads.spawn(|| upload_events(devices, &format!("http-{life}"), &http_events));
-            for (topic, name, told) in [("event", "mqtt", &mqtt_events), ("telemetry", "telemetry", &telemetry)] {
+            for (topic, name, told) in [
+                ("event", "mqtt", &mqtt_events),
+                ("telemetry", "telemetry", &telemetry),
+                ("alarm/x", "alarm", &mapped_events),
+                ("tele/x", "mapped", &mapped),
+            ] {
                 // It ends when the server is gone.
                 threads.spawn(move || drop(publish_until_gone(mqtt, topic, &format!("{name}-{life}"), told)));
             }
@@ -75,11 +83,15 @@ fn nothing_acknowledged_of_events_and_telemetry_is_lost_by_kills_in_the_middle_o
         });
     }
     for (topic, begin, told) in [
-        ("event.default", "http-", http_events),
-        ("event.default", "mqtt-", mqtt_events),
-        ("telemetry.default", "telemetry-", telemetry),
+        ("event.default", "http-", &http_events),
+        ("event.default", "mqtt-", &mqtt_events),
+        ("telemetry.default", "telemetry-", &telemetry),
+        ("event.default", "alarm-", &mapped_events),
+        ("telemetry.default", "mapped-", &mapped),
+        ("mqtt.default", "alarm-", &mapped_events),
+        ("mqtt.default", "mapped-", &mapped),
     ] {
-        let told = told.into_inner().unwrap();
+        let told = told.lock().unwrap();
         let stored: HashSet<String> = world.values(topic, begin).into_iter().collect();
         let lost: Vec<_> = told.iter().filter(|text| !stored.contains(*text)).collect();
         assert!(lost.is_empty(), "{topic}, of {} acknowledged: {lost:?}", told.len());

@@ -150,6 +150,29 @@ fn what_the_guide_to_mqtt_shows_of_topics_of_ones_own_works() {
 }
 
 #[test]
+fn what_the_guide_to_mqtt_shows_of_firmware_with_topics_of_its_own_is_telemetry() {
+    let world = World::start();
+    for about in ["tele/tasmota/SENSOR", "zigbee2mqtt/kitchen"] {
+        world.shell(&world.block(MQTT, "sh", about).replace("curl ", "curl -sf "));
+    }
+    let mut records = world.records("telemetry.default");
+    records.sort_by_key(|record| record["headers"]["orig_address"].to_string());
+    let told = |record: &Value| {
+        let header = |name: &str| record["headers"][name].clone();
+        json!([header("device_id"), header("orig_address"), record["value"]])
+    };
+    assert_eq!(
+        records.iter().map(told).collect::<Vec<_>>(),
+        [
+            json!(["sensor-1", "tele/tasmota/SENSOR", {"AM2301": {"Temperature": 21.5}}]),
+            json!(["kitchen", "zigbee2mqtt/kitchen", {"temperature": 20.1}]),
+        ]
+    );
+    assert_eq!(world.values("mqtt.default").len(), 2);
+    world.process.stop();
+}
+
+#[test]
 fn what_the_guide_to_commands_shows_is_taken_and_answered() {
     let world = World::start();
     let (name, payload) = ("set-interval".to_owned(), "{\"seconds\": 30}".to_owned());

@@ -50,6 +50,15 @@ impl World {
         Self { process, dir }
     }
 
+    /// Has messages under `tele/` be telemetry as well, those under `alarm/` events.
+    fn map_topics(&self) {
+        let rules =
+            r#"{"ext":{"mqtt-mapping":[{"topic":"tele/#","to":"telemetry"},{"topic":"alarm/#","to":"event"}]}}"#;
+        let json = [("Content-Type", "application/json")];
+        let answer = ask(self.process.applications, "PUT", "/v1/tenants/default", &json, rules.as_bytes());
+        assert_eq!(answer.status, 204, "{}", answer.text());
+    }
+
     /// `kill -9`, and the same again.
     fn kill_and_start(self) -> Self {
         self.process.kill();

@@ -72,9 +72,11 @@ fn a_session_its_queue_and_what_is_retained_survive_kill_9_and_what_was_on_its_w
 #[test]
 fn exactly_once_goes_on_where_it_was_after_kill_9_in_both_directions() {
     let (mut world, runtime) = (World::start(), Runtime::new().unwrap());
-    for level in [4, 5] {
-        let topic = format!("x/{level}");
-        let (reader_id, sender_id) = (format!("reader-{level}"), format!("sender-{level}"));
+    // Some are telemetry or events as well: there, too, they are once.
+    world.map_topics();
+    for (level, space) in [(4, "x"), (5, "x"), (4, "tele"), (5, "alarm")] {
+        let topic = format!("{space}/{level}");
+        let (reader_id, sender_id) = (format!("reader-{topic}"), format!("sender-{topic}"));
         let mut bytes = publish(level, 2, 7, &topic, &[], b"once");
         let id = runtime.block_on(async {
             let (mut reader, _) = Mqtt::connect(world.process.mqtt, &kept(level, &reader_id)).await;
@@ -105,6 +107,11 @@ fn exactly_once_goes_on_where_it_was_after_kill_9_in_both_directions() {
             assert_eq!(sender.next().await, (0x50, vec![0, 7]));
             assert_eq!(reader.message().await.text().1, "next");
         });
+    }
+    for (stream, each) in [("telemetry.default", 1), ("event.default", 1), ("mqtt.default", 4)] {
+        for text in ["next", "once"] {
+            assert_eq!(world.values(stream, text).len(), each, "{text} in {stream}");
+        }
     }
     world.kill();
 }

@@ -14,10 +14,15 @@ use crate::registry::Version;
 /// Keys that one command forgets.
 const FORGOTTEN_MAX: usize = 1_000;
 
+/// A record of telemetry or events, and where it goes.
+pub(crate) type Upstream = (TopicPartition, Publish);
+
 /// A message that is published together with what is kept of it.
 pub(crate) struct One {
     /// Its record.
     pub(crate) record: Publish,
+    /// What is appended to telemetry or events together with it.
+    pub(crate) upstream: Option<Upstream>,
     /// What its topic retains from now on; an empty payload removes it.
     pub(crate) retain: Option<Arc<Message>>,
     /// The id under which it is taken exactly once.
@@ -88,10 +93,14 @@ impl Command {
 
 impl One {
     fn owned_bytes(&self) -> usize {
-        let record = &self.record;
-        let headers = record.headers.iter().map(|(name, value)| name.len() + value.len());
-        record.key.as_ref().map_or(0, Vec::len) + record.value.as_ref().map_or(0, Vec::len) + headers.sum::<usize>()
+        let upstream = self.upstream.as_ref().map(|(_, record)| record);
+        [&self.record].into_iter().chain(upstream).map(size_bytes).sum()
     }
+}
+
+fn size_bytes(record: &Publish) -> usize {
+    let headers = record.headers.iter().map(|(name, value)| name.len() + value.len());
+    record.key.as_ref().map_or(0, Vec::len) + record.value.as_ref().map_or(0, Vec::len) + headers.sum::<usize>()
 }
 
 pub(super) fn decide(draft: &mut Draft<'_, KeptView>, command: Command, retained_max_bytes: u64) -> Answer {
@@ -200,6 +209,9 @@ fn publish(
         draft.change(Change::Arrived(tenant.clone(), Arc::clone(client), id, true));
     }
     draft.publish(stream.clone(), one.record);
+    if let Some((to, record)) = one.upstream {
+        draft.publish(to, record);
+    }
     Fate::Taken
 }
 

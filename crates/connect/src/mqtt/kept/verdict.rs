@@ -13,6 +13,8 @@ use crate::refusal::not_taken;
 /// The answer of the log, or of a tenant's owner.
 pub(crate) enum Verdict {
     Log(Reply<Appended>),
+    /// The same, for messages that it got twice; the first is taken out when it has come.
+    Both(Option<Reply<Appended>>, Reply<Appended>),
     /// There is room in the log.
     Room(Reply<()>),
     Owner(millstream_view::Answer<KeptView>),
@@ -32,8 +34,17 @@ impl Future for Verdict {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let stopped = || millstream_view::Error::Stopped;
         let problem = |error: millstream_view::Error| Problem::from_error(error.code(), &error);
+        if let Self::Both(first, _) = &mut *self
+            && let Some(reply) = first
+        {
+            match Pin::new(reply).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(not_taken(&error))),
+                Poll::Ready(Ok(_)) => *first = None,
+            }
+        }
         match &mut *self {
-            Self::Log(reply) => {
+            Self::Log(reply) | Self::Both(_, reply) => {
                 Pin::new(reply).poll(cx).map(|answer| answer.map(|_| Answer::Done).map_err(|error| not_taken(&error)))
             }
             Self::Room(reply) => {
@@ -43,6 +54,39 @@ impl Future for Verdict {
                 Pin::new(answer).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(stopped())).map_err(problem))
             }
             Self::Refused(error) => Poll::Ready(Err(problem(error.take().unwrap_or_else(stopped)))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_log::{Error, reply};
+    use millstream_types::{Epoch, Offset};
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn what_the_log_got_twice_is_taken_when_it_has_both_and_refused_when_it_lacks_one() {
+        let appended = || Ok(Appended { first: Offset(0), last: Offset(0), epoch: Epoch(0) });
+        let stopped = || Err(Error::Stopped);
+        let mut cx = Context::from_waker(Waker::noop());
+        for is_first_late in [true, false] {
+            let ((one, first), (other, second)) = (reply(), reply());
+            let mut both = Verdict::Both(Some(first), second);
+            let (early, late) = if is_first_late { (other, one) } else { (one, other) };
+            assert!(Pin::new(&mut both).poll(&mut cx).is_pending());
+            early.finish(appended());
+            assert!(Pin::new(&mut both).poll(&mut cx).is_pending());
+            late.finish(appended());
+            assert!(matches!(Pin::new(&mut both).poll(&mut cx), Poll::Ready(Ok(Answer::Done))));
+        }
+        for (of_first, of_second) in [(stopped(), appended()), (appended(), stopped())] {
+            let ((one, first), (other, second)) = (reply(), reply());
+            let mut both = Verdict::Both(Some(first), second);
+            one.finish(of_first);
+            other.finish(of_second);
+            assert!(matches!(Pin::new(&mut both).poll(&mut cx), Poll::Ready(Err(_))));
         }
     }
 }

@@ -110,21 +110,16 @@ impl Space {
     /// Publishes a will if its device may send as much; nobody is left to be told if not, or if it fails.
     pub(super) fn publish_will(self: &Arc<Self>, client: &Arc<str>, device: &str, left: &LeftWill) {
         let now_ms = self.wall.now_ms();
-        let admission = match left.admit(Moment { wall_ms: now_ms, monotonic: self.monotonic.now() }) {
-            Ok(admission) => admission,
-            Err(problem) => {
-                tracing::debug!(%client, device, why = problem.text(), "mqtt: a will is not published");
-                return;
-            }
-        };
-        let will = &left.will;
-        let expires = will.expires(now_ms);
-        let draft = will.draft(client, device, &expires);
-        let retain = draft.retain.then(|| Arc::new(draft.to_message()));
-        let one = One { record: draft.to_publish(now_ms), retain, once: None };
-        let (client, stream) = (Arc::clone(client), self.keeper.stream.clone());
-        if self.keep_in_passing(|tenant| Command::Publish { tenant, client, stream, messages: vec![one] }) {
-            admission.keep();
+        let passed = left.pass(Moment { wall_ms: now_ms, monotonic: self.monotonic.now() }, |upstream| {
+            let expires = left.will.expires(now_ms);
+            let draft = left.will.draft(client, device, &expires, upstream.is_some());
+            let retain = draft.retain.then(|| Arc::new(draft.to_message()));
+            let one = One { record: draft.to_publish(now_ms), upstream, retain, once: None };
+            let (client, stream) = (Arc::clone(client), self.keeper.stream.clone());
+            self.keep_in_passing(|tenant| Command::Publish { tenant, client, stream, messages: vec![one] })
+        });
+        if let Err(problem) = passed {
+            tracing::debug!(%client, device, why = problem.text(), "mqtt: a will is not published");
         }
     }
 

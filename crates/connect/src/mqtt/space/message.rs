@@ -9,6 +9,7 @@
 //! | `content-type` | the property of that name |
 //! | `mqtt_retain` | `1` if it is retained |
 //! | `mqtt_expires` | when it is void, milliseconds since 1970-01-01T00:00:00Z |
+//! | `mqtt_mapped` | `1` if it is in telemetry or events as well, and counts there for the tenant's volume |
 //! | `mqtt_properties` | its other properties, as MQTT 5 writes them |
 
 use std::sync::Arc;
@@ -22,6 +23,8 @@ const CLIENT: &str = "mqtt_client";
 const RETAIN: &str = "mqtt_retain";
 const EXPIRES: &str = "mqtt_expires";
 const PROPERTIES: &str = "mqtt_properties";
+/// Says that the message is in telemetry or events as well.
+pub(crate) const MAPPED: &str = "mqtt_mapped";
 /// What a message takes in memory beside its parts, about.
 const OVERHEAD_BYTES: usize = 160;
 
@@ -32,6 +35,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
+    /// Whether it goes to telemetry or events as well.
+    pub(crate) is_mapped: bool,
     /// The adapter that has taken it from its device; empty for what the server publishes on a device's behalf.
     pub(crate) adapter: &'static str,
     /// The client id of whoever publishes it.
@@ -78,7 +83,7 @@ impl<'a> Draft<'a> {
             Qos::AtLeastOnce => "1",
             Qos::ExactlyOnce => "2",
         };
-        let mut parts = Vec::with_capacity(8);
+        let mut parts = Vec::with_capacity(9);
         let mut add = |key, value: &'a [u8]| parts.push((key, value));
         add(header::DEVICE_ID, self.device.as_bytes());
         if !self.adapter.is_empty() {
@@ -91,6 +96,9 @@ impl<'a> Draft<'a> {
         }
         if self.retain {
             add(RETAIN, b"1");
+        }
+        if self.is_mapped {
+            add(MAPPED, b"1");
         }
         if !self.expires.is_empty() {
             add(EXPIRES, self.expires.as_bytes());
@@ -210,6 +218,7 @@ mod tests {
                 payload: b"x",
                 qos,
                 retain,
+                is_mapped: retain,
                 adapter: "hono-mqtt",
                 client: "c",
                 device: "d",
@@ -224,6 +233,7 @@ mod tests {
             let record = batch.records().next().unwrap().unwrap();
             assert_eq!(record.header(header::CONTENT_TYPE), Some(&b"text/plain"[..]));
             assert_eq!(record.header(header::DEVICE_ID), Some(&b"d"[..]));
+            assert_eq!(record.header(MAPPED), retain.then_some(&b"1"[..]));
             let expected = Lying {
                 topic: "a/b",
                 payload: b"x",
