@@ -12,6 +12,7 @@ use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::thinning::Plan;
 
 const VERSION: u32 = 1;
 
@@ -33,6 +34,9 @@ pub(crate) struct FileRecord {
     pub(crate) ids: (String, String),
     /// When the newest of its points was written to a file.
     pub(crate) kept_ms: i64,
+    /// How its points were sampled; empty if all of them are there, as in every record of versions that did not sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sampled: Plan,
 }
 
 /// How far a source is in files.
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     /// As version 1 writes them, for ever.
-    const FIXTURES: [(&str, &str); 3] = [
+    const FIXTURES: [(&str, &str); 4] = [
         (
             "file/7",
             r#"{"v":1,"file":{"number":7,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5}}"#,
@@ -148,11 +152,15 @@ mod tests {
             "erasure/8",
             r#"{"v":1,"erasure":{"number":8,"tenant":"acme","type":"Room","id":null,"attribute":"t","paths":"/a/#"}}"#,
         ),
+        (
+            "file/9",
+            r#"{"v":1,"file":{"number":9,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"sampled":[{"attribute":"alarm","sample":"all","period_ms":null},{"attribute":"*","sample":"last","period_ms":60000}]}}"#,
+        ),
     ];
 
     #[test]
     fn records_are_read_and_written_as_their_fixtures() {
-        let keys = [Key::File(7), Key::Position(TopicId(42), PartitionId(3)), Key::Erasure(8)];
+        let keys = [Key::File(7), Key::Position(TopicId(42), PartitionId(3)), Key::Erasure(8), Key::File(9)];
         for ((key, value), expected) in FIXTURES.into_iter().zip(keys) {
             assert_eq!(Key::decode(key.as_bytes()).unwrap(), expected);
             assert_eq!(expected.encode(), key);

@@ -7,9 +7,11 @@ use millstream_types::TenantId;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::thinning::SamplingRules;
 
 /// Matches everything.
-const ANY: &str = "*";
+pub(crate) const ANY: &str = "*";
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Settings of history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,12 +102,44 @@ pub struct HistoryRule {
     pub retention_ms: Option<u64>,
     /// Bytes of files for each type of a tenant: the oldest days go first. Default: a later rule says it, or no limit.
     pub retention_bytes: Option<u64>,
+    /// How long after they were kept fewer of them stay, in milliseconds, at least a period. Of several rules for the same
+    /// the longest counts that has passed. Default: a later rule says it, or all stay.
+    pub sample_after_ms: Option<u64>,
+    /// Length of the periods of which one point stays, in milliseconds: a whole part of a day.
+    pub sample_period_ms: Option<u64>,
+    /// What stays of a period: `last`, `avg`, or `all`, which takes out what a later rule would sample. Default `last`.
+    pub sample: Option<Sample>,
+}
+
+/// What stays of the points of a period. Points that say that an attribute was deleted always do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Sample {
+    /// The last point, as it is.
+    #[default]
+    #[serde(rename = "last")]
+    Last,
+    /// The last point with the mean of the numbers as its value, and of how many as its metadata `averagedFrom`.
+    #[serde(rename = "avg")]
+    Average,
+    /// All of them: there are no periods.
+    #[serde(rename = "all")]
+    All,
 }
 
 impl Default for HistoryRule {
     fn default() -> Self {
         let any = || ANY.to_owned();
-        Self { tenant: any(), kind: any(), attribute: any(), keep: None, retention_ms: None, retention_bytes: None }
+        Self {
+            tenant: any(),
+            kind: any(),
+            attribute: any(),
+            keep: None,
+            retention_ms: None,
+            retention_bytes: None,
+            sample_after_ms: None,
+            sample_period_ms: None,
+            sample: None,
+        }
     }
 }
 
@@ -113,16 +147,61 @@ impl HistoryRule {
     /// Checks that the rule can be followed.
     ///
     /// # Errors
-    /// [`Error::InvalidSetting`]: files hold all attributes of a type, so retention cannot be an attribute's.
+    /// [`Error::InvalidSetting`]: files hold all attributes of a type, so retention cannot be an attribute's; sampling needs
+    /// an age and a period that divides a day, because files hold days.
     pub fn validate(&self) -> Result<(), Error> {
-        if self.attribute == ANY || (self.retention_ms.is_none() && self.retention_bytes.is_none()) {
-            return Ok(());
+        if self.attribute != ANY && (self.retention_ms.is_some() || self.retention_bytes.is_some()) {
+            return Err(Error::InvalidSetting {
+                setting: "history.rules",
+                value: format!("{{ attribute = \"{}\", … }}", self.attribute),
+                rule: "retention is that of a type, because a file holds all its attributes; leave the attribute out",
+            });
         }
-        Err(Error::InvalidSetting {
-            setting: "history.rules",
-            value: format!("{{ attribute = \"{}\", … }}", self.attribute),
-            rule: "retention is that of a type, because a file holds all its attributes; leave the attribute out",
-        })
+        match self.sampling_fault() {
+            None => Ok(()),
+            Some((said, rule)) => Err(Error::InvalidSetting {
+                setting: "history.rules",
+                value: format!("{{ type = \"{}\", attribute = \"{}\", {said} }}", self.kind, self.attribute),
+                rule,
+            }),
+        }
+    }
+
+    /// What of the sampling cannot be, and why.
+    fn sampling_fault(&self) -> Option<(String, &'static str)> {
+        let (after, period) = match (self.sample, self.sample_after_ms, self.sample_period_ms) {
+            (None, None, None) | (Some(Sample::All), None, None) => return None,
+            (Some(Sample::All), ..) => {
+                let rule = "all points stay, at any age; leave sample_after_ms and sample_period_ms out";
+                return Some(("sample = \"all\", …".to_owned(), rule));
+            }
+            (_, Some(after), Some(period)) => (after, period),
+            (_, Some(after), None) => {
+                let rule = "of what one point stays is not said; add sample_period_ms, as 3600000 for an hour";
+                return Some((format!("sample_after_ms = {after}"), rule));
+            }
+            (_, None, Some(period)) => {
+                let rule = "from which age on is not said; add sample_after_ms, as 604800000 for a week";
+                return Some((format!("sample_period_ms = {period}"), rule));
+            }
+            (Some(_), None, None) => {
+                let rule = "from which age on, and of what, is not said; add sample_after_ms and sample_period_ms";
+                return Some(("sample = …".to_owned(), rule));
+            }
+        };
+        if !DAY_MS.is_multiple_of(period) {
+            let rule = "a period is a whole part of a day, because a file holds a day; \
+                        use 60000, 900000, 3600000, 86400000 or another that divides 86400000";
+            return Some((format!("sample_period_ms = {period}"), rule));
+        }
+        if after < period {
+            let rule =
+                "points would be sampled before their period is over; use a sample_after_ms of at least the period";
+            return Some((format!("sample_after_ms = {after}, sample_period_ms = {period}"), rule));
+        }
+        let retention = self.retention_ms.filter(|retention| *retention <= after)?;
+        let rule = "points would go before they are sampled; use a longer retention_ms or a shorter sample_after_ms";
+        Some((format!("retention_ms = {retention}, sample_after_ms = {after}"), rule))
     }
 
     fn fits(&self, tenant: &TenantId, kind: &str) -> bool {
@@ -130,7 +209,7 @@ impl HistoryRule {
     }
 }
 
-fn fits(pattern: &str, text: &str) -> bool {
+pub(crate) fn fits(pattern: &str, text: &str) -> bool {
     pattern == ANY || Wildcard::from(pattern).fits(text)
 }
 
@@ -163,6 +242,16 @@ impl Rules {
         let of_tenant = own.iter().flat_map(|rules| rules.iter()).filter(|rule| fits(&rule.kind, kind));
         let general = self.general.iter().filter(|rule| rule.fits(tenant, kind));
         of_tenant.chain(general).find_map(said)
+    }
+
+    /// What they say of the sampling of a type.
+    pub(crate) fn sampling(&self, tenant: &TenantId, kind: &str) -> SamplingRules {
+        let mut rules = SamplingRules::default();
+        if let Some(own) = self.own.rules(tenant) {
+            rules.add(own.iter().filter(|rule| fits(&rule.kind, kind)));
+        }
+        rules.add(self.general.iter().filter(|rule| rule.fits(tenant, kind)));
+        rules
     }
 
     /// Whether no rule takes anything of a tenant out.
@@ -253,5 +342,52 @@ mod tests {
             let refusal = config.validate().unwrap_err().to_string();
             assert!(refusal.contains(expected) && refusal.contains(": "), "{refusal}");
         }
+    }
+
+    #[test]
+    fn sampling_that_cannot_be_is_named_with_its_rule_and_remedy() {
+        const HOUR: u64 = 3_600_000;
+        let rule = |sample, after, period| HistoryRule {
+            kind: "Room".into(),
+            sample,
+            sample_after_ms: after,
+            sample_period_ms: period,
+            ..HistoryRule::default()
+        };
+        for legal in [
+            rule(None, None, None),
+            rule(None, Some(HOUR), Some(HOUR)),
+            rule(Some(Sample::Average), Some(HOUR), Some(1)),
+            HistoryRule { attribute: "t".into(), ..rule(None, Some(DAY_MS), Some(DAY_MS)) },
+            rule(Some(Sample::All), None, None),
+            HistoryRule { retention_ms: Some(HOUR + 1), ..rule(None, Some(HOUR), Some(HOUR)) },
+        ] {
+            legal.validate().unwrap();
+        }
+        for (refused, value, remedy) in [
+            (rule(None, Some(5), None), "sample_after_ms = 5", "add sample_period_ms"),
+            (rule(None, None, Some(5)), "sample_period_ms = 5", "add sample_after_ms"),
+            (rule(Some(Sample::Last), None, None), "sample = …", "add sample_after_ms and sample_period_ms"),
+            (rule(Some(Sample::All), Some(5), Some(5)), "sample = \"all\"", "leave sample_after_ms"),
+            (rule(None, Some(HOUR), Some(0)), "sample_period_ms = 0", "use 60000"),
+            (rule(None, Some(HOUR), Some(7_000)), "sample_period_ms = 7000", "divides 86400000"),
+            (rule(None, Some(9 * DAY_MS), Some(2 * DAY_MS)), "sample_period_ms = 172800000", "divides 86400000"),
+            (
+                rule(None, Some(HOUR - 1), Some(HOUR)),
+                "sample_after_ms = 3599999, sample_period_ms = 3600000",
+                "at least",
+            ),
+            (
+                HistoryRule { retention_ms: Some(HOUR), ..rule(None, Some(HOUR), Some(HOUR)) },
+                "retention_ms = 3600000, sample_after_ms = 3600000",
+                "use a longer retention_ms",
+            ),
+        ] {
+            let refusal = refused.validate().unwrap_err().to_string();
+            let begins = format!("history.rules = {{ type = \"Room\", attribute = \"*\", {value}");
+            assert!(refusal.starts_with(&begins) && refusal.contains(remedy), "{refusal}");
+        }
+        let unknown = serde_json::from_str::<HistoryRule>(r#"{"sample":"mean"}"#).unwrap_err().to_string();
+        assert!(unknown.contains("`mean`") && unknown.contains("`last`, `avg`, `all`"), "{unknown}");
     }
 }

@@ -137,6 +137,7 @@ impl FileRecord {
     pub(crate) fn new(place: (String, String, i32), number: u64, written: Written, kept_ms: i64) -> Self {
         let (tenant, kind, day) = place;
         let Written { rows, bytes, observed_ms, modified_ms, ids } = written;
-        Self { number, tenant, kind, day, rows, bytes, observed_ms, modified_ms, ids, kept_ms }
+        let sampled = Vec::new();
+        Self { number, tenant, kind, day, rows, bytes, observed_ms, modified_ms, ids, kept_ms, sampled }
     }
 }

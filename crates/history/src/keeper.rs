@@ -1,4 +1,4 @@
-//! The thread that keeps the files: writes generations, merges small files, deletes what is asked or too old.
+//! The thread that keeps the files: writes generations, merges small files, samples old ones, deletes what is asked or too old.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,12 @@ use crate::config::Rules;
 use crate::flush::flush;
 use crate::generation::Generation;
 use crate::merge::{choose, merge};
+use crate::sampling::Sampling;
 use crate::shared::{ErasureAsked, Shared};
 
 /// How often it looks whether something is due.
 const TURN: Duration = Duration::from_millis(500);
-/// How often files are looked through for what is too old.
+/// How often files are looked through for what is too old to stay, or to stay whole.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it waits after a failure.
 const RETRY: Duration = Duration::from_secs(5);
@@ -41,6 +42,10 @@ pub(crate) struct Keeper {
     pub(crate) ended: Option<Arc<Generation>>,
     /// Directories in which there may be something to merge.
     pub(crate) changed: BTreeSet<Directory>,
+    /// Directories in which there may be something to sample.
+    pub(crate) old: BTreeSet<Directory>,
+    /// Files that are being sampled.
+    pub(crate) sampling: Option<Sampling>,
     pub(crate) flushed_at: Duration,
     pub(crate) retained_at: Duration,
 }
@@ -93,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// Does what is due, at most one merge. Whether there is more to do.
+    /// Does what is due, at most one merge or a piece of a sampling. Whether there is more to do.
     fn turn(&mut self, is_last: bool) -> Result<bool, Error> {
         let asked = std::mem::take(&mut *self.shared.erasures.lock());
         if self.is_flush_due(!asked.is_empty() || is_last)
@@ -110,8 +115,9 @@ impl Keeper {
         if now.saturating_sub(self.retained_at) >= RETENTION_INTERVAL {
             self.retained_at = now;
             self.retain()?;
+            self.find_old();
         }
-        Ok(self.carry_out_one_erasure()? || self.merge_one()?)
+        Ok(self.carry_out_one_erasure()? || self.merge_one()? || self.sample()?)
     }
 
     fn is_flush_due(&self, is_wanted: bool) -> bool {
@@ -197,12 +203,13 @@ impl Keeper {
     }
 
     fn merge_one(&mut self) -> Result<bool, Error> {
-        let Some(directory) = self.changed.first().cloned() else { return Ok(false) };
-        match self.catalog.table.siblings(&directory).and_then(|files| choose(files, self.limits.merge_max_bytes)) {
-            Some(files) => self.replace(files)?,
-            None => drop(self.changed.remove(&directory)),
+        while let Some(directory) = self.changed.first().cloned() {
+            match self.catalog.table.siblings(&directory).and_then(|files| choose(files, self.limits.merge_max_bytes)) {
+                Some(files) => return self.replace(files).map(|()| true),
+                None => drop(self.changed.remove(&directory)),
+            }
         }
-        Ok(true)
+        Ok(false)
     }
 
     fn replace(&mut self, files: Vec<Arc<KeptFile>>) -> Result<(), Error> {

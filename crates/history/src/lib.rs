@@ -9,9 +9,10 @@
 //!
 //! A point is the value of one attribute at one moment. New files and how far the change topics are in them are one append
 //! to the compacted topic `_history`, so that after a crash each change is in the files once; a file that is not named
-//! there does not count. A read waits for the changes that were durable when it came.
+//! there does not count. A read waits for the changes that were durable when it came. Old files are rewritten with fewer points
+//! where rules say so (`sampling`).
 //!
-//! Not here: entities as they are now (`context`), who writes changes. Not yet: down-sampling, object storage.
+//! Not here: entities as they are now (`context`), who writes changes. Not yet: object storage.
 
 mod aggregate;
 mod ask;
@@ -41,8 +42,11 @@ mod read;
 mod render;
 mod request;
 mod routes;
+mod sampling;
 mod shared;
+mod thinner;
+mod thinning;
 
-pub use config::{HistoryConfig, HistoryRule, NoTenantRules, TenantRules};
+pub use config::{HistoryConfig, HistoryRule, NoTenantRules, Sample, TenantRules};
 pub use error::Error;
 pub use plane::{Base, History, HistoryStats};

@@ -1,13 +1,17 @@
 //! Several files of a directory made one, without what was deleted of them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use millstream_log::Files;
 
 use crate::Error;
 use crate::catalog::{Catalog, KeptFile};
-use crate::catalog_record::FileRecord;
+use crate::catalog_record::{Erasure, FileRecord};
 use crate::columns::{Columns, Row};
 use crate::file_reader::{OpenFile, Rows};
 use crate::file_writer::FileWriter;
+use crate::thinning::Plan;
 
 /// Rows of each file that are in memory.
 const READ_ROWS: usize = 8 << 10;
@@ -20,7 +24,8 @@ const SMALLEST_BYTES: u64 = 64 << 10;
 /// file that is too large.
 pub(crate) fn choose(siblings: &[Arc<KeptFile>], max_bytes: u64) -> Option<Vec<Arc<KeptFile>>> {
     let mut by_size: std::collections::BTreeMap<u32, Vec<Arc<KeptFile>>> = Default::default();
-    for file in siblings {
+    // What was sampled is made one with others by sampling: here their points would be taken for sampled ones, or its for whole.
+    for file in siblings.iter().filter(|file| file.record.sampled.is_empty()) {
         let times_smallest = file.record.bytes / SMALLEST_BYTES;
         by_size.entry(times_smallest.max(1).ilog(FAN_IN as u64)).or_default().push(file.clone());
     }
@@ -31,49 +36,100 @@ pub(crate) fn choose(siblings: &[Arc<KeptFile>], max_bytes: u64) -> Option<Vec<A
     })
 }
 
-/// Writes what is left of `files`, which lie in one directory, to one new file; `None` if nothing is.
+/// Writes what is left of `files`, which lie in one directory and were sampled alike, to one new file; `None` if nothing is.
 pub(crate) fn merge(catalog: &mut Catalog, files: &[Arc<KeptFile>]) -> Result<Option<FileRecord>, Error> {
     let Some(first) = files.first() else { return Ok(None) };
-    let table = catalog.table.clone();
-    let mut inputs = Vec::with_capacity(files.len());
-    for file in files {
-        let open = OpenFile::open(&*catalog.files, &file.path)?;
-        let mut input =
-            Input { open, file, table: &table, group: 0, next: 0, chunk: Columns::default(), at: 0, row: None };
-        input.advance()?;
-        inputs.push(input);
+    let mut rows = Merging::open(catalog, files)?;
+    let mut merged = Merged::begin(catalog, files, first.record.sampled.clone());
+    while let Some(row) = rows.next_row()? {
+        merged.push(row)?;
     }
-    let (tenant, kind, day) = (first.record.tenant.clone(), first.record.kind.clone(), first.record.day);
-    let number = catalog.number();
-    let path = catalog.path_of(&tenant, &kind, day, number);
-    let mut writer = None;
-    while let Some(row) = least(&mut inputs)? {
-        let writer = match &mut writer {
-            Some(writer) => writer,
-            none => none.insert(FileWriter::create(&catalog.files, &catalog.root, &path)?),
-        };
-        writer.push(row)?;
-    }
-    let Some(writer) = writer else { return Ok(None) };
-    let kept_ms = files.iter().map(|file| file.record.kept_ms).max().unwrap_or_default();
-    Ok(Some(FileRecord::new((tenant, kind, day), number, writer.finish()?, kept_ms)))
+    merged.finish()
 }
 
-/// Takes the least row of all.
-fn least(inputs: &mut [Input<'_>]) -> Result<Option<Row>, Error> {
-    let with_row = inputs.iter_mut().filter(|input| input.row.is_some());
-    let least = with_row.min_by(|a, b| a.row.as_ref().map(Row::order).cmp(&b.row.as_ref().map(Row::order)));
-    let Some(input) = least else { return Ok(None) };
-    let row = input.row.take();
-    input.advance()?;
-    Ok(row)
+/// What several files of a directory become. There is a file once there is a row for it.
+pub(crate) struct Merged {
+    files: Arc<dyn Files>,
+    root: PathBuf,
+    path: PathBuf,
+    place: (String, String, i32),
+    number: u64,
+    kept_ms: i64,
+    sampled: Plan,
+    writer: Option<FileWriter>,
+}
+
+impl Merged {
+    pub(crate) fn begin(catalog: &mut Catalog, files: &[Arc<KeptFile>], sampled: Plan) -> Self {
+        let place = files.first().map(|file| &file.record);
+        let place = place.map_or_else(Default::default, |of| (of.tenant.clone(), of.kind.clone(), of.day));
+        let number = catalog.number();
+        Self {
+            files: catalog.files.clone(),
+            root: catalog.root.clone(),
+            path: catalog.path_of(&place.0, &place.1, place.2, number),
+            place,
+            number,
+            kept_ms: files.iter().map(|file| file.record.kept_ms).max().unwrap_or_default(),
+            sampled,
+            writer: None,
+        }
+    }
+
+    pub(crate) fn push(&mut self, row: Row) -> Result<(), Error> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(FileWriter::create(&self.files, &self.root, &self.path)?),
+        };
+        writer.push(row)
+    }
+
+    /// Makes the file durable; `None` if there was no row.
+    pub(crate) fn finish(self) -> Result<Option<FileRecord>, Error> {
+        let Some(writer) = self.writer else { return Ok(None) };
+        let record = FileRecord::new(self.place, self.number, writer.finish()?, self.kept_ms);
+        Ok(Some(FileRecord { sampled: self.sampled, ..record }))
+    }
+}
+
+/// The rows of several files in their order, without those that were deleted.
+pub(crate) struct Merging(Vec<Input>);
+
+impl Merging {
+    pub(crate) fn open(catalog: &Catalog, files: &[Arc<KeptFile>]) -> Result<Self, Error> {
+        let mut inputs = Vec::with_capacity(files.len());
+        for file in files {
+            let mut input = Input {
+                open: OpenFile::open(&*catalog.files, &file.path)?,
+                erasures: catalog.table.erasures_of(&file.record).cloned().collect(),
+                group: 0,
+                next: 0,
+                chunk: Columns::default(),
+                at: 0,
+                row: None,
+            };
+            input.advance()?;
+            inputs.push(input);
+        }
+        Ok(Self(inputs))
+    }
+
+    /// Takes the least row of all.
+    pub(crate) fn next_row(&mut self) -> Result<Option<Row>, Error> {
+        let with_row = self.0.iter_mut().filter(|input| input.row.is_some());
+        let least = with_row.min_by(|a, b| a.row.as_ref().map(Row::order).cmp(&b.row.as_ref().map(Row::order)));
+        let Some(input) = least else { return Ok(None) };
+        let row = input.row.take();
+        input.advance()?;
+        Ok(row)
+    }
 }
 
 /// A file that is read from its beginning to its end.
-struct Input<'m> {
+struct Input {
     open: OpenFile,
-    file: &'m Arc<KeptFile>,
-    table: &'m crate::catalog::Table,
+    /// What was deleted of it.
+    erasures: Vec<Erasure>,
     group: usize,
     /// The next row of the group to be read.
     next: usize,
@@ -82,7 +138,7 @@ struct Input<'m> {
     row: Option<Row>,
 }
 
-impl Input<'_> {
+impl Input {
     /// Goes to the next row that was not deleted.
     fn advance(&mut self) -> Result<(), Error> {
         loop {
@@ -109,6 +165,6 @@ impl Input<'_> {
 
     fn is_erased(&self, row: &Row) -> bool {
         let [id, path, attribute] = [&row.id, &row.path, &row.attribute].map(|name| name.as_utf8().unwrap_or_default());
-        self.table.erasures_of(&self.file.record).any(|erasure| erasure.takes(id, path, attribute))
+        self.erasures.iter().any(|erasure| erasure.takes(id, path, attribute))
     }
 }

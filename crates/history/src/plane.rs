@@ -1,5 +1,6 @@
 //! History as a whole: opened, asked for its routes, stopped.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -71,6 +72,8 @@ pub struct HistoryStats {
     pub passed_over: u64,
     /// Merges of files.
     pub merges: u64,
+    /// Points that sampling has left out of files.
+    pub sampled_out: u64,
 }
 
 impl History {
@@ -88,10 +91,12 @@ impl History {
         let rules = Arc::new(Rules { general: config.rules.clone(), own: base.own.clone() });
         let sources = catalog.sources.clone();
         let generation_max_bytes = config.recent_max_bytes / 2;
+        let directories: BTreeSet<_> = catalog.table.directories().map(|(directory, _)| directory.clone()).collect();
         let keeper = Keeper {
             shared: shared.clone(),
             log: base.log.clone(),
-            changed: catalog.table.directories().map(|(directory, _)| directory.clone()).collect(),
+            old: directories.clone(),
+            changed: directories,
             catalog,
             rules: rules.clone(),
             clock: base.clock.clone(),
@@ -102,6 +107,7 @@ impl History {
                 files_max: config.files_max,
                 merge_max_bytes: config.merge_max_bytes,
             },
+            sampling: None,
             ended: None,
             flushed_at: base.clock.now(),
             retained_at: base.clock.now(),
@@ -176,7 +182,7 @@ impl History {
 
     fn show(&self, metrics: &Metrics) {
         type Figure = fn(&HistoryStats) -> u64;
-        let figures: [(&str, &str, Figure); 8] = [
+        let figures: [(&str, &str, Figure); 9] = [
             ("points_total", "Points that history has taken from changes.", |s| s.points),
             ("files", "Files of history.", |s| s.files),
             ("file_bytes", "Bytes of history's files.", |s| s.file_bytes),
@@ -185,6 +191,7 @@ impl History {
             ("lag_records", "Changes that are durable and that history has not read yet.", |s| s.lag_records),
             ("passed_over", "Changes and points that history could not keep.", |s| s.passed_over),
             ("merges_total", "Merges of history's files.", |s| s.merges),
+            ("sampled_out_total", "Points that sampling has left out of history's files.", |s| s.sampled_out),
         ];
         for (name, help, figure) in figures {
             let desk = Arc::downgrade(&self.desk);
@@ -210,6 +217,7 @@ fn stats(desk: &Desk) -> HistoryStats {
         lag_records: if desk.follows { lag(desk) } else { 0 },
         passed_over: counters.passed_over.load(Ordering::Relaxed),
         merges: counters.merges.load(Ordering::Relaxed),
+        sampled_out: counters.sampled_out.load(Ordering::Relaxed),
         ..HistoryStats::default()
     };
     for file in shared.files().files() {

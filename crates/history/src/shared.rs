@@ -61,6 +61,8 @@ pub(crate) struct Counters {
     /// Records that could not be read or were trimmed, and points for which there was no file.
     pub(crate) passed_over: AtomicU64,
     pub(crate) merges: AtomicU64,
+    /// Points that sampling has left out.
+    pub(crate) sampled_out: AtomicU64,
 }
 
 impl Shared {

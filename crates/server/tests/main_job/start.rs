@@ -108,6 +108,30 @@ fn tokens_are_masked_where_settings_are_shown() {
 }
 
 #[test]
+fn rules_of_history_are_shown_and_one_that_cannot_be_followed_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.toml");
+    let config = file.to_str().unwrap();
+    let rule = |period_ms: u32| {
+        let rule = "[[history.rules]]\ntype = \"Room\"\nsample = \"avg\"\nsample_after_ms = 604800000\n";
+        std::fs::write(&file, format!("{rule}sample_period_ms = {period_ms}\n")).unwrap();
+    };
+    rule(60_000);
+    let shown = String::from_utf8(run(&["config", "show", "--config", config]).stdout).unwrap();
+    let line = shown.lines().find(|line| line.starts_with("history.rules = ")).unwrap();
+    for said in ["sample = \"avg\"", "sample_after_ms = 604800000", "sample_period_ms = 60000"] {
+        assert!(line.contains(said), "{line}");
+    }
+    rule(7_000);
+    let data = dir.path().join("data");
+    let doors =
+        ["applications", "devices-http", "devices-mqtt", "kafka"].map(|door| format!("--listen-{door}=127.0.0.1:0"));
+    let serve = ["serve", "--config", config, "--data-dir", data.to_str().unwrap()];
+    let said = refusal(&serve.into_iter().chain(doors.iter().map(String::as_str)).collect::<Vec<_>>());
+    assert!(said.contains("sample_period_ms = 7000") && said.contains("a period is a whole part of a day"), "{said}");
+}
+
+#[test]
 fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("settings.toml");
