@@ -73,16 +73,22 @@ impl Client {
         mapping: &Mapping,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        // Records of one append have their topic in common.
-        let alike = |a: &Item<'_>, b: &Item<'_>| match (route_of(mapping, a), route_of(mapping, b)) {
-            (None, None) => true,
-            (Some(_), Some(_)) => a.topic.as_str() == b.topic.as_str(),
-            _ => false,
-        };
-        run.chunk_by(alike).try_for_each(|alike| match alike.first().and_then(|first| route_of(mapping, first)) {
-            Some(route) => self.offer_mapped(alike, route, out),
-            None => self.offer_unmapped(alike, Some(known), out),
-        })
+        let mut rest = run;
+        while let Some(first) = rest.first() {
+            let route = route_of(mapping, first);
+            let is_same = |item: &&Item<'_>| {
+                item.topic.as_str() == first.topic.as_str() && says_nothing(item) == says_nothing(first)
+            };
+            // Records of one append have their topic in common.
+            let is_alike = |item: &&Item<'_>| is_same(item) || (route.is_none() && route_of(mapping, item).is_none());
+            let (alike, others) = rest.split_at(rest.iter().take_while(is_alike).count());
+            match route {
+                Some(route) => self.offer_mapped(alike, route, out)?,
+                None => self.offer_unmapped(alike, Some(known), out)?,
+            }
+            rest = others;
+        }
+        Ok(())
     }
 
     /// Publishes messages of one topic, and appends them to telemetry or events.
@@ -136,10 +142,14 @@ impl Client {
     }
 }
 
-/// Where a message goes beside the private space. One that says nothing, as it clears what its topic retains, goes nowhere.
+/// Where a message goes beside the private space.
 pub(super) fn route_of<'a>(mapping: &Mapping, item: &'a Item<'_>) -> Option<Route<'a>> {
-    let is_empty = item.publish.payload.is_empty() && item.content_type().is_none();
-    if is_empty { None } else { mapping.route(item.topic.as_str()) }
+    if says_nothing(item) { None } else { mapping.route(item.topic.as_str()) }
+}
+
+/// Whether a message only clears what its topic retains: it goes nowhere else.
+fn says_nothing(item: &Item<'_>) -> bool {
+    item.publish.payload.is_empty() && item.content_type().is_none()
 }
 
 /// How a message is sent that a rule takes. An event that is published at most once is not waited for.
