@@ -28,6 +28,10 @@ const MEMORY_REST: Duration = Duration::from_millis(50);
 /// What is read of a partition's segments for one answer, unless the client asks to wait for more.
 const FROM_SEGMENTS_BYTES: usize = 512 << 10;
 
+/// Partitions of one answer whose records are sent out of their file, which is open until they have gone; those of others are
+/// read.
+const FILES_MAX: usize = 8;
+
 /// One partition that a client reads.
 struct Wanted {
     partition: Result<Arc<dyn Partition>, Refusal>,
@@ -51,6 +55,8 @@ struct Round {
     refused: bool,
     /// Of some partition no more than a piece was read.
     in_pieces: bool,
+    /// Partitions whose records are sent out of their file.
+    files: usize,
     /// What the records take of the memory budget.
     memory: Option<Grant>,
     /// There was more, and no room for it.
@@ -146,7 +152,8 @@ impl Asked {
     fn look(&self, piece_bytes: usize) -> Round {
         let found = Vec::with_capacity(self.wanted.len());
         let memory = self.memory.take(0);
-        let mut round = Round { found, bytes: 0, refused: false, in_pieces: false, memory, lacks_memory: false };
+        let mut round =
+            Round { found, bytes: 0, refused: false, in_pieces: false, files: 0, memory, lacks_memory: false };
         for topic in &self.wanted {
             let found = topic.iter().map(|wanted| self.look_at(wanted, piece_bytes, &mut round)).collect();
             round.found.push(found);
@@ -205,9 +212,12 @@ impl Asked {
         round.in_pieces |= is_piece;
         let read_bytes = if is_piece { piece_bytes } else { limit };
         let span = Span { from, up_to: self.isolation.up_to(), limit, read_bytes, is_first };
-        // What fails is told by the read below.
-        let located = is_on_disk.then(|| partition.locate(from, read_bytes, span.up_to).ok().flatten());
+        // A piece of one segment: whoever waits for more is read it. What fails is told by the read below.
+        let may_be_sent = is_on_disk && piece_bytes < usize::MAX && round.files < FILES_MAX;
+        let located = may_be_sent.then(|| partition.locate(from, read_bytes, span.up_to).ok().flatten());
         if let Some(located) = located.flatten() {
+            round.files += 1;
+            round.in_pieces = true;
             tell_aborted(data, &located.aborted);
             return Ok(Some(located.extents.into_iter().map(Part::Extent).collect()));
         }

@@ -131,6 +131,49 @@ async fn who_is_far_behind_is_answered_in_pieces_unless_he_waits_for_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_more_than_a_segment_has_is_read_the_next_ones_at_once() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig { segment_bytes: 150_000, ..TopicConfig::default() });
+    let mut client = fixture.connect().await;
+    for _ in 0..10 {
+        client.produce("orders", 1, batch(&[&"x".repeat(100_000)], Compression::None)).await;
+    }
+    let fixture = fixture.restart(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let waits = fetch_request("orders", 0).with_min_bytes(400_000).with_max_wait_ms(60_000);
+    let answer = client.ask(&waits, 11).await;
+    assert!(values(&answer.responses[0].partitions[0]).len() >= 4, "it has not waited in vain");
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_very_many_partitions_that_lie_in_segments_each_brings_its_records() {
+    const PARTITIONS: u32 = 20;
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() });
+    let mut client = fixture.connect().await;
+    for partition in 0..PARTITIONS {
+        let value = format!("{partition}{}", "x".repeat(20_000));
+        let mut request = produce_request("orders", 1, batch(&[&value], Compression::None));
+        request.topic_data[0].partition_data[0].index = partition.cast_signed();
+        client.ask(&request, 9).await;
+    }
+    let fixture = fixture.restart(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let mut request = fetch_request("orders", 0);
+    let one = request.topics[0].partitions[0].clone();
+    request.topics[0].partitions =
+        (0..PARTITIONS).map(|partition| one.clone().with_partition(partition.cast_signed())).collect();
+    let answer = client.ask(&request.with_max_bytes(8 << 20), 11).await;
+    for (number, partition) in answer.responses[0].partitions.iter().enumerate() {
+        let read = values(partition);
+        assert_eq!(read.len(), 1, "partition {number}");
+        assert!(read[0].1.starts_with(&format!("{number}x")));
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_are_found_by_their_end_and_by_time() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
