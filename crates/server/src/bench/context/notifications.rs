@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use millstream_load::Receiver;
-use serde_json::json;
+use millstream_load::{Receiver, RequestLoad, Until};
+use serde_json::{Value, json};
 
 use super::aims::{self, Judged};
 use super::ground::{Ground, MANY, Place, Stretch};
@@ -13,6 +13,10 @@ use super::population;
 
 /// How long the last notifications are waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Seconds between notifications that are to be as good as none.
+const HARDLY_EVER_S: u64 = 3_600;
+/// As many as a server opens to a receiver by default.
+const RECEIVER_CONNECTIONS: usize = 16;
 
 impl Ground {
     /// Updates that nobody hears of, that one subscription does, and that one among very many does.
@@ -27,22 +31,33 @@ impl Ground {
             format!("{{\"id\":\"urn:other:{number}\",\"type\":\"Other\"}}")
         })?;
         let foreign = self.updated(&place, &format!("{others} subscriptions that do not match"), told)?;
-        subscribe(&place, 1, receiver.address, |_| "{\"idPattern\":\".*\",\"type\":\"WeatherObserved\"}".to_owned())?;
-        let all = self.updated(&place, &format!("{} subscriptions, one matches", self.plan.subscriptions), told)?;
+        subscribe(&place, 1, receiver.address, everything)?;
+        let count = self.plan.subscriptions;
+        patch_last(&place, others, &json!({ "throttling": HARDLY_EVER_S }))?;
+        let matched = self.updated(&place, &format!("{count} subscriptions, one matches, throttled"), told)?;
+        patch_last(&place, others, &json!({ "throttling": 0 }))?;
+        let all = self.updated(&place, &format!("{count} subscriptions, one matches"), told)?;
+        let bare_us = bare_us(&place, receiver.address, self.plan.time)?;
         let dir = tempfile::tempdir()?;
         let place = Place::open(dir.path(), &self.cores)?;
         population::make(&place, 0, self.plan.few, self.plan.few)?;
-        subscribe(&place, 1, receiver.address, |_| "{\"idPattern\":\".*\",\"type\":\"WeatherObserved\"}".to_owned())?;
+        subscribe(&place, 1, receiver.address, everything)?;
         let one = self.updated(&place, "one subscription, it matches", told)?;
-        let more = |stretch: &Stretch, than: &Stretch| (stretch.us_each() / than.us_each() - 1.0) * 100.0;
-        let all_name = format!("CPU of an update with {} subscriptions of which one matches", self.plan.subscriptions);
-        told.aim(aims::at_most(&format!("{all_name}, % more than without any"), more(&all, &none), 20.0));
+        let more = |stretch: &Stretch| (stretch.us_each() / none.us_each() - 1.0) * 100.0;
+        let name = format!("CPU of an update with {count} subscriptions of which one matches, % more than without any");
+        told.aim(aims::at_most(
+            &format!("{name}, where throttling lets hardly any notification go"),
+            more(&matched),
+            20.0,
+        ));
+        told.aim(aims::at_most(&format!("{name}, where each update is a notification"), more(&all), 20.0));
         told.notes.push(format!(
-            "Those that do not match cost {:.1} % more than none; all together {:.1} % more than the one that matches, whose \
-             notification costs {:.1} % of an update itself.",
-            more(&foreign, &none),
-            more(&all, &one),
-            more(&one, &none),
+            "{others} that do not match cost {:.1} % more than none; one that matches, and no other, {:.1} %. A bare POST of such a \
+             notification and its answer take {bare_us:.1} us of CPU, {:.1} % of an update without subscriptions ({:.1} us).",
+            more(&foreign),
+            more(&one),
+            bare_us / none.us_each() * 100.0,
+            none.us_each(),
         ));
         Ok(())
     }
@@ -64,13 +79,12 @@ impl Ground {
         let begin = Instant::now();
         let receiver = Receiver::start(begin)?;
         population::make(&place, 0, self.plan.few, self.plan.few)?;
-        let all = |_| "{\"idPattern\":\".*\",\"type\":\"WeatherObserved\"}".to_owned();
-        subscribe(&place, 1, receiver.address, all)?;
+        subscribe(&place, 1, receiver.address, everything)?;
         let alone = self.notified(&place, &receiver, begin, "a healthy receiver alone", told)?;
         told.aim(aims::at_most("notification delay, p99 in ms", alone, 10.0));
         // It takes connections, as its system does, and never answers.
         let dead = TcpListener::bind("127.0.0.1:0")?;
-        subscribe(&place, 1, dead.local_addr()?, all)?;
+        subscribe(&place, 1, dead.local_addr()?, everything)?;
         let beside = self.notified(&place, &receiver, begin, "beside one that never answers", told)?;
         told.aim(aims::is_left_alone("notification delay beside a receiver that never answers", alone, beside));
         Ok(())
@@ -95,11 +109,11 @@ impl Ground {
         place.load(self.plan, (MANY, Some(rate_per_s)), send)?;
         wait_quiet(receiver);
         receiver.take();
-        let load = millstream_load::RequestLoad {
+        let load = RequestLoad {
             address: place.address,
             connections: MANY,
             rate_per_s: Some(rate_per_s),
-            until: millstream_load::Until::Time(self.plan.time),
+            until: Until::Time(self.plan.time),
         };
         let cpu_before = place.server.cpu_s()?;
         let requested = load.run(send)?;
@@ -145,4 +159,35 @@ fn subscribe(place: &Place, count: u64, receiver: SocketAddr, of: impl Fn(u64) -
         population::with_body("POST", "/v2/subscriptions", "application/json", &body, request);
     });
     requested.map(drop).context("cannot subscribe")
+}
+
+/// All entities of the bench.
+fn everything(_: u64) -> String {
+    "{\"idPattern\":\".*\",\"type\":\"WeatherObserved\"}".to_owned()
+}
+
+/// Changes the subscription that was made after so many others.
+fn patch_last(place: &Place, others: u64, patch: &Value) -> anyhow::Result<()> {
+    let page = place.get(&format!("/v2/subscriptions?limit=1&offset={others}"))?;
+    let id = page.pointer("/0/id").and_then(Value::as_str).context("the last subscription is not listed")?;
+    let (target, body) = (format!("/v2/subscriptions/{id}"), patch.to_string());
+    place.send_all(1, 1, |_, _, request| {
+        population::with_body("PATCH", &target, "application/json", &body, request);
+    })?;
+    Ok(())
+}
+
+/// Microseconds of CPU time that it takes to send a notification of a whole entity and read the answer, and nothing else.
+fn bare_us(place: &Place, receiver: SocketAddr, time: Duration) -> anyhow::Result<f64> {
+    let entity = place.get(&format!("/v2/entities/{}", population::id(0)))?;
+    let body = json!({ "subscriptionId": "0123456789abcdef01234567", "data": [entity] }).to_string();
+    let load = RequestLoad {
+        address: receiver,
+        connections: RECEIVER_CONNECTIONS,
+        rate_per_s: None,
+        until: Until::Time(time),
+    };
+    let sent = load.run(|_, _, request| population::with_body("POST", "/n", "application/json", &body, request))?;
+    ensure!(sent.answered > 0, "the receiver has not answered");
+    Ok(sent.cpu.as_secs_f64() * 1e6 / sent.answered as f64)
 }
