@@ -1,16 +1,39 @@
 //! A notification as it goes out: made once, the same in every attempt.
 
+use millstream_types::partition_of_key;
 use serde::{Deserialize, Serialize};
 
 use super::change::Place;
 use super::flows::Token;
 use super::http_request::{HttpRequest, HttpUrl};
 
+/// Lanes of a subscription: as many notifications of it are under way at once.
+const LANES: u32 = 16;
+
+/// Which lane of its subscription a notification is in: those of one lane are delivered one after the other. All of one
+/// entity are in the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub(crate) struct Lane(u32);
+
+impl Lane {
+    /// That of records which name none.
+    fn is_first(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The lane of all entities with this id.
+    pub(crate) fn of(entity_id: &str) -> Self {
+        Self(partition_of_key(entity_id.as_bytes(), LANES).0)
+    }
+}
+
 /// What is to be sent, to whom it belongs and when it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Notification {
     /// The change that it tells of; unique within a subscription.
     pub(crate) place: Place,
+    #[serde(default, skip_serializing_if = "Lane::is_first")]
+    pub(crate) lane: Lane,
     pub(crate) made_ms: i64,
     pub(crate) message: Message,
     /// Somebody may wait for its end.
@@ -71,5 +94,19 @@ impl Notification {
             Message::Impossible { why } => why.len(),
         };
         size_of::<Self>() + texts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn entities_have_a_lane_each_and_together_use_all() {
+        let lanes = |prefix: &str| (0..1_000).map(|n| Lane::of(&format!("{prefix}{n}"))).collect::<Vec<_>>();
+        assert_eq!(lanes("urn:room:"), lanes("urn:room:"));
+        assert_eq!(lanes("urn:room:").into_iter().collect::<HashSet<_>>().len(), LANES as usize);
     }
 }

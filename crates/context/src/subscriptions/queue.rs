@@ -1,11 +1,11 @@
 //! What waits to be delivered for one subscription.
 //!
-//! Changes of one partition form a lane: its notifications are delivered one after the other. Lanes are independent.
+//! Notifications of one lane are delivered one after the other. Lanes are independent.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::notification::Notification;
+use super::notification::{Lane, Notification};
 use super::subscription::Subscription;
 
 /// How much may wait.
@@ -22,7 +22,7 @@ pub(crate) type Count = fn(&Queue) -> u64;
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) subscription: Arc<Subscription>,
-    lanes: HashMap<u32, Lane>,
+    lanes: HashMap<Lane, Waiting>,
     pub(crate) count: usize,
     pub(crate) bytes: usize,
     /// How many had to go because the queue was full.
@@ -32,7 +32,7 @@ pub(crate) struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct Waiting {
     /// The first is being delivered, if the lane is running.
     waiting: VecDeque<Arc<Notification>>,
     is_running: bool,
@@ -43,11 +43,11 @@ impl Queue {
         Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0, retried: 0 }
     }
 
-    /// Appends to the lane of the notification's partition; whether somebody has to begin to deliver from it.
+    /// Appends to the notification's lane; whether somebody has to begin to deliver from it.
     pub(crate) fn push(&mut self, notification: Arc<Notification>) -> bool {
         self.count += 1;
         self.bytes += notification.size_bytes();
-        let lane = self.lanes.entry(notification.place.partition).or_default();
+        let lane = self.lanes.entry(notification.lane).or_default();
         lane.waiting.push_back(notification);
         !std::mem::replace(&mut lane.is_running, true)
     }
@@ -71,7 +71,7 @@ impl Queue {
 
     /// Counts another attempt at `notification`, if it is still the first of its lane.
     pub(crate) fn retries(&mut self, notification: &Arc<Notification>) -> bool {
-        let lane = self.lanes.get(&notification.place.partition);
+        let lane = self.lanes.get(&notification.lane);
         let first = lane.and_then(|lane| lane.waiting.front());
         let is_first = first.is_some_and(|first| Arc::ptr_eq(first, notification));
         self.retried += u64::from(is_first);
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     /// The first of a lane; none ends its delivery.
-    pub(crate) fn first(&mut self, lane: u32) -> Option<Arc<Notification>> {
+    pub(crate) fn first(&mut self, lane: Lane) -> Option<Arc<Notification>> {
         let lane = self.lanes.get_mut(&lane)?;
         let first = lane.waiting.front().cloned();
         lane.is_running = first.is_some();
@@ -88,7 +88,7 @@ impl Queue {
 
     /// Takes out what was delivered or given up.
     pub(crate) fn done(&mut self, notification: &Arc<Notification>) {
-        let Some(lane) = self.lanes.get_mut(&notification.place.partition) else { return };
+        let Some(lane) = self.lanes.get_mut(&notification.lane) else { return };
         if lane.waiting.front().is_some_and(|first| Arc::ptr_eq(first, notification)) {
             lane.waiting.pop_front();
             self.count -= 1;

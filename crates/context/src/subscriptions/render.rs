@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::change::Change;
 use super::http_request::{HttpRequest, HttpUrl};
-use super::notification::{Message, Notification};
+use super::notification::{Lane, Message, Notification};
 use super::shape::{Scope, body, patched, service, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, Payload, Target};
@@ -36,7 +36,8 @@ impl Occasion<'_> {
             Target::Mqtt(target) => self.mqtt(subscription, target)?,
         };
         let (place, made_ms) = (self.change.place, self.now_ms);
-        let made = Notification { place, made_ms, message, token: Default::default() };
+        let lane = Lane::of(&self.change.key.id);
+        let made = Notification { place, lane, made_ms, message, token: Default::default() };
         if made.size_bytes() <= self.max_bytes {
             return Some(made);
         }
