@@ -18,6 +18,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -28,6 +30,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::arriving::Arriving;
 use crate::context::Stage;
 use crate::listener::farewell;
 use crate::memory::{HEAD_FREE_BYTES, no_memory};
@@ -51,6 +54,10 @@ pub(crate) struct Pulse {
     write_blocked: AtomicBool,
     /// Bytes that have arrived of the head.
     head_bytes: AtomicUsize,
+    /// A request's body was let go before its end.
+    has_unread: AtomicBool,
+    /// All is said, and what the peer still sends of that body is thrown away.
+    lingers: AtomicBool,
     /// The memory of a head that is larger than others.
     head_memory: Mutex<Option<Grant>>,
 }
@@ -64,6 +71,8 @@ impl Pulse {
             wrote: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
             head_bytes: AtomicUsize::new(0),
+            has_unread: AtomicBool::new(false),
+            lingers: AtomicBool::new(false),
             head_memory: Mutex::new(None),
         }
     }
@@ -83,6 +92,11 @@ impl Pulse {
     /// The answer to a request that has needed no memory of its own has gone.
     pub(crate) fn rest(&self, now: Instant) {
         self.enter_at(IDLE, now);
+    }
+
+    /// A request's body is not read to its end: no request comes after it.
+    pub(crate) fn leave_unread(&self) {
+        self.has_unread.store(true, Ordering::Relaxed);
     }
 
     /// When to look first.
@@ -152,9 +166,12 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
         }
     }
     let watched = TokioIo::new(socket);
-    let service = service_fn(|request| {
+    let service = service_fn(|request: Request<Incoming>| {
         let (rim, pulse) = (&rim, &pulse);
-        async move { Ok::<_, std::convert::Infallible>(rim.handle(peer, pulse, request).await) }
+        async move {
+            let request = request.map(|body| Arriving::new(body, pulse.clone()));
+            Ok::<_, std::convert::Infallible>(rim.handle(peer, pulse, request).await)
+        }
     });
     let connection = http1::Builder::new()
         .half_close(false)
@@ -185,7 +202,8 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
                 }
             },
             changed = stage.changed() => {
-                if changed.is_err() || *stage.borrow_and_update() == Stage::Closing {
+                let is_over = pulse.lingers.load(Ordering::Relaxed);
+                if is_over || changed.is_err() || *stage.borrow_and_update() == Stage::Closing {
                     return;
                 }
                 connection.as_mut().graceful_shutdown();
@@ -305,6 +323,15 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        if !self.pulse.lingers.load(Ordering::Relaxed) {
+            ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
+            if !self.pulse.has_unread.load(Ordering::Relaxed) {
+                return Poll::Ready(Ok(()));
+            }
+            self.pulse.lingers.store(true, Ordering::Relaxed);
+            // It has as long for that as for a head.
+            self.pulse.enter(HEAD);
+        }
+        self.poll_rest(cx)
     }
 }

@@ -48,6 +48,7 @@
 
 mod answer;
 mod api;
+mod arriving;
 mod authenticator;
 mod connection;
 mod context;

@@ -18,13 +18,13 @@ use axum::http::{HeaderValue, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::Limited;
-use hyper::body::Incoming;
 use millstream_types::{Grant, MemoryBudget, Role, Roles};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::Answer;
 use crate::api::{Api, Found, Group, PathEntry, RouteMetrics, Served};
+use crate::arriving::Arriving;
 use crate::authenticator::{Authenticator, Claim, Verdict};
 use crate::connection::Pulse;
 use crate::context::{Context, Deadline, Shutdown};
@@ -60,7 +60,7 @@ impl Rim {
         &self,
         peer: SocketAddr,
         pulse: &Arc<Pulse>,
-        request: Request<Incoming>,
+        request: Request<Arriving>,
     ) -> axum::http::Response<Answer> {
         let origin = Origin { peer, started: pulse.begin_request(), trace: TraceContext::of(request.headers()) };
         match self.api.find(request.method(), request.uri().path()) {
@@ -97,7 +97,7 @@ impl Rim {
         &self,
         refusal: Response,
         group: &Group,
-        request: &Request<Incoming>,
+        request: &Request<Arriving>,
         origin: Origin,
         pulse: &Arc<Pulse>,
     ) -> axum::http::Response<Answer> {
@@ -116,7 +116,7 @@ impl Rim {
         route: &Arc<Served>,
         params: PathParams,
         origin: Origin,
-        request: Request<Incoming>,
+        request: Request<Arriving>,
     ) -> (Response, Option<Observed>) {
         let (parts, body) = request.into_parts();
         let deadline = match self.check(route, &parts, &body, origin) {
@@ -153,7 +153,7 @@ impl Rim {
     }
 
     /// What can be refused before anybody waits.
-    fn check(&self, route: &Served, parts: &Parts, body: &Incoming, origin: Origin) -> Result<Deadline, Problem> {
+    fn check(&self, route: &Served, parts: &Parts, body: &Arriving, origin: Origin) -> Result<Deadline, Problem> {
         check_head(parts, &self.limits)?;
         let announced = body.size_hint().exact();
         if let Some(size) = announced.filter(|size| *size > route.limits.body_max_bytes) {
@@ -168,7 +168,7 @@ impl Rim {
         route: &Served,
         context: &Arc<Context>,
         mut parts: Parts,
-        body: Incoming,
+        body: Arriving,
     ) -> Result<Response, Problem> {
         if let Some(role) = route.access.role() {
             let identity = self.identify(route, context, &parts).await?;
@@ -231,7 +231,7 @@ fn observed(
     observer: &Arc<dyn Observer>,
     identity: &Identity,
     context: &Context,
-    (parts, body): (&Parts, &Incoming),
+    (parts, body): (&Parts, &Arriving),
 ) -> Observed {
     let begun = Begun {
         tenant: &identity.principal.tenant,
@@ -289,7 +289,7 @@ fn role_names(roles: Roles) -> String {
 }
 
 /// A body of announced length was already checked, and hyper reads no more than that; others are cut off at the limit.
-fn bounded(body: Incoming, limits: &Limits) -> Body {
+fn bounded(body: Arriving, limits: &Limits) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
@@ -321,7 +321,7 @@ pub fn deadline_passed(waited: Duration) -> Problem {
 }
 
 /// `OPTIONS` is answered for every path; anything else that the path does not know is refused with what it knows.
-fn other_method(path: &PathEntry, request: &Request<Incoming>) -> Response {
+fn other_method(path: &PathEntry, request: &Request<Arriving>) -> Response {
     if request.method() != Method::OPTIONS {
         let allow = path.allow.to_str().unwrap_or_default().to_owned();
         return Problem::new(Reason::MethodNotAllowed, "this path has no such method")
@@ -336,7 +336,7 @@ fn other_method(path: &PathEntry, request: &Request<Incoming>) -> Response {
     response
 }
 
-fn unknown_route(request: &Request<Incoming>) -> Problem {
+fn unknown_route(request: &Request<Arriving>) -> Problem {
     Problem::new(Reason::UnknownRoute, "nothing is served under this path")
         .value(request.uri().path())
         .rule("paths distinguish capitals and trailing slashes")

@@ -47,6 +47,23 @@ async fn a_request_without_a_verdict_in_time_is_answered_503() {
     short.stop().await;
 }
 
+/// Who sends a body that is too large learns why, although he reads only after he has sent it all.
+#[tokio::test]
+async fn who_is_still_sending_what_is_refused_hears_why() {
+    let server = Server::of(routes(LIMITS)).await;
+    let mut client = server.connect().await;
+    let size = LIMITS.body_max_bytes as usize + (32 << 20);
+    client.send(&format!("PUT /echo HTTP/1.1\r\nhost: t\r\ncontent-length: {size}\r\n\r\n")).await;
+    let begin = client.read_until("\r\n\r\n").await;
+    let piece = "x".repeat(size / 16);
+    for _ in 0..16 {
+        client.send(&piece).await;
+    }
+    let answer = Answer::parse(&(begin + &client.read_to_end().await));
+    assert_eq!(answer.status, 413);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
     let server = Server::of(routes(LIMITS)).await;
