@@ -54,7 +54,7 @@ pub(crate) struct Pulse {
     write_blocked: AtomicBool,
     /// Bytes that have arrived of the head.
     head_bytes: AtomicUsize,
-    /// A request's body was let go before its end.
+    /// The last request's body was let go before its end.
     has_unread: AtomicBool,
     /// All is said, and what the peer still sends of that body is thrown away.
     lingers: AtomicBool,
@@ -80,6 +80,7 @@ impl Pulse {
     /// A head is complete; returns the time.
     pub(crate) fn begin_request(&self) -> Instant {
         self.head_bytes.store(0, Ordering::Relaxed);
+        self.has_unread.store(false, Ordering::Relaxed);
         self.enter(BUSY)
     }
 
@@ -94,7 +95,7 @@ impl Pulse {
         self.enter_at(IDLE, now);
     }
 
-    /// A request's body is not read to its end: no request comes after it.
+    /// A request's body is not read to its end. Where its rest has come already, another request may follow.
     pub(crate) fn leave_unread(&self) {
         self.has_unread.store(true, Ordering::Relaxed);
     }
@@ -206,6 +207,8 @@ pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mu
                 if is_over || changed.is_err() || *stage.borrow_and_update() == Stage::Closing {
                     return;
                 }
+                // A listener that stops waits for answers only.
+                pulse.has_unread.store(false, Ordering::Relaxed);
                 connection.as_mut().graceful_shutdown();
             }
         }

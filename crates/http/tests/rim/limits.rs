@@ -64,6 +64,20 @@ async fn who_is_still_sending_what_is_refused_hears_why() {
     server.stop().await;
 }
 
+/// A connection goes on after a refusal whose body had come whole, and a listener that stops does not wait for its peer.
+#[tokio::test]
+async fn a_listener_stops_at_once_beside_a_connection_that_was_kept_after_a_refusal() {
+    let server = Server::of(routes(LIMITS)).await;
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        client.send("PUT /nowhere HTTP/1.1\r\nhost: t\r\ncontent-length: 4\r\n\r\nbody").await;
+        assert!(client.read_until("\r\n\r\n").await.starts_with("HTTP/1.1 404"));
+        client.read_until("}").await;
+    }
+    let stopped = tokio::time::timeout(Duration::from_secs(8), server.stop()).await;
+    assert!(stopped.is_ok(), "it has waited for the peer to close");
+}
+
 #[tokio::test]
 async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
     let server = Server::of(routes(LIMITS)).await;
