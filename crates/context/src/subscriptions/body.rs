@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::member::Member;
-use super::subscription::{Alterations, Condition, Content, Delivery, Format, Identity, Retry, Subscription};
+use super::subscription::{Alterations, Condition, Content, Delivery, Format, Identity, Quiet, Retry, Subscription};
 use super::target::{TARGETS, Target};
 use crate::datetime;
 use crate::query::{Criteria, Selector};
@@ -58,6 +58,7 @@ pub(crate) fn compile(identity: Identity, document: Map<String, Value>) -> Resul
         target,
         throttling_ms,
         keeps_latest,
+        quiet: Quiet::default(),
         expires_ms,
         fails_limit,
         delivery,

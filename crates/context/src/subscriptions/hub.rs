@@ -54,7 +54,10 @@ impl Hub {
                         Rest::Forgotten => self.delivery.forget(tenant, id),
                     }
                 }
-                Effect::Deliver(subscription, notification) => self.delivery.push(subscription, notification),
+                Effect::Deliver(subscription, notification) => {
+                    subscription.sends(notification.made_ms);
+                    self.delivery.push(subscription, notification);
+                }
                 Effect::Wait { tenant, id, due_ms } => self.delivery.wait(tenant, id, *due_ms),
             }
         }

@@ -102,6 +102,10 @@ impl Matcher {
                 continue;
             }
             number += 1;
+            if subscription.is_quiet(now_ms) {
+                self.counters.matched.inc();
+                continue;
+            }
             let Some(mut notification) = occasion.notification(&subscription, number) else { continue };
             notification.token = looking.map(Looking::token).unwrap_or_default();
             self.counters.matched.inc();

@@ -3,6 +3,7 @@
 //! It is stored as the client gave it, and compiled when it is read; compiled parts are shared by all who match it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use millstream_types::TenantId;
 use serde_json::{Map, Value};
@@ -31,6 +32,7 @@ pub(crate) struct Subscription {
     pub(crate) throttling_ms: i64,
     /// What is throttled is not dropped: the latest goes when the time is up.
     pub(crate) keeps_latest: bool,
+    pub(crate) quiet: Quiet,
     pub(crate) expires_ms: Option<i64>,
     pub(crate) fails_limit: Option<u64>,
     pub(crate) delivery: Delivery,
@@ -49,6 +51,17 @@ impl Since {
     /// Whether a change at this place is early enough not to concern it.
     pub(crate) fn is_after(&self, topic: u128, partition: u32, offset: u64) -> bool {
         self.topic == topic && self.offsets.get(partition as usize).is_some_and(|from| offset < *from)
+    }
+}
+
+/// Until when throttling lets nothing go, as far as is known: what is certain to be dropped need not be made. Whether
+/// anything goes is decided by the subscription's owner, from what is stored.
+#[derive(Debug)]
+pub(crate) struct Quiet(AtomicI64);
+
+impl Default for Quiet {
+    fn default() -> Self {
+        Self(AtomicI64::new(i64::MIN))
     }
 }
 
@@ -183,5 +196,15 @@ impl Subscription {
     /// Whether it is over at this time.
     pub(crate) fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|at_ms| at_ms <= now_ms)
+    }
+
+    /// A notification that was made at this time goes out.
+    pub(crate) fn sends(&self, made_ms: i64) {
+        self.quiet.0.fetch_max(made_ms.saturating_add(self.throttling_ms), Ordering::Relaxed);
+    }
+
+    /// Whether throttling drops what is made at this time. False does not say that it goes.
+    pub(crate) fn is_quiet(&self, now_ms: i64) -> bool {
+        self.throttling_ms > 0 && !self.keeps_latest && now_ms < self.quiet.0.load(Ordering::Relaxed)
     }
 }

@@ -92,6 +92,36 @@ async fn counters_status_and_throttling_are_kept_by_the_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn throttling_counts_as_it_is_now_and_from_the_last_notification_before_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start().await;
+    let mut throttled = String::new();
+    for (life, first) in [1, 5].into_iter().enumerate() {
+        let world = World::open(dir.path());
+        let served = world.serve().await;
+        if life == 0 {
+            let of = |path: &str| to(&receiver, path, "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"}));
+            subscribe(&served, "", &of("/all")).await;
+            let mut body = of("/throttled");
+            body["throttling"] = json!(3_600);
+            throttled = subscribe(&served, "", &body).await;
+        }
+        for (t, throttling) in [(first, 3_600), (first + 1, 0), (first + 2, 3_600), (first + 3, 3_600)] {
+            set_t(&served, "e", t).await;
+            // Whoever hears of all changes is told by the same decision.
+            receiver.under("/all", t).await;
+            assert_eq!(patch(&served, &throttled, &json!({ "throttling": throttling })).await.status, 204);
+        }
+        served.stop().await;
+        world.close();
+    }
+    let ts: Vec<u64> =
+        receiver.under("/throttled", 3).await.iter().map(|one| one.json()["t"].as_u64().unwrap()).collect();
+    assert_eq!(ts, [1, 3, 7], "each that was not throttled");
+    receiver.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_taken_is_sent_again_in_order_and_once() {
     const CHANGES: usize = 40;
     let dir = tempfile::tempdir().unwrap();
