@@ -2,7 +2,8 @@
 //!
 //! - updates and reads of single entities, and what an entity takes ([`updates`]);
 //! - a start over many, queries among them, updates beside lists ([`queries`]);
-//! - what subscriptions cost, and how long notifications are on their way ([`notifications`]);
+//! - what subscriptions cost ([`subscriptions`]);
+//! - how long notifications are on their way ([`notifications`]);
 //! - history: the last points and hourly averages out of a million points of one attribute ([`history`]).
 
 mod aims;
@@ -11,6 +12,7 @@ mod history;
 mod notifications;
 mod population;
 mod queries;
+mod subscriptions;
 mod updates;
 
 use anyhow::Context as _;
@@ -92,8 +94,8 @@ fn heading(machine: &Machine, plan: Plan) -> String {
     format!(
         "Over sockets, keep-alive, to a server process of its own with its default configuration, entities of 6 attributes; \
          updates are answered when synced. Few entities are {}, many are {}, subscriptions up to {}. Where a rate counts, the \
-         server has one core and the generator another; queries, starts, lists and delays share both. {:.1} s a case. \
-         CPU time counts until the server is at rest again. History is called as a library, its client shares the cores.\n{machine}.",
+         server has one core and the generator another; queries, starts, lists and delays share both. {:.1} s a case, half of \
+         that a round of what subscriptions cost. CPU time counts until the server is at rest again. History is called as a library, its client shares the cores.\n{machine}.",
         plan.few,
         plan.many,
         plan.subscriptions,
