@@ -23,7 +23,7 @@ use super::child::Served;
 use super::cores::Cores;
 use super::machine::Machine;
 use super::{Length, Report};
-use case::{CASES, Case};
+use case::{CASES, Case, Measured};
 pub(super) use peer::ConnectPeer;
 use peer::Running;
 
@@ -51,7 +51,7 @@ impl Plan {
         let ms = Duration::from_millis;
         match length {
             Length::Quick => Self { rounds: 1, time: ms(1_300), warm_up: ms(500) },
-            Length::Default => Self { rounds: 3, time: ms(4_000), warm_up: ms(1_000) },
+            Length::Default => Self { rounds: 5, time: ms(2_000), warm_up: ms(700) },
             Length::Full => Self { rounds: 3, time: ms(30_000), warm_up: ms(2_000) },
         }
     }
@@ -65,6 +65,14 @@ struct Ground {
     server: Served,
     nginx: Option<Running>,
     mosquitto: Option<Running>,
+}
+
+/// What rounds of one case had on one server.
+#[derive(Default)]
+struct Rounds {
+    /// As fast as answers came.
+    fast: Vec<Measured>,
+    paced: Vec<Measured>,
 }
 
 /// Runs the suite.
@@ -92,36 +100,48 @@ impl Ground {
         self.log_everybody_in().await?;
         let mut cases = Vec::new();
         for case in &CASES {
-            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
             for round in 0..self.plan.rounds {
                 eprintln!("{}, round {} of {}", case.name, round + 1, self.plan.rounds);
-                ours.push(self.run_ours(&self.args(case, &[])?).await?);
+                self.run_round(case, self.server.pid(), None, &mut ours).await?;
                 if let Some(peer) = self.peer(case) {
-                    let url = Some(peer.url.clone());
-                    let args = SimArgs { devices_url: url, ..self.args(case, &[])? };
-                    theirs.push(case::run(peer.pid(), &args).await?);
+                    self.run_round(case, peer.pid(), Some(&peer.url), &mut theirs).await?;
                 }
             }
-            let ours = case::median(ours).context("there is at least one round")?;
-            let peer = self.peer(case).zip(case::median(theirs));
-            let rate_per_s = ours.report.rate_per_s;
-            cases.push(self.report(case.name.to_owned(), &ours, peer));
-            if case.is_paced {
-                let paced = self.run_paced(case, rate_per_s * PART_OF_RATE).await?;
-                cases.push(self.report(format!("{}{}", case.name, case::AT_PART), &paced, None));
+            let median =
+                case::median(&ours.fast, |run| run.report.rate_per_s).context("there is at least one round")?;
+            let theirs_of = |runs, key| self.peer(case).zip(case::median(runs, key));
+            cases.push(self.report(case.name.to_owned(), median, theirs_of(&theirs.fast, |run| run.report.rate_per_s)));
+            if let Some(median) = case::median(&ours.paced, case::p99_ms) {
+                let peer = theirs_of(&theirs.paced, case::p99_ms);
+                let mut paced = self.report(format!("{}{}", case.name, case::AT_PART), median, peer);
+                for (name, runs) in [(case::P99_OF_ROUNDS, &ours.paced), (case::PEER_P99_OF_ROUNDS, &theirs.paced)] {
+                    paced.conditions.insert(name.to_owned(), json!(runs.iter().map(case::p99_ms).collect::<Vec<_>>()));
+                }
+                cases.push(paced);
             }
         }
         Ok(cases)
     }
 
-    /// The same in the open loop at this rate.
-    async fn run_paced(&self, case: &Case, rate_per_s: f64) -> anyhow::Result<case::Measured> {
-        eprintln!("{}, at {:.0} % of its rate", case.name, PART_OF_RATE * 100.0);
-        let args = self.args(case, &["--loop", "open"])?;
-        let period = Duration::from_secs_f64(args.devices as f64 / rate_per_s.max(1.0));
-        // All connections open within the first period; what that holds up is to be over before the figures begin.
-        let warm_up = self.plan.warm_up * 2;
-        self.run_ours(&SimArgs { period, warm_up, ..args }).await
+    /// A case as fast as the server with this process id answers, and then in the open loop at a part of that: what a
+    /// machine gives swings within seconds. Without a URL it is our own server.
+    async fn run_round(&self, case: &Case, pid: u32, url: Option<&str>, rounds: &mut Rounds) -> anyhow::Result<()> {
+        let args = |more: &[&str]| {
+            let args = self.args(case, more)?;
+            anyhow::Ok(SimArgs { devices_url: url.map(str::to_owned).or(args.devices_url), ..args })
+        };
+        let fast = case::run(pid, &args(&[])?).await?;
+        if case.is_paced {
+            let args = args(&["--loop", "open"])?;
+            let rate_per_s = fast.report.rate_per_s * PART_OF_RATE;
+            let period = Duration::from_secs_f64(args.devices as f64 / rate_per_s.max(1.0));
+            // All connections open within the first period; what that holds up is to be over before the figures begin.
+            let warm_up = self.plan.warm_up * 2;
+            rounds.paced.push(case::run(pid, &SimArgs { period, warm_up, ..args }).await?);
+        }
+        rounds.fast.push(fast);
+        Ok(())
     }
 
     /// Registers all devices and lets each log in once, which is no part of a figure.
@@ -133,10 +153,6 @@ impl Ground {
         let once = SimArgs { period, ramp, count: Some(HTTP_DEVICES), duration: None, warm_up: Duration::ZERO, ..args };
         sim::measure(&once, &stop, |_| {}).await?;
         Ok(())
-    }
-
-    async fn run_ours(&self, args: &SimArgs) -> anyhow::Result<case::Measured> {
-        case::run(self.server.pid(), args).await
     }
 
     fn peer(&self, case: &Case) -> Option<&Running> {
@@ -165,7 +181,7 @@ impl Ground {
         })
     }
 
-    fn report(&self, name: String, ours: &case::Measured, peer: Option<(&Running, case::Measured)>) -> BenchCase {
+    fn report(&self, name: String, ours: &Measured, peer: Option<(&Running, &Measured)>) -> BenchCase {
         let mut conditions = self.machine.conditions();
         let own = json!({
             "server": "millstream serve, a process of its own, default configuration",
@@ -213,7 +229,8 @@ impl Ground {
              connections, PUT. MQTT 3.1.1: {MQTT_DEVICES} devices, a connection each. As fast as answers come (closed loop), \
              then, those that send one message at a time, in the open loop at {:.0} % of that. One generator thread; {}.\n\
              {}.\n\
-             {rounds} rounds of {:.1} s a case after {:.1} s of warm-up, the one with the median rate is shown. CPU time and \
+             {rounds} rounds of {:.1} s a case after {:.1} s of warm-up, the one with the median rate is shown, in the open loop that \
+             with the median p99; each is paced by the rate of its own round, peers by their own. CPU time and \
              memory are the server's; CPU time until it is at rest again. Peers store nothing.",
             PART_OF_RATE * 100.0,
             self.cores,

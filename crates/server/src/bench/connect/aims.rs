@@ -2,7 +2,7 @@
 
 use millstream_load::report::BenchCase;
 
-use super::case::{AT_PART, HTTP_0, HTTP_1, MQTT_0, MQTT_1, MQTT_1_16};
+use super::case::{AT_PART, HTTP_0, HTTP_1, MQTT_0, MQTT_1, MQTT_1_16, P99_OF_ROUNDS, PEER_P99_OF_ROUNDS};
 
 const HTTP_0_PER_CORE_AIM: f64 = 60_000.0;
 const OF_NGINX_AIM: f64 = 0.5;
@@ -32,9 +32,19 @@ pub(super) fn judge(cases: &[BenchCase]) -> Vec<String> {
     for case in cases.iter().filter(|case| case.case.ends_with(AT_PART)) {
         let p99 = case.latency_ms.map_or(f64::INFINITY, |latency| latency.p99);
         let verdict = if p99 < P99_AIM_MS { "met" } else { "missed" };
-        lines.push(format!("Aim, {}, p99 below {P99_AIM_MS} ms: {verdict}: {p99:.2} ms.", case.case));
+        let rounds = of_rounds(case, P99_OF_ROUNDS).map(|p99| format!(" The rounds: {p99}.")).unwrap_or_default();
+        let peer = case.peer.as_ref().zip(of_rounds(case, PEER_P99_OF_ROUNDS));
+        let peer = peer.map(|(peer, p99)| format!(" {} at its own: {p99}.", peer.name)).unwrap_or_default();
+        lines.push(format!("Aim, {}, p99 below {P99_AIM_MS} ms: {verdict}: {p99:.2} ms.{rounds}{peer}", case.case));
     }
     lines
+}
+
+/// The p99 of each round, in order; none where none is told.
+fn of_rounds(case: &BenchCase, condition: &str) -> Option<String> {
+    let rounds = case.conditions.get(condition)?.as_array().filter(|rounds| !rounds.is_empty())?;
+    let each = rounds.iter().filter_map(serde_json::Value::as_f64).map(|p99| format!("{p99:.2}"));
+    Some(each.collect::<Vec<_>>().join(", "))
 }
 
 /// Our rate as part of the peer's, or our rate per core as part of its, whichever is less: a generator that has no more to
@@ -53,7 +63,8 @@ mod tests {
     use super::*;
 
     fn case(name: &str, rate_per_s: f64, cpu_s_per_million: f64, p99: f64) -> BenchCase {
-        let peer = Peer { rate_per_s: 100.0, cpu_s_per_million: Some(10.0), ..Peer::default() };
+        let peer =
+            Peer { name: "peer".to_owned(), rate_per_s: 100.0, cpu_s_per_million: Some(10.0), ..Peer::default() };
         BenchCase {
             suite: "connect".to_owned(),
             case: name.to_owned(),
@@ -81,8 +92,8 @@ mod tests {
 
     #[test]
     fn qos_1_is_compared_with_qos_0_and_paced_cases_by_their_p99() {
-        let paced = format!("{HTTP_0}{AT_PART}");
-        let lines = judge(&[case(HTTP_0, 60.0, 10.0, 9.0), case(HTTP_1, 50.0, 12.0, 9.0), case(&paced, 1.0, 1.0, 5.0)]);
+        let mut paced = case(&format!("{HTTP_0}{AT_PART}"), 1.0, 1.0, 5.0);
+        let lines = judge(&[case(HTTP_0, 60.0, 10.0, 9.0), case(HTTP_1, 50.0, 12.0, 9.0), paced.clone()]);
         assert_eq!(
             lines,
             [
@@ -92,5 +103,10 @@ mod tests {
                 "Aim, HTTP telemetry, QoS 0, at 70 %, p99 below 5 ms: missed: 5.00 ms.",
             ]
         );
+        for (condition, p99) in [(P99_OF_ROUNDS, [1.0, 5.0]), (PEER_P99_OF_ROUNDS, [2.5, 7.0])] {
+            paced.conditions.insert(condition.to_owned(), serde_json::json!(p99));
+        }
+        let line = judge(&[paced]).pop().unwrap();
+        assert!(line.ends_with("missed: 5.00 ms. The rounds: 1.00, 5.00. peer at its own: 2.50, 7.00."), "{line}");
     }
 }

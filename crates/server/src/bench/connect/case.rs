@@ -10,6 +10,10 @@ use crate::bench::process;
 /// What a case's name ends in when it is paced.
 pub(super) const AT_PART: &str = ", at 70 %";
 
+/// Conditions of a paced case: the p99 of each round, and the peer's.
+pub(super) const P99_OF_ROUNDS: &str = "p99_ms_of_rounds";
+pub(super) const PEER_P99_OF_ROUNDS: &str = "peer_p99_ms_of_rounds";
+
 /// One case.
 #[derive(Debug)]
 pub(super) struct Case {
@@ -103,9 +107,13 @@ pub(super) async fn run(pid: u32, args: &SimArgs) -> anyhow::Result<Measured> {
     Ok(Measured { report, accepted, cpu_s: process::cpu_s(pid)? - begin.cpu_s, rss_mib })
 }
 
-/// The run with the median rate.
-pub(super) fn median(mut runs: Vec<Measured>) -> Option<Measured> {
-    runs.sort_by(|a, b| a.report.rate_per_s.total_cmp(&b.report.rate_per_s));
-    let middle = runs.len() / 2;
-    (middle < runs.len()).then(|| runs.swap_remove(middle))
+/// The run that is the median by this figure.
+pub(super) fn median(runs: &[Measured], figure: fn(&Measured) -> f64) -> Option<&Measured> {
+    let mut runs: Vec<&Measured> = runs.iter().collect();
+    runs.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+    runs.get(runs.len() / 2).copied()
+}
+
+pub(super) fn p99_ms(run: &Measured) -> f64 {
+    run.report.latency_ms.p99
 }
