@@ -208,3 +208,35 @@ impl Subscription {
         self.throttling_ms > 0 && !self.keeps_latest && now_ms < self.quiet.0.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_subscription_is_quiet_only_while_throttling_is_certain_to_drop() {
+        let of = |throttling_s: u64, throttled: &str| {
+            let identity =
+                Identity { tenant: TenantId::default(), id: "1".into(), path: "/#".into(), since: Since::default() };
+            let document = json!({
+                "subject": {"entities": [{"idPattern": ".*"}]},
+                "notification": {"http": {"url": "http://localhost/n"}, "delivery": {"throttled": throttled}},
+                "throttling": throttling_s,
+            });
+            let Value::Object(document) = document else { unreachable!() };
+            Subscription::compile(identity, document).unwrap()
+        };
+        let dropping = of(5, "drop");
+        assert!(!dropping.is_quiet(0), "nothing has gone yet");
+        dropping.sends(1_000);
+        assert_eq!([1_000, 5_999, 6_000].map(|now_ms| dropping.is_quiet(now_ms)), [true, true, false]);
+        dropping.sends(500);
+        assert!(dropping.is_quiet(5_999), "one that was made before shortens nothing");
+        for never in [of(0, "drop"), of(5, "latest")] {
+            never.sends(1_000);
+            assert!(!never.is_quiet(1_001));
+        }
+    }
+}
