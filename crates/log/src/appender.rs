@@ -91,7 +91,7 @@ impl Pen {
         }
         let written = match self.shared.ended() {
             Some(error) => Err(error),
-            None => self.write(taken.entries),
+            None => self.write(taken.entries, taken.waiters.iter().any(|waiter| waiter.level == AckLevel::Synced)),
         };
         self.shared.room.release(taken.pending_bytes);
         match written {
@@ -114,10 +114,11 @@ impl Pen {
         }
     }
 
-    /// Writes the entries in as few frames as they fit into, never dividing an append.
-    fn write(&mut self, mut entries: Vec<Entry>) -> Result<Round, Error> {
+    /// Writes the entries in as few frames as they fit into, never dividing an append. Whether somebody waits for them to
+    /// be synced goes with what has to be handed over before.
+    fn write(&mut self, mut entries: Vec<Entry>, is_awaited: bool) -> Result<Round, Error> {
         entries.sort_by_key(|entry| entry.order);
-        let mut round = Round::default();
+        let mut round = Round { is_awaited, ..Round::default() };
         let mut rest = entries.into_iter().peekable();
         let mut group = Vec::new();
         while let Some(entry) = rest.next() {
@@ -150,11 +151,11 @@ impl Pen {
     }
 
     /// Goes on to the next file. What this turn has written is handed over first: its frames may fill the very files
-    /// that must be synced and brought to the segments before one is free again.
+    /// that must be brought to the segments before one is free again.
     fn next_file(&mut self, bytes: u64, round: &mut Round) -> Result<(), Error> {
-        let full = std::mem::take(round);
+        let next = Round { is_awaited: round.is_awaited, ..Round::default() };
+        let full = std::mem::replace(round, next);
         self.hand_over(full);
-        self.shared.sync.demand();
         let shared = &self.shared;
         match self.writer.next_file(bytes, self.next_sequence, || shared.ended().is_some())? {
             true => Ok(()),
@@ -183,14 +184,13 @@ impl Pen {
 
     /// Tells what is written, and passes it on to be synced.
     fn hand_over(&self, mut round: Round) {
-        let mut demand = !round.effects.is_empty();
+        let mut demand = round.is_awaited || !round.effects.is_empty();
         for (partition, end) in &round.ends {
             partition.set_written(*end);
-            demand |= partition.level() == AckLevel::Synced;
+            demand |= partition.level() == AckLevel::Synced || partition.is_far_ahead(*end);
             partition.watchers.ring();
         }
         round.answer(AckLevel::Written);
-        demand |= !round.waiters.is_empty();
         self.shared.sync.push(round, demand);
         if self.shared.journal.has_full() {
             self.shared.flush.wake();

@@ -37,7 +37,8 @@ pub struct LogConfig {
     /// Bytes that all topics in memory may take together, at `max_bytes` for each of their partitions; another topic is
     /// refused. Default 256 MiB.
     pub memory_topics_max_bytes: usize,
-    /// How long records that nobody waits for may stay unsynced, in milliseconds. Default 50.
+    /// How long records that nobody waits for stay unsynced, in milliseconds; where they are many, they are durable once
+    /// their segments are, which takes as long as the disk takes for them. Default 50.
     pub sync_interval_ms: u64,
     /// How long records may stay in the journal only, in milliseconds; also how often retention is looked at.
     /// Default 2,000.

@@ -269,6 +269,11 @@ impl PartitionLog {
         self.synced.load(Ordering::Acquire)
     }
 
+    /// Whether half of the records up to `end` that may be unsynced are.
+    pub(crate) fn is_far_ahead(&self, end: u64) -> bool {
+        !self.topic.is_memory && end.saturating_sub(self.synced()) > UNSYNCED_MAX_RECORDS / 2
+    }
+
     pub(crate) fn set_synced(&self, end: u64) {
         self.synced.fetch_max(end, Ordering::AcqRel);
     }

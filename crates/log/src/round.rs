@@ -100,6 +100,8 @@ pub(crate) struct Round {
     /// What becomes true by it.
     pub(crate) effects: Vec<Effect>,
     pub(crate) waiters: Vec<Waiter>,
+    /// Somebody waits until it is synced, here or behind a later round.
+    pub(crate) is_awaited: bool,
     /// The files that it was written to.
     pub(crate) touched: Vec<Arc<JournalFile>>,
     /// Where the journal stands behind it; `None` if it wrote nothing.

@@ -1,13 +1,13 @@
 //! The writeback thread: brings what is durable in the journal to the segments, and gives journal files free.
 //!
 //! One turn, in this order, so that a crash between any two steps loses nothing:
-//! 1. make a journal file if none is free, so that the appender need not; 2. note how far the journal is synced; 3. write
-//!    what lies below to segments and sync them; 4. apply retention, and put in place what compaction has written;
-//! 5. put `meta`, which vouches for all that, durably in its place; 6. remove files that `meta` no longer names;
-//! 7. free journal files; 8. drop the oldest batches from memory beyond the cache's budget; 9. look for what to
-//!    compact next.
+//! 1. make a journal file if none is free, so that the appender need not; 2. note how far the journal is synced, and
+//!    take over what is not and nobody waits for; 3. write both to segments and sync these; 4. apply retention, and put in
+//!    place what compaction has written; 5. put `meta`, which vouches for all that, durably in its place; with it what was
+//!    taken over is durable; 6. remove files that `meta` no longer names; 7. free journal files; 8. drop the oldest
+//!    batches from memory beyond the cache's budget; 9. look for what to compact next.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -20,9 +20,10 @@ use crate::compaction::Outcome;
 use crate::meta::{JournalPlace, Meta, PartitionRecord};
 use crate::partition::PartitionLog;
 use crate::recent::Stored;
+use crate::round::Round;
 use crate::segment::Segment;
 use crate::shared::Shared;
-use crate::{Error, Topic, compaction, retention};
+use crate::{Error, Topic, compaction, retention, syncer};
 
 /// How much a sync of a segment is to carry: the segments catch up as soon as there is so much for each that the last turn
 /// has synced. The smaller a turn, the shorter it stands in the way of the journal, and the less is in memory.
@@ -69,6 +70,15 @@ impl FlushQueue {
             state.wake = true;
             self.arrived.notify_one();
         }
+    }
+
+    /// Whether so many bytes that are written and not synced are worth a turn, which then begins and takes them over.
+    pub(crate) fn is_worth(&self, bytes: u64) -> bool {
+        let is_worth = bytes >= self.state.lock().worth_bytes.max(SYNC_WORTH_BYTES);
+        if is_worth {
+            self.wake();
+        }
+        is_worth
     }
 
     /// A turn has synced so many segments.
@@ -150,17 +160,21 @@ impl Writeback {
         if !clean {
             self.shared.journal.ensure_free()?;
         }
-        let place = self.shared.sync.place();
+        let taken_over = self.shared.sync.take_over();
+        let place = taken_over.iter().rev().find_map(|round| round.place);
+        let place = place.unwrap_or_else(|| self.shared.sync.place());
         // Before the topics: what is deleted from now on is still named by the `meta` of this turn.
         let mut garbage = self.catalog.take_garbage();
         garbage.append(&mut self.postponed);
         let topics = self.catalog.topics();
-        let flushed = self.flush(&topics)?;
+        let flushed = self.flush(&topics, &taken_over)?;
         let mut expired = self.retain(&topics)?;
         expired.extend(self.shared.compaction.take_outcome().into_iter().flat_map(Outcome::put_in_place));
         if flushed || clean || place != self.vouched || !expired.is_empty() || !garbage.is_empty() {
             self.vouch(&topics, place, clean)?;
         }
+        syncer::settle(&self.shared, &self.catalog, taken_over);
+        self.shared.sync.vouched();
         self.remove(&expired, &garbage)?;
         self.shared.journal.free_up_to(place.sequence);
         self.evict(&topics);
@@ -186,21 +200,25 @@ impl Writeback {
     /// [`Error::Io`], [`Error::Corrupt`].
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let topics = self.catalog.topics();
-        self.flush(&topics)?;
+        self.flush(&topics, &[])?;
         self.vouch(&topics, self.shared.sync.place(), false)?;
         self.evict(&topics);
         Ok(())
     }
 
-    /// Writes to segments what is durable in the journal; whether there was anything.
-    fn flush(&mut self, topics: &[Arc<TopicEntry>]) -> Result<bool, Error> {
+    /// Writes to segments what is durable in the journal, and what was taken over; whether there was anything.
+    fn flush(&mut self, topics: &[Arc<TopicEntry>], taken_over: &[Round]) -> Result<bool, Error> {
+        // Of a partition the last round goes farthest.
+        let ends = taken_over.iter().flat_map(|round| &round.ends);
+        let ends: HashMap<_, u64> = ends.map(|(partition, end)| (Arc::as_ptr(partition), *end)).collect();
         let mut written = Vec::new();
         let mut touched = Vec::new();
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
             if partition.topic.is_memory {
                 continue;
             }
-            let batches = partition.lock().recent.unflushed(partition.synced());
+            let end = ends.get(&Arc::as_ptr(partition)).copied().unwrap_or(0);
+            let batches = partition.lock().recent.unflushed(partition.synced().max(end));
             if !batches.is_empty() {
                 self.write(partition, &batches, &mut touched)?;
                 written.push((partition.clone(), batches));

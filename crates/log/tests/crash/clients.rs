@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::oracle::{Ending, Oracle, Place, is_compacted};
 use crate::record::Sent;
-use crate::workload::{ANSWER_TIMEOUT, CODECS, LEVELS, Life};
+use crate::workload::{ANSWER_TIMEOUT, CODECS, Life};
 
 /// Batches that a client has under way at most.
 const PENDING_MAX: usize = 5;
@@ -92,7 +92,7 @@ impl Client {
             return;
         }
         let count = 1 + rng.below(6);
-        let level = *rng.pick(&LEVELS).unwrap();
+        let level = life.level(rng);
         let (append, mut serials) = life.oracle.sending(level, &[(place, count)], Vec::new(), life.now_ms());
         let pending = Pending { append, serials: serials.remove(0), base_sequence: self.next_sequence };
         self.next_sequence = self.next_sequence.wrapping_add(count as i32) & i32::MAX;
@@ -121,7 +121,7 @@ impl Client {
         partition: &dyn Partition,
         rng: &mut Rng,
     ) -> bool {
-        let (append, level) = (pending.append, *rng.pick(&LEVELS).unwrap());
+        let (append, level) = (pending.append, life.level(rng));
         let (sender, answer) = mpsc::channel();
         let told = life.oracle.clone();
         let done = Done::call(move |result| {

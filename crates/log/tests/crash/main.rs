@@ -66,6 +66,11 @@ fn of_each_key_the_last_record_outlives_a_crash_within_a_pass_of_compaction() {
 }
 
 #[test]
+fn what_was_acknowledged_is_there_although_segments_get_it_before_the_journal_is_synced() {
+    check_all(World::Unwaited, CRASH_POINTS);
+}
+
+#[test]
 fn a_transaction_is_whole_or_absent_after_any_crash() {
     let seeds = match number("MILLSTREAM_CRASH_SEED") {
         Some(seed) => seed..seed + 1,

@@ -28,7 +28,7 @@ const WHOLE_TOPICS: usize = 2;
 const KEPT_TOPICS: usize = 4;
 /// Longest time to wait for an answer: only an engine that never answers meets it.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-pub(crate) const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
+const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
 pub(crate) const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 /// What the threads of one life share.
@@ -50,6 +50,8 @@ pub(crate) enum World {
     Mixed,
     /// Only compacted ones.
     States,
+    /// Only those at `written`, and hardly anybody waits for more: the writeback thread makes most of it durable.
+    Unwaited,
 }
 
 /// Topics that keep a state, with segments of few records.
@@ -71,6 +73,13 @@ fn state_topics() -> [(&'static str, TopicConfig); 2] {
 fn lasting_topics(world: World) -> Vec<(&'static str, TopicConfig)> {
     if world == World::States {
         return state_topics().to_vec();
+    }
+    if world == World::Unwaited {
+        let base = TopicConfig { level: AckLevel::Written, retention: None, ..TopicConfig::default() };
+        let plain = TopicConfig { partitions: 5, segment_bytes: 8 << 10, ..base.clone() };
+        let packed = TopicConfig { segment_bytes: 4 << 10, compression: Compression::Lz4, ..base };
+        let states = state_topics().map(|(name, config)| (name, TopicConfig { level: AckLevel::Written, ..config }));
+        return [("plain", plain), ("compressed", packed)].into_iter().chain(states).collect();
     }
     let base = TopicConfig { retention: None, segment_bytes: 8 << 10, ..TopicConfig::default() };
     let mut topics = vec![
@@ -123,7 +132,9 @@ impl Life<'_> {
         let mut rngs: Vec<Rng> = (0..WRITERS + 2).map(|_| rng.fork()).collect();
         let (mut churn_rng, mut reader_rng) = (rngs.remove(0), rngs.remove(0));
         thread::scope(|threads| {
-            threads.spawn(|| self.churn(&mut churn_rng, &written));
+            if self.world != World::Unwaited {
+                threads.spawn(|| self.churn(&mut churn_rng, &written));
+            }
             threads.spawn(|| self.read(&targets, &mut reader_rng, &written));
             let writers: Vec<_> = (0..)
                 .zip(&mut rngs)
@@ -172,6 +183,13 @@ impl Life<'_> {
 
     pub(crate) fn now_ms(&self) -> i64 {
         self.clock.now_ms()
+    }
+
+    /// What an append asks for.
+    pub(crate) fn level(&self, rng: &mut Rng) -> AckLevel {
+        let is_hardly_waited_for = self.world == World::Unwaited && !rng.chance(3);
+        let levels = if is_hardly_waited_for { &LEVELS[..2] } else { &LEVELS[..] };
+        *rng.pick(levels).unwrap()
     }
 
     /// Creates topics, appends to them, alters and deletes them.
@@ -327,6 +345,8 @@ impl Writer<'_> {
         counts.extend((0..more).filter_map(|_| Some((aim(self.kept(KEPT_TOPICS), rng)?, 1 + rng.below(4)))));
         let read =
             whole.first().map(|target| Aim { target, partition: rng.below(target.partitions.len() as u64) as usize });
+        // Whoever commits a position waits for it.
+        let read = read.filter(|_| self.life.world != World::Unwaited || rng.chance(10));
         let commit = read.and_then(|read| {
             Some(PositionCommit {
                 group: format!("group-{}", self.number),
@@ -345,7 +365,7 @@ impl Writer<'_> {
     /// The first so many topics, as far as there are others than those that keep a state.
     fn kept(&self, count: usize) -> &[Target] {
         match self.life.world {
-            World::Mixed => &self.targets[..count],
+            World::Mixed | World::Unwaited => &self.targets[..count],
             World::States => &self.targets[..count - WHOLE_TOPICS],
         }
     }
@@ -371,7 +391,7 @@ impl Writer<'_> {
         commits: Vec<PositionCommit>,
         call: impl FnOnce(Vec<PositionCommit>, AckLevel, Vec<Vec<Record<'_>>>, Done<Vec<Appended>>) -> Result<(), Error>,
     ) {
-        let level = *rng.pick(&LEVELS).unwrap();
+        let level = self.life.level(rng);
         let places: Vec<_> = counts.iter().map(|(aim, count)| (aim.place(), *count)).collect();
         let oracle = self.life.oracle;
         let (append, serials) = oracle.sending(level, &places, commits.clone(), self.life.now_ms());
