@@ -1,11 +1,11 @@
-//! Which blocks of a segment were found a moment ago to be as they were written.
+//! Which blocks of a segment were written a moment ago, or found to be as they were written.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// For how long a block counts as checked: so long that several readers who are about as far share a check, and so short that
-/// what was checked is still in the page cache, unless memory is scarce.
+/// For how long a block counts as checked: so long that several readers who are about as far share a check, and those close
+/// behind the writer need none, and so short that its bytes are still in the page cache, unless memory is scarce.
 const HOLDS_FOR: Duration = Duration::from_secs(60);
 
 /// By number of the block.
@@ -28,7 +28,7 @@ impl Checked {
         time_s > 0 && self.time_s(now).saturating_sub(time_s) < HOLDS_FOR.as_secs() as u32
     }
 
-    /// Block `number` was as it was written, at `now`.
+    /// Block `number` is as it was written, at `now`.
     pub(crate) fn note(&self, number: usize, now: Instant) {
         let mut times_s = self.times_s.lock();
         if times_s.len() <= number {

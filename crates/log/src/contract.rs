@@ -370,9 +370,8 @@ pub trait Partition: Send + Sync + 'static {
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Stored, Error>;
 
     /// As [`Partition::read_stored`], but leaves the batches where they lie: for whoever sends them on as they are. They are
-    /// checked all the same, unless that was done within the last minute, so it reads from the disk: call from a plain
-    /// thread. `None` where they must be read: what is in
-    /// memory, or is checked together with records below `from` or beyond the limits, and where they are not in files of
+    /// checked all the same, unless they were written or checked within the last minute, so it reads from the disk: call from a
+    /// plain thread. `None` where they must be read: what is in memory, or is checked together with records below `from` or beyond the limits, and where they are not in files of
     /// the engine's own.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{AbortedTransaction, File};
 
-/// Whole batches, one behind the other in a file of the log. Their checksum matched within the last minute. They stay readable for as
-/// long as this lives, whatever becomes of their segment.
+/// Whole batches, one behind the other in a file of the log. They were written, or their checksum matched, within the last minute. They
+/// stay readable for as long as this lives, whatever becomes of their segment.
 #[derive(Clone)]
 pub struct Extent {
     file: Arc<dyn File>,

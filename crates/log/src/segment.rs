@@ -16,7 +16,7 @@
 //! Invariants
 //! - `end` and `size_bytes` only grow, and only after the bytes that they cover are in the file.
 //! - Nothing is served from a block whose checksums do not match; the batch's own CRC would not cover its offsets. What is
-//!   sent from the file as it lies was checked within the last minute.
+//!   sent from the file as it lies was written or checked within the last minute.
 //! - A closed segment never changes.
 
 use std::io::IoSlice;
@@ -264,6 +264,7 @@ impl Segment {
         // The ends move under the same lock: whoever puts an index in place meanwhile has this block in it, or sees it here.
         let mut blocks = self.blocks.lock();
         if let Some(blocks) = blocks.as_mut() {
+            self.checked.note(blocks.len(), Instant::now());
             blocks.push(entry);
         }
         self.first_append_ms.fetch_min(first.appended_ms, Ordering::AcqRel);

@@ -16,7 +16,7 @@ use millstream_log::{
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record};
 use tempfile::TempDir;
 
-use crate::support::{append, clock, create};
+use crate::support::{append, clock, create, partitions};
 
 const RECORDS: u64 = 100;
 const VALUE_BYTES: usize = 20_000;
@@ -27,13 +27,17 @@ struct Fixture {
     partition: Arc<dyn Partition>,
 }
 
-/// A hundred records in segments, a batch each, in blocks of some twelve; the file is named by what lies in `dir`.
-fn fixture() -> Fixture {
-    let dir = tempfile::tempdir().unwrap();
+fn open(dir: &TempDir) -> Arc<Embedded> {
     let clock = clock();
     // Readers see what segments hold.
     let config = LogConfig { dir: dir.path().join("log"), cache_bytes: 1 << 10, ..LogConfig::default() };
-    let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
+    Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap()
+}
+
+/// A hundred records in segments, a batch each, in blocks of some twelve; the file is named by what lies in `dir`.
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(&dir);
     let topic = TopicConfig { partitions: 1, segment_bytes: 1 << 20, ..TopicConfig::default() };
     let partition = create(&log, "located", &topic).remove(0);
     for number in 0..RECORDS {
@@ -118,9 +122,7 @@ fn what_is_checked_together_with_what_is_not_asked_for_must_be_read() {
 #[test]
 fn what_is_not_stable_is_left_out_and_aborted_transactions_are_told() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = clock();
-    let config = LogConfig { dir: dir.path().join("log"), cache_bytes: 1 << 10, ..LogConfig::default() };
-    let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
+    let log = open(&dir);
     let partition = create(&log, "located", &TopicConfig { partitions: 1, ..TopicConfig::default() }).remove(0);
     append(&*partition, &vec![1; VALUE_BYTES], AckLevel::Synced).unwrap();
     log.flush().unwrap();
@@ -153,6 +155,11 @@ fn damage_is_not_left_where_it_lies_and_told_by_the_read() {
     let mut byte = [0];
     file.read_exact_at(&mut byte, 5_000).unwrap();
     file.write_all_at(&[byte[0] ^ 4], 5_000).unwrap();
+    // What another process has written is checked.
+    fixture.log.close().unwrap();
+    let log = open(&fixture.dir);
+    let partition = partitions(&log, "located").remove(0);
+    let fixture = Fixture { log, partition, ..fixture };
     assert!(fixture.locate(0, 1 << 30).is_none());
     let error = fixture.partition.read_stored(Offset(0), 1 << 30, UpTo::High).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
