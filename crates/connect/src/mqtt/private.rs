@@ -277,10 +277,15 @@ impl Client {
 
     /// Whether a message has not been taken already; only one that is sent exactly once can have been.
     fn is_new(&self, item: &Item<'_>) -> Result<bool, Fault> {
+        let (publish, id) = (&item.publish, item.publish.id);
         match &self.private {
-            // Of a session that is kept, the tenant's owner knows.
-            Some(private) if item.publish.qos == Qos::ExactlyOnce && !private.is_durable => {
-                Ok(private.link.with(|session| session.arrived.insert(item.publish.id))?)
+            Some(private) if publish.qos == Qos::ExactlyOnce && !private.is_durable => {
+                Ok(private.link.with(|session| session.arrived.insert(id))?)
+            }
+            // Of a session that is kept, the tenant's owner knows. Of one that is sent again he has mostly said so by now, and
+            // it uses nothing up. It must not be acknowledged before those that are with him.
+            Some(private) if publish.qos == Qos::ExactlyOnce && publish.dup && self.owned == 0 => {
+                Ok(!private.link.has_arrived(id))
             }
             _ => Ok(true),
         }

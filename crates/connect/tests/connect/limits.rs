@@ -130,6 +130,36 @@ async fn messages_of_the_private_space_count_like_all_others_and_stay_counted_af
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_exactly_once_that_is_sent_again_counts_once() {
+    const DUP: u8 = 0b1000;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    limit(&world, &volume(25), &json!({})).await;
+    let login = Some(("d@T", "pw"));
+    // For a minute beyond the connection.
+    let properties = [0x11, 0, 0, 0, 60];
+    let kept =
+        Hello { level: 5, keep_alive_s: 60, client: "c", clean: false, login, properties: &properties, will: None };
+    let mut sent = publish(5, 2, 7, "a", &[], b"0123456789");
+    for time in 0..5 {
+        let (mut client, _) = Mqtt::connect(world.mqtt(), &kept).await;
+        client.send(&sent).await;
+        let (kind, body) = client.next().await;
+        assert_eq!((kind, body.get(2).copied().unwrap_or(0)), (0x50, 0), "sent again {time} times");
+        sent[0] |= DUP;
+    }
+    let (mut client, _) = Mqtt::connect(world.mqtt(), &kept).await;
+    for (id, code) in [(8, 0), (9, 0x97)] {
+        client.publish(2, id, "a", b"0123456789").await;
+        let (kind, body) = client.next().await;
+        assert_eq!((kind, body.get(2).copied().unwrap_or(0)), (0x50, code), "message {id}");
+    }
+    client.finish().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_the_log_has_no_room_for_is_no_use_of_the_volume() {
     let dir = tempfile::tempdir().unwrap();
     let files = GatedFiles::default();

@@ -190,7 +190,7 @@ fn publish(
     let of_tenant = known(draft, tenant);
     let is_kept = of_tenant.is_some_and(|known| known.sessions.contains_key(client));
     if let Some(id) = one.once
-        && of_tenant.is_some_and(|known| known.arrived.contains(&(Arc::clone(client), id)))
+        && of_tenant.is_some_and(|known| known.has_arrived(client, id))
     {
         return Fate::Known;
     }

@@ -148,6 +148,11 @@ impl OfTenant {
         retained.chain(sessions).chain(progress).chain(groups).chain(arrived).chain(born)
     }
 
+    /// Whether `client` has sent a message exactly once with this id, and not forgotten it.
+    pub(crate) fn has_arrived(&self, client: &Arc<str>, id: u16) -> bool {
+        self.arrived.contains(&(Arc::clone(client), id))
+    }
+
     /// Ids of messages exactly once that `client` has sent and not forgotten.
     pub(crate) fn arrived(&self, client: &Arc<str>) -> impl Iterator<Item = u16> {
         self.arrived.range((Arc::clone(client), 0)..=(Arc::clone(client), u16::MAX)).map(|(_, id)| *id)

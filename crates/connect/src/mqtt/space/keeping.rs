@@ -165,6 +165,13 @@ impl Link {
         Ok(Some(self.ask(|tenant, client| Command::Keep { tenant, client, keep })))
     }
 
+    /// Whether the client's message exactly once with this id is taken, durably, and not forgotten.
+    pub(crate) fn has_arrived(&self, id: u16) -> bool {
+        let keeper = &self.space.keeper;
+        let snapshot = keeper.snapshot();
+        snapshot.state.tenant(&keeper.tenant).is_some_and(|known| known.has_arrived(&self.client, id))
+    }
+
     /// Publishes messages together with what is kept of them.
     pub(crate) fn publish(&self, messages: Vec<One>) -> Verdict {
         let stream = self.space.keeper.stream.clone();
