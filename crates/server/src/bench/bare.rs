@@ -56,6 +56,8 @@ impl Bare {
         self.write_segments(&segments, outcome.segment_bytes).context("cannot write the bare segments")?;
         let all = start.elapsed();
         segments.iter().try_for_each(|segment| segment.set_len(0)).context("cannot empty the bare segments")?;
+        // The next case is not to wait for what was not synced in this one.
+        self.journal.iter().try_for_each(File::sync_data).context("cannot sync the bare journal")?;
         Ok(Some(BareTime { journal, all }))
     }
 
