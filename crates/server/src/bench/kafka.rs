@@ -50,7 +50,7 @@ impl Plan {
         match length {
             Length::Quick => Self { rounds: 1, produced_bytes: 40_000_000, half_rate: s(3), own: s(1) },
             Length::Default => Self { rounds: 3, produced_bytes: 50_000_000, half_rate: s(3), own: s(2) },
-            Length::Full => Self { rounds: 3, produced_bytes: 1_000_000_000, half_rate: s(40), own: s(20) },
+            Length::Full => Self { rounds: 3, produced_bytes: 1_000_000_000, half_rate: s(120), own: s(20) },
         }
     }
 
