@@ -189,7 +189,7 @@ impl Files for SystemFiles {
             Ok(()) => {
                 file.set_len(0)?;
                 file.write_all_at(std::process::id().to_string().as_bytes(), 0)?;
-                Ok(Lock::Held(Box::new(file)))
+                Ok(Lock::Held(Box::new(SystemLock(file))))
             }
             Err(fs::TryLockError::WouldBlock) => {
                 let mut by = String::new();
@@ -197,6 +197,18 @@ impl Files for SystemFiles {
                 Ok(Lock::Taken { by })
             }
             Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// Gives its lock free when dropped. To close the file would not be enough: a process that is being started has a copy of
+/// it for a moment, and with it the lock.
+struct SystemLock(fs::File);
+
+impl Drop for SystemLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "a directory cannot be unlocked; it is free once this process has ended");
         }
     }
 }
@@ -254,6 +266,20 @@ impl File for fs::File {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_free_when_it_is_dropped_though_somebody_has_a_copy_of_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let lock = || fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+        let held = SystemLock(lock());
+        held.0.try_lock().unwrap();
+        let copy = held.0.try_clone().unwrap();
+        assert!(lock().try_lock().is_err());
+        drop(held);
+        lock().try_lock().unwrap();
+        drop(copy);
+    }
 
     #[test]
     fn what_is_written_in_pieces_is_what_was_given() {
