@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_log::{Bell, Hold, Log, Partition, Topic, UpTo, give_way};
 use millstream_types::{BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
@@ -58,6 +58,9 @@ pub struct FollowerConfig {
     pub flights_max: usize,
     /// Records of a source after which owners that it did not concern are told of its progress. Default 10,000.
     pub progress_records: u64,
+    /// How often they are told at most, of all sources at once: each note is a synced append, for which the log has to sync
+    /// what arrives meanwhile. Default 1 s.
+    pub progress_interval: Duration,
     /// How long a source must be quiet before all owners are told how far it was read. Default 2 s.
     pub quiet: Duration,
 }
@@ -70,6 +73,7 @@ impl Default for FollowerConfig {
             command_max_records: 512,
             flights_max: 64,
             progress_records: 10_000,
+            progress_interval: Duration::from_secs(1),
             quiet: Duration::from_secs(2),
         }
     }
@@ -116,6 +120,7 @@ impl Follower {
                 cursors: HashMap::new(),
                 flights: VecDeque::new(),
                 has_found: false,
+                told_at: Instant::now(),
             };
             let spawned = std::thread::Builder::new()
                 .name(format!("follow-{}-{number}", V::NAME))
@@ -182,6 +187,8 @@ struct Thread<V: View, F: Follow<V>> {
     flights: VecDeque<Flight<V>>,
     /// A record was wanted since the bell was last waited for.
     has_found: bool,
+    /// When owners were last told of progress that does not concern them.
+    told_at: Instant,
 }
 
 impl<V: View, F: Follow<V>> Thread<V, F> {
@@ -210,11 +217,14 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
                 moved |= self.advance(source)?;
             }
             if moved {
+                if self.told_at.elapsed() >= self.config.progress_interval {
+                    self.tell_those_behind_by(self.config.progress_records)?;
+                }
                 continue;
             }
             let has_found = std::mem::take(&mut self.has_found);
             if !self.bell.wait(self.config.quiet) {
-                self.tell_all()?;
+                self.tell_those_behind_by(1)?;
             } else if !has_found {
                 std::thread::sleep(GATHER);
             }
@@ -315,7 +325,6 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         if let Some(error) = unreadable {
             self.fail(source, next, error.to_string());
         }
-        self.tell_those_behind(source, self.config.progress_records)?;
         self.let_go(source);
         Ok(true)
     }
@@ -407,24 +416,19 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         failed.add(Failure { view: V::NAME, part: FailedPart::Records, partition, offset: next, reason });
     }
 
-    fn tell_those_behind(&mut self, source: Source, records: u64) -> Result<(), Error> {
-        let Some(cursor) = self.cursors.get(&source) else { return Ok(()) };
-        let next = cursor.next;
-        let behind: Vec<u32> = (0..self.views.partitions())
-            .filter(|owner| next.0.saturating_sub(cursor.told[*owner as usize].0) >= records)
-            .collect();
-        for owner in behind {
-            self.hand_over(source, PartitionId(owner), next, Vec::new())?;
-        }
-        Ok(())
-    }
-
-    fn tell_all(&mut self) -> Result<(), Error> {
-        let sources: Vec<Source> = self.cursors.keys().copied().collect();
-        for source in sources {
-            self.tell_those_behind(source, 1)?;
+    /// Tells every owner how far each source has been read, if that is so many records more than it knows.
+    fn tell_those_behind_by(&mut self, records: u64) -> Result<(), Error> {
+        let sources: Vec<(Source, Offset)> =
+            self.cursors.iter().map(|(source, cursor)| (*source, cursor.next)).collect();
+        for (source, next) in sources {
+            let told = self.cursors.get(&source).map(|cursor| cursor.told.clone()).unwrap_or_default();
+            let behind = (0..).zip(told).filter(|(_, told)| next.0.saturating_sub(told.0) >= records);
+            for (owner, _) in behind {
+                self.hand_over(source, PartitionId(owner), next, Vec::new())?;
+            }
             self.let_go(source);
         }
+        self.told_at = Instant::now();
         Ok(())
     }
 }

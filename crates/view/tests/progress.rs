@@ -1,0 +1,68 @@
+//! Owners that a source does not concern are told how far it was read, and not all the time.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Deliveries, Shelf, World, pieces, telemetry};
+use millstream_log::{AckLevel, Log, TopicConfig, reply};
+use millstream_types::{Offset, PartitionId, Record, TopicPartition};
+use millstream_view::{Follower, FollowerConfig, Source, Views};
+
+const UNWANTED: u64 = 200;
+
+fn until(what: &str, is_true: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_true() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How far each owner knows the source.
+fn known(views: &Views<Shelf>, source: Source) -> Vec<u64> {
+    let snapshots = views.snapshots();
+    snapshots.iter().map(|snapshot| snapshot.sources.get(&source).map_or(0, |next| next.0)).collect()
+}
+
+#[test]
+fn who_is_not_concerned_is_told_after_a_while_and_no_sooner() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    world.log.create_topic(&telemetry(), &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let partition = world.log.partition(&TopicPartition::new(telemetry(), 0)).unwrap();
+    let deliver = |key: Option<&[u8]>| {
+        let (done, delivered) = reply();
+        partition.append(&[Record { key, value: Some(b"x"), ..Record::default() }], AckLevel::Synced, done).unwrap();
+        delivered.wait().unwrap();
+    };
+    let source = Source { topic: partition.topic().id, partition: PartitionId(0) };
+    let log: Arc<dyn Log> = world.log.clone();
+    let start = |progress_interval| {
+        let deliveries = Arc::new(Deliveries { views: Arc::clone(&views) });
+        let quiet = Duration::from_secs(3_600);
+        let config = FollowerConfig { progress_records: 10, progress_interval, quiet, ..FollowerConfig::default() };
+        Follower::start(deliveries, &views, &log, &config).unwrap()
+    };
+
+    // What has no key asks nothing of anybody.
+    (0..UNWANTED).for_each(|_| deliver(None));
+    deliver(Some(b"bolt"));
+    let seldom = start(Duration::from_secs(3_600));
+    until("the last record is applied", || pieces(&views, "bolt") == Some(1));
+    seldom.stop();
+    let told = known(&views, source).into_iter().filter(|next| *next > 0).count();
+    assert_eq!(told, 1, "only its owner");
+
+    let often = start(Duration::ZERO);
+    until("all owners are told", || known(&views, source).iter().all(|next| *next > UNWANTED));
+    often.stop();
+    assert_eq!(pieces(&views, "bolt"), Some(1), "it is applied once");
+    drop((seldom, often, log));
+    assert!(partition.offsets().tail > Offset(UNWANTED));
+    world.close(views);
+}
