@@ -3,14 +3,14 @@
 //! Positions are kept with the points that they cover: both reach the files in one append, so that after a crash each
 //! change is read again exactly if it is in no file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_log::{Hold, Log, Partition, Topic, UpTo, give_way};
-use millstream_types::{BatchLimits, Kind, Offset, PartitionId, Position, RecordBatch, TopicPartition};
+use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, give_way};
+use millstream_types::{BatchLimits, Kind, Offset, PartitionId, Position, RecordBatch, TopicId, TopicPartition};
 
 use crate::catalog::Sources;
 use crate::change::Change;
@@ -28,14 +28,25 @@ const NAME: &str = "history";
 
 /// Reads change topics.
 pub(crate) struct Follower {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<dyn Log>,
-    pub(crate) rules: Arc<Rules>,
-    /// Half of what may be in memory; the other half is being written.
-    pub(crate) generation_max_bytes: usize,
+    shared: Arc<Shared>,
+    log: Arc<dyn Log>,
+    rules: Arc<Rules>,
+    generation_max_bytes: usize,
     /// How far sources were in files at start.
-    pub(crate) sources: Sources,
-    pub(crate) cursors: HashMap<Source, Cursor>,
+    sources: Sources,
+    cursors: HashMap<Source, Cursor>,
+    board: Arc<Board<News>>,
+    /// Sources in which there may be something to read.
+    due: HashSet<Source>,
+}
+
+/// What bells ring for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum News {
+    /// There are other topics than before.
+    Topics,
+    /// There is more to read.
+    Source(Source),
 }
 
 /// How far one source has been read.
@@ -45,15 +56,30 @@ pub(crate) struct Cursor {
     next: Offset,
     /// Keeps what is in no file from being trimmed, where the engine can.
     hold: Option<Box<dyn Hold>>,
+    /// Rings for as long as it is kept.
+    _bell: Arc<Bell>,
     /// Set once the source cannot be read any more; it is left alone then.
     has_failed: bool,
 }
 
 impl Follower {
+    /// One that goes on behind `sources`, and has at most `generation_max_bytes` in memory: half of what may be there, the
+    /// other half is being written.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        log: Arc<dyn Log>,
+        rules: Arc<Rules>,
+        generation_max_bytes: usize,
+        sources: Sources,
+    ) -> Self {
+        let board = Board::new(shared.follower_bell.clone());
+        let (cursors, due) = Default::default();
+        Self { shared, log, rules, generation_max_bytes, sources, cursors, board, due }
+    }
+
     /// Follows until the process stops.
     pub(crate) fn run(mut self) {
         give_way();
-        self.log.watch_topics(&self.shared.follower_bell);
         // A panic is a mistake in the program; it must not go unseen.
         if catch_unwind(AssertUnwindSafe(|| self.follow_until_stopped())).is_err() {
             self.shared.fail("following the changes", "the thread panicked; restart the server");
@@ -61,21 +87,44 @@ impl Follower {
     }
 
     fn follow_until_stopped(&mut self) {
+        let of_topics = self.board.hang(News::Topics);
+        self.log.watch_topics(&of_topics);
+        self.discover();
         while !self.shared.is_stopping() {
             if self.is_full() {
                 self.shared.keeper_bell.ring();
                 self.shared.follower_bell.wait(QUIET);
                 continue;
             }
-            self.discover();
-            let sources: Vec<Source> = self.cursors.keys().copied().collect();
+            self.hear();
             let mut has_moved = false;
-            for source in sources {
-                has_moved |= self.advance(source);
+            for source in Vec::from_iter(self.due.iter().copied()) {
+                if self.advance(source) {
+                    has_moved = true;
+                } else {
+                    self.due.remove(&source);
+                }
             }
             self.let_go();
-            if !has_moved && self.shared.follower_bell.wait(QUIET) {
+            if has_moved {
+                continue;
+            }
+            if self.shared.follower_bell.wait(QUIET) {
                 std::thread::sleep(GATHER);
+            } else {
+                self.due.extend(self.cursors.keys());
+            }
+        }
+    }
+
+    /// Notes which sources have something new; of thousands, the others are not looked at.
+    fn hear(&mut self) {
+        for news in self.board.take() {
+            match news {
+                News::Topics => self.discover(),
+                News::Source(source) => {
+                    self.due.insert(source);
+                }
             }
         }
     }
@@ -88,9 +137,10 @@ impl Follower {
     /// Takes up sources that are new, lets go those that are gone.
     fn discover(&mut self) {
         let topics = self.log.topics();
+        let known: HashSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
         let shared = &self.shared;
         self.cursors.retain(|source, cursor| {
-            let is_there = topics.iter().any(|topic| topic.id == source.0);
+            let is_there = known.contains(&source.0);
             if !is_there {
                 shared.recover(&cursor.partition.id().to_string());
             }
@@ -108,7 +158,9 @@ impl Follower {
 
     fn take_up(&mut self, source: Source, topic: &Arc<Topic>) {
         let Ok(partition) = self.log.partition(&TopicPartition::new(topic.name.clone(), source.1.0)) else { return };
-        partition.watch(&self.shared.follower_bell);
+        let bell = self.board.hang(News::Source(source));
+        self.due.insert(source);
+        partition.watch(&bell);
         let first = partition.offsets().first;
         let resumed = match self.sources.get(&source) {
             None => Ok(first),
@@ -130,8 +182,8 @@ impl Follower {
         };
         let hold = self.log.capabilities().holds.then(|| partition.hold(NAME, next));
         self.shared.applied(source, next);
-        self.cursors
-            .insert(source, Cursor { topic: topic.clone(), partition, next, hold, has_failed: resumed.is_err() });
+        let (topic, has_failed) = (topic.clone(), resumed.is_err());
+        self.cursors.insert(source, Cursor { topic, partition, next, hold, _bell: bell, has_failed });
     }
 
     /// Lets retention have what is in files.

@@ -112,14 +112,7 @@ impl History {
             flushed_at: base.clock.now(),
             retained_at: base.clock.now(),
         };
-        let follower = Follower {
-            shared: shared.clone(),
-            log: base.log.clone(),
-            rules,
-            generation_max_bytes,
-            sources,
-            cursors: Default::default(),
-        };
+        let follower = Follower::new(shared.clone(), base.log.clone(), rules, generation_max_bytes, sources);
         let thread = |source: std::io::Error| Error::Thread(Arc::new(source));
         let workers = |name, share| Workers::start(name, 1, config.requests_max_waiting, share).map_err(thread);
         let desk = Arc::new(Desk {

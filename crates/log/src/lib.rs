@@ -54,7 +54,7 @@ mod watchers;
 mod wire;
 mod writeback;
 
-pub use bell::Bell;
+pub use bell::{Bell, Board};
 pub use config::LogConfig;
 pub use contract::{
     AbortedTransaction, AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold,

@@ -6,15 +6,17 @@
 //! positions, so owners that a source does not concern are told of its progress now and then; retention leaves what is
 //! above it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream_log::{Bell, Hold, Log, Partition, Topic, UpTo, give_way};
-use millstream_types::{BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicPartition};
+use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, give_way};
+use millstream_types::{
+    BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicId, TopicPartition,
+};
 use parking_lot::Mutex;
 
 use crate::failure::{FailedPart, Failure, panic_text};
@@ -107,7 +109,9 @@ impl Follower {
         let mut follower = Self { bells: Vec::new(), stopped: Arc::clone(&stopped), threads: Mutex::new(Vec::new()) };
         for number in 0..config.threads.max(1) {
             let bell = Arc::new(Bell::default());
-            log.watch_topics(&bell);
+            let board = Board::new(Arc::clone(&bell));
+            let of_topics = board.hang(News::Topics);
+            log.watch_topics(&of_topics);
             follower.bells.push(Arc::clone(&bell));
             let thread = Thread {
                 number: number as u128,
@@ -116,8 +120,11 @@ impl Follower {
                 log: Arc::clone(log),
                 config: config.clone(),
                 bell,
+                board,
+                _of_topics: of_topics,
                 stopped: Arc::clone(&stopped),
                 cursors: HashMap::new(),
+                due: HashSet::new(),
                 flights: VecDeque::new(),
                 has_found: false,
                 told_at: Instant::now(),
@@ -154,6 +161,15 @@ impl Drop for Follower {
     }
 }
 
+/// What bells ring for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum News {
+    /// There are other topics than before.
+    Topics,
+    /// There is more to read.
+    Source(Source),
+}
+
 /// How far one source has been read.
 struct Cursor {
     topic: Arc<Topic>,
@@ -163,6 +179,8 @@ struct Cursor {
     told: Vec<Offset>,
     /// Keeps what some owner has not applied from being trimmed, where the engine can.
     hold: Option<Box<dyn Hold>>,
+    /// Rings for as long as it is kept.
+    _bell: Arc<Bell>,
     /// Set once the source cannot be read any more; it is left alone then.
     failed: bool,
 }
@@ -182,8 +200,12 @@ struct Thread<V: View, F: Follow<V>> {
     log: Arc<dyn Log>,
     config: FollowerConfig,
     bell: Arc<Bell>,
+    board: Arc<Board<News>>,
+    _of_topics: Arc<Bell>,
     stopped: Arc<AtomicBool>,
     cursors: HashMap<Source, Cursor>,
+    /// Sources in which there may be something to read.
+    due: HashSet<Source>,
     flights: VecDeque<Flight<V>>,
     /// A record was wanted since the bell was last waited for.
     has_found: bool,
@@ -209,12 +231,16 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
     }
 
     fn follow_until_stopped(&mut self) -> Result<(), Error> {
+        self.discover();
         while !self.stopped.load(Ordering::Acquire) {
-            self.discover();
+            self.hear();
             let mut moved = false;
-            let sources: Vec<Source> = self.cursors.keys().copied().collect();
-            for source in sources {
-                moved |= self.advance(source)?;
+            for source in Vec::from_iter(self.due.iter().copied()) {
+                if self.advance(source)? {
+                    moved = true;
+                } else {
+                    self.due.remove(&source);
+                }
             }
             if moved {
                 if self.told_at.elapsed() >= self.config.progress_interval {
@@ -225,6 +251,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
             let has_found = std::mem::take(&mut self.has_found);
             if !self.bell.wait(self.config.quiet) {
                 self.tell_those_behind_by(1)?;
+                self.due.extend(self.cursors.keys());
             } else if !has_found {
                 std::thread::sleep(GATHER);
             }
@@ -232,12 +259,25 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         Ok(())
     }
 
+    /// Notes which sources have something new. There may be thousands, of which one has: the others are not looked at.
+    fn hear(&mut self) {
+        for news in self.board.take() {
+            match news {
+                News::Topics => self.discover(),
+                News::Source(source) => {
+                    self.due.insert(source);
+                }
+            }
+        }
+    }
+
     /// Takes up sources that are new, lets go those that are gone.
     fn discover(&mut self) {
         let topics = self.log.topics();
+        let known: HashSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
         let failures = self.views.failed();
         self.cursors.retain(|source, cursor| {
-            let is_there = topics.iter().any(|topic| topic.id == source.topic);
+            let is_there = known.contains(&source.topic);
             if !is_there {
                 failures.forget(cursor.partition.id());
             }
@@ -259,7 +299,9 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let Ok(partition) = self.log.partition(&TopicPartition::new(topic.name.clone(), source.partition.0)) else {
             return;
         };
-        partition.watch(&self.bell);
+        let bell = self.board.hang(News::Source(source));
+        self.due.insert(source);
+        partition.watch(&bell);
         let told = self.applied(source);
         let least = told.iter().min().copied().unwrap_or_default();
         let hold = self.log.capabilities().holds.then(|| partition.hold(V::NAME, least));
@@ -267,7 +309,8 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         if least > Offset::ZERO && next > least {
             self.pass_over_trimmed(partition.id(), least, next);
         }
-        self.cursors.insert(source, Cursor { topic: Arc::clone(topic), partition, next, told, hold, failed: false });
+        let topic = Arc::clone(topic);
+        self.cursors.insert(source, Cursor { topic, partition, next, told, hold, _bell: bell, failed: false });
     }
 
     /// How far each owner has applied `source`, durably.
@@ -444,8 +487,9 @@ fn collect<V: View, F: Follow<V>>(
     batches: &[RecordBatch],
 ) -> (Items<F::Item>, Offset, Option<BatchError>) {
     let (mut items, mut next): (Items<F::Item>, _) = (HashMap::new(), cursor.next);
+    let mut read = 0;
     for batch in batches {
-        if let Err(error) = collect_batch(follow, cursor, batch, &mut items) {
+        if let Err(error) = collect_batch(follow, cursor, batch, &mut read, &mut items) {
             let next = next.max(batch.base_offset());
             items.values_mut().for_each(|items| items.retain(|(offset, _)| *offset < next));
             items.retain(|_, items| !items.is_empty());
@@ -460,10 +504,12 @@ fn collect_batch<V: View, F: Follow<V>>(
     follow: &F,
     cursor: &Cursor,
     batch: &RecordBatch,
+    read: &mut usize,
     items: &mut Items<F::Item>,
 ) -> Result<(), BatchError> {
-    for (number, record) in batch.inflated(&BatchLimits::default())?.records().enumerate() {
-        if number % SHARE_RECORDS == 0 {
+    for record in batch.inflated(&BatchLimits::default())?.records() {
+        *read += 1;
+        if read.is_multiple_of(SHARE_RECORDS) {
             std::thread::yield_now();
         }
         let record = record?;

@@ -2,7 +2,7 @@
 //!
 //! - updates and reads of single entities, and what an entity takes ([`updates`]);
 //! - a start over many, queries among them, updates beside lists ([`queries`]);
-//! - what subscriptions cost ([`subscriptions`]);
+//! - what subscriptions cost ([`subscriptions`]), and other tenants ([`tenants`]);
 //! - how long notifications are on their way ([`notifications`]);
 //! - history: the last points and hourly averages out of a million points of one attribute ([`history`]).
 
@@ -13,6 +13,7 @@ mod notifications;
 mod population;
 mod queries;
 mod subscriptions;
+mod tenants;
 mod updates;
 
 use anyhow::Context as _;
@@ -43,6 +44,8 @@ enum Part {
     Subscriptions,
     /// How long notifications are on their way
     Delays,
+    /// What other tenants cost an update
+    Tenants,
 }
 
 /// Runs the suite.
@@ -52,9 +55,12 @@ pub(super) fn measure(arguments: &ContextArgs) -> anyhow::Result<Report> {
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
     let machine = Machine::with_files_in(dir.path());
     let mut told = Judged::default();
+    let ground = Ground { plan: Plan::of(length), machine: machine.clone(), cores: Cores::shared() };
     if wants(Part::Delays) {
-        let ground = Ground { plan: Plan::of(length), machine: machine.clone(), cores: Cores::shared() };
         ground.delays(&mut told)?;
+    }
+    if wants(Part::Tenants) {
+        ground.tenants(&mut told)?;
     }
     if wants(Part::History) {
         let (cases, aims) = history::measure(&machine, dir.path(), length)?;
@@ -94,7 +100,7 @@ fn heading(machine: &Machine, plan: Plan) -> String {
     format!(
         "Over sockets, keep-alive, to a server process of its own with its default configuration, entities of 6 attributes; \
          updates are answered when synced. Few entities are {}, many are {}, subscriptions up to {}. Where a rate counts, the \
-         server has one core and the generator another; queries, starts, lists and delays share both. {:.1} s a case, half of \
+         server has one core and the generator another; queries, starts, lists, delays and tenants share both. {:.1} s a case, half of \
          that a round of what subscriptions cost. CPU time counts until the server is at rest again. History is called as a library, its client shares the cores.\n{machine}.",
         plan.few,
         plan.many,

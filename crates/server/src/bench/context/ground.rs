@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) few: u64,
     pub(super) many: u64,
     pub(super) subscriptions: u64,
+    /// As many as a server has by default.
+    pub(super) tenants: u64,
     /// Of a stretch.
     pub(super) time: Duration,
     pub(super) warm_up: Duration,
@@ -39,6 +41,7 @@ impl Plan {
             few: 10_000,
             many: 1_000_000,
             subscriptions: 100_000,
+            tenants: 1_000,
             time: ms(5_000),
             warm_up: ms(1_000),
             notified_per_s: 5_000.0,

@@ -1,0 +1,44 @@
+//! What other tenants, at rest, cost an update.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use super::aims::Judged;
+use super::ground::{Ground, Place};
+
+impl Ground {
+    /// One client updates the entity of one tenant: alone, and beside others that have an entity each and do nothing.
+    pub(super) fn tenants(&self, told: &mut Judged) -> anyhow::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let place = Place::open(dir.path(), &self.cores)?;
+        let mut made = 0;
+        for tenants in [1, self.plan.tenants] {
+            place.send_all(1, tenants - made, |number, _, request| {
+                let entity = "{\"id\":\"E\",\"type\":\"T\",\"n\":{\"type\":\"Number\",\"value\":0}}";
+                push("POST", "/v2/entities", made + number, entity, request);
+            })?;
+            made = tenants;
+            let name = format!("{tenants} tenants: one attribute of one of them updated by PATCH, one client");
+            eprintln!("{name}");
+            let stretch = place.load(self.plan, (1, None), |number, _, request| {
+                let body = format!("{{\"n\":{{\"type\":\"Number\",\"value\":{number}}}}}");
+                push("PATCH", "/v2/entities/E/attrs", 0, &body, request);
+            })?;
+            let own = json!({ "tenants": tenants, "connections": 1, "level": "synced" });
+            told.cases.push(self.case(name, &stretch, own));
+        }
+        Ok(())
+    }
+}
+
+/// A request of a tenant.
+fn push(method: &str, target: &str, tenant: u64, body: &str, request: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = write!(
+        request,
+        "{method} {target} HTTP/1.1\r\nHost: bench\r\nFiware-Service: tenant{tenant}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+}

@@ -1,0 +1,97 @@
+//! A follower looks at the sources that have something new, however many there are.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Deliveries, Shelf, World, pieces};
+use millstream_log::{AckLevel, Log, Topic, TopicConfig, reply};
+use millstream_types::{Kind, Offset, PartitionId, Record, RecordView, TenantId, TopicName, TopicPartition};
+use millstream_view::{Follow, Follower, FollowerConfig, Source, View};
+
+const TENANTS: usize = 60;
+
+/// Deliveries that count how often topics are looked through.
+struct Counting {
+    deliveries: Deliveries,
+    looked: Arc<AtomicUsize>,
+}
+
+impl Follow<Shelf> for Counting {
+    type Item = <Deliveries as Follow<Shelf>>::Item;
+
+    fn follows(&self, topic: &Topic) -> bool {
+        self.looked.fetch_add(1, Ordering::Relaxed);
+        self.deliveries.follows(topic)
+    }
+
+    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Self::Item)> {
+        self.deliveries.item(topic, record)
+    }
+
+    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> <Shelf as View>::Command {
+        self.deliveries.command(source, next, items)
+    }
+}
+
+fn topic_of(tenant: usize) -> TopicName {
+    TopicName::reserved(Kind::Telemetry, &TenantId::new(&format!("t{tenant}")).unwrap())
+}
+
+#[test]
+fn only_what_has_something_new_is_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let views = world.shelf();
+    let create = |tenant| world.log.create_topic(&topic_of(tenant), &TopicConfig::default()).unwrap();
+    let deliver = |tenant, item: &str| {
+        let partition = world.log.partition(&TopicPartition::new(topic_of(tenant), 0)).unwrap();
+        let (done, delivered) = reply();
+        let record = Record { key: Some(item.as_bytes()), value: Some(b"x"), ..Record::default() };
+        partition.append(&[record], AckLevel::Synced, done).unwrap();
+        delivered.wait().unwrap();
+    };
+    let until = |what: &str, item: &str, count| {
+        let begun = Instant::now();
+        while pieces(&views, item) != Some(count) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {:?}", pieces(&views, item));
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    (0..TENANTS).for_each(|tenant| drop(create(tenant)));
+    deliver(0, "nut");
+    let looked = Arc::new(AtomicUsize::new(0));
+    let counting = Counting { deliveries: Deliveries { views: Arc::clone(&views) }, looked: looked.clone() };
+    let log: Arc<dyn Log> = world.log.clone();
+    // Never quiet for so long that everything is looked at.
+    let config = FollowerConfig { quiet: Duration::from_secs(3_600), ..FollowerConfig::default() };
+    let follower = Follower::start(Arc::new(counting), &views, &log, &config).unwrap();
+    until("what was there before", "nut", 1);
+
+    for count in 1..=3 {
+        (0..TENANTS).for_each(|tenant| deliver(tenant, "bolt"));
+        until("each is heard of", "bolt", count * TENANTS as i64);
+    }
+    let before = looked.load(Ordering::Relaxed);
+    for count in 1..=50 {
+        deliver(7, "washer");
+        until("one of many", "washer", count);
+    }
+    assert_eq!(looked.load(Ordering::Relaxed), before, "topics are looked through when there are others than before");
+
+    create(TENANTS);
+    deliver(TENANTS, "screw");
+    until("a later one", "screw", 1);
+    log.delete_topic(&topic_of(3)).unwrap();
+    create(3);
+    deliver(3, "screw");
+    until("one that took another's name", "screw", 2);
+    assert!(looked.load(Ordering::Relaxed) > before);
+    follower.stop();
+    drop((follower, log));
+    world.close(views);
+}
