@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, give_way};
+use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, stand_back};
 use millstream_types::{BatchLimits, Kind, Offset, PartitionId, Position, RecordBatch, TopicId, TopicPartition};
 
 use crate::catalog::Sources;
@@ -79,7 +79,7 @@ impl Follower {
 
     /// Follows until the process stops.
     pub(crate) fn run(mut self) {
-        give_way();
+        stand_back();
         // A panic is a mistake in the program; it must not go unseen.
         if catch_unwind(AssertUnwindSafe(|| self.follow_until_stopped())).is_err() {
             self.shared.fail("following the changes", "the thread panicked; restart the server");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_log::{Log, give_way};
+use millstream_log::{Log, stand_back};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 
 use crate::Error;
@@ -62,7 +62,7 @@ pub(crate) struct KeeperLimits {
 impl Keeper {
     /// Works until the process stops, and writes what is left then.
     pub(crate) fn run(mut self) {
-        give_way();
+        stand_back();
         // A panic is a mistake in the program; it must not go unseen.
         if catch_unwind(AssertUnwindSafe(|| self.work_until_stopped())).is_err() {
             self.shared.fail(WRITING, "the thread panicked; restart the server");

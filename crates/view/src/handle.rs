@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers, give_way};
+use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers, stand_back};
 use millstream_types::{PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -131,7 +131,7 @@ impl<V: View> Views<V> {
         let thread = std::thread::Builder::new()
             .name(format!("checkpoint-{}", V::NAME))
             .spawn(move || {
-                give_way();
+                stand_back();
                 checkpointer.run();
             })
             .map_err(|_| Error::Stopped)?;
@@ -259,11 +259,17 @@ struct Checkpointer<V: View> {
 }
 
 impl<V: View> Checkpointer<V> {
+    /// Writes for one owner after the other, each once an interval: all at once would keep a core from whoever answers
+    /// requests for many times as long.
     fn run(self) {
+        let pause = self.interval / self.owners.len().max(1) as u32;
+        let mut in_turn = self.owners.iter().cycle();
         loop {
-            self.due.wait(self.interval);
+            let is_due = self.due.wait(pause);
             let last = self.stopped.load(Ordering::Acquire);
-            for owner in &self.owners {
+            if is_due || last {
+                self.owners.iter().for_each(|owner| owner.write_checkpoint(&self.checkpoint));
+            } else if let Some(owner) = in_turn.next() {
                 owner.write_checkpoint(&self.checkpoint);
             }
             if last {

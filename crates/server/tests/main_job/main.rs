@@ -23,6 +23,7 @@ mod replay;
 mod settings;
 mod start;
 mod streams;
+mod threads;
 mod topic;
 mod usage;
 mod weather_observed;
