@@ -40,8 +40,6 @@ const KEPT_MIN: usize = 16;
 const LAST_ATTEMPTS: Duration = Duration::from_secs(5);
 /// How often connections and receivers that nobody uses are let go.
 const SWEEP: Duration = Duration::from_secs(30);
-/// How often a full queue is logged.
-const FULL_LOGGED_EVERY: u64 = 1_000;
 
 type Owner = (TenantId, Arc<str>);
 /// The status of the answer and the bytes of its body, where there are such.
@@ -252,8 +250,9 @@ impl Shared {
             gone.token.end();
             self.counters.dropped.inc();
             self.outcomes.dropped.fetch_add(1, Ordering::Relaxed);
+            let is_told = queue.tells_full(self.wall.now_ms());
             let subscription = &queue.subscription;
-            if queue.dropped % FULL_LOGGED_EVERY == 1 {
+            if is_told {
                 tracing::warn!(tenant = %subscription.tenant, subscription = %subscription.id, dropped = queue.dropped,
                     "more notifications wait than may; the oldest go");
             }

@@ -15,6 +15,9 @@ pub(crate) struct QueueLimits {
     pub(crate) bytes: usize,
 }
 
+/// How often it is told that a queue is full, for as long as it is.
+const FULL_TOLD_EVERY_MS: i64 = 60_000;
+
 /// What is counted of a queue.
 pub(crate) type Count = fn(&Queue) -> u64;
 
@@ -29,6 +32,7 @@ pub(crate) struct Queue {
     pub(crate) dropped: u64,
     /// Attempts after a failed one.
     pub(crate) retried: u64,
+    full_told_ms: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +44,7 @@ struct Waiting {
 
 impl Queue {
     pub(crate) fn new(subscription: Arc<Subscription>) -> Self {
-        Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0, retried: 0 }
+        Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0, retried: 0, full_told_ms: None }
     }
 
     /// Appends to the notification's lane; whether somebody has to begin to deliver from it.
@@ -67,6 +71,15 @@ impl Queue {
         self.bytes -= gone.size_bytes();
         self.dropped += 1;
         Some(gone)
+    }
+
+    /// Whether to tell now that it is full: the first time, and once a minute.
+    pub(crate) fn tells_full(&mut self, now_ms: i64) -> bool {
+        let is_due = self.full_told_ms.is_none_or(|told_ms| now_ms.saturating_sub(told_ms) >= FULL_TOLD_EVERY_MS);
+        if is_due {
+            self.full_told_ms = Some(now_ms);
+        }
+        is_due
     }
 
     /// Counts another attempt at `notification`, if it is still the first of its lane.
@@ -111,5 +124,23 @@ impl Queue {
     /// Has nothing to tell any more.
     pub(crate) fn count_anew(&mut self) {
         (self.dropped, self.retried) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::subscriptions::compile_any;
+
+    #[test]
+    fn that_it_is_full_is_told_at_once_and_then_once_a_minute() {
+        let document =
+            json!({"subject": {"entities": [{"id": "a"}]}, "notification": {"http": {"url": "http://localhost"}}});
+        let subscription = compile_any(document.as_object().unwrap().clone()).unwrap();
+        let mut queue = Queue::new(Arc::new(subscription));
+        let told = [0, 1, 59_999, 60_000, 60_001, 200_000, 200_001].map(|now_ms| queue.tells_full(now_ms));
+        assert_eq!(told, [true, false, false, true, false, true, false]);
     }
 }
