@@ -25,7 +25,7 @@ pub(super) struct Plan {
     pub(super) few: u64,
     pub(super) many: u64,
     pub(super) subscriptions: u64,
-    /// As many as a server has by default.
+    /// As many as a server has by default, beside the one that is always there.
     pub(super) tenants: u64,
     /// Of a stretch.
     pub(super) time: Duration,
@@ -41,7 +41,7 @@ impl Plan {
             few: 10_000,
             many: 1_000_000,
             subscriptions: 100_000,
-            tenants: 1_000,
+            tenants: 999,
             time: ms(5_000),
             warm_up: ms(1_000),
             notified_per_s: 5_000.0,
