@@ -64,6 +64,7 @@ mod summary;
 mod syntax;
 mod timing;
 mod traffic;
+mod trie;
 mod troubles;
 mod type_routes;
 mod types;
