@@ -15,6 +15,7 @@
 
 mod alarms;
 mod batch_routes;
+mod blocks;
 mod change_details;
 mod change_topics;
 mod condition;

@@ -12,6 +12,7 @@ use geo::{BoundingRect, Rect};
 use imbl::{HashMap, OrdMap, OrdSet};
 use millstream_types::TenantId;
 
+use crate::blocks::Blocks;
 use crate::entity::{Attribute, DATE_EXPIRES, Entity, Key, Place};
 use crate::geometry;
 use crate::index::{Built, Cells, Ids, Values};
@@ -27,6 +28,9 @@ pub(crate) struct State {
 /// Sets among which an entity's sets look for one that holds the same.
 const COMPARED_MAX: usize = 64;
 
+/// Pairs in one block of times of modification. Each update takes one out of any block, and copies that: 4 KiB at most.
+const MODIFIED_MAX: usize = 256;
+
 /// Places by a point in time.
 pub(crate) type Times = OrdSet<(i64, Option<Place>)>;
 
@@ -39,7 +43,7 @@ pub(crate) struct Entities {
     by_path: HashMap<Arc<str>, Places>,
     by_attribute: HashMap<Arc<str>, Places>,
     /// When entities were modified, with their ids' hashes: a pair each, unless some that share a hash share a time.
-    by_modification: OrdSet<(i64, u64)>,
+    by_modification: Blocks<(i64, u64), MODIFIED_MAX>,
     by_expiry: Times,
     by_location: Cells,
     /// Of attributes that have been queried.
@@ -161,7 +165,7 @@ impl Entities {
 
     /// Entities that were modified between two points in time, both included, in that order.
     pub(crate) fn modified(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = &Arc<Entity>> {
-        let times = self.by_modification.range((from_ms, 0)..).take_while(move |(at_ms, _)| *at_ms <= to_ms);
+        let times = self.by_modification.from(Some((from_ms, 0))).take_while(move |(at_ms, _)| *at_ms <= to_ms);
         times.flat_map(|(at_ms, hash)| self.by_id.hashed(*hash).filter(move |entity| entity.modified_ms == *at_ms))
     }
 
