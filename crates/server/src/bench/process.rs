@@ -12,8 +12,8 @@ const TICKS_PER_S: f64 = 100.0;
 const AT_REST: f64 = 0.03;
 /// Over which time that is looked at.
 const LOOK: Duration = Duration::from_millis(300);
-/// After which it is not waited for any longer.
-const REST_TIMEOUT: Duration = Duration::from_secs(6);
+/// After which it is not waited for any longer. History writes the points of a million new entities for some ten seconds.
+const REST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Seconds of CPU time, in user and kernel mode, that all threads of a process have used.
 pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {

@@ -19,7 +19,11 @@ impl Ground {
                 push("POST", "/v2/entities", made + number, entity, request);
             })?;
             made = tenants;
-            let name = format!("{tenants} tenants: one attribute of one of them updated by PATCH, one client");
+            let whose = match tenants {
+                1 => "1 tenant: one attribute of it".to_owned(),
+                many => format!("{many} tenants: one attribute of one of them"),
+            };
+            let name = format!("{whose} updated by PATCH, one client");
             eprintln!("{name}");
             let stretch = place.load(self.plan, (1, None), |number, _, request| {
                 let body = format!("{{\"n\":{{\"type\":\"Number\",\"value\":{number}}}}}");
