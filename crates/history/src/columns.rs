@@ -129,17 +129,19 @@ impl Columns {
         self.offset.push(row.offset);
     }
 
-    pub(crate) fn row(&self, at: usize) -> Row {
+    /// Takes a row out; its texts are gone then.
+    pub(crate) fn take_row(&mut self, at: usize) -> Row {
+        let take = std::mem::take::<ByteArray>;
         Row {
-            id: self.id[at].clone(),
-            path: self.path[at].clone(),
-            attribute: self.attribute[at].clone(),
-            kind: self.kind[at].clone(),
+            id: take(&mut self.id[at]),
+            path: take(&mut self.path[at]),
+            attribute: take(&mut self.attribute[at]),
+            kind: take(&mut self.kind[at]),
             observed: self.observed[at],
             modified: self.modified[at],
-            value: self.value[at].clone(),
+            value: take(&mut self.value[at]),
             number: self.number[at],
-            metadata: self.metadata[at].clone(),
+            metadata: self.metadata[at].take(),
             offset: self.offset[at],
         }
     }

@@ -143,7 +143,7 @@ impl Input {
     fn advance(&mut self) -> Result<(), Error> {
         loop {
             if self.at < self.chunk.len() {
-                let row = self.chunk.row(self.at);
+                let row = self.chunk.take_row(self.at);
                 self.at += 1;
                 if !self.is_erased(&row) {
                     self.row = Some(row);
@@ -164,6 +164,9 @@ impl Input {
     }
 
     fn is_erased(&self, row: &Row) -> bool {
+        if self.erasures.is_empty() {
+            return false;
+        }
         let [id, path, attribute] = [&row.id, &row.path, &row.attribute].map(|name| name.as_utf8().unwrap_or_default());
         self.erasures.iter().any(|erasure| erasure.takes(id, path, attribute))
     }

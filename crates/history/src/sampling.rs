@@ -251,8 +251,8 @@ mod tests {
             for file in self.files() {
                 let open = OpenFile::open(&SystemFiles, &file.path).unwrap();
                 for group in 0..open.groups() {
-                    let columns = open.read(&Rows { group, rows: 0..open.group_rows(group) }).unwrap();
-                    rows.extend((0..columns.len()).map(|at| columns.row(at)));
+                    let mut columns = open.read(&Rows { group, rows: 0..open.group_rows(group) }).unwrap();
+                    rows.extend((0..columns.len()).map(|at| columns.take_row(at)));
                 }
             }
             rows.sort_by(|a, b| a.order().cmp(&b.order()));
