@@ -11,7 +11,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 /// See the module. A block that grows beyond `MAX` is split; one that has less than a quarter of it is joined with the next
-/// or the one before if both have not more than half.
+/// or the one before if that makes no more than half.
 #[derive(Debug, Clone)]
 pub(crate) struct Blocks<T: Ord, const MAX: usize> {
     /// By a lower bound; the first block has none.
