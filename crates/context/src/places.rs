@@ -3,7 +3,7 @@
 use crate::blocks::Blocks;
 use crate::entity::Place;
 
-/// As many places as a block of a set has at most.
+/// Most places of a block.
 const BLOCK_MAX: usize = 512;
 
 /// A sorted set of places.

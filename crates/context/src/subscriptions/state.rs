@@ -22,8 +22,8 @@ pub(crate) struct State {
     tenants: HashMap<TenantId, OfTenant>,
 }
 
-/// The subscriptions of one tenant. Each notification changes what is known of one: what that costs must not depend on how
-/// many others there are, while their order changes only when one comes or goes.
+/// The subscriptions of one tenant. Each notification changes what is known of one, however many others there are; their
+/// order changes only when one comes or goes.
 #[derive(Debug, Clone, Default)]
 struct OfTenant {
     /// Of all that is known, oldest first.
