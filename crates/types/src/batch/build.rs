@@ -7,7 +7,7 @@ use bytes::BytesMut;
 
 use super::codec::{self, Compressors};
 use super::header::{CONTROL, Seal, TRANSACTIONAL};
-use super::varint::{self, Prologue};
+use super::varint::{self, Writer};
 use super::{BATCH_HEADER_BYTES, Producer, RecordBatch};
 use crate::{Compression, Epoch, Header, Offset, Record};
 
@@ -197,11 +197,6 @@ fn nullable(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, sized)
 }
 
-#[inline]
-fn length_of(bytes: Option<&[u8]>) -> i64 {
-    bytes.map_or(-1, |bytes| bytes.len() as i64)
-}
-
 /// Writes a record, with headers that lie in `buffer` already if it is told where; answers where they lie now.
 #[inline]
 fn encode(
@@ -220,46 +215,29 @@ fn encode(
         + nullable(record.value)
         + headers_bytes;
     assert!(buffer.len() + length < i32::MAX as usize, "a batch stays below 2 GiB");
-    buffer.reserve(length + varint::I32_MAX_BYTES);
-    let mut prologue = Prologue::new();
-    prologue.varint(length as i64);
-    prologue.byte(0); // attributes: none are defined
-    prologue.varint(timestamp_delta);
-    prologue.varint(offset_delta);
-    prologue.varint(length_of(record.key));
-    buffer.extend_from_slice(prologue.as_slice());
-    buffer.extend_from_slice(record.key.unwrap_or_default());
-    put_length(buffer, length_of(record.value));
-    buffer.extend_from_slice(record.value.unwrap_or_default());
     let begin = buffer.len();
+    buffer.resize(begin + varint::len(length as i64) + length, 0);
+    let mut writer = Writer { rest: &mut buffer[begin..] };
+    writer.number(length as i64);
+    writer.bytes(&[0]); // attributes: none are defined
+    writer.number(timestamp_delta);
+    writer.number(offset_delta);
+    writer.nullable(record.key);
+    writer.nullable(record.value);
+    let lie = buffer.len() - headers_bytes..buffer.len();
     match headers {
-        Some(lie) => {
-            buffer.resize(begin + headers_bytes, 0);
-            buffer.copy_within(lie, begin);
-        }
-        None => put_headers(buffer, record.headers),
+        Some(known) => buffer.copy_within(known, lie.start),
+        None => write_headers(Writer { rest: &mut buffer[lie.clone()] }, record.headers),
     }
-    begin..buffer.len()
+    lie
 }
 
 #[inline]
-fn put_headers(buffer: &mut BytesMut, headers: &[Header<'_>]) {
-    put_length(buffer, headers.len() as i64);
+fn write_headers(mut writer: Writer<'_>, headers: &[Header<'_>]) {
+    writer.number(headers.len() as i64);
     for header in headers {
-        put_length(buffer, header.key.len() as i64);
-        buffer.extend_from_slice(header.key.as_bytes());
-        put_length(buffer, length_of(header.value));
-        buffer.extend_from_slice(header.value.unwrap_or_default());
+        writer.number(header.key.len() as i64);
+        writer.bytes(header.key.as_bytes());
+        writer.nullable(header.value);
     }
-}
-
-#[inline]
-fn put_length(buffer: &mut BytesMut, length: i64) {
-    // Nearly all lengths take one byte, and a copy whose size is known costs a fraction of one whose size is not.
-    if (-64..64).contains(&length) {
-        return buffer.extend_from_slice(&[varint::zigzag(length) as u8]);
-    }
-    let mut number = Prologue::new();
-    number.varint(length);
-    buffer.extend_from_slice(number.as_slice());
 }

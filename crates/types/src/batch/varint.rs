@@ -26,27 +26,26 @@ pub(super) const fn len(value: i64) -> usize {
     (bits * 9 + 64) / 64
 }
 
-/// Numbers written side by side on the stack, so that they reach the batch in one copy.
-pub(super) struct Prologue {
-    bytes: [u8; 32],
-    len: usize,
+/// Writes a record's parts to the front of a slice, whose length is known to be enough.
+pub(super) struct Writer<'a> {
+    pub(super) rest: &'a mut [u8],
 }
 
-impl Prologue {
+impl Writer<'_> {
     #[inline]
-    pub(super) const fn new() -> Self {
-        Self { bytes: [0; 32], len: 0 }
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        let (here, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
+        here.copy_from_slice(bytes);
+        self.rest = rest;
     }
 
     #[inline]
-    pub(super) fn byte(&mut self, byte: u8) {
-        // The mask is never needed and tells the compiler so: five numbers of at most 10 + 4 × 5 bytes fit.
-        self.bytes[self.len & 31] = byte;
-        self.len += 1;
+    fn byte(&mut self, byte: u8) {
+        self.bytes(&[byte]);
     }
 
     #[inline]
-    pub(super) fn varint(&mut self, value: i64) {
+    pub(super) fn number(&mut self, value: i64) {
         let mut raw = zigzag(value);
         while raw >= 0x80 {
             self.byte(raw as u8 | 0x80);
@@ -55,9 +54,16 @@ impl Prologue {
         self.byte(raw as u8);
     }
 
+    /// A length and that many bytes; null is length −1.
     #[inline]
-    pub(super) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len.min(32)]
+    pub(super) fn nullable(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => {
+                self.number(bytes.len() as i64);
+                self.bytes(bytes);
+            }
+            None => self.number(-1),
+        }
     }
 }
 
@@ -145,9 +151,11 @@ mod tests {
     use super::*;
 
     fn encoded(value: i64) -> Vec<u8> {
-        let mut prologue = Prologue::new();
-        prologue.varint(value);
-        prologue.as_slice().to_vec()
+        let mut bytes = vec![0; len(value)];
+        let mut writer = Writer { rest: &mut bytes };
+        writer.number(value);
+        assert!(writer.rest.is_empty(), "{value}");
+        bytes
     }
 
     #[test]
@@ -155,7 +163,6 @@ mod tests {
         let edges = (0..63).flat_map(|bit| [1_i64 << bit, (1 << bit) - 1, -(1 << bit), -(1 << bit) - 1]);
         for value in edges.chain([i64::MIN, i64::MAX, i64::from(i32::MIN), i64::from(i32::MAX)]) {
             let bytes = encoded(value);
-            assert_eq!(bytes.len(), len(value), "{value}");
             let mut reader = Reader { rest: &bytes };
             assert_eq!(reader.i64("x"), Ok(value));
             assert!(reader.rest.is_empty());
