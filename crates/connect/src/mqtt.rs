@@ -32,6 +32,7 @@ mod packet;
 mod pending;
 mod private;
 mod property;
+mod source;
 mod space;
 mod stranger;
 mod toll;

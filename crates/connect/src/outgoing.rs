@@ -1,9 +1,8 @@
 //! From a device's message to its record. Nothing of it is copied before it reaches its batch.
 
-use std::io::Write;
-
 use millstream_http::Problem;
 use millstream_types::{Header, Record, header};
+use smallvec::SmallVec;
 
 use crate::meter::Delivery;
 use crate::sender::Sender;
@@ -13,8 +12,9 @@ const DEFAULT_TYPE: &[u8] = b"application/octet-stream";
 pub(crate) const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
 /// Says that an MQTT client asked for the message to be retained.
 const OPT_RETAIN: &str = "x-opt-retain";
-/// Headers that the adapter itself may set.
-const OWN_HEADERS_MAX: usize = 14;
+
+/// The headers of a record; most have no more than these.
+pub(crate) type Headers<'a> = SmallVec<[Header<'a>; 8]>;
 
 /// A message, as an adapter has read it.
 #[derive(Debug, Clone, Copy)]
@@ -74,13 +74,9 @@ impl Numbers {
 }
 
 impl<'a> Outgoing<'a> {
-    /// Room that the headers take at most.
-    pub(crate) fn headers_max(sender: &Sender<'_>) -> usize {
-        OWN_HEADERS_MAX + sender.default_headers_count()
-    }
-
-    /// Adds the record's headers.
-    pub(crate) fn headers(&self, sender: &Sender<'a>, numbers: &'a Numbers, headers: &mut Vec<Header<'a>>) {
+    /// The record's headers.
+    pub(crate) fn headers(&self, sender: &Sender<'a>, numbers: &'a Numbers) -> Headers<'a> {
+        let mut headers = Headers::new();
         let content_type = self.content_type.or_else(|| sender.default_type()).unwrap_or(DEFAULT_TYPE);
         let mut add = |key, value| headers.push(Header { key, value: Some(value) });
         add(header::DEVICE_ID, sender.id.as_bytes());
@@ -110,6 +106,7 @@ impl<'a> Outgoing<'a> {
             add(header::STATUS, reply.status.as_bytes());
         }
         headers.extend(sender.default_headers());
+        headers
     }
 
     /// The record, with the headers that [`Outgoing::headers`] has written.
@@ -143,21 +140,40 @@ pub(crate) fn check_type(content_type: Option<&[u8]>, payload: &[u8], rule: &'st
 /// A number as text, on the stack.
 #[derive(Debug, Clone, Copy)]
 struct Digits {
+    /// Twenty digits hold every number of 64 bits.
     text: [u8; 20],
-    length: u8,
+    begin: u8,
 }
 
 impl Digits {
-    fn of(number: u64) -> Self {
-        let mut text = [0; 20];
-        let mut rest = &mut text[..];
-        // Twenty digits hold every number of 64 bits.
-        let _ = write!(rest, "{number}");
-        let unused = rest.len();
-        Self { text, length: (20 - unused) as u8 }
+    fn of(mut number: u64) -> Self {
+        let (mut text, mut begin) = ([b'0'; 20], 20);
+        while number > 0 || begin == 20 {
+            begin -= 1;
+            text[begin] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        Self { text, begin: begin as u8 }
     }
 
     fn as_bytes(&self) -> &[u8] {
-        &self.text[..usize::from(self.length)]
+        &self.text[usize::from(self.begin)..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_has_its_digits(number: u64) {
+            for number in [number, number % 100, 0, u64::MAX] {
+                let digits = Digits::of(number);
+                prop_assert_eq!(digits.as_bytes(), number.to_string().into_bytes());
+            }
+        }
     }
 }

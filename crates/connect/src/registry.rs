@@ -36,7 +36,7 @@ pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use limits::{check_limits, check_rates};
 pub(crate) use mapping::{Mapping, Route};
-pub(crate) use state::TenantState;
+pub(crate) use state::{Table, TenantState};
 pub(crate) use stored::{Condition, Stored, Version};
 pub(crate) use tenant::Adapter;
 pub use tenant::Tenant;

@@ -113,10 +113,6 @@ impl<'a> Sender<'a> {
         of_device.or_else(|| self.tenant.defaults.content_type()).map(str::as_bytes)
     }
 
-    pub(crate) fn default_headers_count(&self) -> usize {
-        self.device.defaults.headers().len() + self.tenant.defaults.headers().len()
-    }
-
     /// The tenant's properties come in only where the device has none of that name.
     pub(crate) fn default_headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
         let of_device = self.device.defaults.headers();

@@ -11,6 +11,7 @@ use millstream_types::{Kind, TenantId, TopicName, TopicPartition, partition_of_k
 use parking_lot::Mutex;
 
 use crate::meter::{Meter, Meters};
+use crate::registry::Table;
 use crate::usage::{Ledger, Usage};
 
 /// The topics of all tenants that have sent since the start.
@@ -19,7 +20,7 @@ pub(crate) struct Streams {
     partitions: u32,
     meters: Arc<Meters>,
     ledger: Arc<Ledger>,
-    known: ArcSwap<imbl::HashMap<TenantId, Arc<TenantStreams>>>,
+    known: ArcSwap<Table<TenantId, Arc<TenantStreams>>>,
     /// Held while a tenant's topics are resolved, so that each is resolved once.
     resolving: Mutex<()>,
 }
@@ -66,7 +67,7 @@ fn of_device<'a>(partitions: &'a [Arc<dyn Partition>], device: &str) -> &'a Arc<
 
 impl Streams {
     pub(crate) fn new(log: Arc<dyn Log>, partitions: u32, meters: Arc<Meters>, ledger: Arc<Ledger>) -> Self {
-        let known = ArcSwap::from_pointee(imbl::HashMap::new());
+        let known = ArcSwap::from_pointee(Table::default());
         Self { log, partitions, meters, ledger, known, resolving: Mutex::new(()) }
     }
 

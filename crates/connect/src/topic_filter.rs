@@ -31,8 +31,9 @@ impl<'a> Filter<'a> {
 
 /// Whether a topic or filter begins with a word that Hono reserves: then it is none of the private space.
 pub(crate) fn is_reserved(topic: &str) -> bool {
-    let first = topic.split_once('/').map_or(topic, |(first, _)| first);
-    matches!(first, "t" | "telemetry" | "e" | "event" | "c" | "command" | "error")
+    let bytes = topic.as_bytes();
+    let first = bytes.iter().position(|byte| *byte == b'/').map_or(bytes, |end| &bytes[..end]);
+    matches!(first, b"t" | b"telemetry" | b"e" | b"event" | b"c" | b"command" | b"error")
 }
 
 /// Whether wildcards stand alone in their level, and `#` in the last one.

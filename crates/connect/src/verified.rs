@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use foldhash::fast::RandomState;
 use millstream_http::Identity;
 use millstream_types::TenantId;
 use parking_lot::RwLock;
@@ -49,10 +50,13 @@ pub(crate) struct VerifiedLogins {
     generation_max: usize,
 }
 
+/// Nobody who does not know the key chooses the fingerprints, so that a quick hash of them will do.
+type Generation = HashMap<Fingerprint, Arc<Verified>, RandomState>;
+
 #[derive(Default)]
 struct Shard {
-    young: HashMap<Fingerprint, Arc<Verified>>,
-    old: HashMap<Fingerprint, Arc<Verified>>,
+    young: Generation,
+    old: Generation,
 }
 
 impl VerifiedLogins {

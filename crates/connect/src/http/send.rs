@@ -199,8 +199,7 @@ impl HttpAdapter {
         let waiting = ttd_s.map(|ttd_s| Waiting::of(&self.commands, known, caller, sender.id, ttd_s));
         let now = Moment { wall_ms, monotonic: self.monotonic.now() };
         let admission = streams.usage.admit(&sender, sender.amount([message.payload.len()]), now)?;
-        let mut headers = Vec::with_capacity(Outgoing::headers_max(&sender));
-        outgoing.headers(&sender, &numbers, &mut headers);
+        let headers = outgoing.headers(&sender, &numbers);
         let record = outgoing.record(&sender, &numbers, &headers);
         let appended = partition.append(&[record], level, done);
         if appended.is_ok() {

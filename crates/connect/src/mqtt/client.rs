@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_types::{Principal, TenantId};
+use smallvec::SmallVec;
 
 use super::adapter::{ADAPTER, MqttAdapter, Place as Seat};
 use super::commands::Deliveries;
@@ -57,6 +58,8 @@ pub(super) struct Client {
     pub(super) private: Option<Private>,
     aliases: Vec<Option<Arc<str>>>,
     pub(super) pending: VecDeque<Pending>,
+    /// Monotonic time at which what is being worked off came.
+    pub(super) now: Duration,
     /// Messages in [`Client::pending`].
     pub(super) waiting: usize,
     /// Whether something has come by which the private space may have more to send. Where it has so by itself, it rings.
@@ -75,6 +78,9 @@ pub(super) struct Client {
     pub(super) will: Option<LastWill>,
     _counted: Counted,
 }
+
+/// Messages that are worked off together; mostly one.
+type Items<'a> = SmallVec<[Item<'a>; 1]>;
 
 /// As what a client counts while it is connected.
 #[allow(dead_code, reason = "what counts ends when it is dropped")]
@@ -186,6 +192,7 @@ impl Client {
         counted: Counted,
     ) -> Self {
         let meter = adapter.meters.of(&who.tenant);
+        let now = adapter.monotonic.now();
         let (login, streams) = known.unzip();
         Self {
             adapter,
@@ -202,6 +209,7 @@ impl Client {
             private: None,
             aliases: Vec::new(),
             pending: VecDeque::new(),
+            now,
             waiting: 0,
             is_stirred: true,
             owned: 0,
@@ -222,7 +230,8 @@ impl Client {
 
     /// Works through the packets at hand; answers how many bytes it has taken.
     pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
-        let mut items = Vec::new();
+        self.now = self.adapter.monotonic.now();
+        let mut items = Items::new();
         let taken = self.packets(bytes, &mut items, out);
         // What came before a fault was in order.
         self.send(&items, out)?;
@@ -230,7 +239,7 @@ impl Client {
         taken
     }
 
-    fn packets<'a>(&mut self, bytes: &'a [u8], items: &mut Vec<Item<'a>>, out: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn packets<'a>(&mut self, bytes: &'a [u8], items: &mut Items<'a>, out: &mut Vec<u8>) -> Result<usize, Fault> {
         let in_flight_max = usize::from(self.adapter.config.in_flight_max);
         let mut taken = 0;
         while self.end.is_none() && self.waiting + items.len() < in_flight_max {
@@ -373,6 +382,7 @@ impl Client {
             }
             return;
         }
+        self.now = self.adapter.monotonic.now();
         // Nobody is left to be told of a refusal; it is counted.
         let _ = self.send(&[will.as_item()], &mut Vec::new());
     }

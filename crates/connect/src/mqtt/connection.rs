@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ use super::fault::{Fault, reason};
 use super::handshake::{Admitted, admit};
 use super::line::{Line, Read};
 use super::private::More;
+use super::source::Source;
 
 /// Longest rest between two looks at what is due.
 const REST_MAX: Duration = Duration::from_secs(3_600);
@@ -46,8 +47,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut line = Line::new(socket, buffers, packet_max_bytes);
     match Box::pin(admit(&mut line, &adapter, is_full)).await {
         Ok(Some(Admitted { client, keep_alive_s })) => {
-            let heard = Instant::now();
-            let mut connection = Connection { line, client, signals, keep_alive_s, heard };
+            let heard = client.now;
+            let mut connection = Connection { line, client, signals, keep_alive_s, heard, reader: Source::default() };
             let fault = connection.run().await.err();
             connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
@@ -92,8 +93,10 @@ struct Connection<S> {
     client: Client,
     signals: Signals,
     keep_alive_s: u16,
-    /// When the last packet came.
-    heard: Instant,
+    /// Monotonic time at which the last packet came.
+    heard: Duration,
+    /// The line, as far as it is read.
+    reader: Source,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -107,6 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
         let mut timer = pin!(sleep(self.rest()));
         let (mut is_set_for_waits, mut looks) = (false, 0_u32);
+        let mut rare = Source::default();
         loop {
             self.client.is_stirred = true;
             let bell = self.client.private.as_ref().map(|private| Arc::clone(&private.link.bell));
@@ -138,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 looks = looks.wrapping_add(1);
                 let was_reading = self.is_reading();
                 let event = poll_fn(|cx| {
-                    let mut seldom = |cx: &mut Context<'_>| {
+                    let mut look = |cx: &mut Context<'_>| {
                         if stopped.as_mut().poll(cx).is_ready() {
                             return Poll::Ready(Err(Fault::ShuttingDown));
                         }
@@ -149,12 +153,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         if is_rung.is_ready() { is_rung } else { timer.as_mut().poll(cx).map(|()| Ok(Event::Due)) }
                     };
                     if looks.is_multiple_of(LOOKS)
-                        && let Poll::Ready(event) = seldom(cx)
+                        && let Poll::Ready(event) = rare.poll(cx, &mut look)
                     {
                         return Poll::Ready(event);
                     }
                     let worked = self.poll_work(cx);
-                    if worked.is_ready() { worked } else { seldom(cx) }
+                    if worked.is_ready() { worked } else { rare.poll(cx, &mut look) }
                 });
                 match event.await? {
                     Event::RegistryChanged => {
@@ -164,12 +168,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Event::Rung => break,
                     // While it was not read, it could not be heard.
                     Event::Settled if !was_reading => {
-                        self.heard = Instant::now();
+                        self.heard = self.client.adapter.monotonic.now();
                         self.line.excuse();
                     }
                     Event::Settled | Event::HeldBack | Event::Sent => {}
                     Event::Due => self.due()?,
-                    Event::Read(Read::Some) => self.heard = Instant::now(),
+                    Event::Read(Read::Some) => self.heard = self.client.now,
                     Event::Read(Read::End) => return Ok(()),
                 }
             }
@@ -208,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Tells the client what the log or a command brings, or reads what it sends.
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Fault>> {
         let is_reading = self.is_reading();
-        let Self { line, client, .. } = self;
+        let Self { line, client, reader, .. } = self;
         if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
             return Poll::Ready(settled.map(|()| Event::Settled));
         }
@@ -221,7 +225,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if client.hold_back() {
             return Poll::Ready(Ok(Event::HeldBack));
         }
-        line.poll_read(cx, &mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out)).map_ok(Event::Read)
+        let mut take = |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out);
+        reader.poll(cx, |cx| line.poll_read(cx, &mut take)).map_ok(Event::Read)
     }
 
     /// Sends what waits for the client, a burst at most.
@@ -255,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .begun()
             .filter(|_| self.is_reading())
             .map(|begun| Duration::from_millis(config.packet_timeout_ms).saturating_sub(begun.elapsed()));
-        let quiet = self.quiet_max().map(|limit| limit.saturating_sub(self.heard.elapsed()));
+        let quiet = self.quiet_max().map(|limit| limit.saturating_sub(self.quiet()));
         let quiet = quiet.filter(|_| self.is_reading());
         let secret = self.client.secret_lasts();
         let command = self.client.command_patience();
@@ -268,6 +273,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         !self.client.is_full() && !self.line.has_held()
     }
 
+    /// How long nothing has come.
+    fn quiet(&self) -> Duration {
+        self.client.adapter.monotonic.now().saturating_sub(self.heard)
+    }
+
     fn quiet_max(&self) -> Option<Duration> {
         (self.keep_alive_s > 0).then(|| Duration::from_secs(self.keep_alive_s.into()) * 3 / 2)
     }
@@ -277,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.is_reading() && self.line.begun().is_some_and(|begun| begun.elapsed() >= limit) {
             return Err(Fault::SlowPacket { limit });
         }
-        if self.is_reading() && self.quiet_max().is_some_and(|limit| self.heard.elapsed() >= limit) {
+        if self.is_reading() && self.quiet_max().is_some_and(|limit| self.quiet() >= limit) {
             return Err(Fault::KeepAlive { keep_alive_s: self.keep_alive_s });
         }
         if self.client.secret_lasts() == Some(Duration::ZERO) {

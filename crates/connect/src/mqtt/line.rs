@@ -99,6 +99,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     }
 
     fn hold(&mut self, rest: &[u8]) -> Result<(), Fault> {
+        if rest.is_empty() && self.held.capacity() == 0 {
+            return Ok(());
+        }
         self.held.extend_from_slice(rest);
         self.bound()
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use millstream_http::Problem;
+use smallvec::SmallVec;
 
 use super::client::Client;
 use super::encode::{AckKind, ack, suback, unsuback};
@@ -30,7 +31,7 @@ pub(super) struct Pending {
 /// What is waited for.
 pub(super) enum Waits {
     /// Messages on Hono's topics.
-    Upstream(Vec<Sent>),
+    Upstream(SmallVec<[Sent; 1]>),
     /// Messages in the private space: how each is acknowledged, and what they are elsewhere.
     Private { acks: Vec<(AckKind, u16)>, mapped: Option<Box<Mapped>> },
     /// The same, published by the tenant's owner, which may have something to say of each; those at most once have no id.
@@ -63,8 +64,7 @@ impl Client {
     pub(super) fn pend(&mut self, verdict: Verdict, waits: Waits) {
         self.waiting += waits.count();
         self.owned += usize::from(matches!(waits, Waits::Owned { .. }));
-        let started = self.adapter.monotonic.now();
-        self.pending.push_back(Pending { verdict, waits, started });
+        self.pending.push_back(Pending { verdict, waits, started: self.now });
     }
 
     /// Whether the client is not listened to from now on, until there is room in the log again: messages that nobody
@@ -75,6 +75,7 @@ impl Client {
         }
         let Some(room) = self.adapter.streams.room() else { return false };
         self.is_held_back = true;
+        self.now = self.adapter.monotonic.now();
         self.pend(Verdict::Room(room), Waits::Room);
         true
     }

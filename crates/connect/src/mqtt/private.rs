@@ -137,7 +137,7 @@ impl Client {
     ) -> Result<Admission<'a>, Problem> {
         let sizes = || run.iter().map(|item| item.publish.payload.len());
         sizes().try_for_each(|size| sender.check_payload(size))?;
-        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
+        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.now };
         streams.usage.admit(sender, sender.amount(sizes()), now)
     }
 

@@ -57,8 +57,13 @@ impl<'a> Place<'a> {
     }
 
     pub(super) fn of(topic: &'a str) -> Self {
-        if !is_reserved(topic) {
-            return Self::Private;
+        // What most devices publish to.
+        let own = |stream| Self::Stream { stream, target: Target::Caller, address: topic, bag: Bag::default() };
+        match topic {
+            "t" | "telemetry" => return own(Stream::Telemetry),
+            "e" | "event" => return own(Stream::Event),
+            _ if !is_reserved(topic) => return Self::Private,
+            _ => {}
         }
         let (address, bag) = match topic.rfind("/?") {
             Some(at) => match Bag::parse(&topic[at + 2..]) {

@@ -187,7 +187,7 @@ impl Client {
         let snapshot = self.adapter.registry.snapshot(tenant);
         let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
         let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(tenant))?;
-        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.adapter.monotonic.now() };
+        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.now };
         let taken = way.admitted(run, &Ground { known, streams, now }, take)?;
         self.sends_unwaited = way.level == AckLevel::Memory;
         match taken {
@@ -214,7 +214,7 @@ impl Client {
     }
 
     /// Counts messages that the log has, and hands answers to commands to whoever waits for them.
-    pub(super) fn accepted(&self, sent: Vec<Sent>, took: Duration) {
+    pub(super) fn accepted(&self, sent: impl IntoIterator<Item = Sent>, took: Duration) {
         for sent in sent {
             if let Some((correlation_id, response)) = sent.reply.map(|reply| *reply) {
                 self.adapter.commands.responded(&self.who.tenant, &correlation_id, response);

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millstream_http::Problem;
 use millstream_log::{AckLevel, Appended, Done, Error, Partition, Reply as Answer, reply};
-use millstream_types::{Header, Principal, Record};
+use millstream_types::{Principal, Record};
+use smallvec::SmallVec;
 
 use super::adapter::{ADAPTER, origin};
 use super::topic::Bag;
 use super::upstream::{Item, Sent};
 use crate::commands::Response;
 use crate::meter::Delivery;
-use crate::outgoing::{Numbers, Outgoing, Reply, check_type};
+use crate::outgoing::{Headers, Numbers, Outgoing, Reply, check_type};
 use crate::registry::TenantState;
 use crate::sender::{Sender, Target};
 use crate::streams::TenantStreams;
@@ -70,20 +71,14 @@ impl<'a> Way<'a> {
         let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));
         let admission = streams.usage.admit(&sender, amount, now)?;
         let numbers = Numbers::at(now.wall_ms).with_times(None, ttl_s);
-        let alike: Vec<_> = run.chunk_by(|a, b| self.says_the_same(a, b)).collect();
         let trace = known.sampling(&self.who.name).begun().map(|trace| trace.traceparent());
-        let mut headers: Vec<Vec<Header<'_>>> = Vec::with_capacity(alike.len());
-        for first in alike.iter().filter_map(|items| items.first()) {
-            let mut of_these = Vec::with_capacity(Outgoing::headers_max(&sender));
-            Outgoing { traceparent: trace.as_ref().map(|text| &text[..]), ..self.outgoing(first) }.headers(
-                &sender,
-                &numbers,
-                &mut of_these,
-            );
-            headers.push(of_these);
-        }
-        let mut records = Vec::with_capacity(run.len());
-        for (items, headers) in alike.iter().zip(&headers) {
+        let traceparent = trace.as_ref().map(|text| &text[..]);
+        let alike = || run.chunk_by(|a, b| self.says_the_same(a, b));
+        let headers: SmallVec<[Headers<'_>; 1]> = alike()
+            .map(|items| Outgoing { traceparent, ..self.outgoing(&items[0]) }.headers(&sender, &numbers))
+            .collect();
+        let mut records: SmallVec<[Record<'_>; 1]> = SmallVec::with_capacity(run.len());
+        for (items, headers) in alike().zip(&headers) {
             records.extend(items.iter().map(|item| self.outgoing(item).record(&sender, &numbers, headers)));
         }
         let taken = take(partition, &records);

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use imbl::GenericHashMap;
+use imbl::shared_ptr::DefaultSharedPtr;
 use millstream_types::TenantId;
 
 use super::Mapping;
@@ -13,21 +15,24 @@ use super::sampling::SamplingMode;
 use super::stored::{Stored, Version};
 use super::{AuthId, Device, DeviceId, Tenant};
 
+/// A table that versions share. Its names are looked up for each message, and not chosen by whoever sends it.
+pub(crate) type Table<K, V> = GenericHashMap<K, V, foldhash::fast::RandomState, DefaultSharedPtr>;
+
 /// All tenants of a partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    tenants: imbl::HashMap<TenantId, TenantState>,
+    tenants: Table<TenantId, TenantState>,
 }
 
 /// One tenant and all that is its.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantState {
     pub(crate) tenant: Option<Arc<Stored<Tenant>>>,
-    pub(crate) devices: imbl::HashMap<DeviceId, Arc<Stored<Device>>>,
-    pub(crate) credentials: imbl::HashMap<DeviceId, Arc<Stored<Credentials>>>,
-    logins: imbl::HashMap<AuthId, Login>,
+    pub(crate) devices: Table<DeviceId, Arc<Stored<Device>>>,
+    pub(crate) credentials: Table<DeviceId, Arc<Stored<Credentials>>>,
+    logins: Table<AuthId, Login>,
     /// Devices that others name in `via`, and how many do.
-    gateways: imbl::HashMap<DeviceId, usize>,
+    gateways: Table<DeviceId, usize>,
     /// The tenant's rules for messages of its private space, if it has any.
     pub(crate) mapping: Option<Arc<Mapping>>,
 }
