@@ -42,18 +42,21 @@ impl<'a> Change<'a> {
     /// Reads a record. `None` if no attribute has changed: an update that changed nothing, or the end of an entity without
     /// attributes.
     pub(crate) fn read(record: &RecordView<'a>) -> Result<Option<Self>, String> {
-        let text = |name| record.header(name).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
-        let changed = text(header::CHANGED_ATTRIBUTES);
+        let [changed, path, alteration] =
+            record.header_values([header::CHANGED_ATTRIBUTES, header::SERVICE_PATH, header::ALTERATION_TYPE]);
+        let text =
+            |value: Option<&'a [u8]>| value.and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
+        let changed = text(changed);
         if changed.is_empty() {
             return Ok(None);
         }
         let Some(value) = record.value else { return Ok(None) };
         let names: Vec<&str> = changed.split(',').collect();
-        let path = Some(text(header::SERVICE_PATH)).filter(|path| !path.is_empty()).unwrap_or("/");
+        let path = Some(text(path)).filter(|path| !path.is_empty()).unwrap_or("/");
         let mut change = Change { id: "".into(), kind: "".into(), path, attributes: Vec::with_capacity(names.len()) };
         let wanted = Wanted { names: &names, change: &mut change, has_all: false };
         wanted.read(value).map_err(|error| error.to_string())?;
-        let is_end = record.header(header::ALTERATION_TYPE).is_some_and(|kind| ENDS.contains(&kind));
+        let is_end = alteration.is_some_and(|kind| ENDS.contains(&kind));
         if is_end {
             change.attributes.clear();
         }

@@ -72,10 +72,11 @@ impl<'a> Change<'a> {
     /// Reads a change record; `None` if it is none, or from before such records had details.
     pub(crate) fn read(tenant: &'a TenantId, place: Place, record: &RecordView<'a>) -> Option<Self> {
         let text = |bytes| std::str::from_utf8(bytes).ok();
-        let details = Details::read(record.header(CHANGE_DETAILS)?)?;
-        let (id, path) = (text(record.key?)?, text(record.header(SERVICE_PATH)?)?);
+        let [details, path, alteration] = record.header_values([CHANGE_DETAILS, SERVICE_PATH, ALTERATION_TYPE]);
+        let details = Details::read(details?)?;
+        let (id, path) = (text(record.key?)?, text(path?)?);
         let key = Key { id: id.into(), kind: shared(&details.kind), path: shared(path) };
-        let alteration = Alteration::of(record.header(ALTERATION_TYPE)?)?;
+        let alteration = Alteration::of(alteration?)?;
         Some(Self { tenant, place, key, alteration, details, value: record.value?, entity: OnceCell::new() })
     }
 

@@ -157,13 +157,19 @@ impl<'a> RecordView<'a> {
 
     /// The value of the last header called `name`; `None` if there is none or its value is null.
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        let [value] = self.header_values([name]);
+        value
+    }
+
+    /// As [`RecordView::header`], of several headers; the record is gone through once.
+    pub fn header_values<const N: usize>(&self, names: [&str; N]) -> [Option<&'a [u8]>; N] {
         let mut reader = Reader { rest: self.encoded_headers };
-        let mut found = None;
+        let mut found = [None; N];
         for _ in 0..self.header_count {
             // Cannot fail: a `RecordView` exists only once its headers have been checked.
-            let (key, value) = raw_header(&mut reader).ok()?;
-            if key == name.as_bytes() {
-                found = value;
+            let Ok((key, value)) = raw_header(&mut reader) else { break };
+            if let Some(at) = names.iter().position(|name| name.as_bytes() == key) {
+                found[at] = value;
             }
         }
         found

@@ -156,5 +156,6 @@ fn the_last_header_of_a_name_counts() {
     let batch = built(&[record], Offset(0), CODECS[0]);
     let record = batch.records().next().unwrap().unwrap();
     assert_eq!((record.header("a"), record.header("c"), record.header("x")), (Some(&b"3"[..]), None, None));
+    assert_eq!(record.header_values(["x", "c", "a"]), [None, None, Some(&b"3"[..])]);
     assert_eq!(record.headers().len(), 4);
 }
