@@ -140,40 +140,20 @@ pub(crate) fn check_type(content_type: Option<&[u8]>, payload: &[u8], rule: &'st
 /// A number as text, on the stack.
 #[derive(Debug, Clone, Copy)]
 struct Digits {
-    /// Twenty digits hold every number of 64 bits.
     text: [u8; 20],
-    begin: u8,
+    length: u8,
 }
 
 impl Digits {
-    fn of(mut number: u64) -> Self {
-        let (mut text, mut begin) = ([b'0'; 20], 20);
-        while number > 0 || begin == 20 {
-            begin -= 1;
-            text[begin] = b'0' + (number % 10) as u8;
-            number /= 10;
-        }
-        Self { text, begin: begin as u8 }
+    fn of(number: u64) -> Self {
+        let (mut written, mut text) = (itoa::Buffer::new(), [0; 20]);
+        let digits = written.format(number).as_bytes();
+        // Twenty digits hold every number of 64 bits.
+        text[..digits.len()].copy_from_slice(digits);
+        Self { text, length: digits.len() as u8 }
     }
 
     fn as_bytes(&self) -> &[u8] {
-        &self.text[usize::from(self.begin)..]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn a_number_has_its_digits(number: u64) {
-            for number in [number, number % 100, 0, u64::MAX] {
-                let digits = Digits::of(number);
-                prop_assert_eq!(digits.as_bytes(), number.to_string().into_bytes());
-            }
-        }
+        &self.text[..usize::from(self.length)]
     }
 }

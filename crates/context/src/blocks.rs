@@ -104,7 +104,10 @@ impl<T: Ord + Clone, const MAX: usize> Blocks<T, MAX> {
 
     /// The bound of the block that holds `item`, or would.
     fn bound_of(&self, item: &T) -> Option<T> {
-        self.blocks.get_prev(&Some(item.clone())).and_then(|(bound, _)| bound.clone())
+        let item = Some(item.clone());
+        // What ascends comes into the last one, which is found without a cursor.
+        let last = self.blocks.get_max().map(|(bound, _)| bound).filter(|bound| **bound <= item);
+        last.or_else(|| self.blocks.get_prev(&item).map(|(bound, _)| bound)).cloned().flatten()
     }
 }
 

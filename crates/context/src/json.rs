@@ -56,20 +56,7 @@ pub(crate) fn push_string(text: &str, out: &mut String) {
 
 /// Appends a whole number.
 pub(crate) fn push_number(number: i64, out: &mut String) {
-    if let Ok(digit @ 0..=9) = u8::try_from(number) {
-        out.push(char::from(b'0' + digit));
-        return;
-    }
-    let (mut digits, mut at, mut rest) = ([0; 20], 20, number.unsigned_abs());
-    while rest > 0 {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    if number < 0 {
-        out.push('-');
-    }
-    out.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
+    out.push_str(itoa::Buffer::new().format(number));
 }
 
 #[cfg(test)]
@@ -118,6 +105,15 @@ mod tests {
             let mut out = String::new();
             push_string(given, &mut out);
             assert_eq!(out, shown);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn strings_are_as_serde_json_writes_them(text in r#"[a-z"\\\x00-\x7f\u{80}-\u{2ff}]{0,40}"#) {
+            let mut out = String::new();
+            push_string(&text, &mut out);
+            proptest::prop_assert_eq!(out, Value::from(&*text).to_string());
         }
     }
 }
