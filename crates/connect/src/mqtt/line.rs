@@ -74,7 +74,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             }
             if self.held.is_empty() {
                 let taken = take(arrived, &mut self.out)?;
-                self.hold(&arrived[taken..])?;
+                if taken < arrived.len() {
+                    self.hold(&arrived[taken..])?;
+                }
             } else {
                 self.held.extend_from_slice(arrived);
                 self.take_held(take)?;
@@ -99,9 +101,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     }
 
     fn hold(&mut self, rest: &[u8]) -> Result<(), Fault> {
-        if rest.is_empty() && self.held.capacity() == 0 {
-            return Ok(());
-        }
         self.held.extend_from_slice(rest);
         self.bound()
     }
@@ -197,5 +196,18 @@ mod tests {
             line.read(|_: &[u8], _: &mut Vec<u8>| Ok(0)).await.unwrap();
             assert_eq!((line.has_held(), line.begun().is_none()), (is_whole, is_whole));
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_packet_in_parts_took_of_the_budget_is_given_back_when_it_is_taken() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 20);
+        let mut line = Line::new(near, budget.clone(), 1_024);
+        far.write_all(&[0xC0]).await.unwrap();
+        line.read(|_: &[u8], _: &mut Vec<u8>| Ok(0)).await.unwrap();
+        assert!(budget.used_bytes() > 0);
+        far.write_all(&[0x00]).await.unwrap();
+        line.read(|bytes: &[u8], _: &mut Vec<u8>| Ok(bytes.len())).await.unwrap();
+        assert_eq!((line.has_held(), budget.used_bytes()), (false, 0));
     }
 }
