@@ -197,6 +197,11 @@ fn nullable(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, sized)
 }
 
+#[inline]
+fn length_of(bytes: Option<&[u8]>) -> i64 {
+    bytes.map_or(-1, |bytes| bytes.len() as i64)
+}
+
 /// Writes a record, with headers that lie in `buffer` already if it is told where; answers where they lie now.
 #[inline]
 fn encode(
@@ -215,16 +220,21 @@ fn encode(
         + nullable(record.value)
         + headers_bytes;
     assert!(buffer.len() + length < i32::MAX as usize, "a batch stays below 2 GiB");
-    let begin = buffer.len();
-    buffer.resize(begin + varint::len(length as i64) + length, 0);
+    let (begin, value) = (buffer.len(), record.value.unwrap_or_default());
+    let size = varint::len(length as i64) + length;
+    buffer.reserve(size);
+    // All but the value, which may be large, is written where it lies; there it has to be set to something before.
+    buffer.resize(begin + size - headers_bytes - value.len(), 0);
     let mut writer = Writer { rest: &mut buffer[begin..] };
     writer.number(length as i64);
     writer.bytes(&[0]); // attributes: none are defined
     writer.number(timestamp_delta);
     writer.number(offset_delta);
     writer.nullable(record.key);
-    writer.nullable(record.value);
-    let lie = buffer.len() - headers_bytes..buffer.len();
+    writer.number(length_of(record.value));
+    buffer.extend_from_slice(value);
+    let lie = buffer.len()..buffer.len() + headers_bytes;
+    buffer.resize(lie.end, 0);
     match headers {
         Some(known) => buffer.copy_within(known, lie.start),
         None => write_headers(Writer { rest: &mut buffer[lie.clone()] }, record.headers),
