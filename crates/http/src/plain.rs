@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::HttpBody;
@@ -27,7 +28,7 @@ use crate::api::{Found, Served};
 use crate::authenticator::tenant_of;
 use crate::memory::ANSWER_FREE_BYTES;
 use crate::observer::{Begun, Observed};
-use crate::rim::{Origin, Rim, authorize, panic_text};
+use crate::rim::{Origin, Rim, authorize, deadline_passed, panic_text};
 use crate::route::PathParams;
 use crate::{Problem, TraceContext};
 
@@ -57,8 +58,27 @@ const CONTENT_LENGTH: usize = 1;
 const TRACEPARENT: usize = 2;
 const CONNECTION: usize = 3;
 
-/// A verdict that is waited for.
-pub type PlainVerdict = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// A verdict that is waited for; any future of an answer is one. Dropped before it is there, its client has left.
+pub trait PlainVerdict: Send {
+    /// The answer, if it is there.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response>;
+
+    /// How long it is waited for, if less than the route allows.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The answer when so much time has passed without one.
+    fn give_up(&self, waited: Duration) -> Response {
+        deadline_passed(waited).into_response()
+    }
+}
+
+impl<F: Future<Output = Response> + Send> PlainVerdict for F {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        Future::poll(self, cx)
+    }
+}
 
 /// What a route makes of a plain request.
 pub enum PlainAnswer {
@@ -66,8 +86,8 @@ pub enum PlainAnswer {
     Pass,
     /// Its answer, with a body that is there as a whole. What has changed something has a short one.
     Now(Response),
-    /// The same, to be waited for: as long as the route allows, then the rim answers that there was no verdict in time.
-    Later(PlainVerdict),
+    /// The same, to be waited for, without a timer of its own.
+    Later(Pin<Box<dyn PlainVerdict>>),
 }
 
 /// Takes a route's plain requests.
@@ -158,7 +178,9 @@ enum Looked {
 
 /// A request that waits for its verdict.
 struct Pending {
-    verdict: PlainVerdict,
+    verdict: Pin<Box<dyn PlainVerdict>>,
+    /// How long it is waited for.
+    patience: Duration,
     route: Arc<Served>,
     method: Method,
     origin: Origin,
@@ -170,7 +192,17 @@ struct Pending {
 impl Pending {
     /// When it is no longer waited for.
     fn due(&self) -> Instant {
-        self.origin.started + self.route.limits.timeout
+        self.origin.started + self.patience
+    }
+
+    /// The answer when it is due.
+    fn give_up(&self) -> Response {
+        let longest = self.route.limits.timeout;
+        if self.patience < longest {
+            self.verdict.give_up(self.patience)
+        } else {
+            deadline_passed(longest).into_response()
+        }
     }
 }
 
@@ -264,8 +296,10 @@ impl Rim {
             PlainAnswer::Later(verdict) => {
                 let echo = route.group.echo(echoed, origin.trace);
                 let observed = begun();
-                let pending =
-                    Pending { verdict, route: route.clone(), method, origin, echo, observed, _memory: memory };
+                let longest = route.limits.timeout;
+                let patience = verdict.patience().map_or(longest, |own| own.min(longest));
+                let route = route.clone();
+                let pending = Pending { verdict, patience, route, method, origin, echo, observed, _memory: memory };
                 Looked::Taken(size, Box::new(pending))
             }
         }

@@ -1,17 +1,19 @@
 //! Messages whose request is plain: from the thread's buffer to the partition, without anything between.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use millstream_http::{PlainAnswer, PlainRequest, PlainVerdict, Problem};
-use millstream_log::{Appended, Error};
+use millstream_log::{Appended, Error, Reply};
 use millstream_types::Principal;
 
 use super::HttpAdapter;
 use super::message::Said;
-use super::send::Offered;
+use super::send::{Offered, not_in_time};
 use crate::meter::{Delivery, Fate};
 use crate::refusal::not_taken;
 use crate::sender::Target;
@@ -19,6 +21,7 @@ use crate::streams::{Stream, TenantStreams};
 
 /// A message that waits for what the log makes of it. Dropped before that, its sender has left, and it is not counted.
 struct Unjudged {
+    verdict: Reply<Appended>,
     adapter: Arc<HttpAdapter>,
     streams: Arc<TenantStreams>,
     caller: Arc<Principal>,
@@ -48,10 +51,6 @@ impl HttpAdapter {
                 return PlainAnswer::Now(problem.into_response());
             }
         };
-        // The log's own time must end first, as its refusal is the one that is told.
-        if said.delivery != Delivery::AtMostOnce && self.config.send_timeout_ms >= self.config.request_timeout_ms {
-            return PlainAnswer::Pass;
-        }
         let offered = match self.offer(said, target, caller, &streams) {
             // Somebody has deleted the topic since it was resolved.
             Ok(Err(Error::UnknownTopic { .. })) => return PlainAnswer::Pass,
@@ -63,8 +62,15 @@ impl HttpAdapter {
         match offered {
             Ok(Offered { verdict: Some(verdict), .. }) => {
                 let (adapter, caller) = (self.clone(), caller.clone());
-                let unjudged = Unjudged { adapter, streams, caller, delivery, payload_bytes, started };
-                PlainAnswer::Later(unjudged.wait(verdict))
+                PlainAnswer::Later(Box::pin(Unjudged {
+                    verdict,
+                    adapter,
+                    streams,
+                    caller,
+                    delivery,
+                    payload_bytes,
+                    started,
+                }))
             }
             Ok(_) => {
                 let took = self.monotonic.now().saturating_sub(started);
@@ -82,21 +88,34 @@ impl HttpAdapter {
 }
 
 impl Unjudged {
-    fn wait(self, verdict: millstream_log::Reply<Appended>) -> PlainVerdict {
-        Box::pin(async move {
-            let judged: Result<(), Problem> = self.adapter.judged(verdict).await;
-            let took = self.adapter.monotonic.now().saturating_sub(self.started);
-            match judged {
-                Ok(()) => {
-                    self.adapter.totals.accept_latency.record(took);
-                    self.streams.meter.count(self.delivery, Fate::Forwarded, self.payload_bytes, took);
-                    StatusCode::ACCEPTED.into_response()
-                }
-                Err(problem) => {
-                    self.adapter.count_refused(&self.caller, &problem, self.delivery, self.payload_bytes, took);
-                    problem.into_response()
-                }
+    /// Counts the message and answers its sender.
+    fn answer(&self, judged: Result<(), Problem>) -> Response {
+        let took = self.adapter.monotonic.now().saturating_sub(self.started);
+        match judged {
+            Ok(()) => {
+                self.adapter.totals.accept_latency.record(took);
+                self.streams.meter.count(self.delivery, Fate::Forwarded, self.payload_bytes, took);
+                StatusCode::ACCEPTED.into_response()
             }
-        })
+            Err(problem) => {
+                self.adapter.count_refused(&self.caller, &problem, self.delivery, self.payload_bytes, took);
+                problem.into_response()
+            }
+        }
+    }
+}
+
+impl PlainVerdict for Unjudged {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let judged = ready!(Pin::new(&mut self.verdict).poll(cx));
+        Poll::Ready(self.answer(judged.map(drop).map_err(|error| not_taken(&error))))
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        Some(self.adapter.patience())
+    }
+
+    fn give_up(&self, waited: Duration) -> Response {
+        self.answer(Err(not_in_time(waited)))
     }
 }

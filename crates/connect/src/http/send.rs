@@ -136,10 +136,13 @@ impl HttpAdapter {
 
     /// Waits until the log has said what it makes of a message.
     pub(super) async fn judged(&self, verdict: millstream_log::Reply<Appended>) -> Result<(), Problem> {
-        let patience = Duration::from_millis(self.config.send_timeout_ms);
-        let judged = timeout(patience, verdict).await;
-        let judged = judged.map_err(|_| not_accepted_in_time("connect.http.send_timeout_ms", patience))?;
+        let judged = timeout(self.patience(), verdict).await.map_err(|_| not_in_time(self.patience()))?;
         judged.map(drop).map_err(|error| not_taken(&error))
+    }
+
+    /// How long the log has for a message.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(self.config.send_timeout_ms)
     }
 
     /// The tenant's topics, created if need be: but only for a message that may be sent.
@@ -210,6 +213,10 @@ impl HttpAdapter {
         }
         Ok(appended.map(|()| Offered { verdict, waiting }))
     }
+}
+
+pub(super) fn not_in_time(patience: Duration) -> Problem {
+    not_accepted_in_time("connect.http.send_timeout_ms", patience)
 }
 
 fn with_verdict(level: AckLevel) -> (AckLevel, Done<Appended>, Option<millstream_log::Reply<Appended>>) {

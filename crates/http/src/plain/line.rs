@@ -20,7 +20,7 @@ use super::{Looked, PART_MAX, Pending};
 use crate::Problem;
 use crate::connection::{Pulse, Watched};
 use crate::context::Stage;
-use crate::rim::{Rim, deadline_passed, panic_text};
+use crate::rim::{Rim, panic_text};
 
 /// So much is read at once, and so long a plain request can be, head and body together.
 const READ_BYTES: usize = 16 << 10;
@@ -156,7 +156,7 @@ impl Line<'_> {
     /// Ends the wait for a verdict that has not come in time.
     fn give_up(&mut self, now: Instant) {
         if let Some(pending) = self.pending.as_ref().filter(|pending| pending.due() <= now) {
-            self.tell(deadline_passed(pending.route.limits.timeout).into_response());
+            self.tell(pending.give_up());
         }
     }
 

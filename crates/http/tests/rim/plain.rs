@@ -1,14 +1,16 @@
 //! Requests that a route takes as they lie in the buffer, and those that are left to its handler.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use millstream_http::{
     Access, Authenticator, Claim, Identity, Limits, ListenerLimits, Payload, PlainAnswer, PlainClaim, PlainRequest,
-    Problem, Reach, Route, Routes, Verdict,
+    PlainVerdict, Problem, Reach, Route, Routes, Verdict,
 };
 use millstream_types::{Principal, Role, Roles, TenantId};
 use tokio::sync::Notify;
@@ -184,4 +186,36 @@ async fn a_verdict_is_waited_for_as_long_as_its_route_allows() {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "the connection goes on: {answer}");
     }
     server.stop().await;
+}
+
+/// A verdict that never comes.
+struct Never;
+
+impl PlainVerdict for Never {
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Response> {
+        Poll::Pending
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        Some(Duration::from_millis(40))
+    }
+
+    fn give_up(&self, waited: Duration) -> Response {
+        Problem::invalid("never").value(format!("{waited:?}")).into_response()
+    }
+}
+
+#[tokio::test]
+async fn who_has_less_patience_than_the_route_says_so_in_its_own_words() {
+    for (timeout_ms, expected) in [(60_000, ["400", "40ms"]), (20, ["503", "20 ms"])] {
+        let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..LIMITS };
+        let server = server(route_within(limits, |_| PlainAnswer::Later(Box::pin(Never)))).await;
+        let mut client = server.connect().await;
+        for _ in 0..2 {
+            client.send(&format!("{LINE}\r\nhost: t\r\n{LOGIN}content-length: 1\r\n\r\nx")).await;
+            let answer = client.read_until("}").await;
+            assert!(expected.iter().all(|part| answer.contains(part)), "{timeout_ms}: {answer}");
+        }
+        server.stop().await;
+    }
 }
