@@ -59,7 +59,10 @@ async fn update_entities(State(desk): Shared, ask: Ask, JsonText(body): JsonText
 }
 
 async fn take_notification(State(desk): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
-    ask.parameters(&[], &["forcedUpdate", "flowControl"])?;
+    let given = ask.parameters(&[], &["forcedUpdate", "flowControl", "keyValues"])?;
+    if given.has_option("keyValues") {
+        return Err(Refusal::bad("options keyValues: only normalized notifications are taken; leave it out").into());
+    }
     let format = ask.headers().get(NOTIFIED_FORMAT).and_then(|value| value.to_str().ok()).unwrap_or("normalized");
     if format != "normalized" {
         return Err(Refusal::bad(format!(

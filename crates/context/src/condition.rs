@@ -38,16 +38,14 @@ impl Versions {
         Self::read(headers, &IF_MATCH)
     }
 
-    /// Refuses a write of an entity that has another version.
-    pub(crate) fn check(&self, entity: &Entity) -> Result<(), Refusal> {
-        let tag = entity.tag();
-        if self.have(&tag) {
-            return Ok(());
-        }
-        Err(Refusal::new(
-            Name::PreconditionFailed,
-            format!("entity '{}' has the version {tag}, which If-Match does not name; read it again", entity.key.id),
-        ))
+    /// Refuses a write of the entity `id` if that has another version, or none.
+    pub(crate) fn check(&self, entity: Option<&Entity>, id: &str) -> Result<(), Refusal> {
+        let why = match entity.map(Entity::tag) {
+            Some(tag) if self.have(&tag) => return Ok(()),
+            Some(tag) => format!("entity '{id}' has the version {tag}, which If-Match does not name; read it again"),
+            None => format!("entity '{id}' does not exist, and If-Match names a version; leave that out to create it"),
+        };
+        Err(Refusal::new(Name::PreconditionFailed, why))
     }
 }
 

@@ -99,13 +99,8 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
-    /// What a request may cost that has no body.
-    pub(crate) fn without_body(&self) -> Limits {
-        Limits { body_max_bytes: 0, ..self.with_body() }
-    }
-
-    /// What a request may cost.
-    pub(crate) fn with_body(&self) -> Limits {
+    /// What a request may cost. A body where none is taken is passed over, as clients send some that mean nothing.
+    pub(crate) fn limits(&self) -> Limits {
         Limits {
             body_max_bytes: self.body_max_bytes,
             body_max_setting: "context.body_max_bytes",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_types::iso_time;
 use serde_json::Value;
 
-use crate::entity::{Attribute, DATE_EXPIRES};
+use crate::entity::{Attribute, DATE_EXPIRES, IGNORE_TYPE};
 use crate::given::kind_of;
 use crate::operator::Operator;
 use crate::query::is_date;
@@ -70,7 +70,10 @@ impl Content {
             return Err(unfit("it would be null, which is no point in time".to_owned()));
         }
         let kind = kind.unwrap_or_else(|| kind_of(&value).into());
-        let value = canonical(&kind, &value).map_err(unfit)?;
+        let value = match known.is_some_and(|known| known.is_set(IGNORE_TYPE)) && geometry::is_geo(&kind) {
+            true => json::text(&value),
+            false => canonical(&kind, &value).map_err(unfit)?,
+        };
         Ok(Some((kind, value)))
     }
 }

@@ -245,6 +245,11 @@ impl Desk {
     /// room, so that a batch is refused whole or not at all.
     pub(crate) async fn write_all(self: &Arc<Self>, ask: &Ask, asked: Vec<Asked>) -> Result<(), Failure> {
         let path = request::write_path(&ask.headers)?;
+        if Versions::of_write(&ask.headers).is_some() {
+            return Err(
+                Refusal::bad("If-Match: a batch has no version; leave it out, or write entity by entity").into()
+            );
+        }
         let (count, mut refused) = (asked.len(), Vec::new());
         let flow = self.flow(ask);
         let (mut waiting, mut has_begun) = (VecDeque::new(), false);

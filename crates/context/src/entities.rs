@@ -222,10 +222,14 @@ impl EntityView {
                 Some(before) => Err(exists(&before)),
                 None => write.create(draft, given),
             },
-            Action::Upsert { given, manner } => match write.existing(draft, &given)? {
-                Some(before) => write.set(draft, before, given.attributes, manner),
-                None => write.create(draft, given),
-            },
+            Action::Upsert { given, manner } => {
+                let before = write.existing(draft, &given)?;
+                write.check_version(before.as_deref(), &given.id)?;
+                match before {
+                    Some(before) => write.set(draft, before, given.attributes, manner),
+                    None => write.create(draft, given),
+                }
+            }
             Action::Set { target, given, manner } => {
                 let before = write.target(draft, &target)?;
                 write.set(draft, before, given, manner)
@@ -282,8 +286,13 @@ impl Write<'_> {
 
     fn target(&self, draft: &Draft<'_, EntityView>, target: &Target) -> Result<Arc<Entity>, Refusal> {
         let entity = only(self.here(draft, &target.id), &target.id, target.kind.as_deref())?;
-        self.versions.as_ref().map_or(Ok(()), |versions| versions.check(entity))?;
+        self.check_version(Some(entity), &entity.key.id)?;
         Ok(entity.clone())
+    }
+
+    /// Refuses a write that demands another version.
+    fn check_version(&self, entity: Option<&Entity>, id: &str) -> Result<(), Refusal> {
+        self.versions.as_ref().map_or(Ok(()), |versions| versions.check(entity, id))
     }
 
     fn target_attribute(

@@ -18,7 +18,7 @@ pub(crate) const DATE_TIME: &str = "DateTime";
 /// The attribute that ends an entity by itself; the one built-in that clients write.
 pub(crate) const DATE_EXPIRES: &str = "dateExpires";
 /// Metadata by which a location is plain data.
-const IGNORE_TYPE: &str = "ignoreType";
+pub(crate) const IGNORE_TYPE: &str = "ignoreType";
 const PATH: &str = "servicePath";
 const DATE_CREATED: &str = "dateCreated";
 const DATE_MODIFIED: &str = "dateModified";
@@ -75,8 +75,12 @@ impl Attribute {
 
     /// Whether it says where its entity is.
     fn is_location(&self) -> bool {
-        let is_ignored = |item: &Metadata| &*item.name == IGNORE_TYPE && &*item.value == "true";
-        geometry::is_geo(&self.kind) && &*self.value != "null" && !self.metadata.iter().any(is_ignored)
+        geometry::is_geo(&self.kind) && &*self.value != "null" && !self.is_set(IGNORE_TYPE)
+    }
+
+    /// Whether it has this metadata item, and that is true.
+    pub(crate) fn is_set(&self, metadata: &str) -> bool {
+        self.metadata.iter().any(|item| item.is_set(metadata))
     }
 
     /// Whether value and type are the same.
@@ -90,8 +94,11 @@ impl Attribute {
         self.metadata.is_shared_with(&other.metadata) || self.metadata == other.metadata
     }
 
-    /// The metadata item that every attribute has under this name.
+    /// The metadata item that every attribute has under this name; none if no entity was given it, as a built-in one.
     pub(crate) fn built_in(&self, name: &str) -> Option<Metadata> {
+        if self.created_ms == 0 {
+            return None;
+        }
         let at_ms = match name {
             DATE_CREATED => self.created_ms,
             DATE_MODIFIED => self.modified_ms,
@@ -120,6 +127,13 @@ pub(crate) struct Metadata {
     pub(crate) kind: Arc<str>,
     /// Canonical JSON text.
     pub(crate) value: Arc<str>,
+}
+
+impl Metadata {
+    /// Whether it is this one, and true.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        *self.name == *name && &*self.value == "true"
+    }
 }
 
 /// The metadata of an attribute. Most attributes have none: then it takes a word, and is copied without counting.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::content::{Content, canonical};
-use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Items, Metadata, metadata_bytes};
-use crate::json;
+use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, IGNORE_TYPE, Items, Metadata, metadata_bytes};
 use crate::names::shared;
 use crate::operator::{Operator, is_operator};
 use crate::query::is_date;
 use crate::refusal::{Name, Refusal};
 use crate::scalars;
 use crate::syntax::{check_attribute_name, check_identifier, check_nesting, check_text};
+use crate::{geometry, json};
 
 /// The type of an entity whose creator names none.
 pub(crate) const DEFAULT_ENTITY_KIND: &str = "Thing";
@@ -250,13 +250,23 @@ fn normalized(name: &str, value: Value, how: Given) -> Result<AttributeGiven, Re
     only_known(&what, &members, "value, type and metadata")?;
     let kind = kind.map(|kind| identifier(format_args!("the type of {what}"), &kind).map(shared)).transpose()?;
     let metadata = metadata.map(|items| metadata_of(&what, items)).transpose()?;
-    let is_set = |name: &str| metadata.iter().flatten().any(|item| &*item.name == name && &*item.value == "true");
+    let is_set = |name: &str| metadata.iter().flatten().any(|item| item.is_set(name));
     let rule = if is_set(UNRESTRICTED) || kind.as_deref() == Some(UNRESTRICTED) {
         TextRule::Unrestricted
     } else {
         TextRule::Checked
     };
-    let content = content(name, kind, value.unwrap_or_default(), rule)?;
+    let value = value.unwrap_or_default();
+    let content = match kind {
+        // Plain data: no place need be in it.
+        Some(kind) if geometry::is_geo(&kind) && is_set(IGNORE_TYPE) && !is_operator(&value) => {
+            if rule == TextRule::Checked {
+                check_text(&what, &value)?;
+            }
+            Content::Whole { kind, value: json::text(&value) }
+        }
+        kind => content(name, kind, value, rule)?,
+    };
     Ok(AttributeGiven { name: shared(name), content, metadata: metadata_given(metadata, how) })
 }
 
@@ -279,12 +289,7 @@ pub(crate) enum TextRule {
 impl TextRule {
     /// What holds for new values of an attribute that keeps its type and metadata.
     pub(crate) fn of(known: &Attribute) -> Self {
-        let is_set = |item: &Metadata| *item.name == *UNRESTRICTED && *item.value == *"true";
-        if *known.kind == *UNRESTRICTED || known.metadata.iter().any(is_set) {
-            Self::Unrestricted
-        } else {
-            Self::Checked
-        }
+        if *known.kind == *UNRESTRICTED || known.is_set(UNRESTRICTED) { Self::Unrestricted } else { Self::Checked }
     }
 }
 

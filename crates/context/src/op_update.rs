@@ -1,6 +1,6 @@
 //! The body of `POST /v2/op/update`, and what became of its entities in one answer.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::entities::{Action, Target};
 use crate::given::{self, EntityGiven, Form, Given, object};
@@ -101,7 +101,11 @@ fn read_entities(name: &str, entities: Option<Value>, action: ActionType, how: G
         if let Some(pattern) = ["idPattern", "typePattern"].into_iter().find(|name| members.contains_key(*name)) {
             return Err(Refusal::later("an update by pattern: member", pattern));
         }
-        let given = given::entity_of(members, how)?;
+        let given = match action {
+            // What the attributes would be does not matter.
+            ActionType::Delete => given::entity_of(without_values(members), Given::NORMALIZED)?,
+            _ => given::entity_of(members, how)?,
+        };
         let named = match &given.kind {
             Some(kind) => format!("{}/{kind}", given.id),
             None => given.id.to_string(),
@@ -109,6 +113,13 @@ fn read_entities(name: &str, entities: Option<Value>, action: ActionType, how: G
         Ok((named, action.action(given)))
     };
     entities.into_iter().map(one).collect()
+}
+
+/// An entity of which attributes are named alone.
+fn without_values(mut members: Map<String, Value>) -> Map<String, Value> {
+    let attributes = members.iter_mut().filter(|(name, _)| !["id", "type"].contains(&name.as_str()));
+    attributes.for_each(|(_, value)| *value = Value::Object(Map::new()));
+    members
 }
 
 /// What the answer to a batch is, of the refusals among its answers.

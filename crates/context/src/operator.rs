@@ -21,8 +21,8 @@ pub(crate) enum Operator {
     Max(Value),
     /// Appends, or inserts where it says.
     Push { items: Vec<Value>, position: Option<usize> },
-    /// Appends what is not in it yet.
-    AddToSet(Value),
+    /// Appends each that is not in it yet.
+    AddToSet(Vec<Value>),
     /// Removes all that equal one of these.
     Pull(Vec<Value>),
     /// Sets keys and removes others.
@@ -31,9 +31,9 @@ pub(crate) enum Operator {
     Replace(Value),
 }
 
-/// Whether a value is an operator.
+/// Whether a value is an operator, or would be one but for what stands beside it.
 pub(crate) fn is_operator(value: &Value) -> bool {
-    value.as_object().and_then(|members| members.keys().next()).is_some_and(|name| name.starts_with('$'))
+    value.as_object().is_some_and(|members| members.keys().any(|name| name.starts_with('$')))
 }
 
 impl Operator {
@@ -65,7 +65,8 @@ impl Operator {
             "$min" => Ok(Self::Min(argument)),
             "$max" => Ok(Self::Max(argument)),
             "$push" => Self::push(argument),
-            "$addToSet" => Ok(Self::AddToSet(argument)),
+            "$addToSet" => each(name, argument, &[]).map(|(items, _)| Self::AddToSet(items)),
+            "$pull" if is_operator(&argument) => Err(format!("$pull takes an item and not {argument}")),
             "$pull" => Ok(Self::Pull(vec![argument])),
             "$pullAll" => match argument {
                 Value::Array(items) => Ok(Self::Pull(items)),
@@ -78,18 +79,15 @@ impl Operator {
     }
 
     fn push(argument: Value) -> Result<Self, String> {
-        let Some(each) = argument.get("$each") else {
-            return Ok(Self::Push { items: vec![argument], position: None });
-        };
-        let Value::Array(items) = each else { return Err(format!("$each takes an array and not {each}")) };
-        let position = match argument.get("$position") {
+        let (items, mut modifiers) = each("$push", argument, &["$position"])?;
+        let position = match modifiers.shift_remove("$position") {
             None => None,
             Some(position) => match position.as_u64().and_then(|at| usize::try_from(at).ok()) {
                 Some(at) => Some(at),
                 None => return Err(format!("$position takes a whole number that is not negative, and not {position}")),
             },
         };
-        Ok(Self::Push { items: items.clone(), position })
+        Ok(Self::Push { items, position })
     }
 
     fn members(mut given: Map<String, Value>) -> Result<Self, String> {
@@ -139,9 +137,11 @@ impl Operator {
                 known.splice(at..at, items.iter().cloned());
                 Ok(Value::Array(known))
             }
-            (Self::AddToSet(item), Value::Array(mut known)) => {
-                if !known.iter().any(|one| equal(one, item)) {
-                    known.push(item.clone());
+            (Self::AddToSet(items), Value::Array(mut known)) => {
+                for item in items {
+                    if !known.iter().any(|one| equal(one, item)) {
+                        known.push(item.clone());
+                    }
                 }
                 Ok(Value::Array(known))
             }
@@ -171,6 +171,24 @@ impl Operator {
             Self::Members { .. } => "$set or $unset",
             Self::Replace(_) => "$set",
         }
+    }
+}
+
+/// The items that an argument names, one or `$each` of several, and what stands beside `$each`: of `known` alone.
+fn each(name: &str, argument: Value, known: &[&str]) -> Result<(Vec<Value>, Map<String, Value>), String> {
+    match argument {
+        Value::Object(mut modifiers) if modifiers.keys().any(|key| key.starts_with('$')) => {
+            let items = match modifiers.shift_remove("$each") {
+                Some(Value::Array(items)) => items,
+                Some(other) => return Err(format!("$each takes an array and not {other}")),
+                None => return Err(format!("{name} takes an item, or an object with $each")),
+            };
+            match modifiers.keys().find(|key| !known.contains(&key.as_str())) {
+                Some(other) => Err(format!("{other} beside $each of {name} is not known here; leave it out")),
+                None => Ok((items, modifiers)),
+            }
+        }
+        item => Ok((vec![item], Map::new())),
     }
 }
 
@@ -245,6 +263,7 @@ mod tests {
             (json!({"$push": {"k": 1}}), json!([]), json!([{"k": 1}])),
             (json!({"$addToSet": 1}), json!([1.0]), json!([1.0])),
             (json!({"$addToSet": 2}), json!([1]), json!([1, 2])),
+            (json!({"$addToSet": {"$each": [1, 2, 2, 3]}}), json!([1]), json!([1, 2, 3])),
             (json!({"$pull": 1}), json!([1, 2, 1.0]), json!([2])),
             (json!({"$pullAll": [1, "x"]}), json!([1, 2, "x"]), json!([2])),
             (json!({"$set": {"b": 2}}), json!({"a": 1}), json!({"a": 1, "b": 2})),
@@ -298,6 +317,13 @@ mod tests {
             json!({"$pullAll": 1}),
             json!({"$push": {"$each": 1}}),
             json!({"$push": {"$each": [], "$position": -1}}),
+            json!({"$push": {"$each": [], "$slice": -1}}),
+            json!({"$push": {"$each": [], "x": 1}}),
+            json!({"$push": {"$position": 0}}),
+            json!({"$addToSet": {"$each": 1}}),
+            json!({"$addToSet": {"$each": [], "$position": 0}}),
+            json!({"$pull": {"$gt": 1}}),
+            json!({"a": 2, "$inc": 1}),
             json!({"$pop": 1}),
             json!({"$set": {"a": 1}, "$unset": {"a": 1}}),
             json!({"$set": {"a": 1}, "$inc": 1}),

@@ -12,7 +12,7 @@ use crate::entity::Place;
 use crate::index::Value;
 use crate::list::{Count, Filter, Page};
 use crate::places::Places;
-use crate::query::{Choice, Expression, Scalar, Test};
+use crate::query::{Choice, Expression, Scalar, Statement, Test};
 use crate::state::Entities;
 
 /// Candidates that are counted in each partition; what has more is taken to have many.
@@ -90,7 +90,8 @@ impl Plan {
     /// As `options=explain` shows it.
     pub(crate) fn explained(&self, filter: &Filter) -> Json {
         let (index, of) = self.source.named();
-        let residual: Vec<String> = filter.tests().into_iter().filter(|test| Some(test) != of.as_ref()).collect();
+        let is_served = |test: &String| Some(test) == of.as_ref() && self.source.serves_all(filter, test);
+        let residual: Vec<String> = filter.tests().into_iter().filter(|test| !is_served(test)).collect();
         json!({
             "index": index,
             "serves": of,
@@ -268,6 +269,22 @@ impl Source {
             Self::Areas(areas) => areas.iter().all(|area| entities.located().within(*area, found)),
             Self::Located => entities.located().all().all(found),
         }
+    }
+
+    /// Whether nothing more is demanded of `name` than what it serves.
+    fn serves_all(&self, filter: &Filter, name: &str) -> bool {
+        let criteria = &filter.criteria;
+        let statements = criteria.q.iter().chain(&criteria.mq).flat_map(|expression| &expression.statements);
+        statements.filter(|statement| statement.path.attribute == name).all(|Statement { path, test }| {
+            path.metadata.is_none()
+                && path.keys.is_empty()
+                && match self {
+                    Self::Attribute(_) => *test == Test::Exists,
+                    Self::Value { ranges: own, .. } => ranges(test).is_some_and(|ranges| ranges == *own),
+                    Self::Created(from, to) | Self::Modified(from, to) => dates(test) == Some((*from, *to)),
+                    _ => true,
+                }
+        })
     }
 
     /// The index, and the part of the filter that it serves.

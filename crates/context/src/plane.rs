@@ -146,7 +146,7 @@ impl Context {
         let watch = RequestWatch { watch: self.desk.watch.clone(), counts: counts.clone() };
         let routes = routes::routes(&self.desk, &self.config).observed(Arc::new(watch));
         let routes = self.subscriptions.routes(routes, &self.config);
-        let limits = self.config.without_body();
+        let limits = self.config.limits();
         let routes = version_route::add(routes, &self.desk, build, limits);
         let routes = metrics_routes::add(routes, &self.desk.watch.traffic, limits);
         let routes = log_routes::add(routes, &self.desk, log_level, limits);

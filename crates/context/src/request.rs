@@ -15,7 +15,7 @@ use crate::names::shared;
 use crate::query::{Criteria, Names, Order, Pattern, Selector};
 use crate::refusal::{Name, Refusal};
 use crate::show::Selection;
-use crate::syntax::{check_characters, check_identifier};
+use crate::syntax::check_identifier;
 
 /// The tenant.
 pub(crate) const SERVICE: HeaderName = HeaderName::from_static("fiware-service");
@@ -48,6 +48,25 @@ pub(crate) const LIST_PARAMETERS: [&str; 14] = [
     "orderBy",
     "limit",
     "offset",
+];
+
+/// Options that say how entities are written; one excludes the others.
+const FORMS: [(&str, Form); 3] = [("keyValues", Form::KeyValues), ("values", Form::Values), ("unique", Form::Unique)];
+
+/// The other options of NGSI. Where one means nothing it changes nothing.
+const OPTIONS: [&str; 12] = [
+    "normalized",
+    "count",
+    "noAttrDetail",
+    "append",
+    "upsert",
+    "overrideMetadata",
+    "forcedUpdate",
+    "flowControl",
+    "skipForwarding",
+    "fullCounters",
+    "dateCreated",
+    "dateModified",
 ];
 
 /// The parameters of a request's query; those that its route does not have are refused.
@@ -87,8 +106,7 @@ impl Parameters {
     }
 
     pub(crate) fn form(&self) -> Form {
-        let forms = [("keyValues", Form::KeyValues), ("values", Form::Values), ("unique", Form::Unique)];
-        forms.into_iter().find(|(name, _)| self.has_option(name)).map_or(Form::Normalized, |(_, form)| form)
+        FORMS.into_iter().find(|(name, _)| self.has_option(name)).map_or(Form::Normalized, |(_, form)| form)
     }
 
     /// How a body is written.
@@ -148,10 +166,7 @@ impl Parameters {
                 "parameters {list} and {pattern} are given together: one excludes the other; send one of them"
             ))),
             (Some(_), None) => Ok(Names::Of(self.identifiers(list)?)),
-            (None, Some(text)) => {
-                check_characters(&format!("parameter {pattern}"), text)?;
-                Ok(Names::Like(Pattern::new(&format!("parameter {pattern}"), text)?))
-            }
+            (None, Some(text)) => Ok(Names::Like(Pattern::new(&format!("parameter {pattern}"), text)?)),
             (None, None) => Ok(Names::Any),
         }
     }
@@ -185,14 +200,25 @@ impl Parameters {
     }
 }
 
+/// Those of the options that mean something here.
 fn read_options(list: &str, served: &[&str]) -> Result<Vec<String>, Refusal> {
-    // How entities are written if nothing else is asked for.
-    let asked = list.split(',').filter(|option| *option != "normalized");
-    let options: Vec<String> = asked.map(str::to_owned).collect();
-    match options.iter().find(|option| !served.contains(&option.as_str())) {
-        Some(option) => Err(not_here("option", option, served)),
-        None => Ok(options),
+    let mut options: Vec<String> = Vec::new();
+    for option in list.split(',') {
+        if served.contains(&option) {
+            options.push(option.to_owned());
+        } else if !OPTIONS.contains(&option) && !FORMS.iter().any(|(form, _)| *form == option) {
+            return Err(not_here("option", option, served));
+        }
     }
+    let forms: Vec<&str> =
+        FORMS.iter().map(|(form, _)| *form).filter(|form| options.iter().any(|one| one == form)).collect();
+    if forms.len() > 1 {
+        return Err(Refusal::bad(format!(
+            "options {}: each is a form of its own; send one of them",
+            forms.join(" and ")
+        )));
+    }
+    Ok(options)
 }
 
 /// The refusal of what another request may take, or none.
@@ -224,11 +250,13 @@ pub(crate) fn write_path(headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
 
 /// The service path header, if there is one.
 pub(crate) fn path_header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
-    match headers.get(&PATH).map(|value| value.to_str()) {
-        None => Ok(None),
-        Some(Ok("")) => Ok(None),
-        Some(Ok(text)) => Ok(Some(text)),
-        Some(Err(_)) => Err(Refusal::bad("Fiware-ServicePath is not ASCII text: use /[A-Za-z0-9_] levels")),
+    let mut given = headers.get_all(&PATH).iter();
+    match (given.next().map(|value| value.to_str()), given.next()) {
+        (_, Some(_)) => Err(Refusal::bad("Fiware-ServicePath is given twice: send one header, a read's with a list")),
+        (None, None) => Ok(None),
+        (Some(Ok("")), None) => Ok(None),
+        (Some(Ok(text)), None) => Ok(Some(text)),
+        (Some(Err(_)), None) => Err(Refusal::bad("Fiware-ServicePath is not ASCII text: use /[A-Za-z0-9_] levels")),
     }
 }
 
@@ -365,7 +393,9 @@ mod tests {
         assert_eq!(given.page().unwrap(), Page { limit: 5, offset: 7 });
         assert_eq!((given.form(), given.count()), (Form::KeyValues, Count::Wanted));
         assert_eq!(read("").unwrap().page().unwrap(), Page { limit: 20, offset: 0 });
-        for query in ["q=a==1", "options=values", "colour=red", "options=fast", "id=", "id=a&id=b", "id=%ff"] {
+        let elsewhere = read("options=values,flowControl,count").unwrap();
+        assert_eq!((elsewhere.form(), elsewhere.count()), (Form::Normalized, Count::Wanted));
+        for query in ["q=a==1", "colour=red", "options=fast", "options=count,", "id=", "id=a&id=b", "id=%ff"] {
             assert_eq!(read(query).unwrap_err().name, Name::BadRequest, "{query}");
         }
         for query in ["limit=1001", "limit=-1", "limit=x", "offset=1.5", "offset=99999999999999999999999"] {

@@ -41,22 +41,22 @@ pub(crate) type Shared = State<Arc<Desk>>;
 
 /// All routes of the plane.
 pub(crate) fn routes(desk: &Arc<Desk>, config: &ContextConfig) -> Routes {
-    let (limits, without_body) = (config.with_body(), config.without_body());
+    let limits = config.limits();
     let entities = Routes::new("entities").errors("/v2", style).echo(CORRELATOR).trailing_slash();
-    let entities = of_entities(entities, desk, limits, without_body);
+    let entities = of_entities(entities, desk, limits);
     let entities = match config.cors().ok().flatten() {
         Some(cors) => entities.cors(cors),
         None => entities,
     };
-    let attributes = of_attributes(entities, desk, limits, without_body);
-    let values = value_routes::add(attributes, desk, limits, without_body);
-    let types = type_routes::add(values, desk, without_body);
+    let attributes = of_attributes(entities, desk, limits);
+    let values = value_routes::add(attributes, desk, limits);
+    let types = type_routes::add(values, desk, limits);
     let batches = batch_routes::add(types, desk, limits);
     later(batches, limits)
 }
 
-fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
-    let list = listing(scoped(Route::get(ENTITIES, READER, without_body, "List entities, oldest first")))
+fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits) -> Routes {
+    let list = listing(scoped(Route::get(ENTITIES, READER, limits, "List entities, oldest first")))
         .query("id", "Ids, separated by commas.")
         .query("type", "Types, separated by commas.")
         .query("idPattern", "What ids contain, a regular expression; not together with id.")
@@ -73,11 +73,11 @@ fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: L
         .takes(Content::json(entity_schema()))
         .answers(201, "Created; Location names it.")
         .answers(204, "Updated.");
-    let read = of_one(Route::get(ENTITY, READER, without_body, "Read an entity"))
+    let read = of_one(Route::get(ENTITY, READER, limits, "Read an entity"))
         .query("attrs", "Attributes to show.")
         .query("options", "keyValues: bare values.")
         .answers_with(200, "The entity.", Content::json(entity_schema()));
-    let delete = of_one(Route::delete(ENTITY, WRITER, without_body, "Delete an entity")).answers(204, "It is gone.");
+    let delete = of_one(Route::delete(ENTITY, WRITER, limits, "Delete an entity")).answers(204, "It is gone.");
     routes
         .route(list.to(list_entities, desk.clone()))
         .route(create.to(create_entity, desk.clone()))
@@ -87,8 +87,8 @@ fn of_entities(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: L
         .route(delete.to(delete_entity, desk.clone()))
 }
 
-fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
-    let read = of_one(Route::get(ATTRIBUTES, READER, without_body, "Read an entity's attributes"))
+fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits) -> Routes {
+    let read = of_one(Route::get(ATTRIBUTES, READER, limits, "Read an entity's attributes"))
         .query("attrs", "Attributes to show.")
         .query("options", "keyValues: bare values.")
         .answers_with(200, "The attributes.", Content::json(entity_schema()));
@@ -106,7 +106,7 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
     let one = |method, access, limits, summary| {
         of_one(Route::on(method, ATTRIBUTE, access, limits, summary)).param("name", "The attribute's name.")
     };
-    let read_one = one(Method::GET, READER, without_body, "Read an attribute").answers_with(
+    let read_one = one(Method::GET, READER, limits, "Read an attribute").answers_with(
         200,
         "The attribute.",
         Content::json(attribute_schema()),
@@ -115,7 +115,7 @@ fn of_attributes(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body:
         .query("options", "overrideMetadata: metadata is replaced.")
         .takes(Content::json(attribute_schema()))
         .answers(204, "Set.");
-    let delete_one = one(Method::DELETE, WRITER, without_body, "Remove an attribute").answers(204, "Removed.");
+    let delete_one = one(Method::DELETE, WRITER, limits, "Remove an attribute").answers(204, "Removed.");
     routes
         .route(read.to(read_attributes, desk.clone()))
         .route(plain::writes(post, desk, |desk, ask, [id, _], body| post_attributes(State(desk), ask, Path(id), body)))

@@ -59,16 +59,6 @@ pub(crate) fn check_text(what: impl Display, value: &Value) -> Result<(), Refusa
     }
 }
 
-/// Checks a text of a request in which nothing is exempt; `what` says which.
-pub(crate) fn check_characters(what: &str, text: &str) -> Result<(), Refusal> {
-    match text.bytes().any(|c| FORBIDDEN.as_bytes().contains(&c)) {
-        false => Ok(()),
-        true => {
-            Err(Refusal::bad(format!("{what} '{text}': the characters < > \" ' = ; ( ) are forbidden; leave them out")))
-        }
-    }
-}
-
 /// The first string within `value` that has a forbidden character.
 pub(crate) fn forbidden_in(value: &Value) -> Option<&str> {
     let bad = |text: &str| text.bytes().any(|c| FORBIDDEN.as_bytes().contains(&c));

@@ -17,13 +17,13 @@ use crate::syntax::check_identifier;
 use crate::timing::Part;
 use crate::types::{Detail, TypeInfo, types};
 
-pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, without_body: Limits) -> Routes {
-    let list = scoped(Route::get("/v2/types", READER, without_body, "List the types of entities"))
+pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, limits: Limits) -> Routes {
+    let list = scoped(Route::get("/v2/types", READER, limits, "List the types of entities"))
         .query("limit", "Types on a page, 0 to 1000; 20 if left out.")
         .query("offset", "Types to pass over; 0 if left out.")
         .query("options", "values: names only; noAttrDetail: no types of attributes; count: the total.")
         .answers_with(200, "A page.", Content::json(json!({"type": "array"})));
-    let one = scoped(Route::get("/v2/types/{type}", READER, without_body, "Read one type"))
+    let one = scoped(Route::get("/v2/types/{type}", READER, limits, "Read one type"))
         .param("type", "Its name.")
         .answers_with(200, "The type.", Content::json(json!({"type": "object"})));
     routes.route(list.to(list_types, desk.clone())).route(one.to(read_type, desk.clone()))

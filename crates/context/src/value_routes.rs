@@ -7,7 +7,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::IntoResponse;
 use millstream_http::{Content, Limits, Path, Route, Routes};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::desk::{Ask, Desk, ValueText};
 use crate::entities::{Action, no_attribute};
@@ -18,22 +18,22 @@ use crate::routes::{Answered, READER, Shared, WRITER, not_modified, of_one, tag_
 use crate::show;
 use crate::syntax::check_attribute_name;
 use crate::timing::Part;
-use crate::{given, plain};
+use crate::{given, json, plain};
 
 const VALUE: &str = "/v2/entities/{id}/attrs/{name}/value";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
-pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, limits: Limits, without_body: Limits) -> Routes {
+pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, limits: Limits) -> Routes {
     let on = |method, access, limits, summary| {
         of_one(Route::on(method, VALUE, access, limits, summary)).param("name", "The attribute's name.")
     };
-    let read = on(Method::GET, READER, without_body, "Read an attribute's value")
-        .answers_with(200, "An object or an array.", Content::json(json!({})))
+    let read = on(Method::GET, READER, limits, "Read an attribute's value")
+        .answers_with(200, "An object or an array.", Content::json(serde_json::json!({})))
         .answers_with(200, "Any value, as text.", Content::text());
     let put = on(Method::PUT, WRITER, limits, "Set an attribute's value")
         .query("options", "forcedUpdate: told anyway.")
-        .takes(Content::json(json!({})))
+        .takes(Content::json(serde_json::json!({})))
         .takes(Content::text())
         .answers(204, "Set.");
     let put = put.to(put_value, desk.clone());
@@ -51,6 +51,10 @@ async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(Strin
     let mut text = String::new();
     desk.watch.timing.of(Part::Render, || show::push_value(attribute, &mut text));
     let media = media(ask.headers(), text.starts_with(['{', '[']))?;
+    // As it is written: what is read can be written back.
+    if let (TEXT, Value::String(plain)) = (media, json::parsed(&text)) {
+        text = format!("\"{plain}\"");
+    }
     if ask.knows(&entity) {
         return Ok(not_modified(&entity));
     }

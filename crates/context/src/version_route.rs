@@ -50,8 +50,8 @@ struct Version {
     build: Build,
 }
 
-pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, build: Build, without_body: Limits) -> Routes {
-    let version = scoped(Route::get("/version", READER, without_body, "Which program answers, and for how long"))
+pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, build: Build, limits: Limits) -> Routes {
+    let version = scoped(Route::get("/version", READER, limits, "Which program answers, and for how long"))
         .answers_with(200, "The version.", Content::json(json!({"type": "object"})));
     routes.route(version.to(version_of, Arc::new(Version { desk: desk.clone(), build })))
 }

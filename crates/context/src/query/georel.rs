@@ -50,7 +50,7 @@ impl GeoQuery {
         };
         let shape = shape(geometry, coords)
             .map_err(|why| Refusal::bad(format!("geometry '{geometry}' with coords '{coords}': {why}; correct it")))?;
-        let relation = relation(georel, &shape)?;
+        let relation = relation(georel, geometry, &shape)?;
         if relation == Relation::CoveredBy && !matches!(shape, Geometry::Polygon(_)) {
             return Err(not_computed(georel, geometry, "nothing but a polygon or a box covers anything"));
         }
@@ -156,7 +156,7 @@ fn shape(geometry: &str, coords: &str) -> Result<Geometry, String> {
     }
 }
 
-fn relation(georel: &str, shape: &Geometry) -> Result<Relation, Refusal> {
+fn relation(georel: &str, geometry: &str, shape: &Geometry) -> Result<Relation, Refusal> {
     let wrong = |why: &str| Refusal::bad(format!("georel '{georel}': {why}; correct it"));
     let mut parts = georel.split(';');
     let name = parts.next().unwrap_or_default();
@@ -177,7 +177,7 @@ fn relation(georel: &str, shape: &Geometry) -> Result<Relation, Refusal> {
     }
     if name == "near" {
         let centre = geometry::as_point(shape)
-            .ok_or_else(|| not_computed(georel, "of several places", "distance is measured from a point"))?;
+            .ok_or_else(|| not_computed(georel, geometry, "distance is measured from a point"))?;
         return Ok(Relation::Near { centre, min_m: min_m.unwrap_or(0.0), max_m });
     }
     if min_m.is_some() || max_m.is_some() {

@@ -14,7 +14,7 @@ mod selector;
 mod tests;
 
 pub(crate) use criteria::Criteria;
-pub(crate) use expression::{Choice, Expression, Test};
+pub(crate) use expression::{Choice, Expression, Statement, Test};
 pub(crate) use georel::GeoQuery;
 pub(crate) use order::{Order, Standing};
 pub(crate) use pattern::Pattern;

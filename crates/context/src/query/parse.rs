@@ -7,6 +7,8 @@
 //! operator   = "==" | ":" | "!=" | ">" | ">=" | "<" | "<=" | "~="
 //! right      = value *( "," value ) | value ".." value | regular expression
 //! ```
+//!
+//! Blanks around statements, names, operators and values mean nothing; within quotes they stand for themselves.
 
 use std::borrow::Cow;
 
@@ -62,6 +64,7 @@ impl Expression {
 }
 
 fn statement(text: &str, about: About) -> Result<Statement, Refusal> {
+    let text = text.trim();
     if text.is_empty() {
         return Err(refused(text, about, "an empty statement: remove the ';' beside it"));
     }
@@ -74,7 +77,7 @@ fn statement(text: &str, about: About) -> Result<Statement, Refusal> {
     let Some((at, operator)) = operator(text) else {
         return Ok(Statement { path: path(text, text, about)?, test: Test::Exists });
     };
-    let (name, right) = (&text[..at], &text[at + operator.len()..]);
+    let (name, right) = (&text[..at], text[at + operator.len()..].trim());
     let path = path(name, text, about)?;
     if right.is_empty() {
         return Err(refused(text, about, &format!("nothing stands right of '{operator}': add a value")));
@@ -148,6 +151,7 @@ fn one_value(operator: &str, right: &str, text: &str, about: About) -> Result<Sc
 
 /// One value: what is quoted is text, else what it looks like.
 fn value(item: &str, text: &str, about: About) -> Result<Scalar<'static>, Refusal> {
+    let item = item.trim();
     if let Some(inner) = quoted(item) {
         return Ok(Scalar::Text(Cow::Owned(inner.to_owned())));
     }
@@ -181,7 +185,7 @@ fn number(item: &str) -> Option<f64> {
 }
 
 fn path(name: &str, text: &str, about: About) -> Result<Path, Refusal> {
-    let tokens = split(name, ".").ok_or_else(|| open_quote(text, about))?;
+    let tokens = split(name.trim(), ".").ok_or_else(|| open_quote(text, about))?;
     let mut names = Vec::with_capacity(tokens.len());
     for token in tokens {
         let name = quoted(token).unwrap_or(token);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::entity::Key;
 use crate::query::Pattern;
 use crate::refusal::Refusal;
-use crate::syntax::{check_characters, check_identifier};
+use crate::syntax::check_identifier;
 
 /// Ids or types.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -36,10 +36,7 @@ fn names(members: &Map<String, Value>, one: &str, pattern: &str) -> Result<Names
             check_identifier(format_args!("entity {one}"), name)?;
             Ok(Names::Of(vec![name.to_owned()]))
         }
-        (None, Some(text)) => {
-            check_characters(pattern, text)?;
-            Ok(Names::Like(Pattern::new(pattern, text)?))
-        }
+        (None, Some(text)) => Ok(Names::Like(Pattern::new(pattern, text)?)),
         (None, None) => Ok(Names::Any),
     }
 }

@@ -36,12 +36,12 @@ type Shared = State<Arc<Subscriptions>>;
 
 /// Adds the routes.
 pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &ContextConfig) -> Routes {
-    let (limits, without_body) = (config.with_body(), config.without_body());
+    let limits = config.limits();
     let (reader, writer) = (Access::Role(Role::Reader), Access::Role(Role::Writer));
     let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
     let service = "The tenant: letters, digits, underscores; 'default' if left out.";
     let which = "The subscription's id.";
-    let list = Route::get(SUBSCRIPTIONS, reader, without_body, "List subscriptions, oldest first")
+    let list = Route::get(SUBSCRIPTIONS, reader, limits, "List subscriptions, oldest first")
         .header("Fiware-Service", service)
         .header("Fiware-ServicePath", "Only subscriptions with exactly this path.")
         .query("limit", "Subscriptions on a page, 0 to 1000; 20 if left out.")
@@ -54,7 +54,7 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
         .takes(schema())
         .answers(201, "Created and at work; Location names it.")
         .answers(429, "The tenant has as many as it may.");
-    let read = Route::get(SUBSCRIPTION, reader, without_body, "Read a subscription").param("id", which).answers_with(
+    let read = Route::get(SUBSCRIPTION, reader, limits, "Read a subscription").param("id", which).answers_with(
         200,
         "The subscription.",
         schema(),
@@ -63,7 +63,7 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
         .param("id", which)
         .takes(schema())
         .answers(204, "Changed.");
-    let delete = Route::delete(SUBSCRIPTION, writer, without_body, "Delete a subscription")
+    let delete = Route::delete(SUBSCRIPTION, writer, limits, "Delete a subscription")
         .param("id", which)
         .answers(204, "It is gone.");
     routes

@@ -20,6 +20,7 @@ mod paging;
 mod plain;
 mod receiver;
 mod reference;
+mod reference_habits;
 mod reference_requests;
 mod reference_subscriptions;
 mod reference_values;

@@ -55,7 +55,7 @@ async fn what_is_wrong_in_the_request_is_400() {
         ("GET /v2/entitys", "/v2/entitys"),
         ("GET /v2/entities?colour=red", "colour"),
         ("GET /v2/entities?options=fast", "fast"),
-        ("GET /v2/entities?options=upsert&colour=1", "upsert"),
+        ("GET /v2/entities?options=upsert&colour=1", "colour"),
         ("GET /v2/entities?limit=1001", "1001"),
         ("GET /v2/entities?limit=-1", "-1"),
         ("GET /v2/entities?limit=x", "'x'"),
