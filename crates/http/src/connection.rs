@@ -38,6 +38,9 @@ use crate::plain::{self, Onward};
 use crate::rim::Rim;
 use crate::{ListenerLimits, Problem};
 
+/// What a URI may not have, and what clients send in it that do not escape.
+const UNESCAPED: &[u8] = b"<>\"`";
+
 const HEAD: u8 = 0;
 const BUSY: u8 = 1;
 const IDLE: u8 = 2;
@@ -159,7 +162,8 @@ impl Pulse {
 /// Serves a connection until it ends by itself, its peer is too slow, or the listener closes.
 pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, rim: Arc<Rim>, mut stage: watch::Receiver<Stage>) {
     let pulse = Arc::new(Pulse::new());
-    let mut socket = Watched { socket, rest: Bytes::new(), pulse: pulse.clone(), rim: rim.clone(), dismissed: false };
+    let (rest, dismissed) = (Bytes::new(), false);
+    let mut socket = Watched { socket, rest, in_line: true, pulse: pulse.clone(), rim: rim.clone(), dismissed };
     if rim.api.takes_plain {
         match plain::serve(&mut socket, peer, (pulse.clone(), &rim), &stage).await {
             Onward::Over => return,
@@ -220,6 +224,8 @@ pub(crate) struct Watched {
     socket: TcpStream,
     /// What has been read of it already.
     rest: Bytes,
+    /// What comes next is of the first line of a request.
+    in_line: bool,
     pulse: Arc<Pulse>,
     rim: Arc<Rim>,
     /// The peer has been told that there is no memory for its head; what it still sends is thrown away.
@@ -244,6 +250,30 @@ impl Watched {
         let read = part.filled().len();
         buf.advance(read);
         Poll::Ready(Ok(read))
+    }
+
+    /// Writes in a request's first line, if it is that which has come, what clients leave as it is though a URI may not
+    /// have it, as a URI has it: hyper would end the connection without a word.
+    fn escape(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
+        let new = &buf.filled()[before..];
+        let line = new.iter().position(|byte| *byte == b'\n').unwrap_or(new.len());
+        self.in_line = line == new.len();
+        if !new[..line].iter().any(|byte| UNESCAPED.contains(byte)) {
+            return;
+        }
+        let mut escaped = Vec::with_capacity(new.len() + 2 * line + self.rest.len());
+        for byte in &new[..line] {
+            match UNESCAPED.contains(byte) {
+                true => escaped.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+                false => escaped.push(*byte),
+            }
+        }
+        escaped.extend_from_slice(&new[line..]);
+        escaped.extend_from_slice(&self.rest);
+        buf.set_filled(before);
+        let fitting = escaped.len().min(buf.remaining()).min(HEAD_FREE_BYTES - 1);
+        buf.put_slice(&escaped[..fitting]);
+        self.rest = Bytes::from(escaped).split_off(fitting);
     }
 
     /// Reads past the pulse, for whoever keeps that himself.
@@ -288,10 +318,13 @@ impl AsyncRead for Watched {
             return self.poll_rest(cx);
         }
         let before = buf.filled().len();
-        let read = ready!(self.poll_some(cx, buf))?;
-        if read == 0 {
+        if ready!(self.poll_some(cx, buf))? == 0 {
             return Poll::Ready(Ok(()));
         }
+        if self.in_line || self.pulse.phase.load(Ordering::Relaxed) == IDLE {
+            self.escape(buf, before);
+        }
+        let read = buf.filled().len() - before;
         let admitted = self.pulse.on_read(read, &self.rim);
         let Err(problem) = admitted else { return Poll::Ready(Ok(())) };
         buf.set_filled(before);

@@ -266,3 +266,22 @@ async fn the_openapi_document_shows_every_route_with_limits_and_roles() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_clients_do_not_escape_in_a_target_is_taken_as_it_is_meant() {
+    let server = Server::of(things()).await;
+    let request = "PUT /things/a<b>\"c\"`/7 HTTP/1.1\r\nhost: <t>\r\ncontent-length: 3\r\n\r\n<x>";
+    let mut client = server.connect().await;
+    for split in 0..request.len() {
+        let (first, rest) = request.split_at(split);
+        client.send(first).await;
+        tokio::task::yield_now().await;
+        client.send(rest).await;
+        let answer = client.read_until("<x>").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "split at {split}: {answer}");
+        assert!(answer.ends_with("\r\n\r\na<b>\"c\"`/7: <x>"), "split at {split}: {answer}");
+    }
+    let long = format!("PUT /things/{}/7 HTTP/1.1", "<".repeat(2_600));
+    assert_eq!(server.ask(&long, "").await.body, format!("{}/7: ", "<".repeat(2_600)));
+    server.stop().await;
+}
