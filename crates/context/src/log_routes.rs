@@ -85,16 +85,16 @@ pub(crate) fn add(routes: Routes, desk: &Arc<Desk>, level: Arc<dyn LogLevel>, li
     let routes = routes
         .route(get(LOG, "How much is logged").to(show, settings.clone()))
         .route(put.to(change, settings))
-        .route(get(SEMAPHORES, "Orion's locks, of which there are none here").to(nothing, ()))
-        .route(get(TRACE, "Orion's trace levels, of which there are none here").to(no_traces, ()));
+        .route(get(SEMAPHORES, "Orion's locks, of which there are none here").to(nothing, ()));
     let trace = |path: &'static str, route: millstream_http::RouteDraft| {
         let route = scoped(route).answers_with(200, "Taken.", object());
         if path == TRACE { route } else { route.param("levels", "Orion's numbers of levels.") }
     };
     [TRACE, TRACE_LEVELS].into_iter().fold(routes, |routes, path| {
+        let get = trace(path, Route::get(path, admin, limits, "Orion's trace levels, of which there are none here"));
         let put = trace(path, Route::put(path, admin, limits, "Taken, without effect"));
         let delete = trace(path, Route::delete(path, admin, limits, "Taken, without effect"));
-        routes.route(put.to(nothing, ())).route(delete.to(nothing, ()))
+        routes.route(get.to(no_traces, ())).route(put.to(nothing, ())).route(delete.to(nothing, ()))
     })
 }
 

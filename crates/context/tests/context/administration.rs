@@ -186,6 +186,7 @@ async fn the_log_is_looked_at_and_changed() {
     // What Orion has of its own internals is taken and has nothing to tell.
     for (head, expected) in [
         ("GET /log/trace", json!({"tracelevels": "empty"})),
+        ("GET /log/trace/5", json!({"tracelevels": "empty"})),
         ("PUT /log/trace/1-5,8", json!({})),
         ("DELETE /log/trace/1-5", json!({})),
         ("PUT /log/trace", json!({})),
