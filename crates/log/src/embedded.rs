@@ -249,6 +249,7 @@ fn partition_stats(partition: &PartitionLog) -> PartitionStats {
         segment_bytes: accept.segment_bytes(),
         segments: accept.segments.len() as u64,
         memory_bytes: accept.recent.size_bytes() as u64,
+        record_bytes: accept.segment_bytes() + accept.recent.own_bytes(partition.first()) as u64,
         open_transactions: accept.producers.transactions.open().len() as u64,
         aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
     }

@@ -61,6 +61,12 @@ impl Recent {
         self.size_bytes
     }
 
+    /// Bytes of the batches that are nowhere else, and that readers may still have.
+    pub(crate) fn own_bytes(&self, first: u64) -> usize {
+        let own = self.batches.range(self.flushed..).filter(|stored| stored.end > first);
+        own.map(|stored| stored.batch.size_bytes()).sum()
+    }
+
     /// Bytes of the batches that have not reached a segment.
     pub(crate) fn unflushed_bytes(&self) -> usize {
         self.size_bytes - self.flushed_bytes
@@ -158,6 +164,7 @@ mod tests {
         assert_eq!(recent.unflushed_bytes(), recent.size_bytes());
         recent.mark_flushed(2);
         assert_eq!(recent.unflushed_bytes(), third);
+        assert_eq!([2, 3].map(|first| recent.own_bytes(first)), [third, 0]);
         recent.evict(1);
         assert_eq!((recent.unflushed_bytes(), recent.size_bytes()), (third, second + third));
         recent.evict(3);

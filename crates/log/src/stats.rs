@@ -49,8 +49,10 @@ pub struct PartitionStats {
     pub segment_bytes: u64,
     /// Number of its segments.
     pub segments: u64,
-    /// Bytes of its batches in memory.
+    /// Bytes of its batches in memory, those included that are in segments too.
     pub memory_bytes: u64,
+    /// Bytes of all its batches, each counted once.
+    pub record_bytes: u64,
     /// Transactions that have begun and not ended.
     pub open_transactions: u64,
     /// Aborted transactions that are remembered.

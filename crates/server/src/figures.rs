@@ -50,7 +50,7 @@ pub(crate) fn lags(log: &Embedded, tenant: Option<&TenantId>, limit: usize) -> V
 pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
     let labels = ["tenant", "topic"];
     let help = "Bytes of a topic's batches, in segments and in memory.";
-    metrics.gauges_fn("millstream_topic_bytes", help, &labels, of_topics(log, |p| p.segment_bytes + p.memory_bytes));
+    metrics.gauges_fn("millstream_topic_bytes", help, &labels, of_topics(log, |p| p.record_bytes));
     let help = "Segments of a topic.";
     metrics.gauges_fn("millstream_topic_segments", help, &labels, of_topics(log, |p| p.segments));
     let help = "First offsets of a topic's partitions, summed up: what retention has removed.";

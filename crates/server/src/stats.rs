@@ -252,7 +252,7 @@ fn topics(log: &LogStats, tenant: &TenantId) -> Vec<TopicPart> {
             first: partition.offsets.first.0,
             stable: partition.offsets.stable.0,
             tail: partition.offsets.tail.0,
-            bytes: partition.segment_bytes + partition.memory_bytes,
+            bytes: partition.record_bytes,
             segments: partition.segments,
         };
         let rendered = name.to_string();

@@ -129,7 +129,6 @@ fn figures(streams: &Streams, wanted: impl Fn(&TopicName) -> bool) -> Figures {
 
 fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
     partitions.sort_by_key(|partition| partition.partition.partition);
-    let bytes = |partition: &PartitionStats| partition.segment_bytes + partition.memory_bytes;
     let offsets: Vec<Value> = partitions
         .iter()
         .map(|partition| {
@@ -138,7 +137,7 @@ fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
                 "first": partition.offsets.first.0,
                 "stable": partition.offsets.stable.0,
                 "tail": partition.offsets.tail.0,
-                "bytes": bytes(partition),
+                "bytes": partition.record_bytes,
                 "segments": partition.segments,
             })
         })
@@ -147,7 +146,7 @@ fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
         "name": topic.name.to_string(),
         "kind": topic.name.kind().prefix().unwrap_or("user"),
         "config": settings::show(&topic.config),
-        "bytes": partitions.iter().map(bytes).sum::<u64>(),
+        "bytes": partitions.iter().map(|partition| partition.record_bytes).sum::<u64>(),
         "segments": partitions.iter().map(|partition| partition.segments).sum::<u64>(),
         "partitions": offsets,
     })
