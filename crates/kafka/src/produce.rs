@@ -19,6 +19,8 @@ use crate::transaction::{self, Producing};
 
 /// How long a client is asked to wait that has sent more than can be written.
 const THROTTLE_MS: i32 = 100;
+/// The time of a record that has none.
+const NO_TIMESTAMP: i64 = -1;
 
 /// What a client wants to know of its append, as the protocol numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +162,11 @@ fn checked(records: Bytes, topic: &Topic) -> Result<RecordBatch, Refusal> {
     }
     if batch.is_control() {
         return invalid("control batches are not for producers; the program that built it is at fault");
+    }
+    let times = [batch.base_timestamp_ms(), batch.max_timestamp_ms()];
+    if batch.has_append_time() || times.iter().any(|at_ms| *at_ms < NO_TIMESTAMP) {
+        let why = format!("timestamps are set by producers, in ms since 1970 or -1 for none; got {times:?}");
+        return Err(Refusal::new(ResponseError::InvalidTimestamp, why));
     }
     let offsets = batch.next_offset().0 - batch.base_offset().0;
     if batch.record_count() == 0 || u64::from(batch.record_count()) != offsets {

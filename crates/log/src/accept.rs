@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_types::{BatchError, Marker, Offset, Producer, Record, RecordBatch};
+use millstream_types::{BatchError, BatchLimits, Header, Marker, Offset, Producer, Record, RecordBatch};
 use parking_lot::MutexGuard;
 
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
@@ -79,9 +79,7 @@ impl PartitionLog {
         let size_bytes = batch.size_bytes() + APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         self.check_batch(&batch)?;
-        if topic.config.cleanup == Cleanup::Compact {
-            self.check_keys(&batch)?;
-        }
+        self.check_content(&batch, &topic)?;
         // What a transaction commits must not have been lost before.
         let level = if batch.is_transactional() { AckLevel::Synced } else { level };
         let mut accept = self.lock();
@@ -341,7 +339,7 @@ impl PartitionLog {
             if is_compacted && record.key.is_none() {
                 return Err(Error::MissingKey { partition: self.id.clone(), index });
             }
-            let size_bytes = payload_bytes(record);
+            let size_bytes = payload_of(record);
             if size_bytes > limit_bytes {
                 return Err(Error::RecordTooLarge { partition: self.id.clone(), size_bytes, limit_bytes });
             }
@@ -350,16 +348,25 @@ impl PartitionLog {
         Ok(total)
     }
 
-    /// Whether every record of a batch that somebody else has built has a key.
-    fn check_keys(&self, batch: &RecordBatch) -> Result<(), Error> {
+    /// As [`PartitionLog::check_records`], of a batch that somebody else has built: what cannot be read is never taken,
+    /// as each of its readers would come to its end there. Inflated it may be as large as a batch may lie anywhere.
+    fn check_content(&self, batch: &RecordBatch, topic: &Topic) -> Result<(), Error> {
         if batch.is_control() {
             return Ok(());
         }
         let refuse = |source| Error::Batch { partition: self.id.clone(), source };
-        let inflated = batch.inflated(&self.shared.limits).map_err(refuse)?;
+        let inflated_max_bytes = BatchLimits::default().batch_max_bytes;
+        let inflated = batch.inflated(&BatchLimits { inflated_max_bytes, ..self.shared.limits }).map_err(refuse)?;
+        let limit_bytes = topic.config.record_max_bytes;
+        let is_compacted = topic.config.cleanup == Cleanup::Compact;
         for (index, record) in inflated.records().enumerate() {
-            if record.map_err(refuse)?.key.is_none() {
+            let record = record.map_err(refuse)?;
+            if is_compacted && record.key.is_none() {
                 return Err(Error::MissingKey { partition: self.id.clone(), index });
+            }
+            let size_bytes = payload_bytes(record.key, record.value, record.headers());
+            if size_bytes > limit_bytes {
+                return Err(Error::RecordTooLarge { partition: self.id.clone(), size_bytes, limit_bytes });
             }
         }
         Ok(())
@@ -429,9 +436,13 @@ impl PartitionLog {
     }
 }
 
-fn payload_bytes(record: &Record<'_>) -> usize {
-    let headers = record.headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len));
-    record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers.sum::<usize>()
+fn payload_bytes<'a>(key: Option<&[u8]>, value: Option<&[u8]>, headers: impl Iterator<Item = Header<'a>>) -> usize {
+    let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+    length(key) + length(value) + headers.map(|header| header.key.len() + length(header.value)).sum::<usize>()
+}
+
+fn payload_of(record: &Record<'_>) -> usize {
+    payload_bytes(record.key, record.value, record.headers.iter().copied())
 }
 
 fn overhead_bytes(record: &Record<'_>) -> usize {
@@ -439,5 +450,5 @@ fn overhead_bytes(record: &Record<'_>) -> usize {
 }
 
 fn record_bytes(record: &Record<'_>) -> usize {
-    payload_bytes(record) + overhead_bytes(record)
+    payload_of(record) + overhead_bytes(record)
 }

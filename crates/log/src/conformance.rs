@@ -71,6 +71,7 @@ macro_rules! conformance_suite {
             an_append_that_nobody_waits_for_is_stored,
             a_record_over_the_limit_is_refused_and_nothing_is_taken,
             a_batch_that_somebody_else_built_keeps_its_records,
+            a_batch_that_nobody_could_read_is_refused,
             a_compressed_topic_returns_the_same_records,
         );
         $crate::conformance_suite!(@tests $subject; producers:

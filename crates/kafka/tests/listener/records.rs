@@ -7,7 +7,7 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::{FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest};
 use millstream_kafka::KafkaConfig;
 use millstream_log::{TopicConfig, Writers};
-use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
+use millstream_types::{BATCH_HEADER_BYTES, BatchBuilder, Compression, Epoch, Offset, Record};
 
 use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request, values};
 
@@ -236,6 +236,13 @@ async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing()
         bytes[at] = to;
         bytes
     };
+    // As a program would send them that means them so.
+    let meant = |at: usize, to: u8| {
+        let mut bytes = changed(at, to);
+        let crc = crc32c::crc32c(&bytes[21..]).to_be_bytes();
+        bytes[17..21].copy_from_slice(&crc);
+        bytes
+    };
     let two = [good.to_vec(), good.to_vec()].concat();
     let table = [
         ("context.default", good.to_vec(), ResponseError::TopicAuthorizationFailed),
@@ -250,6 +257,11 @@ async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing()
         ("orders", Vec::new(), ResponseError::InvalidRecord),
         ("orders", good[..30].to_vec(), ResponseError::InvalidRecord),
         ("orders", batch(&["y".repeat(3000).as_str()], Compression::None).to_vec(), ResponseError::MessageTooLarge),
+        ("orders", batch(&["y".repeat(3000).as_str()], Compression::Zstd).to_vec(), ResponseError::MessageTooLarge),
+        ("orders", meant(22, 4), ResponseError::InvalidRecord),
+        ("orders", meant(BATCH_HEADER_BYTES, 2), ResponseError::InvalidRecord),
+        ("orders", meant(22, 8), ResponseError::InvalidTimestamp),
+        ("orders", meant(27, 0xff), ResponseError::InvalidTimestamp),
     ];
     let mut client = fixture.connect().await;
     for (topic, records, error) in table {

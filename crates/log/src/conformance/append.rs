@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Record};
+use millstream_types::{
+    BATCH_HEADER_BYTES, BatchBuilder, BatchLimits, Compression, Epoch, Header, Offset, Record, RecordBatch,
+};
 use parking_lot::Mutex;
 
 use super::{Stored, Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
@@ -170,6 +172,50 @@ pub fn a_batch_that_somebody_else_built_keeps_its_records<S: Subject>() -> Resul
         assert_eq!(texts(&read), values);
         assert_eq!((read[0].offset, read[9].offset), (appended.first, appended.last));
     }
+    Ok(())
+}
+
+/// What would stop its readers is refused as a whole, and those that follow are taken.
+pub fn a_batch_that_nobody_could_read_is_refused<S: Subject>() -> Result<(), Error> {
+    /// Where the header has its CRC, and where the bytes begin that this is of.
+    const CRC: std::ops::Range<usize> = 17..21;
+    let subject = S::start();
+    let config = TopicConfig { record_max_bytes: 2 << 20, ..TopicConfig::default() };
+    let (_, partition) = new_topic(&**subject.log(), &config)?;
+    let built = |values: &[String], compression| {
+        let mut builder = BatchBuilder::default();
+        records(values).iter().for_each(|record| builder.push(record));
+        builder.seal(Offset(0), Epoch(0), compression)
+    };
+    let changed = |batch: RecordBatch, change: fn(&mut [u8])| {
+        let mut bytes = batch.bytes().to_vec();
+        change(&mut bytes[BATCH_HEADER_BYTES..]);
+        let crc = crc32c::crc32c(&bytes[CRC.end..]);
+        bytes[CRC].copy_from_slice(&crc.to_be_bytes());
+        RecordBatch::parse(bytes.into(), &BatchLimits::default())
+    };
+    let values = numbers(0..100);
+    let mut refused = Vec::new();
+    for compression in Compression::ALL {
+        refused.push(changed(built(&values, compression), |records| records.fill(0xff)));
+        refused.push(Ok(built(&["x".repeat((2 << 20) + 1)], compression)));
+    }
+    refused.push(changed(built(&values, Compression::None), |records| records.rotate_left(1)));
+    // Small as they lie, and more than any batch may have once inflated.
+    let large = vec!["x".repeat(1 << 20); 17];
+    refused.extend([Compression::Gzip, Compression::Lz4, Compression::Zstd].map(|codec| Ok(built(&large, codec))));
+    for (number, batch) in refused.into_iter().enumerate() {
+        let Ok(batch) = batch else { continue };
+        let (done, _) = answer();
+        match partition.append_batch(batch, AckLevel::Synced, done) {
+            Err(Error::Batch { .. } | Error::RecordTooLarge { .. } | Error::AppendTooLarge { .. }) => {}
+            other => panic!("batch {number}: {other:?}"),
+        }
+    }
+    let (done, answer) = answer();
+    partition.append_batch(built(&values, Compression::Zstd), AckLevel::Synced, done)?;
+    assert_eq!(answer()?.first, Offset::ZERO);
+    assert_eq!(texts(&read_all(&*partition, Offset::ZERO, UpTo::Stable)?), values);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ pub enum BatchError {
     },
     /// Larger than [`crate::BatchLimits::batch_max_bytes`].
     #[error(
-        "batch of {size_bytes} bytes exceeds batch_max_bytes = {limit_bytes}; send smaller batches or raise the limit"
+        "batch of {size_bytes} bytes is larger than {limit_bytes}, the most that one may have; send smaller batches"
     )]
     TooLarge {
         /// Size that its header announces.
@@ -26,7 +26,7 @@ pub enum BatchError {
         limit_bytes: usize,
     },
     /// Larger than [`crate::BatchLimits::inflated_max_bytes`] once inflated.
-    #[error("batch inflates to more than inflated_max_bytes = {limit_bytes}; send smaller batches or raise the limit")]
+    #[error("batch inflates to more than {limit_bytes} bytes, the most that one may have; send smaller batches")]
     InflatedTooLarge {
         /// The limit.
         limit_bytes: usize,

@@ -47,7 +47,7 @@ fn every_refusal_names_value_rule_and_remedy() {
         (
             patched(8, &9999_i32.to_be_bytes()),
             ErrorCode::TooLarge,
-            "batch of 10011 bytes exceeds batch_max_bytes = 1000; send smaller batches or raise the limit",
+            "batch of 10011 bytes is larger than 1000, the most that one may have; send smaller batches",
         ),
         (
             patched(8, &48_i32.to_be_bytes()),
@@ -138,7 +138,7 @@ fn too_large_and_compressed_say_what_to_do() {
     let bytes = whole(Compression::Zstd);
     let batch = RecordBatch::parse(bytes.into(), &BatchLimits::default()).unwrap();
     let error = batch.inflated(&BatchLimits { inflated_max_bytes: 400, ..BatchLimits::default() }).unwrap_err();
-    let text = "batch inflates to more than inflated_max_bytes = 400; send smaller batches or raise the limit";
+    let text = "batch inflates to more than 400 bytes, the most that one may have; send smaller batches";
     assert_eq!((error.to_string().as_str(), error.code()), (text, ErrorCode::TooLarge));
     let found: Vec<_> = batch.records().map(|record| record.unwrap_err().to_string()).collect();
     assert_eq!(found, ["batch is compressed with zstd; inflate it before reading its records"]);
