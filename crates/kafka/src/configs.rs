@@ -132,6 +132,28 @@ const SETTINGS: [Setting; 10] = [
     },
 ];
 
+/// Settings of Kafka's that have one value here, in the words of its clients, which some of them say.
+const SETTLED: [(&str, &str); 5] = [
+    ("message.timestamp.type", "CreateTime"),
+    ("min.insync.replicas", "1"),
+    ("unclean.leader.election.enable", "false"),
+    ("remote.storage.enable", "false"),
+    ("preallocate", "false"),
+];
+
+/// Settings of Kafka's by which an operator tunes its files. They promise nothing to clients, and are passed over.
+const TUNING: [&str; 9] = [
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "index.interval.bytes",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+];
+
 const LEVELS: [(&str, AckLevel); 3] =
     [("memory", AckLevel::Memory), ("written", AckLevel::Written), ("synced", AckLevel::Synced)];
 
@@ -158,6 +180,15 @@ fn cleanup(text: &str) -> Option<Cleanup> {
 /// Puts `value` (`None`: the default) under Kafka's `name` into `config`.
 pub(crate) fn apply(config: &mut TopicConfig, name: &str, value: Option<&str>) -> Result<(), Refusal> {
     let invalid = |why: String| Refusal::new(ResponseError::InvalidConfig, why);
+    if TUNING.contains(&name) {
+        return Ok(());
+    }
+    if let Some((_, settled)) = SETTLED.iter().find(|(known, _)| *known == name) {
+        return match value {
+            Some(other) if other != *settled => Err(invalid(format!("{name} = {other}: it is always {settled} here"))),
+            _ => Ok(()),
+        };
+    }
     let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
         let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
         return Err(invalid(format!("'{name}' is no setting of a topic here; there are {}", known.join(", "))));
@@ -336,6 +367,14 @@ mod tests {
             let refusal = apply(&mut config, name, Some("many")).unwrap_err();
             assert!(refusal.why.contains(name) && refusal.why.contains("many"), "{}", refusal.why);
         }
-        assert!(apply(&mut TopicConfig::default(), "min.insync.replicas", Some("1")).is_err());
+        let mut config = TopicConfig::default();
+        for (name, value) in SETTLED.into_iter().chain(TUNING.map(|name| (name, "1"))) {
+            apply(&mut config, name, Some(value)).unwrap();
+            apply(&mut config, name, None).unwrap();
+        }
+        assert_eq!(config, TopicConfig::default());
+        for (name, value) in [("min.insync.replicas", "2"), ("message.timestamp.type", "LogAppendTime"), ("x", "1")] {
+            assert!(apply(&mut config, name, Some(value)).unwrap_err().why.contains(name), "{name}");
+        }
     }
 }

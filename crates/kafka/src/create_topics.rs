@@ -28,9 +28,13 @@ const REPLICAS: i16 = 1;
 pub(crate) async fn create_topics(request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse {
     let mut named: HashMap<TopicName, u32> = HashMap::new();
     request.topics.iter().for_each(|topic| *named.entry(topic.name.clone()).or_default() += 1);
-    let mut results = Vec::with_capacity(request.topics.len());
+    let mut results = Vec::with_capacity(named.len());
     for topic in request.topics {
         let name = topic.name.clone();
+        // Clients cannot read an answer that names a topic twice.
+        if results.iter().any(|known: &CreatableTopicResult| known.name == name) {
+            continue;
+        }
         let created = if let Err(refusal) = caller.check(Role::Admin) {
             Err(refusal)
         } else if named[&name] > 1 {
@@ -47,11 +51,15 @@ pub(crate) async fn create_topics(request: CreateTopicsRequest, caller: Caller) 
 }
 
 fn create(node: &Node, asked: &CreatableTopic, validate_only: bool) -> Result<Topic, Refusal> {
-    let name = node.name(&asked.name)?;
-    if name.kind() != Kind::User {
+    // Before the tenant that such a name names: it cannot be created for any.
+    if millstream_types::TopicName::parse(&asked.name, &node.tenant)
+        .is_ok_and(|name| !matches!(name.kind(), Kind::User | Kind::Internal))
+    {
+        let name = asked.name.as_str();
         let why = format!("topic '{name}' is of a kind that Millstream creates itself; choose another first word");
         return Err(Refusal::new(ResponseError::InvalidTopicException, why));
     }
+    let name = node.name(&asked.name)?;
     let config = wanted_config(asked)?;
     config.validate(&name).map_err(|e| Refusal::from(&e))?;
     let _one = node.creating.lock();

@@ -52,7 +52,7 @@ impl From<&LogError> for Refusal {
             LogError::DuplicateSequence { .. } => ResponseError::DuplicateSequenceNumber,
             LogError::FencedProducer { .. } => ResponseError::InvalidProducerEpoch,
             LogError::UnsupportedBatch { .. } | LogError::InvalidTransaction { .. } => ResponseError::InvalidTxnState,
-            LogError::EmptyAppend { .. } => ResponseError::InvalidRecord,
+            LogError::EmptyAppend { .. } | LogError::MissingKey { .. } => ResponseError::InvalidRecord,
             other => match other.code() {
                 ErrorCode::TooLarge => ResponseError::MessageTooLarge,
                 // Clients try these again, and know that nothing was taken.

@@ -66,7 +66,7 @@ async fn topics_are_created_described_altered_and_deleted() {
     assert_eq!(shown(&mut client, "orders", "retention.ms").await, "60000");
     assert_eq!(alter(&mut client, "orders", "retention.ms", "-1").await, 0);
     assert_eq!(shown(&mut client, "orders", "retention.ms").await, "-1");
-    for (setting, value) in [("retention.ms", "soon"), ("cleanup.policy", "compact"), ("flush.ms", "1")] {
+    for (setting, value) in [("retention.ms", "soon"), ("cleanup.policy", "compact"), ("replicas.max", "1")] {
         let refused = alter(&mut client, "orders", setting, value).await;
         assert_eq!(refused, ResponseError::InvalidConfig.code(), "{setting}");
     }
@@ -141,6 +141,18 @@ async fn topics_that_cannot_be_are_refused_and_those_of_millstream_stay_as_they_
     let refused = alter(&mut client, "telemetry.default", "retention.ms", "1").await;
     assert_eq!(refused, ResponseError::TopicAuthorizationFailed.code());
     assert_eq!(fixture.log.topics().len(), 2);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_named_twice_in_a_request_is_answered_once_and_not_created() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let topics = vec![creatable("twice", 1, 1), creatable("once", 1, 1), creatable("twice", 2, 1)];
+    let answer = client.ask(&CreateTopicsRequest::default().with_topics(topics), 7).await;
+    let codes: Vec<_> = answer.topics.iter().map(|topic| (topic.name.to_string(), topic.error_code)).collect();
+    let expected = [("twice", ResponseError::InvalidRequest.code()), ("once", 0)];
+    assert_eq!(codes, expected.map(|(name, code)| (name.to_owned(), code)));
     fixture.stop().await;
 }
 
