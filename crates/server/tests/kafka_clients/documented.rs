@@ -1,7 +1,10 @@
 //! The programs in the guide to the log run as they stand there, each against a log of its own.
 
 use crate::broker::Broker;
-use crate::guide::blocks;
+use std::path::Path;
+use std::process::Command;
+
+use crate::guide::{blocks, every_block};
 
 const GUIDE: &str = "docs/log.md";
 
@@ -27,7 +30,7 @@ fn the_python_program_of_the_log_guide_runs() {
 #[test]
 fn the_java_program_of_the_log_guide_runs() {
     let Some(broker) = Broker::configured("") else { return };
-    let said = printed(&broker, &first_program("java"), |program| broker.java_source("Orders.java", program));
+    let said = printed(&broker, &first_program("java"), |program| broker.java_source("Counts.java", program));
     assert_eq!(said, [r#"o-1 {"count": 1}"#, r#"o-1 {"count": 2}"#, r#"o-1 {"count": 3}"#]);
 }
 
@@ -48,4 +51,47 @@ fn the_transaction_of_the_log_guide_runs() {
     let committed = ["-C", "-t", "invoices", "-o", "beginning", "-e", "-f", "%k %s\n"];
     let read = broker.kcat(&[&committed[..], &["-X", "isolation.level=read_committed"]].concat(), "");
     assert_eq!(read, "o-1 invoice for bolt\n");
+}
+
+/// Runs commands as a stranger pastes them, with the broker's own binary at hand.
+fn shell(broker: &Broker, block: &str, dir: &Path) {
+    let process = broker.process().unwrap();
+    let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().unwrap();
+    let script = block
+        .replace("127.0.0.1:8000", &process.applications.to_string())
+        .replace("127.0.0.1:9092", &process.kafka.to_string());
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script])
+        .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
+        .env("MILLSTREAM_SERVER", process.applications_url())
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_log_guide_is_true_when_all_of_it_is_followed_in_order() {
+    let Some(broker) = Broker::configured("") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let mut said = Vec::new();
+    for (language, block) in every_block(GUIDE) {
+        let program = block.replace("127.0.0.1:9092", &broker.address);
+        match language.as_str() {
+            "sh" => shell(&broker, &block, dir.path()),
+            "python" => said.push(broker.python(&program)),
+            "java" => said.push(broker.java_source("Counts.java", &program)),
+            "js" => said.push(broker.javascript(&program)),
+            _ => {}
+        }
+    }
+    let counted = "o-1 {\"count\": 1}\no-1 {\"count\": 2}\no-1 {\"count\": 3}\n";
+    let [invoicing, python, java, javascript] = said.as_slice() else { panic!("{} programs", said.len()) };
+    assert_eq!((invoicing.as_str(), python.as_str(), java.as_str()), ("", counted, counted));
+    assert_eq!(*javascript, counted.replace(": ", ":"));
+    let read =
+        ["-C", "-t", "invoices", "-o", "beginning", "-e", "-f", "%k %s\n", "-X", "isolation.level=read_committed"];
+    let invoices = broker.kcat(&read, "");
+    let of_bolts = |line: &&str| line.starts_with("o-1 invoice for {") && line.contains("bolt");
+    assert_eq!(invoices.lines().filter(of_bolts).count(), 2, "written, and appended again from the export: {invoices}");
 }

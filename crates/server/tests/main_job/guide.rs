@@ -4,9 +4,16 @@ use std::path::Path;
 
 /// The blocks of a document in that language, in order.
 pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
+    let all = every_block(document).into_iter();
+    all.filter(|(named, _)| named == language).map(|(_, block)| block).collect()
+}
+
+/// Every block of a document that names its language, and that language, in order.
+pub(crate) fn every_block(document: &str) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
     let text = std::fs::read_to_string(path).unwrap();
-    let opening = format!("\n```{language}\n");
-    let blocks = text.split(&opening).skip(1);
-    blocks.map(|rest| rest.split("\n```").next().unwrap().to_owned() + "\n").collect()
+    // Between the fences, in turn, what is a block and what is not.
+    let fenced = text.split("\n```").skip(1).step_by(2);
+    let named = fenced.filter_map(|block| block.split_once('\n'));
+    named.map(|(language, block)| (language.to_owned(), block.to_owned() + "\n")).collect()
 }
