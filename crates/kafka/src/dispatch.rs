@@ -56,7 +56,7 @@ pub(crate) struct Table(Vec<Row>);
 impl Table {
     pub(crate) fn new() -> Self {
         Self(vec![
-            row(1, 1, |request, caller| {
+            row(0, 1, |request, caller| {
                 let answer = login::handshake(&request, &caller);
                 ok(async move { answer })
             }),

@@ -34,11 +34,14 @@ impl fmt::Debug for dyn Logins {
     }
 }
 
-/// SaslHandshake.
+/// SaslHandshake. Clients on librdkafka 2.0 log in only where version 0 is offered, and use version 1 all the same; behind a
+/// handshake of version 0 credentials would come without any request around them, which is not served.
 pub(crate) fn handshake(request: &SaslHandshakeRequest, caller: &Caller) -> SaslHandshakeResponse {
     let response = SaslHandshakeResponse::default().with_mechanisms(vec![StrBytes::from_static_str(PLAIN)]);
     let error = if caller.node.logins.is_none() {
         ResponseError::IllegalSaslState
+    } else if caller.version == 0 {
+        ResponseError::UnsupportedVersion
     } else if request.mechanism.as_str() != PLAIN {
         ResponseError::UnsupportedSaslMechanism
     } else {

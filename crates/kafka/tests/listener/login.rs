@@ -6,8 +6,8 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_groups_request::DeleteGroupsRequest;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, GroupId, HeartbeatRequest, InitProducerIdRequest,
-    ListGroupsRequest, MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
+    ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, GroupId, HeartbeatRequest,
+    InitProducerIdRequest, ListGroupsRequest, MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener, Logins, Serving};
@@ -82,7 +82,11 @@ async fn log_in(client: &mut Client, message: &str) -> i16 {
 async fn before_a_login_nothing_is_served_but_what_leads_to_it() {
     let guarded = Guarded::start().await;
     let mut client = guarded.connect().await;
-    assert_eq!(client.ask(&ApiVersionsRequest::default(), 3).await.error_code, 0);
+    let offered = client.ask(&ApiVersionsRequest::default(), 3).await;
+    let handshake = offered.api_keys.iter().find(|api| api.api_key == ApiKey::SaslHandshake as i16).unwrap();
+    assert_eq!((offered.error_code, handshake.min_version, handshake.max_version), (0, 0, 1));
+    let plain = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
+    assert_eq!(client.ask(&plain, 0).await.error_code, ResponseError::UnsupportedVersion.code());
     let other = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("GSSAPI"));
     let told = client.ask(&other, 1).await;
     assert_eq!(told.error_code, ResponseError::UnsupportedSaslMechanism.code());
