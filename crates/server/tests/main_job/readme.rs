@@ -8,25 +8,27 @@ use crate::process::Process;
 
 /// What each block of a document prints when it is pasted, in order, where `process` runs.
 fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
+    blocks(document, "sh").iter().map(|block| paste(block, process, dir)).collect()
+}
+
+/// What a block prints when it is pasted where `process` runs.
+fn paste(block: &str, process: &Process, dir: &Path) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().unwrap().to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let paste = |block: String| {
-        let script = block
-            .replace("127.0.0.1:8000", &process.applications.to_string())
-            .replace("127.0.0.1:8080", &process.devices.to_string())
-            .replace("127.0.0.1:9092", &process.kafka.to_string());
-        let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &script])
-            .env("PATH", &path)
-            .env("MILLSTREAM_SERVER", process.applications_url())
-            .current_dir(dir)
-            .output()
-            .unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{block}\nprinted\n{out}\n{err}");
-        out.into_owned()
-    };
-    blocks(document, "sh").into_iter().map(paste).collect()
+    let script = block
+        .replace("127.0.0.1:8000", &process.applications.to_string())
+        .replace("127.0.0.1:8080", &process.devices.to_string())
+        .replace("127.0.0.1:9092", &process.kafka.to_string());
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script])
+        .env("PATH", &path)
+        .env("MILLSTREAM_SERVER", process.applications_url())
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{block}\nprinted\n{out}\n{err}");
+    out.into_owned()
 }
 
 #[test]
@@ -96,7 +98,8 @@ fn the_commands_of_the_guide_to_queries_run() {
 fn the_five_steps_of_the_readme_run() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
-    let outputs = pasted("README.md", &process, dir.path());
+    let steps = blocks("README.md", "sh").into_iter().take_while(|block| !block.contains("Bearer"));
+    let outputs: Vec<String> = steps.map(|block| paste(&block, &process, dir.path())).collect();
     let [registered, sent, entity, rows, console] = outputs.as_slice() else {
         panic!("README has {} blocks", outputs.len())
     };
@@ -105,5 +108,22 @@ fn the_five_steps_of_the_readme_run() {
     let entity: serde_json::Value = serde_json::from_str(entity).unwrap();
     assert_eq!((&entity["temp"], &entity["humid"]), (&21.5.into(), &40.into()));
     assert_eq!(rows.trim(), r#"{"temp":22.5}"#);
+    process.stop();
+}
+
+#[test]
+fn the_tokens_of_the_readme_let_every_kind_of_client_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("millstream.toml");
+    std::fs::write(&file, blocks("README.md", "toml").concat()).unwrap();
+    let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+    let [used] =
+        &blocks("README.md", "sh").into_iter().filter(|block| block.contains("Bearer")).collect::<Vec<_>>()[..]
+    else {
+        panic!("README shows how tokens are used")
+    };
+    let printed = paste(used, &process, dir.path());
+    assert!(printed.contains(r#""name":"orders""#) && printed.ends_with("\nbolt\n"), "{printed}");
+    assert_eq!(process.get("/stats").status, 401);
     process.stop();
 }
