@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -83,35 +83,54 @@ pub(crate) struct Event {
 /// Reads server-sent events from an answer.
 pub(crate) struct Events {
     body: Incoming,
-    waiting: Vec<u8>,
+    waiting: Waiting,
 }
 
 impl Events {
     pub(crate) fn of(answer: Response<Incoming>) -> Self {
-        Self { body: answer.into_body(), waiting: Vec::new() }
+        Self { body: answer.into_body(), waiting: Waiting::default() }
     }
 
     /// The next event; `None` at the end of the answer.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Event>> {
         loop {
-            if let Some(end) = self.waiting.windows(2).position(|two| two == b"\n\n") {
-                let rest = self.waiting.split_off(end + 2);
-                let text =
-                    String::from_utf8(std::mem::replace(&mut self.waiting, rest)).context("event is not UTF-8")?;
-                match parse_event(&text) {
-                    Some(event) => return Ok(Some(event)),
-                    None => continue,
+            while let Some(block) = self.waiting.next_block() {
+                let text = std::str::from_utf8(&block).context("event is not UTF-8")?;
+                if let Some(event) = parse_event(text) {
+                    return Ok(Some(event));
                 }
             }
             match self.body.frame().await {
                 Some(frame) => {
                     if let Ok(data) = frame.context("the server broke off")?.into_data() {
-                        self.waiting.extend_from_slice(&data);
+                        self.waiting.bytes.extend_from_slice(&data);
                     }
                 }
                 None => return Ok(None),
             }
         }
+    }
+}
+
+/// What has arrived and was not taken. Each byte is looked at once, and moved only as the buffer grows.
+#[derive(Default)]
+struct Waiting {
+    bytes: BytesMut,
+    /// No block ends before here.
+    searched: usize,
+}
+
+impl Waiting {
+    /// The lines up to the next empty one, and that; `None` if they have not all arrived.
+    fn next_block(&mut self) -> Option<BytesMut> {
+        let end = self.bytes[self.searched..].windows(2).position(|two| two == b"\n\n");
+        let Some(end) = end else {
+            self.searched = self.bytes.len().saturating_sub(1);
+            return None;
+        };
+        let block = self.bytes.split_to(self.searched + end + 2);
+        self.searched = 0;
+        Some(block)
     }
 }
 
@@ -136,6 +155,23 @@ fn parse_event(text: &str) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Looking at all that waits whenever more arrives would take minutes for this.
+    #[test]
+    fn an_event_of_many_pieces_is_looked_through_once() {
+        let mut waiting = Waiting::default();
+        let piece = [b'x'; 1_000];
+        for _ in 0..50_000 {
+            waiting.bytes.extend_from_slice(&piece);
+            assert!(waiting.next_block().is_none());
+        }
+        waiting.bytes.extend_from_slice(b"\n");
+        assert!(waiting.next_block().is_none());
+        waiting.bytes.extend_from_slice(b"\nnext\n\n");
+        assert_eq!(waiting.next_block().unwrap().len(), 50_000_002);
+        assert_eq!(waiting.next_block().unwrap(), b"next\n\n"[..]);
+        assert!(waiting.next_block().is_none());
+    }
 
     #[test]
     fn comments_are_passed_over_and_lines_of_data_are_joined() {
