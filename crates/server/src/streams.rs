@@ -22,6 +22,7 @@ mod tail;
 mod topics;
 mod units;
 
+pub(crate) use self::reader::PARTITIONS_MAX as TAIL_PARTITIONS_MAX;
 pub(crate) use self::tail::check_origin;
 pub(crate) use self::units::duration;
 
@@ -193,7 +194,7 @@ fn tail_route(streams: &Arc<Streams>) -> Route {
         .param("stream", STREAM)
         .query("from", "`earliest`, `latest`, an ISO time, or a position such as `0:17,1:4`. A page begins at `earliest`, else `latest`.")
         .query("until", "`latest` (what there is now) or a position: ends there. Else it goes on.")
-        .query("partition", "Reads these only, such as `0` or `0,2`.")
+        .query("partition", "Reads these only, such as `0`, `0,2` or `0-127`.")
         .query("limit", "Ends after so many records. A page has 100, at most 1000.")
         .query("key", "Only records whose key is like this: `*` stands for any characters, `?` for one.")
         .query("header.NAME", "Only records that have the header NAME with a value like this. All conditions must match.")

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::client::{Events, Server};
 use crate::query_command::printable;
+use crate::streams::TAIL_PARTITIONS_MAX;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopicArgs {
@@ -38,6 +39,9 @@ enum Action {
     Export {
         /// The topic
         topic: String,
+        /// These partitions only, such as 0, 0,2 or 0-127 [default: all]
+        #[arg(long, value_name = "PARTITIONS")]
+        partition: Option<String>,
     },
 }
 
@@ -75,7 +79,7 @@ struct TailArgs {
     /// earliest, latest, an ISO time such as 2026-01-31T12:00:00Z, or partition:offset pairs such as 0:17,1:4
     #[arg(long, value_name = "PLACE", default_value = "latest")]
     from: String,
-    /// These partitions only, such as 0 or 0,2
+    /// These partitions only, such as 0, 0,2 or 0-127 [default: all]
     #[arg(long, value_name = "PARTITIONS")]
     partition: Option<String>,
     /// End after so many records
@@ -128,10 +132,7 @@ async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {
             let path = format!("{}?{}", path(server, &tail.topic)?, tail.query());
             follow(server, &path, tail.raw).await
         }
-        Action::Export { topic } => {
-            let path = format!("{}?from=earliest&until=latest", path(server, topic)?);
-            follow(server, &path, false).await
-        }
+        Action::Export { topic, partition } => export(server, topic, partition.as_deref()).await,
     }
 }
 
@@ -202,6 +203,25 @@ async fn ask(server: &Server, method: Method, path: &str, body: String) -> anyho
 fn refusal(status: u16, problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
     problem["error"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned)
+}
+
+/// Prints all there is, of so many partitions at a time as one tail reads.
+async fn export(server: &Server, topic: &str, partition: Option<&str>) -> anyhow::Result<()> {
+    let path = path(server, topic)?;
+    let turns = match partition {
+        Some(named) => vec![named.to_owned()],
+        None => {
+            let described = ask(server, Method::GET, &format!("{path}/info"), String::new()).await?;
+            let count = partitions(&described).count();
+            let firsts = (0..count).step_by(TAIL_PARTITIONS_MAX as usize);
+            firsts.map(|first| format!("{first}-{}", (first + TAIL_PARTITIONS_MAX as usize).min(count) - 1)).collect()
+        }
+    };
+    for turn in turns {
+        let query = format!("from=earliest&until=latest&partition={}", encoded(&turn));
+        follow(server, &format!("{path}?{query}"), false).await?;
+    }
+    Ok(())
 }
 
 /// Prints records until the server says that there are no more.

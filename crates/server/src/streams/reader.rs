@@ -15,8 +15,8 @@ use super::render;
 pub(super) const STEP_BYTES: usize = 128 << 10;
 /// Bytes asked of the log at a time.
 const READ_BYTES: usize = 128 << 10;
-/// Most partitions of one reader: a position of all of them goes with each record.
-pub(super) const PARTITIONS_MAX: usize = 128;
+/// Most partitions of a reader that gives a position of all of them with each record.
+pub(crate) const PARTITIONS_MAX: u32 = 128;
 /// Records that a reader passes over before it says how far it has come.
 const PASSED_MAX: u64 = 10_000;
 
@@ -29,6 +29,16 @@ pub(super) struct Wanted {
     pub(super) partitions: Vec<u32>,
     pub(super) limit: Option<u64>,
     pub(super) filter: Filter,
+    pub(super) positions: Positions,
+}
+
+/// What carries a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Positions {
+    /// Each item: the client may go on behind any of them.
+    OfEachItem,
+    /// Only the reader itself, where it stands at last.
+    AtTheEnd,
 }
 
 /// A reader that stands somewhere in a topic.
@@ -39,6 +49,7 @@ pub(super) struct Reader {
     turn: usize,
     left: Option<u64>,
     filter: Filter,
+    positions: Positions,
     /// Tells what is void, where records may be.
     wall: Option<Arc<dyn WallClock>>,
     /// Records that were not wanted since the last that was given.
@@ -56,7 +67,7 @@ struct Tracked {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) kind: &'static str,
-    /// Where to go on behind it.
+    /// Where to go on behind it; empty if only the reader says so.
     pub(super) position: String,
     /// A JSON object.
     pub(super) json: String,
@@ -105,6 +116,7 @@ impl Reader {
             turn: 0,
             left: wanted.limit,
             filter: wanted.filter.clone(),
+            positions: wanted.positions,
             wall: is_perishable(&topic.name).then(|| Arc::clone(wall)),
             passed: 0,
         };
@@ -228,7 +240,10 @@ impl Reader {
 
     fn give(&mut self, step: &mut Step, kind: &'static str, json: String) {
         self.passed = 0;
-        let position = self.position.to_string();
+        let position = match self.positions {
+            Positions::OfEachItem => self.position.to_string(),
+            Positions::AtTheEnd => String::new(),
+        };
         step.bytes += position.len() + json.len();
         step.items.push(Item { kind, position, json });
     }
@@ -246,9 +261,13 @@ fn numbers(topic: &Topic, wanted: &Wanted) -> Result<Vec<u32>, Refused> {
     if let Some(wrong) = numbers.iter().find(|number| **number >= count) {
         return refuse("partition", wrong, format!("topic '{}' has partitions 0 to {}", topic.name, count - 1));
     }
-    if numbers.len() > PARTITIONS_MAX {
-        let rule = format!("one tail reads at most {PARTITIONS_MAX} partitions; name them, such as partition=0,1,2");
-        return refuse("partition", &numbers.len(), rule);
+    if wanted.positions == Positions::OfEachItem && numbers.len() > PARTITIONS_MAX as usize {
+        let rule = format!(
+            "one tail reads at most {PARTITIONS_MAX} partitions: open several, the first with partition=0-{} (--partition 0-{} in the terminal)",
+            PARTITIONS_MAX - 1,
+            PARTITIONS_MAX - 1,
+        );
+        return refuse("partition", &format!("{} partitions", numbers.len()), rule);
     }
     Ok(numbers)
 }

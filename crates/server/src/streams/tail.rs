@@ -1,5 +1,6 @@
 //! `GET /api/streams/{stream}`: a page, server-sent events, or a WebSocket, over one reader.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use futures_util::FutureExt as _;
 use millstream_http::{
     Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, Wildcard, event_stream,
 };
-use millstream_log::{Bell, Error, Topic};
+use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
 use millstream_types::{ErrorCode, Grant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::filter::Filter;
 use super::place::Place;
-use super::reader::{Item, Reader, Refused, STEP_BYTES, Step, Wanted};
+use super::reader::{Item, Positions, Reader, Refused, STEP_BYTES, Step, Wanted};
 use super::{Streams, TAILS_MAX, bad_parameter, problem};
 
 /// Records of a page that asks for no number.
@@ -32,6 +33,8 @@ const PAGE_READ_BYTES: usize = 32 << 20;
 const STEPS_WAITING_MAX: usize = 1;
 /// What an open tail may hold: the step that is being read, and those that wait.
 const TAIL_BYTES: u64 = (STEP_BYTES * (STEPS_WAITING_MAX + 2)) as u64;
+/// What a page holds for each partition of its topic: where it stands there, and its place in `next`.
+const PAGE_PARTITION_BYTES: u64 = 128;
 /// A WebSocket's client takes a message within this time, or is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a WebSocket's client may say: nothing but control frames.
@@ -100,16 +103,17 @@ pub(super) async fn tail(
                 .remedy("use a WebSocket client, or leave the header Upgrade out")
         })?;
         check_origin(&headers)?;
-        let tail = Tail::open(&streams, topic, wanted(parameters, None, Place::Latest)?).await?;
+        let wanted = wanted(parameters, None, Positions::OfEachItem)?;
+        let tail = Tail::open(&streams, topic, wanted).await?;
         let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
         return Ok(upgrade.on_upgrade(move |socket| tail.send_messages(socket, shutdown)));
     }
     let accept = headers.get(ACCEPT).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
     if !accept.to_ascii_lowercase().contains("text/event-stream") {
-        return page(&streams, topic, wanted(parameters, None, Place::Earliest)?).await;
+        return page(&streams, topic, wanted(parameters, None, Positions::AtTheEnd)?).await;
     }
     let resumed = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let tail = Tail::open(&streams, topic, wanted(parameters, resumed, Place::Latest)?).await?;
+    let tail = Tail::open(&streams, topic, wanted(parameters, resumed, Positions::OfEachItem)?).await?;
     let (sender, events) = event_stream(STEPS_WAITING_MAX, shutdown);
     tokio::spawn(tail.send_events(sender));
     Ok(events.into_response())
@@ -128,23 +132,39 @@ pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
         .remedy("open it from a page of this server, or from a program"))
 }
 
-fn wanted(parameters: Parameters, resumed: Option<String>, begin: Place) -> Result<Wanted, Problem> {
+fn wanted(parameters: Parameters, resumed: Option<String>, positions: Positions) -> Result<Wanted, Problem> {
     let place = |name: &str, text: &str| text.parse::<Place>().map_err(|rule| bad_parameter(name, text, rule));
     let from = match (resumed.as_deref().filter(|id| !id.is_empty()), &parameters.from) {
         (Some(id), _) => place("Last-Event-ID", id)?,
         (None, Some(from)) => place("from", from)?,
-        (None, None) => begin,
+        // A page begins where there is something to show, a tail with what comes.
+        (None, None) if positions == Positions::AtTheEnd => Place::Earliest,
+        (None, None) => Place::Latest,
     };
     let until = parameters.until.as_deref().map(|until| place("until", until)).transpose()?;
-    let numbers = parameters.partition.as_deref().into_iter().flat_map(|list| list.split(','));
-    let numbers = numbers
-        .map(|number| number.parse().map_err(|_| bad_parameter("partition", number, "use numbers, such as 0 or 0,2")));
+    let listed = parameters.partition.as_deref().into_iter().flat_map(|list| list.split(','));
+    let ranges = listed.map(|range| {
+        let rule = || format!("use numbers and ranges below {PARTITIONS_MAX}, such as 0 or 0,2 or 0-127");
+        partitions(range).ok_or_else(|| bad_parameter("partition", range, rule()))
+    });
     let limit = parameters.limit.as_deref().map(|limit| match limit.parse() {
         Ok(limit) if limit > 0 => Ok(limit),
         _ => Err(bad_parameter("limit", limit, "use a number from 1 on")),
     });
-    let (partitions, limit) = (numbers.collect::<Result<_, _>>()?, limit.transpose()?);
-    Ok(Wanted { from, until, partitions, limit, filter: parameters.filter })
+    let (ranges, limit) = (ranges.collect::<Result<Vec<_>, _>>()?, limit.transpose()?);
+    if ranges.iter().map(|range| range.clone().count()).sum::<usize>() > PARTITIONS_MAX as usize {
+        let rule = format!("a topic has at most {PARTITIONS_MAX} partitions; name each once");
+        return Err(bad_parameter("partition", parameters.partition.as_deref().unwrap_or_default(), rule));
+    }
+    let partitions = ranges.into_iter().flatten().collect();
+    Ok(Wanted { from, until, partitions, limit, filter: parameters.filter, positions })
+}
+
+/// One partition, such as `2`, or a range of them, such as `0-127`; none that no topic can have.
+fn partitions(text: &str) -> Option<RangeInclusive<u32>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = first.parse().ok()?..=last.parse().ok()?;
+    (!range.is_empty() && *range.end() < PARTITIONS_MAX).then_some(range)
 }
 
 async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> Result<Response, Problem> {
@@ -200,7 +220,11 @@ impl Tail {
         let place = streams.tails.clone().try_acquire_owned();
         let place = place.map_err(|_| too_many("as many tails are open as may", format!("at most {TAILS_MAX}")))?;
         let memory = &streams.memory;
-        let grant = memory.take(TAIL_BYTES).ok_or_else(|| {
+        let of_partitions = match wanted.positions {
+            Positions::OfEachItem => 0,
+            Positions::AtTheEnd => u64::from(topic.config.partitions) * PAGE_PARTITION_BYTES,
+        };
+        let grant = memory.take(TAIL_BYTES + of_partitions).ok_or_else(|| {
             too_many("no memory for another tail", format!("{} = {}", memory.setting(), memory.limit_bytes()))
         })?;
         let (log, wall) = (streams.log.clone(), streams.wall.clone());

@@ -145,3 +145,33 @@ fn an_export_holds_all_that_was_there_and_may_be_appended_again() {
     assert!(child.wait().unwrap().success(), "an export that nobody reads ends in order");
     process.stop();
 }
+
+#[test]
+fn a_topic_of_more_partitions_than_one_tail_reads_is_paged_and_exported_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    printed(&process, &["create", "wide", "--partitions", "200"]);
+    append(&process, "wide", &numbers(0..1_000));
+    let first = process.get_json("/api/streams/wide?limit=600");
+    let next = first["next"].as_str().unwrap();
+    let rest = process.get_json(&format!("/api/streams/wide?limit=1000&from={next}"));
+    let offsets = |page: &Value| -> Vec<(Value, Value)> {
+        let records = page["records"].as_array().unwrap().iter();
+        records.map(|record| (record["partition"].clone(), record["offset"].clone())).collect()
+    };
+    assert_eq!((offsets(&first).len(), offsets(&rest).len()), (600, 400));
+    let exported = printed(&process, &["export", "wide"]);
+    let exported: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let paged: std::collections::HashSet<_> = [offsets(&first), offsets(&rest)].concat().into_iter().collect();
+    assert_eq!(paged.len(), 1_000);
+    assert_eq!(offsets(&json!({"records": exported})).into_iter().collect::<std::collections::HashSet<_>>(), paged);
+    let refused = refused(&process, &["tail", "wide"]);
+    assert!(refused.contains("('200 partitions'); one tail reads at most 128 partitions: open several"), "{refused}");
+    assert!(refused.contains("--partition 0-127"), "{refused}");
+    let of_some = |partitions: &str| printed(&process, &["export", "wide", "--partition", partitions]).lines().count();
+    assert_eq!(of_some("0-127") + of_some("128,129,130-199"), 1_000);
+    for wrong in ["5-4", "x", "0-10000", "0-9999,0"] {
+        assert_eq!(process.get(&format!("/api/streams/wide?partition={wrong}")).status, 400, "{wrong}");
+    }
+    process.stop();
+}
