@@ -200,13 +200,37 @@ pub fn check_json_type(headers: &HeaderMap) -> Result<(), Problem> {
         .remedy("send that header"))
 }
 
+/// What is wrong with a JSON text, without the place: in the words of JSON, not of the program that reads it.
+pub fn json_fault(error: &serde_json::Error) -> String {
+    const WORDS: [(&str, &str); 9] = [
+        ("expected ident", "a word that is none of true, false and null"),
+        ("EOF while parsing", "it ends within"),
+        ("invalid type: map", "invalid type: object"),
+        ("invalid type: sequence", "invalid type: array"),
+        ("expected a map", "expected an object"),
+        ("expected a sequence", "expected an array"),
+        ("expected a borrowed string", "expected a string"),
+        ("expected u32", "expected a whole number of at most 4294967295"),
+        ("expected u64", "expected a whole number"),
+    ];
+    let said = error.to_string();
+    let fault = said.rsplit_once(" at line ").map_or(&*said, |(fault, _)| fault);
+    let fault = WORDS.iter().fold(fault.to_owned(), |fault, (theirs, ours)| fault.replace(theirs, ours));
+    // The name of the type that reads it says nothing to who wrote it.
+    match fault.split_once(", expected struct ") {
+        Some((given, _)) => format!("{given}, expected an object"),
+        None => fault,
+    }
+}
+
 /// Reads JSON.
 ///
 /// # Errors
 /// A [`Problem`] with [`Reason::MalformedBody`], line and column.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
-        Problem::new(Reason::MalformedBody, format!("the body cannot be taken: {error}"))
+        let (what, line, column) = (json_fault(&error), error.line(), error.column());
+        Problem::new(Reason::MalformedBody, format!("the body cannot be taken: {what} at line {line} column {column}"))
             .remedy("correct the body there")
             .member("line", error.line())
             .member("column", error.column())

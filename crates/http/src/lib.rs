@@ -78,7 +78,7 @@ pub use authenticator::{
 pub use context::{Caller, Deadline, MoreTime, Peer, REQUEST_TIMEOUT_HEADER, Shutdown};
 pub use cors::{Cors, Origins};
 pub use error::Error;
-pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, parse_json};
+pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, json_fault, parse_json};
 pub use listener::{Listener, ListenerLimits, Serving, listen};
 pub use memory::{AnswerMemory, CONNECTION_BYTES};
 pub use metrics::{Counter, Gauge, Histogram, Labels, Metrics};

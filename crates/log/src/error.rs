@@ -25,7 +25,7 @@ pub enum Error {
         partitions: u32,
     },
     /// The name is taken by a topic with another configuration.
-    #[error("topic '{topic}' exists with another {differs}; alter it, or delete it first")]
+    #[error("topic '{topic}' exists with another value of '{differs}'; alter that, or delete the topic first")]
     TopicExists {
         /// The topic.
         topic: TopicName,

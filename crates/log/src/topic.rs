@@ -176,9 +176,17 @@ impl TopicConfig {
             return Some(("partitions", self.partitions.to_string()));
         }
         if self.storage != current.storage {
-            return Some(("storage", format!("{:?}", self.storage)));
+            let storage = match self.storage {
+                Storage::Disk => "disk".to_owned(),
+                Storage::Memory { max_bytes } => format!("memory ({max_bytes} bytes a partition)"),
+            };
+            return Some(("storage", storage));
         }
-        (self.cleanup != current.cleanup).then(|| ("cleanup", format!("{:?}", self.cleanup)))
+        let cleanup = match self.cleanup {
+            Cleanup::Delete => "delete",
+            Cleanup::Compact => "compact",
+        };
+        (self.cleanup != current.cleanup).then(|| ("cleanup", cleanup.to_owned()))
     }
 }
 

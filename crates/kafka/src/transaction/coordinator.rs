@@ -139,7 +139,14 @@ impl Coordinator {
     ) -> Result<T, Refusal> {
         let refuse = |error: ResponseError| {
             let Producing { id, epoch } = who;
-            let why = format!("producer {id} of epoch {epoch} has no open transaction with {partition} in it: {error}");
+            let cause = match error {
+                ResponseError::InvalidTxnState => "it was not begun, has ended, or the partition was not added to it",
+                ResponseError::InvalidProducerEpoch => "another producer has taken over its transactional id",
+                ResponseError::InvalidProducerIdMapping => "the transactional id is unknown, or another producer's",
+                ResponseError::NotEnoughReplicas => "it is ending; send the batch again",
+                _ => "its transactional id cannot be used now; send the batch again",
+            };
+            let why = format!("producer {id} of epoch {epoch} has no open transaction with {partition} in it: {cause}");
             Refusal::new(error, why)
         };
         let slot = self.find(key).map_err(refuse)?.ok_or_else(|| refuse(ResponseError::InvalidProducerIdMapping))?;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
@@ -45,6 +45,7 @@ pub(super) async fn append(
     }
     let level = level(&parameters, &topic)?;
     let format = format(&parameters)?;
+    check_encoding(&headers)?;
     let framing = framing(&headers)?;
     let admitted = streams.quotas.admit(Traffic::Produce, &caller.tenant, &caller.name, body.len() as u64);
     admitted.map_err(over_quota)?;
@@ -151,6 +152,18 @@ fn format(parameters: &Parameters) -> Result<Format, Problem> {
         None | Some("records") => Ok(Format::Records),
         Some("values") => Ok(Format::Values),
         Some(other) => Err(bad_parameter("format", other, "use records or values")),
+    }
+}
+
+/// Refuses a body that was compressed for the way.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    match given.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity")) {
+        None => Ok(()),
+        Some(encoding) => Err(Problem::new(Reason::UnsupportedMediaType, "the body has a content encoding")
+            .value(encoding)
+            .rule("records are appended without Content-Encoding")
+            .remedy("send the body as it is; the topic's setting 'compression' says how it is stored")),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millstream_http::{Problem, Reason};
+use base64::{DecodeError, Engine as _};
+use millstream_http::{Problem, Reason, json_fault};
 use millstream_types::Header;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -111,7 +111,8 @@ fn elements(body: &[u8], framing: Framing) -> Result<Vec<(At, &str)>, Problem> {
             .collect());
     }
     let Capped(array) = serde_json::from_str(text).map_err(|error| {
-        Problem::new(Reason::MalformedBody, format!("the body cannot be taken: {error}"))
+        let (what, line, column) = (json_fault(&error), error.line(), error.column());
+        Problem::new(Reason::MalformedBody, format!("the body cannot be taken: {what} at line {line} column {column}"))
             .rule("a body of application/json is an array of records")
             .remedy("correct it there, or send one record a line as application/x-ndjson")
             .member("line", error.line())
@@ -177,7 +178,7 @@ fn element(at: At, text: &str, format: Format) -> Result<Received<'_>, Problem> 
         refused(
             at,
             text,
-            format!("{error}"),
+            format!("{} at column {}", json_fault(&error), error.column()),
             "each is one JSON text; a record has key, key_base64, value, value_text, value_base64, headers, timestamp, partition",
             remedy,
         )
@@ -266,10 +267,18 @@ fn timestamp(at: At, text: &str, given: &Value) -> Result<i64, Problem> {
 
 fn decode(at: At, text: &str, field: &str, encoded: &str) -> Result<Vec<u8>, Problem> {
     STANDARD.decode(encoded).map_err(|error| {
+        let cause = match error {
+            DecodeError::InvalidByte(index, byte) => {
+                format!("character {} is {:?}", index + 1, char::from(byte))
+            }
+            DecodeError::InvalidLength(length) => format!("it has {length} characters, not a multiple of four"),
+            DecodeError::InvalidLastSymbol(..) => "its last character holds bits of no byte".to_owned(),
+            DecodeError::InvalidPadding => "its padding is missing or wrong".to_owned(),
+        };
         refused(
             at,
             text,
-            format!("{field} cannot be taken: {error}"),
+            format!("{field} cannot be taken: {cause}"),
             "it is standard base64 with padding",
             "encode it so; nothing was stored",
         )

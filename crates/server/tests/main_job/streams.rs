@@ -108,12 +108,18 @@ fn one_bad_line_is_named_and_nothing_of_the_request_is_stored() {
     let good = r#"{"key":"a","value":1}"#;
     let large = json!({"value_text": "x".repeat(51)}).to_string();
     let table = [
-        ("strict", r#"{"value":}"#, "expected value at line 1 column 10"),
+        ("strict", r#"{"value":}"#, "expected value at column 10"),
+        ("strict", r#"{key:1}"#, "key must be a string at column 2"),
+        ("strict", r#"{"value":tru}"#, "a word that is none of true, false and null at column"),
+        ("strict", r#"{"value":{"#, "it ends within an object at column 10"),
+        ("strict", r#"7"#, "invalid type: integer `7`, expected an object at column 1"),
+        ("strict", r#"{"value":1,"partition":-1}"#, "invalid value: integer `-1`, expected a whole number of at most"),
         ("strict", r#"{"value":1,"colour":2}"#, "unknown field `colour`"),
         ("strict", r#"{"key":"a"}"#, "it has not exactly one of value, value_text and value_base64"),
         ("strict", r#"{"value":1,"value_text":"1"}"#, "it has not exactly one of value, value_text and value_base64"),
         ("strict", r#"{"key":"a","key_base64":"YQ==","value":1}"#, "it has not exactly one of key and key_base64"),
-        ("strict", r#"{"value_base64":"%"}"#, "value_base64 cannot be taken"),
+        ("strict", r#"{"value_base64":"%"}"#, "value_base64 cannot be taken: "),
+        ("strict", r#"{"value_base64":"*AAA"}"#, "value_base64 cannot be taken: character 1 is '*'"),
         ("strict", r#"{"value":1,"timestamp":"yesterday"}"#, "timestamp \"yesterday\" cannot be taken"),
         ("strict", r#"{"value":1,"headers":{"h":[["x"]]}}"#, "header 'h' cannot be taken"),
         ("strict", r#"{"value":1,"partition":2}"#, "partition 2 does not exist"),
@@ -154,13 +160,14 @@ fn every_other_refusal_says_what_was_given_the_rule_and_the_remedy() {
     let settings = |body: &str| body.as_bytes().to_vec();
     let many = "1\n".repeat(50_001).into_bytes();
     let xml = [("Content-Type", "text/xml")];
+    let gzip = [("Content-Type", "application/x-ndjson"), ("Content-Encoding", "gzip")];
     let acme = [("Content-Type", "application/json"), ("Fiware-Service", "acme")];
     type Headers<'a> = &'a [(&'a str, &'a str)];
     type Refusal<'a> = (&'a str, &'a str, Headers<'a>, Vec<u8>, u16, &'a str);
-    let table: [Refusal<'_>; 28] = [
+    let table: [Refusal<'_>; 32] = [
         ("POST", "/t/records", &NDJSON, vec![], 400, "the body holds no record"),
         ("POST", "/t/records", &NDJSON, b"\xff".to_vec(), 400, "the body is not UTF-8 from byte 0 on"),
-        ("POST", "/t/records", &JSON, settings("{}"), 400, "the body cannot be taken: invalid type: map"),
+        ("POST", "/t/records", &JSON, settings("{}"), 400, "the body cannot be taken: invalid type: object"),
         (
             "POST",
             "/t/records?format=values",
@@ -222,7 +229,7 @@ fn every_other_refusal_says_what_was_given_the_rule_and_the_remedy() {
             "'colour' cannot be taken ('red'); use from, until, partition, limit, key",
         ),
         ("GET", "/t?limit=1&limit=2", &[], vec![], 400, "'limit' cannot be taken ('2'); give it once"),
-        ("PUT", "/t", &JSON, settings(r#"{"partitions": 3}"#), 409, "exists with another partitions"),
+        ("PUT", "/t", &JSON, settings(r#"{"partitions": 3}"#), 409, "exists with another value of 'partitions'"),
         (
             "PUT",
             "/u",
@@ -233,7 +240,25 @@ fn every_other_refusal_says_what_was_given_the_rule_and_the_remedy() {
         ),
         ("PUT", "/u", &JSON, settings(r#"{"partitions": 0}"#), 400, "partitions = 0 of topic 'u'"),
         ("PUT", "/telemetry.default", &JSON, vec![], 403, "belongs to Millstream"),
-        ("PATCH", "/t", &JSON, settings(r#"{"cleanup": "compact"}"#), 400, "cleanup"),
+        ("PATCH", "/t", &JSON, settings(r#"{"cleanup": "compact"}"#), 400, "cleanup = compact of topic 't'"),
+        (
+            "PATCH",
+            "/t",
+            &JSON,
+            settings(r#"{"storage": "memory"}"#),
+            400,
+            "storage = memory (16777216 bytes a partition)",
+        ),
+        ("PATCH", "/t", &JSON, settings(r#"{"partitions": 8}"#), 400, "kafka-topics.sh --alter --topic NAME"),
+        (
+            "PATCH",
+            "/t",
+            &JSON,
+            settings(r#"{"partitions": "8"}"#),
+            400,
+            "invalid type: string \"8\", expected a whole number of at most 4294967295 at line 1 column 18",
+        ),
+        ("POST", "/t/records", &gzip, settings("1"), 415, "the body has a content encoding ('gzip')"),
         ("DELETE", "/nope", &[], vec![], 404, "topic 'nope' does not exist"),
     ];
     for (method, path, headers, body, status, what) in table {

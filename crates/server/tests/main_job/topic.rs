@@ -79,7 +79,7 @@ fn what_is_refused_is_said_in_one_line_and_fails() {
     let process = Process::start(dir.path());
     printed(&process, &["create", "t"]);
     for (arguments, said) in [
-        (&["create", "t", "--partitions", "9"][..], "topic 't' exists with another partitions"),
+        (&["create", "t", "--partitions", "9"][..], "topic 't' exists with another value of 'partitions'; alter that"),
         (&["create", "u", "--retention", "soon"], "setting 'retention' cannot be taken"),
         (&["create", "_u"], "is Millstream's own"),
         (&["describe", "nope"], "'millstream topic create nope' creates it"),
