@@ -17,13 +17,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Server {
     /// The server's applications listener
-    #[arg(long, value_name = "URL", env = "MILLSTREAM_SERVER", default_value = "http://127.0.0.1:8000")]
+    #[arg(long, global = true, value_name = "URL", env = "MILLSTREAM_SERVER", default_value = "http://127.0.0.1:8000")]
     server: String,
     /// API token; none is needed on loopback
-    #[arg(long, value_name = "TOKEN", env = "MILLSTREAM_TOKEN", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "TOKEN", env = "MILLSTREAM_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Tenant
-    #[arg(long, value_name = "TENANT", default_value = "default")]
+    #[arg(long, global = true, value_name = "TENANT", default_value = "default")]
     tenant: String,
 }
 

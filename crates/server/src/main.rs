@@ -47,7 +47,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Ask a live query and print its rows as they come
     Query(query_command::QueryArgs),
-    /// List, create and describe topics; print their records
+    /// List, create, describe and delete topics; print their records
     Topic(topic_command::TopicArgs),
     /// Simulate devices
     Sim(millstream_load::sim::SimArgs),

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;
 use millstream_types::{TenantId, TopicName};
@@ -30,6 +31,11 @@ enum Action {
     Create(CreateArgs),
     /// Describe a topic: its configuration, its partitions, and how far consumer groups have read them
     Describe {
+        /// The topic
+        topic: String,
+    },
+    /// Delete a topic and its records
+    Delete {
         /// The topic
         topic: String,
     },
@@ -128,6 +134,10 @@ async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {
             let path = format!("{}/info", path(server, topic)?);
             show(&described(&ask(server, Method::GET, &path, String::new()).await?))
         }
+        Action::Delete { topic } => {
+            answered(server, Method::DELETE, &path(server, topic)?, String::new()).await?;
+            show(&format!("topic {topic} and its records are deleted\n"))
+        }
         Action::Tail(tail) => {
             let path = format!("{}?{}", path(server, &tail.topic)?, tail.query());
             follow(server, &path, tail.raw).await
@@ -191,13 +201,18 @@ fn encoded(text: &str) -> String {
 
 /// Asks once; the answer's JSON.
 async fn ask(server: &Server, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
+    serde_json::from_slice(&answered(server, method, path, body).await?).context("the server sent no JSON")
+}
+
+/// Asks once; the body of the answer.
+async fn answered(server: &Server, method: Method, path: &str, body: String) -> anyhow::Result<Bytes> {
     let answer = server.send(method, path, body, "application/json").await?;
     let status = answer.status();
     let body = answer.into_body().collect().await?.to_bytes();
     if !status.is_success() {
         bail!("{}", refusal(status.as_u16(), &body));
     }
-    serde_json::from_slice(&body).context("the server sent no JSON")
+    Ok(body)
 }
 
 fn refusal(status: u16, problem: &[u8]) -> String {

@@ -175,3 +175,24 @@ fn a_topic_of_more_partitions_than_one_tail_reads_is_paged_and_exported_whole() 
     }
     process.stop();
 }
+
+#[test]
+fn where_the_server_is_may_be_said_behind_the_command_and_topics_are_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let url = process.applications_url();
+    let anywhere = |arguments: &[&str]| {
+        let output = millstream().arg("topic").args(arguments).env_remove("MILLSTREAM_SERVER").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    anywhere(&["create", "mine", "--server", &url, "--tenant", "acme", "--token", "none-is-needed"]);
+    assert!(anywhere(&["list", "--server", &url, "--tenant", "acme"]).contains("\nmine "));
+    assert!(anywhere(&["--server", &url, "--tenant", "acme", "list"]).contains("\nmine "));
+    assert!(!anywhere(&["list", "--server", &url]).contains("\nmine "));
+    let deleted = anywhere(&["delete", "mine", "--tenant", "acme", "--server", &url]);
+    assert_eq!(deleted, "topic mine and its records are deleted\n");
+    assert!(!anywhere(&["list", "--server", &url, "--tenant", "acme"]).contains("\nmine "));
+    assert!(refused(&process, &["delete", "mine"]).contains("topic 'mine' does not exist"));
+    process.stop();
+}
