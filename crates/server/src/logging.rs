@@ -1,5 +1,6 @@
 //! Log lines on standard error.
 
+use std::io::IsTerminal as _;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
@@ -21,7 +22,12 @@ pub(crate) fn start(logging: &Logging) -> anyhow::Result<()> {
     let (filter, handle) = reload::Layer::new(levels);
     let lines = tracing_subscriber::registry().with(filter);
     let started = match logging.format {
-        LogFormat::Text => lines.with(fmt::layer().with_writer(std::io::stderr)).try_init(),
+        LogFormat::Text => {
+            let text = fmt::layer().with_writer(std::io::stderr);
+            // Colours are for people; in a file they are noise.
+            let text = if std::io::stderr().is_terminal() { text } else { text.with_ansi(false) };
+            lines.with(text).try_init()
+        }
         LogFormat::Json => lines.with(fmt::layer().json().with_writer(std::io::stderr)).try_init(),
     };
     started.map_err(|e| anyhow::anyhow!("cannot start logging: {e}"))?;

@@ -1,6 +1,7 @@
 //! How the program starts, what it refuses to start with, and what it says then.
 
 use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Output;
 
@@ -206,4 +207,25 @@ fn a_running_server_tells_how_it_is() {
     }
     assert_eq!(run(&["version"]).stdout, format!("millstream {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
     process.stop();
+}
+
+#[test]
+fn a_log_that_goes_to_a_file_has_no_colours() {
+    let dir = tempfile::tempdir().unwrap();
+    let doors =
+        ["applications", "devices-http", "devices-mqtt", "kafka"].map(|door| format!("--listen-{door}=127.0.0.1:0"));
+    let log = dir.path().join("log");
+    let mut server = millstream()
+        .args(["serve", "--data-dir"])
+        .arg(dir.path().join("data"))
+        .args(doors)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    terminate(&mut server);
+    let written = std::fs::read_to_string(log).unwrap();
+    assert!(written.contains("INFO") && !written.contains('\u{1b}'), "{written}");
 }
