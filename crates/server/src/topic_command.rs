@@ -97,7 +97,7 @@ struct TailArgs {
     /// Only records with such a header, such as qos=1 or content-type=text/*; may be repeated, all must match
     #[arg(long, value_name = "NAME=PATTERN", value_parser = header)]
     header: Vec<(String, String)>,
-    /// Print values only, as they are
+    /// Print values only, JSON on one line, others as they are
     #[arg(long)]
     raw: bool,
 }
