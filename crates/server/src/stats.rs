@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Caller, Content, Limits, Route, Routes};
+use millstream_http::{Access, Caller, Content, Limits, Reach, Route, Routes};
 use millstream_log::{Embedded, LogStats, SYNC_BUCKETS_US};
 use millstream_types::{Kind, LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId};
 use parking_lot::Mutex;
@@ -82,8 +82,9 @@ impl Sampler {
         }
     }
 
-    /// What there is to say to a caller of `tenant`: everything, but of topics only his own.
-    fn stats(&self, tenant: &TenantId) -> Stats {
+    /// What there is to say to a caller of `tenant`: everything, but of topics only his own; of those that hold the state of
+    /// all tenants only who acts in all of them is told.
+    fn stats(&self, tenant: &TenantId, reach: Reach) -> Stats {
         let samples = self.samples.lock();
         let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Stats::default() };
         let seconds = (last.at - first.at).as_secs_f64();
@@ -98,7 +99,7 @@ impl Sampler {
                 bytes_per_s: rate(first.log.bytes, last.log.bytes),
                 sync_p50_ms: sync_quantile_ms(&first.log, &last.log, 0.5),
                 sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
-                topics: topics(&last.log, tenant),
+                topics: topics(&last.log, tenant, reach),
                 lags: figures::lags(&self.log, Some(tenant), LAGS_MAX),
             },
             connect: ConnectPart {
@@ -136,7 +137,7 @@ pub(crate) fn routes(sampler: Arc<Sampler>) -> Routes {
 }
 
 async fn stats(State(sampler): State<Arc<Sampler>>, caller: Caller) -> Response {
-    axum::Json(sampler.stats(&caller.tenant)).into_response()
+    axum::Json(sampler.stats(&caller.tenant, caller.reach())).into_response()
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -240,11 +241,15 @@ fn sync_quantile_ms(before: &LogStats, now: &LogStats, quantile: f64) -> Option<
     Some(*end_us as f64 / 1_000.0)
 }
 
-fn topics(log: &LogStats, tenant: &TenantId) -> Vec<TopicPart> {
+fn topics(log: &LogStats, tenant: &TenantId, reach: Reach) -> Vec<TopicPart> {
     let mut topics: Vec<TopicPart> = Vec::new();
     for partition in &log.partitions {
         let name = &partition.partition.topic;
-        if name.tenant() != tenant && name.kind() != Kind::Internal {
+        let is_told = match name.kind() {
+            Kind::Internal => reach == Reach::EveryTenant,
+            _ => name.tenant() == tenant,
+        };
+        if !is_told {
             continue;
         }
         let part = PartitionPart {

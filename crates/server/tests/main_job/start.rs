@@ -164,6 +164,10 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
         assert!(text.contains(says), "{method} {path}: {text}");
     }
     assert_eq!(process.get("/healthz").status, 200);
+    // Topics that hold the state of all tenants are not for who acts in one of them.
+    let told = ask(process.applications, "GET", "/stats", &[bearer], b"").json();
+    let topics = told["log"]["topics"].as_array().unwrap();
+    assert!(topics.iter().all(|topic| topic["tenant"] == "default" && topic["kind"] != "internal"), "{told}");
     // Counters name topics and groups of all tenants: they are an operator's.
     assert_eq!(process.get("/metrics").status, 401);
     assert_eq!(ask(process.applications, "GET", "/metrics", &[bearer], b"").status, 403);
@@ -193,6 +197,8 @@ fn a_running_server_tells_how_it_is() {
     let stats = process.get_json("/stats");
     assert_eq!(stats["version"], env!("CARGO_PKG_VERSION"));
     assert!(stats["rss_bytes"].as_u64().unwrap() > 0);
+    let topics = stats["log"]["topics"].as_array().unwrap();
+    assert!(topics.iter().any(|topic| topic["kind"] == "internal"), "who acts in all tenants is told of them");
     let openapi = process.get_json("/openapi.json");
     for path in ["/v2/entities", "/v1/tenants/{tenant}", "/api/queries", "/stats"] {
         assert!(!openapi["paths"][path].is_null(), "{path} is not documented");
