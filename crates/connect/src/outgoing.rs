@@ -11,7 +11,7 @@ const DEFAULT_TYPE: &[u8] = b"application/octet-stream";
 /// The type of a message that says "I am here" and nothing else.
 pub(crate) const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
 /// Says that an MQTT client asked for the message to be retained.
-const OPT_RETAIN: &str = "x-opt-retain";
+pub(crate) const OPT_RETAIN: &str = "x-opt-retain";
 
 /// The headers of a record; most have no more than these.
 pub(crate) type Headers<'a> = SmallVec<[Header<'a>; 8]>;
@@ -155,5 +155,38 @@ impl Digits {
 
     fn as_bytes(&self) -> &[u8] {
         &self.text[..usize::from(self.length)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Map, Value};
+
+    use super::*;
+    use crate::registry::{Defaults, Device, Stored, Tenant};
+
+    #[test]
+    fn no_header_that_an_adapter_writes_can_be_a_default() {
+        let (device, tenant) = (Device::default(), Stored::new(Arc::new(Tenant::default()), 0));
+        let sender = Sender::of("d", &device, &tenant);
+        let numbers = Numbers::at(0).with_times(Some(1), Some(1));
+        let whole = Outgoing {
+            adapter: "hono-mqtt",
+            delivery: Delivery::Response,
+            address: "c///s/R/200",
+            content_type: Some(b"text/plain"),
+            content_encoding: Some(b"gzip"),
+            traceparent: Some(b"00"),
+            is_retained: true,
+            payload: b"",
+            reply: Some(Reply { tenant: "T", correlation_id: "C", status: "200" }),
+        };
+        let headers = whole.headers(&sender, &numbers);
+        let given = headers.iter().map(|header| (header.key.to_owned(), Value::from(1)));
+        let given = given.filter(|(key, _)| key != header::CONTENT_TYPE);
+        let defaults = Defaults::try_from(given.collect::<Map<_, _>>()).unwrap();
+        assert_eq!((headers.len(), defaults.headers()), (14, &[][..]));
     }
 }

@@ -4,10 +4,13 @@ use millstream_types::header;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::outgoing::OPT_RETAIN;
+
 /// What a device or a tenant says of messages that do not say it themselves.
 ///
 /// `content-type` and `ttl` (seconds) stand for what a message may carry itself; every other member becomes a header
-/// of the record. Read once when it is set, so that no message has to.
+/// of the record, but for standard properties and what the adapter says. Read once when it is set, so that no message has
+/// to be.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct Defaults {
@@ -72,12 +75,39 @@ fn is_header_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
+/// Headers that the adapter writes where the message has them.
+const OF_THE_ADAPTER: [&str; 14] = [
+    header::CONTENT_ENCODING,
+    header::CONTENT_TYPE,
+    header::CORRELATION_ID,
+    header::CREATION_TIME,
+    header::DEVICE_ID,
+    header::ORIG_ADAPTER,
+    header::ORIG_ADDRESS,
+    header::QOS,
+    header::STATUS,
+    header::TENANT_ID,
+    header::TRACEPARENT,
+    header::TTD,
+    header::TTL,
+    OPT_RETAIN,
+];
+/// Further standard properties of messages (AMQP 1.0, section 3.2.4): applications take them for the sender's own word.
+const STANDARD: [&str; 9] = [
+    "absolute-expiry-time",
+    "group-id",
+    "group-sequence",
+    "message-id",
+    "reply-to",
+    "reply-to-group-id",
+    "subject",
+    "to",
+    "user-id",
+];
+
 /// Names that the adapter or the message fills; a default of that name is kept but never used.
 fn is_of_the_message(name: &str) -> bool {
-    use header::{CONTENT_ENCODING, CONTENT_TYPE, CREATION_TIME, DEVICE_ID, ORIG_ADAPTER, ORIG_ADDRESS, QOS};
-    use header::{TRACEPARENT, TTD, TTL};
-    let own = [CONTENT_ENCODING, CONTENT_TYPE, CREATION_TIME, DEVICE_ID, ORIG_ADAPTER, ORIG_ADDRESS, QOS];
-    own.contains(&name) || [TRACEPARENT, TTD, TTL].contains(&name)
+    OF_THE_ADAPTER.contains(&name) || STANDARD.contains(&name)
 }
 
 fn as_text(value: &Value) -> String {
@@ -95,7 +125,9 @@ mod tests {
 
     #[test]
     fn only_ttl_and_content_type_stand_for_standard_properties() {
-        let given = json!({"content-type": "text/csv", "ttl": 30, "qos": 1, "site": "roof", "height": 2.5});
+        let given = json!({"content-type": "text/csv", "ttl": 30, "qos": 1, "site": "roof", "height": 2.5, "to": "x",
+            "correlation-id": "x", "status": 200, "tenant_id": "x", "subject": "x", "x-opt-retain": true,
+            "message-id": "x", "user-id": "x", "reply-to": "x", "group-id": "x", "absolute-expiry-time": 1});
         let defaults: Defaults = serde_json::from_value(given.clone()).unwrap();
         assert_eq!((defaults.content_type(), defaults.ttl_s()), (Some("text/csv"), Some(30)));
         let headers = [("site".to_owned(), "roof".to_owned()), ("height".to_owned(), "2.5".to_owned())];
