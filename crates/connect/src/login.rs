@@ -16,7 +16,7 @@ use millstream_http::{
 use millstream_types::{ErrorCode, NameError, Principal, Role, Roles, TenantId, WallClock};
 
 use crate::http::ADAPTER;
-use crate::registry::{Credential, Registry, Version};
+use crate::registry::{Credential, Login, Registry, Secret, Version};
 use crate::tenant_counter::TenantCounter;
 use crate::verified::{Fingerprint, Verified, VerifiedLogins};
 
@@ -51,6 +51,7 @@ struct Attempt {
     given: Basic,
     fingerprint: Fingerprint,
     version: Version,
+    born: Version,
     credential: Arc<Credential>,
     device: String,
 }
@@ -106,9 +107,9 @@ impl Logins {
         self.check_slowly(attempt).await
     }
 
-    /// Whether a login that was right still is: neither changed nor expired.
-    pub(crate) fn is_current(&self, verified: &Verified) -> bool {
-        self.0.is_current(verified)
+    /// A login that was right, as it is now; `None` if its secret has gone, changed or expired.
+    pub(crate) fn renewed(&self, verified: &Arc<Verified>) -> Option<Arc<Verified>> {
+        self.0.renewed(verified)
     }
 
     async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<Verified>, Problem> {
@@ -182,10 +183,44 @@ impl Credential {
 }
 
 impl Parts {
-    /// Who it is, if the same header was right before and nothing has changed since.
+    /// Who it is, if the same header was right before and its secret still is.
     fn remembered(&self, fingerprint: &Fingerprint) -> Option<Arc<Verified>> {
-        self.verified.get(fingerprint).filter(|verified| self.is_current(verified))
+        let known = self.verified.get(fingerprint)?;
+        if self.is_current(&known) {
+            return Some(known);
+        }
+        let renewed = self.renewed(&known)?;
+        self.verified.insert(*fingerprint, renewed.clone());
+        Some(renewed)
     }
+
+    /// As [`Logins::renewed`]. The same hash is the same secret, whatever has changed around it.
+    fn renewed(&self, verified: &Arc<Verified>) -> Option<Arc<Verified>> {
+        if self.is_current(verified) {
+            return Some(verified.clone());
+        }
+        let snapshot = self.registry.snapshot(&verified.tenant);
+        let login = snapshot.state.tenant(&verified.tenant)?.login(verified.auth_id.as_str())?;
+        let Login { version, born, credential, .. } = login;
+        if !credential.enabled || *born != verified.born {
+            return None;
+        }
+        let (old, now_ms) = (&verified.credential.secrets[verified.secret], self.wall.now_ms());
+        let is_it = |secret: &Secret| secret.password == old.password && secret.is_valid_at(now_ms);
+        let secret = credential.secrets.iter().position(is_it)?;
+        Some(Arc::new(Verified {
+            tenant: verified.tenant.clone(),
+            auth_id: verified.auth_id.clone(),
+            version: *version,
+            born: *born,
+            credential: credential.clone(),
+            secret,
+            identity: verified.identity.clone(),
+            seen_at: AtomicU64::new(snapshot.next.0),
+        }))
+    }
+
+    /// Whether the device's credentials are those that the login was checked against, and its secret has not expired.
 
     fn is_current(&self, verified: &Verified) -> bool {
         let snapshot = self.registry.snapshot(&verified.tenant);
@@ -211,8 +246,8 @@ impl Parts {
         let known = snapshot.state.tenant(&given.tenant);
         let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
         let Some(login) = login else { return Err(given) };
-        let (version, credential) = (login.version, login.credential.clone());
-        Ok(Attempt { fingerprint, version, credential, device: login.device.as_str().to_owned(), given })
+        let (version, born, credential) = (login.version, login.born, login.credential.clone());
+        Ok(Attempt { fingerprint, version, born, credential, device: login.device.as_str().to_owned(), given })
     }
 
     /// Checks the password against some of the credential's secrets; remembers it if it is right.
@@ -234,15 +269,14 @@ impl Parts {
             tenant,
             auth_id: attempt.credential.auth_id.clone(),
             version: attempt.version,
+            born: attempt.born,
             credential: attempt.credential.clone(),
             secret,
             identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant },
             seen_at: AtomicU64::new(u64::MAX),
         });
         // The credentials may have changed while the password was hashed.
-        if !self.is_current(&verified) {
-            return None;
-        }
+        let verified = self.renewed(&verified)?;
         self.attempts.count(Some(&verified.tenant), "succeeded");
         self.verified.insert(attempt.fingerprint, verified.clone());
         Some(verified)

@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 pub(crate) use access::{Act, check_device, check_tenant, has_broker, may, needs_consumer};
 pub(crate) use command::{Command, Outcome, Refusal};
 pub(crate) use credential::{
-    Credential, CredentialDraft, GivenCredential, GivenSecret, SecretDraft, SecretOrigin, UnknownSecret,
+    Credential, CredentialDraft, GivenCredential, GivenSecret, Secret, SecretDraft, SecretOrigin, UnknownSecret,
 };
 pub use defaults::Defaults;
 pub use device::Device;
@@ -36,7 +36,7 @@ pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use limits::{check_limits, check_rates};
 pub(crate) use mapping::{Mapping, Route};
-pub(crate) use state::{Table, TenantState};
+pub(crate) use state::{Login, Table, TenantState};
 pub(crate) use stored::{Condition, Stored, Version};
 pub(crate) use tenant::Adapter;
 pub use tenant::Tenant;

@@ -6,7 +6,8 @@
 //! is in no file). It costs less than a microsecond; a check of a password that is kept well costs some 20,000 times that.
 //!
 //! An entry names the version of the credentials it was checked against; whoever uses it compares that with the
-//! registry. So nothing has to be removed when credentials change, and a change acts at once.
+//! registry, and where that has changed looks for the same hash. So nothing has to be removed when credentials change, a
+//! change acts at once, and a secret that is added, or a date that is moved, makes nobody hash again.
 //!
 //! Bounded: each shard has two generations; when the younger is full it becomes the older, and the older one goes.
 //! What was used meanwhile has moved to the younger, so what goes has not been used for long.
@@ -31,6 +32,8 @@ pub(crate) struct Verified {
     pub(crate) auth_id: AuthId,
     /// The version of the device's credentials that it was checked against.
     pub(crate) version: Version,
+    /// The version with which these began.
+    pub(crate) born: Version,
     pub(crate) credential: Arc<Credential>,
     /// Which of the credential's secrets matched.
     pub(crate) secret: usize,

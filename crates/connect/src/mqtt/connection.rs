@@ -162,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 });
                 match event.await? {
                     Event::RegistryChanged => {
-                        recheck(&self.client)?;
+                        recheck(&mut self.client)?;
                         break;
                     }
                     Event::Rung => break,
@@ -291,7 +291,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Fault::KeepAlive { keep_alive_s: self.keep_alive_s });
         }
         if self.client.secret_lasts() == Some(Duration::ZERO) {
-            recheck(&self.client)?;
+            recheck(&mut self.client)?;
         }
         self.client.withdraw_commands();
         self.client.give_up(&mut self.line.out)
@@ -329,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// Ends the connection of a device that may no longer be connected.
-fn recheck(client: &Client) -> Result<(), Fault> {
+fn recheck(client: &mut Client) -> Result<(), Fault> {
     let refuse = |why: String| Err(Fault::refused(reason::NOT_AUTHORISED, why));
     let Some(login) = &client.login else { return client.recheck_stranger() };
     if let Err(problem) = client.adapter.check(&client.who) {
@@ -338,8 +338,9 @@ fn recheck(client: &Client) -> Result<(), Fault> {
     if !client.keeps_its_filters() {
         return refuse("the device may no longer use the private space as it does".to_owned());
     }
-    if !client.adapter.logins.is_current(login) {
-        return refuse("the credential that the device has logged in with has changed or expired".to_owned());
-    }
+    let Some(renewed) = client.adapter.logins.renewed(login) else {
+        return refuse("the secret that the device has logged in with has gone, changed or expired".to_owned());
+    };
+    client.login = Some(renewed);
     Ok(())
 }

@@ -43,6 +43,8 @@ pub(crate) struct Login {
     pub(crate) device: DeviceId,
     /// Of the device's credentials as a whole: changes with any of them.
     pub(crate) version: Version,
+    /// The same as long as the device has credentials; changes if it is deleted and made again.
+    pub(crate) born: Version,
     pub(crate) credential: Arc<Credential>,
 }
 
@@ -130,7 +132,8 @@ impl TenantState {
             }
         }
         for (credential, stored) in value.into_iter().flat_map(|stored| stored.value.iter().map(move |c| (c, stored))) {
-            let login = Login { device: device.clone(), version: stored.version, credential: credential.clone() };
+            let (version, born) = (stored.version, stored.born);
+            let login = Login { device: device.clone(), version, born, credential: credential.clone() };
             self.logins.insert(credential.auth_id.clone(), login);
         }
     }

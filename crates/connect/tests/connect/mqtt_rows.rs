@@ -175,6 +175,46 @@ async fn row_a_live_connection_is_closed_when_its_secret_expires() {
     world.stop().await;
 }
 
+/// §4 and §7, a connection stays as long as the secret is there and valid by which its device has logged in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_changes_of_credentials_that_a_live_connection_outlives_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let hash = json!({"hash-function": "sha-256", "pwd-hash": "MMlS+rEiw/l1nwKm2Vw3WLJGtP7iOZV7LU/uRuJhcMQ="});
+    let soon = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64 + 3_600_000;
+    for (what, secrets, stays) in [
+        ("nothing", json!([{"id": "ID"}]), true),
+        ("one more", json!([{"pwd-plain": "next"}, {"id": "ID"}]), true),
+        ("an end to come", json!([{"id": "ID", "not-after": iso_time(soon)}]), true),
+        ("the end", json!([{"id": "ID", "not-after": "2020-01-01T00:00:00Z"}]), false),
+        ("off", json!([{"id": "ID", "enabled": false}]), false),
+        ("another password", json!([{"id": "ID", "pwd-plain": "next"}]), false),
+        ("another secret", json!([{"pwd-plain": "next"}]), false),
+        ("none", json!([]), false),
+        ("the same hash without its id", json!([hash]), true),
+    ] {
+        let first = if what.starts_with("the same") { hash.clone() } else { json!({"pwd-plain": "pw"}) };
+        let all = |secrets| json!([{"type": "hashed-password", "auth-id": "d", "secrets": secrets}]).to_string();
+        world.do_registry("PUT /v1/credentials/T/d", &all(json!([first])), 204).await;
+        let kept = world.do_registry("GET /v1/credentials/T/d", "", 200).await.json();
+        let id = kept[0]["secrets"][0]["id"].as_str().unwrap();
+        let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+        world.do_registry("PUT /v1/credentials/T/d", &all(secrets).replace("ID", id), 204).await;
+        if stays {
+            // The registry's changes are noticed in order.
+            let mut other = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
+            let line = json!([{"type": "hashed-password", "auth-id": "e", "secrets": [{"pwd-plain": "pw"}]}]);
+            world.do_registry("PUT /v1/credentials/T/e", &line.to_string(), 204).await;
+            assert_eq!(other.expect_end().await, Some(0x87));
+            client.publish(1, 1, "t", b"still here").await;
+            assert_eq!(client.next().await, (0x40, vec![0, 1]), "{what}");
+        } else {
+            assert_eq!(client.expect_end().await, Some(0x87), "{what}");
+        }
+    }
+    world.stop().await;
+}
+
 /// §4, the error topic: tenant, device and the short or long spelling are those of the filter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_the_error_topic_mirror_its_filter() {
