@@ -72,7 +72,8 @@ impl<'a> Place<'a> {
             },
             None => (topic, Bag::default()),
         };
-        let mut segments = address.split('/');
+        // Empty levels at the end do not count, as with Hono: `telemetry//` is of the device itself.
+        let mut segments = address.trim_end_matches('/').split('/');
         let stream = match segments.next() {
             Some("t" | "telemetry") => Stream::Telemetry,
             Some("e" | "event") => Stream::Event,
@@ -81,7 +82,7 @@ impl<'a> Place<'a> {
         };
         let target = match (segments.next(), segments.next(), segments.next()) {
             (None, ..) => Target::Caller,
-            (Some(""), Some(device), None) if !device.is_empty() => Target::Named { tenant: None, device },
+            (Some(""), Some(device), None) => Target::Named { tenant: None, device },
             (Some(tenant), Some(device), None) if !device.is_empty() => Target::Named { tenant: Some(tenant), device },
             _ => return Self::Wrong("use the word alone, WORD/TENANT/DEVICE, or WORD//DEVICE"),
         };
@@ -181,6 +182,10 @@ mod tests {
             ("t/acme/d-1", named(Some("acme"), "d-1")),
             ("telemetry/acme/d-1", named(Some("acme"), "d-1")),
             ("t//d-1", named(None, "d-1")),
+            ("t//d-1/", named(None, "d-1")),
+            ("t/", Target::Caller),
+            ("t//", Target::Caller),
+            ("telemetry///", Target::Caller),
         ] {
             assert_eq!(stream(topic), (Stream::Telemetry, target, topic, Bag::default()));
         }
@@ -201,6 +206,11 @@ mod tests {
         assert_eq!(bag.content_type.as_deref(), Some("text/plain"));
         assert_eq!((bag.ttl_s, bag.correlation_id.as_deref()), (Some(30), Some("a b")));
         assert_eq!(bag.on_error, OnError::SkipAck);
+        for (topic, address) in [("telemetry///?on-error=ignore", "telemetry//"), ("e///?hono-ttl=5", "e//")] {
+            let Place::Stream { target, address: told, bag, .. } = Place::of(topic) else { panic!("{topic}") };
+            assert_eq!((target, told), (Target::Caller, address), "{topic}");
+            assert_ne!(bag, Bag::default(), "{topic}");
+        }
         for wrong in ["t/?on-error=perhaps", "e/?hono-ttl=soon", "t/?content-type=%zz", "t/?content-type=%0A"] {
             assert!(matches!(Place::of(wrong), Place::Wrong(_)), "{wrong}");
         }
@@ -227,7 +237,7 @@ mod tests {
 
     #[test]
     fn reserved_words_with_anything_else_behind_them_are_wrong_and_other_topics_are_private() {
-        for wrong in ["t/", "t/a", "t/a/", "t//", "t/a/b/c", "error/x", "command", "c/x", "event/a"] {
+        for wrong in ["t/a", "t/a/", "t/a/b/c", "t///d", "t//d//x", "error/x", "command", "c/x", "event/a"] {
             assert!(matches!(Place::of(wrong), Place::Wrong(_)), "{wrong}");
         }
         for private in ["telemetry2", "tele/x", "", "/t", "house/t"] {
