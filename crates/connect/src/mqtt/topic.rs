@@ -110,18 +110,18 @@ impl<'a> Bag<'a> {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value)?;
-            match key {
-                "content-type" if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
-                    bag.content_type = Some(value).filter(|value| !value.is_empty());
+            let is = |name: &str| key.eq_ignore_ascii_case(name);
+            if is("content-type") {
+                if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+                    return Err("content-type is a media type such as text/plain");
                 }
-                "content-type" => return Err("content-type is a media type such as text/plain"),
-                "hono-ttl" => match value.parse() {
-                    Ok(seconds) => bag.ttl_s = Some(seconds),
-                    Err(_) => return Err("hono-ttl is a whole number of seconds"),
-                },
-                "correlation-id" => bag.correlation_id = Some(value),
-                "on-error" => bag.on_error = OnError::parse(&value)?,
-                _ => {}
+                bag.content_type = Some(value).filter(|value| !value.is_empty());
+            } else if is("hono-ttl") {
+                bag.ttl_s = Some(value.parse().map_err(|_| "hono-ttl is a whole number of seconds")?);
+            } else if is("correlation-id") {
+                bag.correlation_id = Some(value);
+            } else if is("on-error") {
+                bag.on_error = OnError::parse(&value)?;
             }
         }
         Ok(bag)
@@ -206,6 +206,10 @@ mod tests {
         assert_eq!(bag.content_type.as_deref(), Some("text/plain"));
         assert_eq!((bag.ttl_s, bag.correlation_id.as_deref()), (Some(30), Some("a b")));
         assert_eq!(bag.on_error, OnError::SkipAck);
+        for topic in ["e/?Content-Type=a/b&Hono-TTL=7", "e/?CONTENT-TYPE=a/b&hono-Ttl=7"] {
+            let (_, _, _, bag) = stream(topic);
+            assert_eq!((bag.content_type.as_deref(), bag.ttl_s), (Some("a/b"), Some(7)), "{topic}");
+        }
         for (topic, address) in [("telemetry///?on-error=ignore", "telemetry//"), ("e///?hono-ttl=5", "e//")] {
             let Place::Stream { target, address: told, bag, .. } = Place::of(topic) else { panic!("{topic}") };
             assert_eq!((target, told), (Target::Caller, address), "{topic}");
