@@ -238,7 +238,7 @@ async fn rules_of_hono_s_space_are_told_by_their_reason_and_end_only_their_conne
         ("no payload and no type", publish(5, 1, 1, "t", &[], b""), 0x83),
         ("a payload over the limit", publish(5, 0, 0, "t", &[], &large), 0x95),
         ("a wrong topic", publish(5, 0, 0, "t/only-tenant", &[], b"x"), 0x90),
-        ("a wrong bag", publish(5, 0, 0, "t/?on-error=maybe", &[], b"x"), 0x90),
+        ("a wrong bag", publish(5, 0, 0, "e/?hono-ttl=maybe", &[], b"x"), 0x90),
         ("an alias over the limit", publish(5, 0, 0, "t", &alias, b"x"), 0x94),
         ("an unknown alias", publish(5, 0, 0, "", &[0x23, 0, 1], b"x"), 0x82),
         ("a topic with a wildcard", publish(5, 0, 0, "t/+", &[], b"x"), 0x90),
