@@ -315,15 +315,26 @@ impl Client {
         for (at, (filter, options)) in given.filters.iter().enumerate() {
             codes.push(if at >= most {
                 reason::QUOTA
-            } else if is_about_commands(filter) {
-                self.subscribe_to_commands(filter, options.qos)
             } else if is_reserved(filter) {
-                self.subscribe_to_errors(filter, options.qos)
+                let code = self.subscribe_reserved(filter, options.qos);
+                if code < reason::UNSPECIFIED {
+                    self.reserve(filter, options.qos, &mut wanted)?;
+                }
+                code
             } else {
                 self.subscribe_private(filter, *options, given.subscription_id, &mut wanted)?
             });
         }
         self.answer_subscription(given.id, codes, wanted, out)
+    }
+
+    /// Subscribes to commands or errors; the code that answers it.
+    pub(super) fn subscribe_reserved(&mut self, filter: &str, qos: Qos) -> u8 {
+        if is_about_commands(filter) {
+            self.subscribe_to_commands(filter, qos)
+        } else {
+            self.subscribe_to_errors(filter, qos)
+        }
     }
 
     fn subscribe_to_errors(&mut self, filter: &str, qos: Qos) -> u8 {
@@ -348,6 +359,7 @@ impl Client {
         for filter in &given.filters {
             let before = self.errors.len();
             self.errors.retain(|known| &*known.filter != *filter);
+            self.unreserve(filter)?;
             let is_gone = self.errors.len() < before
                 || self.commands.as_mut().is_some_and(|commands| commands.unsubscribe(filter))
                 || self.unsubscribe_private(filter)?;

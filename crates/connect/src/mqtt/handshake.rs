@@ -212,6 +212,8 @@ async fn judge(
             .may_publish(&will.topic)
             .map_err(|fault| Refusal(fault.reason().unwrap_or(reason::NOT_AUTHORISED), format!("the will: {fault}")))?;
     }
+    // Another connection may have taken the session over already.
+    client.resume_reserved().map_err(|fault| Refusal(fault.reason().unwrap_or(reason::BUSY), fault.to_string()))?;
     Ok((client, is_present))
 }
 

@@ -15,7 +15,7 @@ use millstream_types::{TenantId, TopicName, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Failure, Ground, Snapshot, View, Views, ViewsConfig};
 
 pub(crate) use command::{Answer, Command, Fate, Keep, One, Upstream};
-pub(crate) use state::{Change, OfTenant, Progress, SessionRecord, State, StoredFilter};
+pub(crate) use state::{Change, OfTenant, Progress, SessionRecord, State, StoredFilter, StoredReserved};
 pub(crate) use verdict::Verdict;
 
 use super::space::BrokerConfig;

@@ -307,6 +307,31 @@ impl Client {
         }
     }
 
+    /// Has the session keep a subscription to commands or errors.
+    pub(super) fn reserve(&self, filter: &str, qos: Qos, wanted: &mut Wanted) -> Result<(), Fault> {
+        let Some(private) = &self.private else { return Ok(()) };
+        private.link.with(|session| session.reserve(filter, qos))?;
+        wanted.is_changed = true;
+        Ok(())
+    }
+
+    /// Takes [`Client::reserve`] back.
+    pub(super) fn unreserve(&self, filter: &str) -> Result<(), Fault> {
+        let Some(private) = &self.private else { return Ok(()) };
+        Ok(private.link.with(|session| session.unreserve(filter))?)
+    }
+
+    /// Subscribes to the commands and errors of a session that was kept. What the device may no longer have it loses.
+    pub(super) fn resume_reserved(&mut self) -> Result<(), Fault> {
+        let Some(private) = &self.private else { return Ok(()) };
+        for (filter, qos) in private.link.with(|session| session.reserved.clone())? {
+            if self.subscribe_reserved(&filter, qos) >= reason::UNSPECIFIED {
+                self.unreserve(&filter)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Subscribes in the private space; the code that answers it.
     pub(super) fn subscribe_private(
         &mut self,

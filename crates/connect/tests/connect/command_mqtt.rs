@@ -183,6 +183,59 @@ async fn row_without_puback_in_time_a_command_is_released_and_not_delivered_agai
     world.stop().await;
 }
 
+/// §4 and §5, a session that is kept keeps its subscriptions to commands and errors, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_a_kept_session_listens_for_commands_and_errors_again_without_subscribing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = world(dir.path()).await;
+    for level in BOTH {
+        let client = format!("kept-{level}");
+        let (login, properties) = (Some(("g@T", "pw")), &[0x11, 0, 0, 1, 0]);
+        let hello = Hello { level, keep_alive_s: 60, client: &client, clean: false, login, properties, will: None };
+        let (mut gateway, _) = Mqtt::connect(world.mqtt(), &hello).await;
+        for (filter, qos) in [("c///q/#", 0), ("c//behind/q/#", 1), ("e//+/#", 0)] {
+            assert_eq!(gateway.subscribe(filter, qos).await, qos, "{filter}");
+        }
+        gateway.send(&[0xE0, 0]).await;
+        gateway.expect_end().await;
+        for round in ["again", "after a restart"] {
+            if round == "after a restart" {
+                world.stop().await;
+                world = World::open(dir.path()).await;
+            }
+            let (mut gateway, answer) = Mqtt::connect(world.mqtt(), &hello).await;
+            assert_eq!(answer[..2], [1, 0], "{round}");
+            for (device, qos, begin) in [("g", 0, "c///q/"), ("behind", 1, "c//behind/q/")] {
+                world.ask_device("T", device, "on", b"").await;
+                let message = gateway.message().await;
+                assert!(message.topic.starts_with(begin) && message.qos == qos, "{round}: {message:?}");
+                if qos == 1 {
+                    gateway.send(&ack(message.id)).await;
+                }
+            }
+            gateway.publish(1, 5, "e//stranger", b"x").await;
+            assert_eq!(gateway.message().await.topic, "e//stranger/event/5/403", "{round}");
+            assert_eq!(gateway.next().await, (0x40, vec![0, 5]));
+            gateway.send(&[0xE0, 0]).await;
+            gateway.expect_end().await;
+        }
+        // What is unsubscribed from, and what the device may have no longer, is not taken up again.
+        let (mut gateway, _) = Mqtt::connect(world.mqtt(), &hello).await;
+        gateway.unsubscribe("c///q/#").await;
+        world.do_registry("PUT /v1/devices/T/behind", "{}", 204).await;
+        gateway.send(&[0xE0, 0]).await;
+        gateway.expect_end().await;
+        let (_gateway, answer) = Mqtt::connect(world.mqtt(), &hello).await;
+        assert_eq!(answer[..2], [1, 0]);
+        for (device, name) in [("g", format!("off-{level}")), ("behind", format!("gone-{level}"))] {
+            world.ask_device("T", device, &name, b"").await;
+            assert_eq!(world.notice("T", &name).await.1, "released", "{device}");
+        }
+        world.do_registry("PUT /v1/devices/T/behind", r#"{"via":["g"]}"#, 204).await;
+    }
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_with_a_time_to_live_waits_for_a_sleeping_device_and_comes_when_it_subscribes() {
     let dir = tempfile::tempdir().unwrap();

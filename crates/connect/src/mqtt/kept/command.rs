@@ -81,9 +81,10 @@ impl Command {
         match self {
             Self::Publish { messages, .. } => messages.iter().map(One::owned_bytes).sum(),
             Self::Keep { keep, .. } => {
-                let filters = keep.session.iter().flat_map(|session| &session.filters);
+                let filters = keep.session.iter().flat_map(|session| &session.filters).map(|known| &known.filter);
+                let reserved = keep.session.iter().flat_map(|session| &session.reserved).map(|known| &known.filter);
                 let progress = keep.progress.iter().map(|progress| 8 * (progress.done.len() + progress.released.len()));
-                filters.map(|filter| filter.filter.len() + 48).sum::<usize>() + progress.sum::<usize>()
+                filters.chain(reserved).map(|filter| filter.len() + 48).sum::<usize>() + progress.sum::<usize>()
             }
             Self::KeepGroup { progress, .. } => progress.as_ref().map_or(0, |progress| 8 * progress.done.len()),
             Self::End { .. } | Self::Retained { .. } | Self::Forget { .. } | Self::Own { .. } => 0,

@@ -156,12 +156,16 @@ mod tests {
     use super::*;
 
     /// State records as version 1 has written them; they must be read for ever.
-    const VERSION_1: [(&[u8], &[u8]); 7] = [
+    const VERSION_1: [(&[u8], &[u8]); 8] = [
         (b"\x01acme\0a/b", b"\x01\x01\0\0\0\0\0\0\0\0\0\0\0\x02\x01\x01payload"),
         (b"\x01acme\0/", b"\x01\x02\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\0x"),
         (
             b"\x02acme\0c",
             br#"{"device":"d","expiry_s":60,"ended_ms":5,"filters":[{"filter":"a/#","qos":1,"no_local":true,"retain_as_published":false,"id":7,"began":3}]}"#,
+        ),
+        (
+            b"\x02acme\0listens",
+            br#"{"device":"d","expiry_s":60,"filters":[],"reserved":[{"filter":"c///q/#","qos":1}]}"#,
         ),
         (b"\x03acme\0c", br#"{"from":9,"done":[11],"released":[10]}"#),
         (b"\x04acme\0c\0\x01\x02", b"\x01"),

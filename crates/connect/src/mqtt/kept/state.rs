@@ -41,6 +41,16 @@ pub(crate) struct SessionRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended_ms: Option<i64>,
     pub(crate) filters: Vec<StoredFilter>,
+    /// In the order in which they were subscribed to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reserved: Vec<StoredReserved>,
+}
+
+/// A subscription of a session to commands or errors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredReserved {
+    pub(crate) filter: Box<str>,
+    pub(crate) qos: u8,
 }
 
 /// A subscription of a session.
@@ -207,7 +217,13 @@ mod tests {
     fn session(began: u64) -> Arc<SessionRecord> {
         let (filter, qos) = ("a/#".into(), 1);
         let filter = StoredFilter { filter, qos, no_local: false, retain_as_published: true, id: 0, began };
-        Arc::new(SessionRecord { device: "d".into(), expiry_s: 9, ended_ms: None, filters: vec![filter] })
+        Arc::new(SessionRecord {
+            device: "d".into(),
+            expiry_s: 9,
+            ended_ms: None,
+            filters: vec![filter],
+            reserved: Vec::new(),
+        })
     }
 
     fn state<'a>(changes: impl IntoIterator<Item = &'a Change>) -> State {

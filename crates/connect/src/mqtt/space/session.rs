@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::group::GroupId;
 use super::message::Message;
 use super::queue::{Entry, Queue, QueueLimits};
-use crate::mqtt::kept::{Progress, SessionRecord, StoredFilter};
+use crate::mqtt::kept::{Progress, SessionRecord, StoredFilter, StoredReserved};
 use crate::mqtt::packet::Qos;
 use crate::mqtt::toll::LeftWill;
 
@@ -67,6 +67,8 @@ pub(crate) struct Session {
     /// How long it outlives its connection; 0 ends it with that, [`u32::MAX`] never.
     pub(crate) expiry_s: u32,
     pub(crate) filters: HashMap<Box<str>, Subscription>,
+    /// Subscriptions to commands and errors, which its connections make again; the latest is last.
+    pub(crate) reserved: Vec<(Box<str>, Qos)>,
     queue: Queue,
     flights: VecDeque<Flight>,
     /// What was on its way when the last connection ended.
@@ -116,6 +118,17 @@ fn id_of(offset: u64) -> u16 {
 impl Session {
     pub(crate) fn new(client: &Arc<str>, device: &str) -> Self {
         Self { client: Arc::clone(client), device: device.into(), ..Self::default() }
+    }
+
+    /// Has its next connections subscribe to commands or errors as well.
+    pub(crate) fn reserve(&mut self, filter: &str, qos: Qos) {
+        self.unreserve(filter);
+        self.reserved.push((filter.into(), qos));
+    }
+
+    /// Takes [`Session::reserve`] back.
+    pub(crate) fn unreserve(&mut self, filter: &str) {
+        self.reserved.retain(|(known, _)| **known != *filter);
     }
 
     /// Whether it is kept beyond its connection.
@@ -424,11 +437,14 @@ impl Session {
             id: what.id,
             began: what.began,
         });
+        let reserved =
+            self.reserved.iter().map(|(filter, qos)| StoredReserved { filter: filter.clone(), qos: *qos as u8 });
         SessionRecord {
             device: self.device.clone(),
             expiry_s: self.expiry_s,
             ended_ms: self.ended_ms,
             filters: filters.collect(),
+            reserved: reserved.collect(),
         }
     }
 
@@ -446,6 +462,9 @@ impl Session {
                 began: known.began,
             };
             session.filters.insert(known.filter.clone(), what);
+        }
+        for known in &record.reserved {
+            session.reserve(&known.filter, Qos::of(known.qos).unwrap_or(Qos::AtMostOnce));
         }
         session.from = progress.map_or(next, |progress| progress.from);
         if let Some(progress) = progress {
