@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::encode::{AckKind, Outgoing, Welcome, ack, disconnect, publish, suback, turn_away, unsuback, welcome};
+use super::encode::{
+    AckKind, Outgoing, Welcome, ack, disconnect, publish, publish_size, suback, turn_away, unsuback, welcome,
+};
 use super::fault::Fault;
 use super::packet::{Packet, Qos, Version, decode};
 use super::wire::{Framed, Reader, frame, put_varint, varint_size};
@@ -165,6 +167,7 @@ proptest! {
         let message = Outgoing { dup, retain, qos, id, topic: &topic, alias, expiry_s, subscription_ids: &[], properties, payload: &payload };
         let mut out = Vec::new();
         publish(&mut out, version, &message);
+        prop_assert_eq!(out.len(), publish_size(version, &message));
         let Packet::Publish(read) = read(&out, version).unwrap() else { panic!() };
         prop_assert_eq!((read.dup, read.retain, read.qos, read.id), (dup, retain, qos, id));
         prop_assert_eq!((read.topic, read.payload), (&*topic, &payload[..]));

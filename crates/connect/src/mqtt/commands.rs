@@ -210,8 +210,7 @@ impl Client {
             properties: &properties,
             payload: &command.payload,
         };
-        // With the five bytes of its head.
-        let size = publish_size(self.version, &message) + 5;
+        let size = publish_size(self.version, &message);
         let limit = self.takes.packet_max_bytes;
         if size > limit || topic.len() > usize::from(u16::MAX) {
             let why = format!("a packet of {size} bytes; the device takes {limit} at most");

@@ -163,8 +163,13 @@ pub(super) fn disconnect(out: &mut Vec<u8>, version: Version, code: u8, why: &st
     }
 }
 
-/// Bytes that [`publish`] writes, its head aside.
+/// Bytes that [`publish`] writes.
 pub(super) fn publish_size(version: Version, message: &Outgoing<'_>) -> usize {
+    let body = body_size(version, message);
+    1 + varint_size(body) + body
+}
+
+fn body_size(version: Version, message: &Outgoing<'_>) -> usize {
     let id = if message.qos == Qos::AtMostOnce { 0 } else { 2 };
     let mut size = 2 + message.topic.len() + id + message.payload.len();
     if version == Version::V5 {
@@ -183,7 +188,7 @@ fn properties_size(message: &Outgoing<'_>) -> usize {
 
 /// Sends a message.
 pub(super) fn publish(out: &mut Vec<u8>, version: Version, message: &Outgoing<'_>) {
-    let size = publish_size(version, message);
+    let size = body_size(version, message);
     out.reserve(5 + size);
     let flags = u8::from(message.dup) << 3 | (message.qos as u8) << 1 | u8::from(message.retain);
     out.push(0x30 | flags);

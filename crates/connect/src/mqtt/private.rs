@@ -494,11 +494,14 @@ impl Client {
                 Next::Message { id, dup, entry, message } => {
                     let alias = alias_of(&message.topic, *alias_max, aliases);
                     let sending = Sending { id, dup, entry, message };
-                    if send(out, version, packet_max_bytes, now_ms, alias, &sending) {
+                    let sent = send(out, version, packet_max_bytes, now_ms, alias, &sending);
+                    if !alias.1 && sent != Some(alias.0) {
+                        // The client has not learnt it.
+                        aliases.retain(|_, known| *known != alias.0);
+                    }
+                    if sent.is_some() {
                         delivered += 1;
                     } else {
-                        // The client has not learnt the alias.
-                        aliases.retain(|_, known| alias.1 || *known != alias.0);
                         session.discard(id);
                         dropped += 1;
                     }
@@ -577,7 +580,7 @@ fn alias_of(topic: &str, most: u16, known: &mut HashMap<Box<str>, u16>) -> (u16,
     (next, false)
 }
 
-/// Writes a message, unless it is void or too large for the client.
+/// Writes a message, unless it is void or too large for the client; the alias that it carries, 0 if none.
 fn send(
     out: &mut Vec<u8>,
     version: Version,
@@ -585,25 +588,27 @@ fn send(
     now_ms: i64,
     (alias, is_known): (u16, bool),
     sending: &Sending,
-) -> bool {
+) -> Option<u16> {
     let Sending { id, dup, entry, message } = sending;
-    let Some(expiry_s) = message.lasts_s(now_ms) else { return false };
-    let outgoing = Outgoing {
+    let mut outgoing = Outgoing {
         dup: *dup,
         retain: entry.retain,
         qos: entry.qos,
         id: *id,
         topic: if is_known { "" } else { &message.topic },
         alias,
-        expiry_s,
+        expiry_s: message.lasts_s(now_ms)?,
         subscription_ids: &entry.ids,
         properties: &message.properties,
         payload: &message.payload,
     };
-    // With the five bytes of its head.
-    if publish_size(version, &outgoing) + 5 > packet_max_bytes {
-        return false;
+    if publish_size(version, &outgoing) > packet_max_bytes {
+        // By the property that says the alias it may be too large.
+        (outgoing.topic, outgoing.alias) = (&message.topic, 0);
+        if publish_size(version, &outgoing) > packet_max_bytes {
+            return None;
+        }
     }
     publish(out, version, &outgoing);
-    true
+    Some(outgoing.alias)
 }

@@ -204,6 +204,38 @@ async fn row_properties_pass_unchanged_and_topic_aliases_and_packet_sizes_hold_b
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_a_message_is_delivered_if_it_fits_the_client_s_packets_to_the_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let mut sender = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
+    for (most, aliases, head) in [(100_u8, 0, 6), (100, 2, 6), (127, 2, 6), (129, 0, 6), (200, 0, 7), (200, 2, 7)] {
+        // The head: first byte, length, length of the topic and the topic, length of the properties.
+        let properties = [0x27, 0, 0, 0, most, 0x22, 0, aliases];
+        let (mut client, _) = Mqtt::connect(world.mqtt(), &Hello { properties: &properties, ..hello(5, "c") }).await;
+        assert_eq!(client.subscribe("#", 0).await, 0);
+        let fits = usize::from(most) - head;
+        for (id, size) in [(1, fits + 1), (2, fits), (3, fits - 3), (4, fits)] {
+            sender.send(&publish(5, 1, id, "b", &[], &vec![b'x'; size])).await;
+            assert_eq!(sender.next().await, (0x40, vec![0, id as u8]));
+        }
+        let mut alias_of = async |size: usize| {
+            let message = client.message().await;
+            assert_eq!(message.payload.len(), size, "at most {most}");
+            (message.topic, message.properties)
+        };
+        let named = ("b".to_owned(), vec![]);
+        assert_eq!(alias_of(fits).await, named);
+        // The first that has room for the alias, by which the client learns it.
+        let learns = ("b".to_owned(), vec![0x23, 0, 1]);
+        assert_eq!(alias_of(fits - 3).await, if aliases > 0 { learns } else { named.clone() });
+        assert_eq!(alias_of(fits).await, named);
+        client.send(&[0xE0, 0]).await;
+        client.expect_end().await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_receive_maximum_holds_back_and_limits_of_subscriptions_are_told_filter_by_filter() {
     let dir = tempfile::tempdir().unwrap();
     let broker = BrokerConfig { subscriptions_max: 2, filters_max: 3, live_max_messages: 4, ..BrokerConfig::default() };
