@@ -146,9 +146,6 @@ impl State {
             if group.done.len() >= DONE_MAX && front.offset > group.done.first().copied() {
                 continue;
             }
-            if front.offset.is_some_and(|offset| session.is_sending(offset)) {
-                continue;
-            }
             if front.message.is_none() {
                 return Share::Unread(group_id);
             }

@@ -110,7 +110,7 @@ pub(crate) enum Next {
     Nothing,
 }
 
-/// The id of a message that lies in the stream: the same whenever it is sent.
+/// The id of a message that lies in the stream: the same whenever it is sent, unless an older one has it.
 fn id_of(offset: u64) -> u16 {
     (1 + offset % 65_535) as u16
 }
@@ -207,14 +207,13 @@ impl Session {
         if !has_window || self.done.len() >= DONE_MAX {
             return Next::Nothing;
         }
-        let is_missing = front.message.is_none();
-        let id = match front.offset {
-            Some(offset) => id_of(offset),
-            None => self.free_id(),
+        let (is_missing, qos) = (front.message.is_none(), front.qos);
+        let id = match front.offset.map(id_of) {
+            Some(id) if !self.is_flying(id) => id,
+            // After a crash it is known to the client by the id that its offset gives, and so waits for that.
+            Some(_) if qos == Qos::ExactlyOnce && self.is_durable() => return Next::Nothing,
+            Some(_) | None => self.free_id(),
         };
-        if self.is_flying(id) {
-            return Next::Nothing;
-        }
         if is_missing { Next::Missing } else { self.take(id).unwrap_or(Next::Nothing) }
     }
 
@@ -360,11 +359,6 @@ impl Session {
 
     fn has_window(&self) -> bool {
         self.online.as_ref().is_some_and(|online| self.flights.len() + self.lent.len() < online.window)
-    }
-
-    /// Whether a message with the id of the one at `offset` is on its way.
-    pub(super) fn is_sending(&self, offset: u64) -> bool {
-        self.is_flying(id_of(offset))
     }
 
     /// Tells its connection to look again.
@@ -521,6 +515,30 @@ mod tests {
                 _ => return offset,
             }
             offset += 1;
+        }
+    }
+
+    #[test]
+    fn an_unacknowledged_message_does_not_stop_the_one_that_would_have_its_id() {
+        for (qos, expiry_s, waits) in [
+            (Qos::AtLeastOnce, 0, false),
+            (Qos::AtLeastOnce, 60, false),
+            (Qos::ExactlyOnce, 0, false),
+            (Qos::ExactlyOnce, 60, true),
+        ] {
+            let mut session = Session { expiry_s, ..Session::default() };
+            online(&mut session);
+            for offset in [0, 65_535, 65_536] {
+                session.offer(entry(offset, qos, 1), &limits());
+            }
+            let ids: Vec<u16> = std::iter::from_fn(|| match session.next() {
+                Next::Message { id, .. } => Some(id),
+                _ => None,
+            })
+            .collect();
+            assert_eq!(id_of(0), id_of(65_535));
+            let expected = if waits { vec![1] } else { vec![1, u16::MAX, 2] };
+            assert_eq!(ids, expected, "{qos:?}, {expiry_s} s");
         }
     }
 
