@@ -30,8 +30,6 @@ use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
 use crate::verified::Verified;
 
-/// The reason of a DISCONNECT that asks for the will all the same.
-const WITH_WILL: u8 = 0x04;
 /// Filters on the error topic that one connection may have.
 const ERROR_FILTERS_MAX: usize = 16;
 
@@ -376,9 +374,9 @@ impl Client {
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
     }
 
-    /// Whether a client that goes so leaves its will.
+    /// Whether a client that goes so leaves its will: it takes it along by a normal good-bye only.
     pub(super) fn leaves_its_will(&self, fault: Option<&Fault>) -> bool {
-        let is_orderly = self.end.is_some_and(|end| end.reason != WITH_WILL);
+        let is_orderly = self.end.is_some_and(|end| end.reason == reason::SUCCESS);
         !is_orderly && !matches!(fault, Some(Fault::ShuttingDown))
     }
 

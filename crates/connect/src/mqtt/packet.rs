@@ -17,6 +17,9 @@ const UNSUBSCRIBE: Allowed = Allowed::these(&[]);
 const DISCONNECT: Allowed = Allowed::these(&[SESSION_EXPIRY, REASON_TEXT]);
 const AUTH: Allowed = Allowed::these(&[AUTHENTICATION_METHOD, AUTHENTICATION_DATA, REASON_TEXT]);
 
+/// Reasons for which a client may go (MQTT 5, section 3.14.2.1).
+const REASONS_TO_GO: [u8; 14] = [0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99];
+
 /// The protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
@@ -277,6 +280,9 @@ fn disconnect(mut reader: Reader<'_>, version: Version) -> Result<Disconnect, Fa
     let mut given = Disconnect::default();
     if version == Version::V5 && !reader.is_empty() {
         given.reason = reader.u8()?;
+        if !REASONS_TO_GO.contains(&given.reason) {
+            return Err(Fault::Protocol("a good-bye with a reason that no client has"));
+        }
         if !reader.is_empty() {
             each(&mut reader, DISCONNECT, |property| {
                 if property.id == SESSION_EXPIRY {

@@ -91,10 +91,27 @@ async fn rows_of_wills_in_the_private_space() {
         let told = if level == 5 { &properties[..] } else { &[] };
         assert_eq!(message.properties, told, "level {level}");
     }
-    let (mut orderly, _) = Mqtt::connect(world.mqtt(), &Hello { will: will("will/asked"), ..hello(5, "o") }).await;
-    orderly.send(&[0xE0, 1, 4]).await;
-    orderly.expect_end().await;
-    assert_eq!(watcher.message().await.text().0, "will/asked");
+    // A good-bye takes the will along if it is a normal one, and no other.
+    for (bytes, ends_with, is_published) in [
+        (&[0xE0, 1, 0x04][..], None, true),
+        (&[0xE0, 0], None, false),
+        (&[0xE0, 1, 0x00], None, false),
+        (&[0xE0, 2, 0x80, 0], None, true),
+        (&[0xE0, 1, 0x93], None, true),
+        (&[0xE0, 1, 0x99], None, true),
+        // Of the server only, and of nobody.
+        (&[0xE0, 1, 0x8B], Some(0x82), true),
+        (&[0xE0, 1, 0x05], Some(0x82), true),
+    ] {
+        let topic = format!("will/{bytes:?}");
+        let will = Some(Will { topic: &topic, payload: b"gone", qos: 0, retain: false, properties: &[] });
+        let (mut orderly, _) = Mqtt::connect(world.mqtt(), &Hello { will, ..hello(5, "o") }).await;
+        orderly.send(bytes).await;
+        assert_eq!(orderly.expect_end().await, ends_with, "{topic}");
+        if is_published {
+            assert_eq!(watcher.message().await.text().0, topic);
+        }
+    }
     drop(alive);
     world.stop().await;
 }
