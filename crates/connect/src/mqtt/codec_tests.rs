@@ -100,16 +100,21 @@ fn answers_are_as_the_standard_writes_them() {
     suback(&mut out, Version::V5, 1, &[1, 0x87]);
     unsuback(&mut out, Version::V311, 2, &[0]);
     unsuback(&mut out, Version::V5, 2, &[0x11]);
-    turn_away(&mut out, Version::V311, 0x9C, "full");
-    turn_away(&mut out, Version::V5, 0x86, "no");
-    disconnect(&mut out, Version::V311, 0x8B, "end");
-    disconnect(&mut out, Version::V5, 0x8B, "end");
+    turn_away(&mut out, Version::V311, 0x9C, "full", 9);
+    turn_away(&mut out, Version::V5, 0x86, "no", 10);
+    turn_away(&mut out, Version::V5, 0x86, "no", 9);
+    turn_away(&mut out, Version::V5, 0x86, "no", 4);
+    disconnect(&mut out, Version::V311, 0x8B, "end", 10);
+    disconnect(&mut out, Version::V5, 0x8B, "end", 10);
+    disconnect(&mut out, Version::V5, 0x8B, "end", 9);
     let expected = [
         &b"\x70\x02\x01\x02\x40\x03\x00\x03\x87"[..],
         b"\x90\x04\x00\x01\x01\x80\x90\x05\x00\x01\x00\x01\x87",
         b"\xb0\x02\x00\x02\xb0\x04\x00\x02\x00\x11",
         b"\x20\x02\x00\x03\x20\x08\x00\x86\x05\x1f\x00\x02no",
+        b"\x20\x03\x00\x86\x00",
         b"\xe0\x08\x8b\x06\x1f\x00\x03end",
+        b"\xe0\x02\x8b\x00",
     ]
     .concat();
     assert_eq!(out, expected);

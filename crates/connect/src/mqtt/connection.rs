@@ -321,7 +321,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn tell(&mut self, fault: &Fault) {
         if let Some(code) = fault.reason() {
-            disconnect(&mut self.line.out, self.client.version, code, &fault.to_string());
+            let Client { version, takes, .. } = self.client;
+            disconnect(&mut self.line.out, version, code, &fault.to_string(), takes.packet_max_bytes);
         }
         // Where nothing can be sent any more there is nobody to be told.
         let _ = self.line.flush(Duration::from_secs(1)).await;

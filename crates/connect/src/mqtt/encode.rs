@@ -92,8 +92,8 @@ pub(super) fn welcome(out: &mut Vec<u8>, version: Version, welcome: &Welcome<'_>
     packet(out, 0x20, &body);
 }
 
-/// Turns a client away, in the words of its version.
-pub(super) fn turn_away(out: &mut Vec<u8>, version: Version, code: u8, why: &str) {
+/// Turns a client away, in the words of its version and as far as it takes packets.
+pub(super) fn turn_away(out: &mut Vec<u8>, version: Version, code: u8, why: &str, packet_max_bytes: usize) {
     if version == Version::V311 {
         let code = match code {
             reason::UNSUPPORTED_VERSION => 0x01,
@@ -104,16 +104,25 @@ pub(super) fn turn_away(out: &mut Vec<u8>, version: Version, code: u8, why: &str
         };
         return packet(out, 0x20, &[0, code]);
     }
-    let mut body = vec![0, code];
-    put_reason_text(&mut body, why);
-    packet(out, 0x20, &body);
+    packet_with_reason(out, 0x20, &[0, code], why, packet_max_bytes);
 }
 
-fn put_reason_text(body: &mut Vec<u8>, why: &str) {
+/// Writes a packet that ends with a text; without that if it is too large with it, and not at all if it still is.
+fn packet_with_reason(out: &mut Vec<u8>, first_byte: u8, head: &[u8], why: &str, packet_max_bytes: usize) {
     let why = &why.as_bytes()[..why.floor_char_boundary(1_024)];
-    put_varint(body, (3 + why.len()) as u32);
+    let mut body = head.to_vec();
+    put_varint(&mut body, (3 + why.len()) as u32);
     body.push(REASON_TEXT);
-    put_text(body, why);
+    put_text(&mut body, why);
+    let size = |body: &[u8]| 1 + varint_size(body.len()) + body.len();
+    if size(&body) > packet_max_bytes {
+        body.truncate(head.len());
+        // No properties.
+        body.push(0);
+    }
+    if size(&body) <= packet_max_bytes {
+        packet(out, first_byte, &body);
+    }
 }
 
 /// Acknowledges; 3.1.1 has no reasons.
@@ -154,12 +163,10 @@ pub(super) fn pong(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xD0, 0]);
 }
 
-/// Tells a client of MQTT 5 why the connection ends; one of 3.1.1 sees it end.
-pub(super) fn disconnect(out: &mut Vec<u8>, version: Version, code: u8, why: &str) {
+/// Tells a client of MQTT 5 why the connection ends, as far as it takes packets; one of 3.1.1 sees it end.
+pub(super) fn disconnect(out: &mut Vec<u8>, version: Version, code: u8, why: &str, packet_max_bytes: usize) {
     if version == Version::V5 {
-        let mut body = vec![code];
-        put_reason_text(&mut body, why);
-        packet(out, 0xE0, &body);
+        packet_with_reason(out, 0xE0, &[code], why, packet_max_bytes);
     }
 }
 

@@ -39,7 +39,7 @@ struct Hello {
     password: Vec<u8>,
     session_expiry_s: u32,
     receive_max: u16,
-    packet_max_bytes: u32,
+    packet_max_bytes: usize,
     alias_max: u16,
     will: Option<LastWill>,
 }
@@ -58,7 +58,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(hello) => hello,
         Err(Fault::Refused { reason: reason::UNSUPPORTED_VERSION, why }) => {
             // In the form of 3.1.1, which all clients know.
-            turn_away(&mut line.out, Version::V311, reason::UNSUPPORTED_VERSION, &why);
+            turn_away(&mut line.out, Version::V311, reason::UNSUPPORTED_VERSION, &why, usize::MAX);
             line.flush(limit).await?;
             return Err(Fault::Refused { reason: reason::UNSUPPORTED_VERSION, why });
         }
@@ -80,7 +80,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             if let Some(outcome) = outcome(code) {
                 adapter.connections.refused(hello.user.as_deref(), outcome);
             }
-            turn_away(&mut line.out, hello.version, code, &why);
+            turn_away(&mut line.out, hello.version, code, &why, hello.packet_max_bytes);
             line.flush(limit).await?;
             return Ok(None);
         }
@@ -105,6 +105,13 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             assigned_client_id: assigned.as_deref(),
         },
     );
+    if line.out.len() > hello.packet_max_bytes {
+        let why = format!("its maximum packet size leaves no room for a CONNACK of {} bytes", line.out.len());
+        line.out.clear();
+        turn_away(&mut line.out, hello.version, reason::IMPLEMENTATION, &why, hello.packet_max_bytes);
+        line.flush(limit).await?;
+        return Ok(None);
+    }
     // Without a private space a will elsewhere has no effect, as with Hono.
     client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.private.is_some());
     Ok(Some(Admitted { client, keep_alive_s }))
@@ -149,7 +156,7 @@ impl Hello {
             password: connect.password.unwrap_or_default().to_vec(),
             session_expiry_s: connect.session_expiry_s,
             receive_max: connect.receive_max,
-            packet_max_bytes: connect.packet_max_bytes,
+            packet_max_bytes: usize::try_from(connect.packet_max_bytes).unwrap_or(usize::MAX),
             alias_max: connect.alias_max,
             will: connect.will.as_ref().map(LastWill::of),
         }
@@ -173,10 +180,7 @@ async fn judge(
     if is_unnamed {
         return refuse(reason::BAD_CLIENT_ID, "a client that wants its session kept needs a client id");
     }
-    let takes = Takes {
-        packet_max_bytes: usize::try_from(hello.packet_max_bytes).unwrap_or(usize::MAX),
-        messages: usize::from(hello.receive_max),
-    };
+    let takes = Takes { packet_max_bytes: hello.packet_max_bytes, messages: usize::from(hello.receive_max) };
     let Some(user) = &hello.user else {
         if !adapter.config.authentication_required {
             return Ok((Client::stranger(Arc::clone(adapter), (hello.version, takes)), false));

@@ -10,7 +10,7 @@ use millstream_log::{AckLevel, Partition};
 use millstream_types::Record;
 
 use super::client::{Client, Topic};
-use super::encode::{AckKind, Outgoing as OutgoingPacket, ack, publish};
+use super::encode::{AckKind, Outgoing as OutgoingPacket, ack, publish, publish_size};
 use super::fault::{Fault, reason};
 use super::kept::Verdict;
 use super::packet::{Publish, Qos};
@@ -261,7 +261,7 @@ impl Client {
         Ok(())
     }
 
-    /// Tells a client that listens on the error topic. Whether it does.
+    /// Tells a client that listens on the error topic, and takes as large a packet. Whether it does.
     fn tell(&self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> bool {
         let own = &self.who.name;
         let device = sent.device.as_deref().unwrap_or(own);
@@ -287,22 +287,22 @@ impl Client {
             "correlation-id": correlation,
         });
         let payload = body.to_string();
-        publish(
-            out,
-            self.version,
-            &OutgoingPacket {
-                dup: false,
-                retain: false,
-                qos: Qos::AtMostOnce,
-                id: 0,
-                topic: &topic,
-                alias: 0,
-                expiry_s: None,
-                subscription_ids: &[],
-                properties: &[],
-                payload: payload.as_bytes(),
-            },
-        );
+        let told = OutgoingPacket {
+            dup: false,
+            retain: false,
+            qos: Qos::AtMostOnce,
+            id: 0,
+            topic: &topic,
+            alias: 0,
+            expiry_s: None,
+            subscription_ids: &[],
+            properties: &[],
+            payload: payload.as_bytes(),
+        };
+        if publish_size(self.version, &told) > self.takes.packet_max_bytes {
+            return false;
+        }
+        publish(out, self.version, &told);
         true
     }
 }

@@ -236,6 +236,25 @@ async fn row_a_message_is_delivered_if_it_fits_the_client_s_packets_to_the_byte(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_what_the_server_itself_says_fits_the_client_s_packets_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let properties = [0x27, 0, 0, 0, 20];
+    let small = Hello { properties: &properties, ..hello(5, "c") };
+    let (_, answer) = Mqtt::connect(world.mqtt(), &Hello { login: Some(("d@T", "no")), ..small }).await;
+    assert_eq!(answer, [0, 0x86, 0]);
+    let (_, answer) = Mqtt::connect(world.mqtt(), &Hello { properties: &[0x27, 0, 0, 0, 9], ..small }).await;
+    assert_eq!(answer, [0, 0x83, 0], "no room for what it has to be told");
+    let (mut client, answer) = Mqtt::connect(world.mqtt(), &small).await;
+    assert_eq!(answer[..2], [0, 0]);
+    assert_eq!(client.subscribe("e///#", 0).await, 0);
+    // No room for what the error topic would say.
+    client.publish(1, 1, "t//nobody", b"x").await;
+    assert_eq!(client.next().await, (0xE0, vec![0x87, 0]));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_receive_maximum_holds_back_and_limits_of_subscriptions_are_told_filter_by_filter() {
     let dir = tempfile::tempdir().unwrap();
     let broker = BrokerConfig { subscriptions_max: 2, filters_max: 3, live_max_messages: 4, ..BrokerConfig::default() };
