@@ -79,17 +79,48 @@ impl Client {
     /// Publishes messages in the tenant's private space, in order.
     pub(super) fn publish_private(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
         let mut new = Vec::with_capacity(run.len());
+        let mut judged = Ok(());
         for item in run {
-            self.may_publish(item.topic.as_str())?;
-            if self.is_new(item)? {
-                new.push(item.clone());
-            } else {
-                // Its first copy was taken; whoever sends it again has missed that.
-                ack(out, self.version, AckKind::PubRec, item.publish.id, reason::SUCCESS);
+            match self.is_to_be_published(item, out) {
+                Ok(true) => new.push(item.clone()),
+                Ok(false) => {}
+                Err(fault) => {
+                    judged = Err(fault);
+                    break;
+                }
             }
         }
+        // What came before a fault was in order.
         let is_acknowledged = |item: &Item<'_>| item.publish.qos > Qos::AtMostOnce;
-        new.chunk_by(|a, b| is_acknowledged(a) == is_acknowledged(b)).try_for_each(|same| self.offer_private(same, out))
+        let mut alike = new.chunk_by(|a, b| is_acknowledged(a) == is_acknowledged(b));
+        alike.try_for_each(|same| self.offer_private(same, out)).and(judged)
+    }
+
+    /// Whether a message is one that the device may send and has not sent before. One that is not is answered.
+    fn is_to_be_published(&mut self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<bool, Fault> {
+        let (topic, publish) = (item.topic.as_str(), &item.publish);
+        self.check_topic(topic)?;
+        if self.is_known(item)? {
+            // Its first copy was taken; whoever sends it again has missed that.
+            ack(out, self.version, AckKind::PubRec, publish.id, reason::SUCCESS);
+            return Ok(false);
+        }
+        if !self.allows(Act::Publish, topic) {
+            if self.version == Version::V311 {
+                return Err(forbidden(topic));
+            }
+            self.count_rejected(1);
+            if publish.qos > Qos::AtMostOnce {
+                ack(out, self.version, acknowledged_by(publish.qos), publish.id, reason::NOT_AUTHORISED);
+            }
+            return Ok(false);
+        }
+        if let Some(private) = self.private.as_ref().filter(|_| publish.qos == Qos::ExactlyOnce)
+            && !private.is_durable
+        {
+            private.link.with(|session| session.arrived.insert(publish.id))?;
+        }
+        Ok(true)
     }
 
     /// Publishes messages that are promised alike.
@@ -186,15 +217,17 @@ impl Client {
 
     /// Whether the device may publish there in the private space.
     pub(super) fn may_publish(&self, topic: &str) -> Result<(), Fault> {
+        self.check_topic(topic)?;
+        if self.allows(Act::Publish, topic) { Ok(()) } else { Err(forbidden(topic)) }
+    }
+
+    /// Whether anybody may publish there in the private space.
+    fn check_topic(&self, topic: &str) -> Result<(), Fault> {
         if self.private.is_none() {
             return Err(Fault::refused(reason::NOT_AUTHORISED, format!("topic '{topic}': {OFF}")));
         }
         if let Some(rule) = why_not_published(topic) {
             return Err(Fault::refused(reason::BAD_TOPIC, format!("topic '{topic}': {rule}")));
-        }
-        if !self.allows(Act::Publish, topic) {
-            let why = format!("topic '{topic}': the device's mqtt-access does not allow to publish there");
-            return Err(Fault::refused(reason::NOT_AUTHORISED, why));
         }
         Ok(())
     }
@@ -275,19 +308,19 @@ impl Client {
         self.owned > 0 || run.iter().any(is_kept)
     }
 
-    /// Whether a message has not been taken already; only one that is sent exactly once can have been.
-    fn is_new(&self, item: &Item<'_>) -> Result<bool, Fault> {
+    /// Whether a message has been taken already; only one that is sent exactly once can have been.
+    fn is_known(&self, item: &Item<'_>) -> Result<bool, Fault> {
         let (publish, id) = (&item.publish, item.publish.id);
         match &self.private {
             Some(private) if publish.qos == Qos::ExactlyOnce && !private.is_durable => {
-                Ok(private.link.with(|session| session.arrived.insert(id))?)
+                Ok(private.link.with(|session| session.arrived.contains(&id))?)
             }
             // Of a session that is kept, the tenant's owner knows. Of one that is sent again he has mostly said so by now, and
             // it uses nothing up. It must not be acknowledged before those that are with him.
             Some(private) if publish.qos == Qos::ExactlyOnce && publish.dup && self.owned == 0 => {
-                Ok(!private.link.has_arrived(id))
+                Ok(private.link.has_arrived(id))
             }
-            _ => Ok(true),
+            _ => Ok(false),
         }
     }
 
@@ -518,6 +551,11 @@ impl Client {
             (false, false) => More::No,
         })
     }
+}
+
+fn forbidden(topic: &str) -> Fault {
+    let why = format!("topic '{topic}': the device's mqtt-access does not allow to publish there");
+    Fault::refused(reason::NOT_AUTHORISED, why)
 }
 
 /// How a message is acknowledged, if it has an id.
