@@ -147,13 +147,17 @@ impl MqttAdapter {
         Sender::find(known.ok_or_else(|| unknown_tenant(tenant))?, Target::Caller, origin(who)).map(drop)
     }
 
-    /// A place among the tenant's connections; `None` if it has as many as it may.
-    pub(super) fn admit(self: &Arc<Self>, tenant: &TenantId) -> Option<Place> {
+    /// A place among the tenant's connections; `None` if it has as many as it may. A client that takes over from itself
+    /// needs none of its own: the connection before gives up the one that it has.
+    pub(super) fn admit(self: &Arc<Self>, who: &Principal, client: &str) -> Option<Place> {
+        let tenant = &who.tenant;
         let limit = {
             let snapshot = self.registry.snapshot(tenant);
             let stored = snapshot.state.tenant(tenant)?.tenant.as_deref()?;
             stored.value.resource_limits.connections_max()
         };
+        let takes_over = || self.spaces.running(tenant).is_some_and(|space| space.is_connected(client, &who.name));
+        let limit = limit.filter(|_| !takes_over());
         let mut connected = self.connected.lock();
         let count = connected.entry(tenant.clone()).or_default();
         if limit.is_some_and(|limit| *count >= limit) {

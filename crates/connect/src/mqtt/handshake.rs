@@ -197,7 +197,7 @@ async fn judge(
     })?;
     let who = Arc::clone(&verified.identity.principal);
     adapter.check(&who).map_err(|problem| Refusal(reason::NOT_AUTHORISED, problem.text()))?;
-    let Some(seat) = adapter.admit(&verified.tenant) else {
+    let Some(seat) = adapter.admit(&who, &hello.client_id) else {
         adapter.connections.refused(Some(user), "tenant-connections-exceeded");
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };

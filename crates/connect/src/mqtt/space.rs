@@ -221,6 +221,13 @@ impl Space {
         Ok((link, kept.is_some(), ended))
     }
 
+    /// Whether `device` is connected with this client id.
+    pub(crate) fn is_connected(&self, client: &str, device: &str) -> bool {
+        let state = self.state.lock();
+        let session = state.clients.get(client).and_then(|id| state.sessions.get(id));
+        session.is_some_and(|session| session.online.is_some() && *session.device == *device)
+    }
+
     /// Messages that lie at `offsets`, which ascend, as far as one read finds them; `None` are no more.
     async fn load(&self, offsets: &[u64]) -> Result<Vec<Found>, Lost> {
         let Some(first) = offsets.first() else { return Ok(Vec::new()) };

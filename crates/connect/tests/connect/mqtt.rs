@@ -6,7 +6,7 @@ use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_types::{Kind, header};
 use serde_json::{Value, json};
 
-use crate::mqtt_client::{Mqtt, connect, packet, publish, subscribe, text};
+use crate::mqtt_client::{Hello, Mqtt, connect, packet, publish, subscribe, text};
 use crate::world::{World, quick};
 
 const BOTH: [u8; 2] = [4, 5];
@@ -122,6 +122,42 @@ async fn rows_of_connect_refusals_have_their_code_in_each_version() {
             assert_eq!((first_byte, body[1]), (0x20, code), "{row}, level {level}");
             assert_eq!(client.expect_end().await, None, "{row}, level {level}");
         }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_at_the_tenant_s_connection_limit_a_client_still_takes_over_from_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for device in ["d", "e"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("PUT /v1/tenants/T", r#"{"resource-limits":{"max-connections":1}}"#, 204).await;
+    for level in BOTH {
+        let hello = |client, user| {
+            let login = Some((user, "pw"));
+            Hello { level, keep_alive_s: 60, client, clean: true, login, properties: &[], will: None }
+        };
+        let over = if level == 5 { 0x97 } else { 0x05 };
+        let (mut held, mut answer) = loop {
+            let connected = Mqtt::connect(world.mqtt(), &hello("own", "d@T")).await;
+            // The connection before gives up its place a moment after its end.
+            if connected.1[1] != over {
+                break connected;
+            }
+        };
+        for _ in 0..3 {
+            assert_eq!(answer[..2], [0, 0], "level {level}");
+            for (client, user) in [("another", "d@T"), ("own", "e@T")] {
+                assert_eq!(Mqtt::connect(world.mqtt(), &hello(client, user)).await.1[1], over, "{client} of {user}");
+            }
+            let (next, told) = Mqtt::connect(world.mqtt(), &hello("own", "d@T")).await;
+            assert_eq!(held.expect_end().await, (level == 5).then_some(0x8E));
+            (held, answer) = (next, told);
+        }
+        held.send(&[0xE0, 0]).await;
+        held.expect_end().await;
     }
     world.stop().await;
 }

@@ -72,7 +72,7 @@ impl Spaces {
     }
 
     /// That of `tenant`, if somebody has begun with it.
-    pub(super) fn running(&self, tenant: &TenantId) -> Option<Arc<Space>> {
+    pub(crate) fn running(&self, tenant: &TenantId) -> Option<Arc<Space>> {
         let known = self.known.lock();
         known.get(tenant).and_then(|cell| cell.get()).map(|known| Arc::clone(&known.space))
     }
