@@ -15,7 +15,7 @@ use super::{
     Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, replaced, shown,
 };
 use crate::registry::{
-    Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_limits, check_tenant,
+    Adapter, Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_limits, check_tenant,
 };
 
 const PATH: &str = "/v1/tenants/{tenant}";
@@ -147,6 +147,7 @@ impl Management {
 
     fn check_tenant(&self, value: &Tenant) -> Result<(), Problem> {
         check_tenant(&value.ext)?;
+        value.adapters.as_deref().map_or(Ok(()), check_adapters)?;
         check_limits(value)?;
         self.0.ext_rules.check_tenant(&value.ext).map_err(bad_ext)
     }
@@ -166,6 +167,24 @@ impl Management {
             Outcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
             Outcome::MoreToDelete => Err(Problem::internal("a change of one resource left more to delete")),
         }
+    }
+}
+
+/// Refuses a list that says nothing, or two things of one adapter.
+fn check_adapters(adapters: &[Adapter]) -> Result<(), Problem> {
+    if adapters.is_empty() {
+        return Err(Problem::invalid("the list of adapters is empty")
+            .value("[]")
+            .rule("adapters has an entry for each adapter that the tenant's devices may use")
+            .remedy("leave it out, and they may use all, or set enabled of the tenant to false"));
+    }
+    let is_known = |(at, adapter): &(usize, &Adapter)| adapters[..*at].iter().any(|known| known.kind == adapter.kind);
+    match adapters.iter().enumerate().find(is_known) {
+        Some((_, twin)) => Err(Problem::invalid("two entries are of the same adapter")
+            .value(&twin.kind)
+            .rule("adapters has one entry for each type")
+            .remedy("put what both say into one")),
+        None => Ok(()),
     }
 }
 

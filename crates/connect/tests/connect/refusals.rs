@@ -109,7 +109,6 @@ async fn what_is_disabled_unknown_or_not_behind_the_gateway_may_not_send() {
     check(&gateway, "PUT /telemetry//behind", 403, "g", "an enabled device").await;
     for tenant in [
         r#"{"enabled":false}"#,
-        r#"{"adapters":[]}"#,
         r#"{"adapters":[{"type":"hono-mqtt","enabled":true}]}"#,
         r#"{"adapters":[{"type":"hono-http"}]}"#,
     ] {
