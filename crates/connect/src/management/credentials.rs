@@ -95,6 +95,7 @@ impl Management {
                     .rule("type and auth-id name one credential")
                     .remedy("put the secrets of both into one"));
             }
+            check_ids(&credential.secrets)?;
         }
         Ok(())
     }
@@ -151,6 +152,17 @@ impl Management {
             Ok(Err(error)) => Err(Problem::internal(error)),
             Err(_) => Err(Problem::internal("the threads that hash passwords have ended")),
         }
+    }
+}
+
+fn check_ids(secrets: &[GivenSecret]) -> Result<(), Problem> {
+    let ids = || secrets.iter().filter_map(|secret| secret.id.as_deref());
+    match ids().enumerate().find(|(at, id)| ids().take(*at).any(|known| known == *id)) {
+        Some((_, twin)) => Err(Problem::invalid("two secrets have the same id")
+            .value(twin)
+            .rule("an id names one secret that is stored")
+            .remedy("leave the id out of the one that is new")),
+        None => Ok(()),
     }
 }
 

@@ -193,6 +193,7 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
         ),
         ("PUT /v1/credentials/T/d", credentials("e", "x"), 409, "e", "belong to one device"),
         ("PUT /v1/credentials/T/d", secret(r#""id":"nope""#), 400, "nope", "keeps a secret that is stored"),
+        ("PUT /v1/credentials/T/d", secret(r#""id":"one"},{"id":"two"},{"id":"one""#), 400, "one", "names one secret"),
         ("PUT /v1/credentials/T/d", secret(r#""comment":"x""#), 400, "", "has pwd-plain"),
         ("PUT /v1/credentials/T/d", secret(r#""pwd-plain":"x","pwd-hash":"y""#), 400, "", "either plain or hashed"),
         ("PUT /v1/credentials/T/d", secret(r#""pwd-plain":"x","key":"y""#), 400, "key", "expected"),
