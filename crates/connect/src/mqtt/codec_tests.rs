@@ -72,6 +72,7 @@ fn what_no_client_may_send_is_refused() {
         ("flags of a will without one", b"\x10\x0d\x00\x04MQTT\x04\x20\x00\x00\x00\x01c", Version::V311),
         ("the reserved flag", b"\x10\x0d\x00\x04MQTT\x04\x01\x00\x00\x00\x01c", Version::V311),
         ("a password alone in 3.1.1", b"\x10\x10\x00\x04MQTT\x04\x42\x00\x00\x00\x01c\x00\x01p", Version::V311),
+        ("data without method", b"\x10\x12\x00\x04MQTT\x05\x02\x00\x00\x04\x16\x00\x01x\x00\x01c", Version::V311),
         ("receive maximum 0", b"\x10\x11\x00\x04MQTT\x05\x02\x00\x00\x03\x21\x00\x00\x00\x01c", Version::V311),
     ] {
         assert!(read(bytes, version).is_err(), "{what}");

@@ -105,6 +105,7 @@ impl<'a> Connect<'a> {
             self.session_expiry_s = if self.clean_start { 0 } else { u32::MAX };
             return Ok(());
         }
+        let mut has_data = false;
         each(reader, CONNECT, |property| {
             match property.id {
                 SESSION_EXPIRY => self.session_expiry_s = property.number(),
@@ -113,10 +114,15 @@ impl<'a> Connect<'a> {
                 ALIAS_MAXIMUM => self.alias_max = property.number() as u16,
                 REQUEST_PROBLEMS => self.wants_problems = property.number() == 1,
                 AUTHENTICATION_METHOD => self.has_authentication_method = true,
+                AUTHENTICATION_DATA => has_data = true,
                 _ => {}
             }
             Ok(())
-        })
+        })?;
+        if has_data && !self.has_authentication_method {
+            return Err(Fault::Protocol("authentication data without an authentication method"));
+        }
+        Ok(())
     }
 }
 
