@@ -1,7 +1,7 @@
 //! A client that has logged in: what it has sent and what is promised to it. Everything here is done at once, while its
 //! packets lie in the buffer that they were read into; only the connection waits.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -68,6 +68,9 @@ pub(super) struct Client {
     pub(super) sends_unwaited: bool,
     /// Whether [`Client::pending`] has a wait for room in the log.
     pub(super) is_held_back: bool,
+    /// Ids of messages exactly once that have come over this connection, and that the client has not let go of; of MQTT 5,
+    /// in which it was told how many there may be.
+    pub(super) open: HashSet<u16>,
     /// Ids of messages exactly once that the client has got, and of those that it has forgotten, in what is being read.
     pub(super) received: Vec<u16>,
     pub(super) forgotten: Vec<u16>,
@@ -213,6 +216,7 @@ impl Client {
             owned: 0,
             sends_unwaited: false,
             is_held_back: false,
+            open: HashSet::new(),
             received: Vec::new(),
             forgotten: Vec::new(),
             end: None,

@@ -24,6 +24,7 @@ pub(super) mod reason {
     pub(in crate::mqtt) const BAD_FILTER: u8 = 0x8F;
     pub(in crate::mqtt) const BAD_TOPIC: u8 = 0x90;
     pub(in crate::mqtt) const UNKNOWN_ID: u8 = 0x92;
+    pub(in crate::mqtt) const RECEIVE_MAXIMUM: u8 = 0x93;
     pub(in crate::mqtt) const BAD_ALIAS: u8 = 0x94;
     pub(in crate::mqtt) const TOO_LARGE: u8 = 0x95;
     pub(in crate::mqtt) const QUOTA: u8 = 0x97;

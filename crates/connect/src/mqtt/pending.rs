@@ -177,6 +177,9 @@ impl Client {
             let why = format!("the tenant retains as much as connect.mqtt.broker.retained_max_bytes = {limit} allows");
             return Err(Fault::refused(reason::QUOTA, why));
         }
+        if !is_taken {
+            self.open.remove(&id);
+        }
         ack(out, self.version, kind, id, if is_taken { reason::SUCCESS } else { reason::QUOTA });
         Ok(())
     }

@@ -115,12 +115,26 @@ impl Client {
             }
             return Ok(false);
         }
-        if let Some(private) = self.private.as_ref().filter(|_| publish.qos == Qos::ExactlyOnce)
-            && !private.is_durable
-        {
-            private.link.with(|session| session.arrived.insert(publish.id))?;
+        if publish.qos == Qos::ExactlyOnce {
+            self.begin_exactly_once(publish.id)?;
         }
         Ok(true)
+    }
+
+    /// A message exactly once is open from now on, until the client lets go of its id.
+    fn begin_exactly_once(&mut self, id: u16) -> Result<(), Fault> {
+        let most = self.adapter.config.in_flight_max;
+        if self.version == Version::V5 {
+            self.open.insert(id);
+            if self.open.len() > usize::from(most) {
+                let why = format!("more than connect.mqtt.in_flight_max = {most} messages exactly once are open");
+                return Err(Fault::refused(reason::RECEIVE_MAXIMUM, why));
+            }
+        }
+        if let Some(private) = self.private.as_ref().filter(|private| !private.is_durable) {
+            private.link.with(|session| session.arrived.insert(id))?;
+        }
+        Ok(())
     }
 
     /// Publishes messages that are promised alike.
@@ -189,6 +203,7 @@ impl Client {
         if self.version == Version::V311 || matches!(code, reason::TOO_LARGE | reason::BUSY) {
             return Err(Fault::refused(code, problem.text()));
         }
+        self.open.remove(&publish.id);
         if let Some(private) = self.private.as_ref().filter(|private| !private.is_durable) {
             private.link.with(|session| session.arrived.remove(&publish.id))?;
         }
@@ -462,6 +477,9 @@ impl Client {
     pub(super) fn private_ack(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(Private { link, is_durable, .. }) = &self.private else { return Ok(()) };
         let version = self.version;
+        if let Packet::PubRel(given) = packet {
+            self.open.remove(&given.id);
+        }
         match packet {
             Packet::PubAck(given) => drop(link.with(|session| session.acknowledged(given.id))?),
             Packet::PubRec(given) if given.reason >= reason::UNSPECIFIED => {

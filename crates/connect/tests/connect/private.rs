@@ -286,6 +286,38 @@ async fn row_receive_maximum_holds_back_and_limits_of_subscriptions_are_told_fil
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_more_messages_exactly_once_than_the_server_s_receive_maximum_end_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let mqtt = MqttConfig { in_flight_max: 3, ..MqttConfig::default() };
+    let world = World::open_with(dir.path(), ConnectConfig { mqtt, ..quick() }).await;
+    world.register("T", "d").await;
+    let hour: &[u8] = &[0x11, 0, 0, 0x0E, 0x10];
+    for (level, properties) in [(5, &[][..]), (5, hour), (4, &[])] {
+        let (mut client, _) = Mqtt::connect(world.mqtt(), &Hello { properties, ..hello(level, "c") }).await;
+        let offer = |id: u16| publish(level, 2, id, "a", &[], b"x");
+        // One after the other let go of, as many as it likes; then as many as may be open, and one of them again.
+        for id in 1..=6_u16 {
+            client.send(&offer(id)).await;
+            assert_eq!(client.next().await, (0x50, id.to_be_bytes().to_vec()));
+            client.send(&packet(0x62, &id.to_be_bytes())).await;
+            assert_eq!(client.next().await, (0x70, id.to_be_bytes().to_vec()));
+        }
+        for id in [1, 2, 3, 3_u16] {
+            client.send(&offer(id)).await;
+            assert_eq!(client.next().await, (0x50, id.to_be_bytes().to_vec()));
+        }
+        client.send(&offer(4)).await;
+        if level == 5 {
+            assert_eq!(client.expect_end().await, Some(0x93));
+        } else {
+            // It was not told.
+            assert_eq!(client.next().await, (0x50, vec![0, 4]));
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_exactly_once_has_its_four_packets_each_way_and_a_repeated_message_is_taken_once() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
