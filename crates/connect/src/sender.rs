@@ -6,6 +6,7 @@ use millstream_types::{Header, TenantId};
 
 use crate::login::UNAUTHENTICATED;
 use crate::meter::Delivery;
+use crate::outgoing::check_type;
 use crate::pace::Rates;
 use crate::refusal::{
     adapter_disabled, gateway_disabled, no_consumer, not_behind, other_tenant, payload_too_large, unknown_device,
@@ -111,6 +112,14 @@ impl<'a> Sender<'a> {
     pub(crate) fn default_type(&self) -> Option<&'a [u8]> {
         let of_device = self.device.defaults.content_type();
         of_device.or_else(|| self.tenant.defaults.content_type()).map(str::as_bytes)
+    }
+
+    /// Refuses a payload whose type is left to a default that it does not fit.
+    pub(crate) fn check_default_type(&self, content_type: Option<&[u8]>, payload: &[u8]) -> Result<(), Problem> {
+        match self.default_type().filter(|_| content_type.is_none() && !payload.is_empty()) {
+            Some(by_default) => check_type(Some(by_default), payload, ""),
+            None => Ok(()),
+        }
     }
 
     /// The tenant's properties come in only where the device has none of that name.

@@ -167,6 +167,7 @@ impl HttpAdapter {
         let known = snapshot.state.tenant(&caller.tenant).ok_or_else(|| unknown_tenant(&caller.tenant))?;
         let sender = Sender::find(known, target, origin(caller))?;
         sender.check_payload(message.payload.len())?;
+        sender.check_default_type(message.content_type, message.payload)?;
         let (level, done, verdict) = match message.delivery {
             Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
             Delivery::AtLeastOnce | Delivery::UnconfirmedResponse | Delivery::Response => {

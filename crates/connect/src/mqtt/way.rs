@@ -66,6 +66,8 @@ impl<'a> Way<'a> {
         let sender = Sender::find(known, self.target, origin(self.who))?;
         let ttl_s = sender.ttl_s(self.delivery, if self.delivery == Delivery::Event { self.bag.ttl_s } else { None });
         run.iter().try_for_each(|item| sender.check_payload(item.publish.payload.len()))?;
+        let content_type = |item| self.content_type(item).map(str::as_bytes);
+        run.iter().try_for_each(|item| sender.check_default_type(content_type(item), item.publish.payload))?;
         let partition = streams.partition(self.delivery.stream(), sender.id);
         sender.check_consumer(self.delivery, &**partition)?;
         let amount = sender.amount(run.iter().map(|item| item.publish.payload.len()));

@@ -5,7 +5,7 @@ use millstream_log::{AckLevel, Log};
 use millstream_types::{Kind, TenantId, TopicName, header};
 use serde_json::json;
 
-use crate::mqtt_client::Mqtt;
+use crate::mqtt_client::{Mqtt, publish};
 use crate::world::{Kept, World, basic, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,6 +143,33 @@ async fn what_a_message_lacks_comes_from_its_device_then_from_its_tenant() {
     ] {
         assert_eq!(sent(&world, line, headers, b"x").await.header(header::TTL), Some(ttl), "{line} {headers:?}");
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_a_body_that_is_an_empty_notification_by_default_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    world.register("T", "d").await;
+    let defaults = json!({"defaults": {"content-type": "application/vnd.eclipse-hono-empty-notification"}}).to_string();
+    let login = basic("d@T", "pw");
+    let (login, typed) = (("authorization", login.as_str()), ("content-type", "text/plain"));
+    for line in ["PUT /v1/tenants/T", "PUT /v1/devices/T/d"] {
+        world.do_registry(line, &defaults, 204).await;
+        let refused = world.device("POST /event", &[login], b"xyz").await;
+        refused.expect_problem(400, "3 bytes", "an empty notification has an empty body");
+        assert_eq!(world.device("POST /event", &[login, typed], b"xyz").await.status, 202);
+        let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
+        // What is sent beside it is taken.
+        let typed = publish(5, 1, 1, "e/?on-error=ignore&content-type=a/b", &[], b"x");
+        let untyped = publish(5, 1, 2, "e/?on-error=skip-ack", &[], b"x");
+        client.send(&[typed, untyped, vec![0xC0, 0]].concat()).await;
+        let mut got = [client.next().await.0, client.next().await.0];
+        got.sort_unstable();
+        assert_eq!(got, [0x40, 0xD0]);
+        world.do_registry(line, "{}", 204).await;
+    }
+    assert_eq!(world.records(Kind::Event, "T").len(), 4);
     world.stop().await;
 }
 
