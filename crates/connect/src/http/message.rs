@@ -52,6 +52,7 @@ impl<'a> Said<'a> {
     pub(super) fn plainly(stream: Stream, request: &PlainRequest<'a>) -> Result<Self, Problem> {
         let delivery = delivery(stream, request.header(QOS_LEVEL))?;
         let content_type = request.header(CONTENT_TYPE.as_str()).filter(|value| !value.is_empty());
+        check_text(content_type)?;
         check_type(content_type, request.payload, NO_TYPE)?;
         Ok(Self {
             delivery,
@@ -97,7 +98,7 @@ impl Message {
         let correlation_id = correlation_of(request_id).ok_or_else(|| bad_request_id(request_id))?;
         let given = given(STATUS, headers, &address).unwrap_or_default();
         let status = status_of_reply(given.trim()).ok_or_else(|| bad_reply_status(STATUS, &given))?;
-        let [content_type, content_encoding] = content(headers);
+        let [content_type, content_encoding] = content(headers)?;
         let Payload(payload) = Payload::from_request(request, &()).await?;
         let (delivery, reply) = (Delivery::Response, Some((correlation_id, status)));
         let (ttd_s, ttl_s) = (None, None);
@@ -133,7 +134,7 @@ impl Message {
             Stream::Telemetry | Stream::CommandResponse => None,
             Stream::Event => number(TTL, headers, &address)?.map(ttl).transpose()?,
         };
-        let [content_type, content_encoding] = content(headers);
+        let [content_type, content_encoding] = content(headers)?;
         let Payload(payload) = Payload::from_request(request, &()).await?;
         check_type(content_type.as_ref().map(HeaderValue::as_bytes), &payload, NO_TYPE)?;
         let ttd_s = ttd_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
@@ -143,8 +144,22 @@ impl Message {
 }
 
 /// What the body is, and how it is packed.
-fn content(headers: &HeaderMap) -> [Option<HeaderValue>; 2] {
-    [CONTENT_TYPE, CONTENT_ENCODING].map(|name| headers.get(name).filter(|value| !value.is_empty()).cloned())
+fn content(headers: &HeaderMap) -> Result<[Option<HeaderValue>; 2], Problem> {
+    let of = |name| headers.get(name).filter(|value| !value.is_empty()).cloned();
+    let content_type = of(CONTENT_TYPE);
+    check_text(content_type.as_ref().map(HeaderValue::as_bytes))?;
+    Ok([content_type, of(CONTENT_ENCODING)])
+}
+
+/// Refuses a type that readers of the record cannot take for one.
+fn check_text(content_type: Option<&[u8]>) -> Result<(), Problem> {
+    match content_type.filter(|value| !value.is_ascii()) {
+        Some(wrong) => Err(Problem::invalid("the Content-Type is no text")
+            .value(String::from_utf8_lossy(wrong))
+            .rule("a media type in ASCII, such as text/plain")
+            .remedy("send one, or leave it out: then it is the default")),
+        None => Ok(()),
+    }
 }
 
 fn delivery(stream: Stream, qos_level: Option<&[u8]>) -> Result<Delivery, Problem> {

@@ -57,7 +57,7 @@ async fn rows_of_routes_request_parts_and_status_codes() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let (d, g) = (Some("d@T"), Some("g@T"));
-    let table: [Row<'_>; 41] = [
+    let table: [Row<'_>; 42] = [
         // 3.1 Routes
         ("POST, telemetry, the device itself", d, "POST /telemetry", &[], b"x", 202),
         ("POST, event, the device itself", d, "POST /event", &[], b"x", 202),
@@ -73,6 +73,7 @@ async fn rows_of_routes_request_parts_and_status_codes() {
         // 3.2 Request parts
         ("content-type is optional with a body", d, "POST /telemetry", &[("content-type", "a/b")], b"x", 202),
         ("content-type is required without a body", d, "POST /telemetry", &[], b"", 400),
+        ("content-type is text", d, "POST /telemetry", &[("content-type", "a/\u{fc}")], b"x", 400),
         ("content-type without a body", d, "POST /event", &[("content-type", "a/b")], b"", 202),
         ("qos-level 0", d, "POST /telemetry", &[("qos-level", "0")], b"x", 202),
         ("qos-level 1", d, "POST /telemetry", &[("qos-level", "1")], b"x", 202),

@@ -21,7 +21,8 @@ async fn messages_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
     let presence = ("content-type", "application/vnd.eclipse-hono-empty-notification");
-    let table: [Row<'_>; 11] = [
+    let table: [Row<'_>; 12] = [
+        ("POST /telemetry", &[("content-type", "text/ü")], b"x", 400, "text/ü", "a media type in ASCII"),
         ("POST /telemetry", &[("qos-level", "5")], b"x", 400, "5", "qos-level 0 (at most once) or 1"),
         ("POST /event", &[("qos-level", "0")], b"x", 400, "0", "qos-level 1 only"),
         ("POST /telemetry", &[("hono-ttd", "soon")], b"x", 400, "soon", "whole number of seconds"),
