@@ -1,5 +1,6 @@
 //! How a device proves who it is: credentials, each with secrets, as they are sent, kept and shown.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,10 +13,28 @@ use crate::timestamp::Timestamp;
 
 /// How the secret is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Cow<'_, str>")]
 pub(crate) enum CredentialType {
     /// User name and password.
     #[serde(rename = "hashed-password")]
     HashedPassword,
+}
+
+/// Types of the reference that no device can log in with so far.
+const NOT_YET: [&str; 3] = ["psk", "x509-cert", "rpk"];
+
+impl TryFrom<Cow<'_, str>> for CredentialType {
+    type Error = String;
+
+    fn try_from(name: Cow<'_, str>) -> Result<Self, String> {
+        match &*name {
+            "hashed-password" => Ok(Self::HashedPassword),
+            name if NOT_YET.contains(&name) => {
+                Err(format!("credentials of type `{name}` cannot be kept yet; those of type `hashed-password` can"))
+            }
+            name => Err(format!("there is no credential type `{name}`; use `hashed-password`")),
+        }
+    }
 }
 
 /// All credentials of a device.

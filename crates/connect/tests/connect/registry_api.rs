@@ -183,7 +183,16 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
         ("PUT /v1/credentials/T/d", String::new(), 400, "", "array of all credentials"),
         ("PUT /v1/credentials/T/d", r#"[{"auth-id":"d"}]"#.into(), 400, "type", "missing"),
         ("PUT /v1/credentials/T/d", r#"[{"type":"hashed-password"}]"#.into(), 400, "auth-id", "missing"),
-        ("PUT /v1/credentials/T/d", r#"[{"type":"psk","auth-id":"d"}]"#.into(), 400, "psk", "hashed-password"),
+        ("PUT /v1/credentials/T/d", r#"[{"type":"psk","auth-id":"d"}]"#.into(), 400, "psk", "cannot be kept yet"),
+        (
+            "PUT /v1/credentials/T/d",
+            r#"[{"type":"x509-cert","auth-id":"d"}]"#.into(),
+            400,
+            "x509-cert",
+            "cannot be kept yet",
+        ),
+        ("PUT /v1/credentials/T/d", r#"[{"type":"rpk","auth-id":"d"}]"#.into(), 400, "rpk", "hashed-password"),
+        ("PUT /v1/credentials/T/d", r#"[{"type":"key","auth-id":"d"}]"#.into(), 400, "key", "use `hashed-password`"),
         (
             "PUT /v1/credentials/T/d",
             r#"[{"type":"hashed-password","auth-id":"a:b"}]"#.into(),
