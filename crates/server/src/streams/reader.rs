@@ -1,6 +1,6 @@
 //! Reads a topic's partitions in turn, up to what is stable, in bounded steps. For plain threads: it waits for disks.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millstream_log::{Bell, Error, Log, Partition, Topic, UpTo};
@@ -25,7 +25,7 @@ const PASSED_MAX: u64 = 10_000;
 pub(super) struct Wanted {
     pub(super) from: Place,
     pub(super) until: Option<Place>,
-    /// These partitions; all of them, or those that `from` names, if empty.
+    /// These partitions; all of them, those that are added later too, if empty.
     pub(super) partitions: Vec<u32>,
     pub(super) limit: Option<u64>,
     pub(super) filter: Filter,
@@ -44,6 +44,8 @@ pub(super) enum Positions {
 /// A reader that stands somewhere in a topic.
 pub(super) struct Reader {
     partitions: Vec<Tracked>,
+    /// Where more partitions come from.
+    growing: Option<Growing>,
     position: Position,
     /// Whose turn it is.
     turn: usize,
@@ -61,6 +63,13 @@ struct Tracked {
     log: Arc<dyn Partition>,
     next: Offset,
     until: Option<Offset>,
+}
+
+/// A topic of which all partitions are read.
+struct Growing {
+    log: Arc<dyn Log>,
+    topic: Arc<Topic>,
+    bell: Arc<Bell>,
 }
 
 /// What a client gets.
@@ -112,6 +121,7 @@ impl Reader {
     ) -> Result<Self, Refused> {
         let mut reader = Self {
             partitions: Vec::new(),
+            growing: None,
             position: Position::default(),
             turn: 0,
             left: wanted.limit,
@@ -130,9 +140,28 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Rings `bell` when there may be more to read.
-    pub(super) fn watch(&self, bell: &Arc<Bell>) {
+    /// Rings `bell` when there may be more to read; of all partitions, if `wanted` is so.
+    pub(super) fn watch(&mut self, bell: &Arc<Bell>, wanted: &Wanted, topic: Arc<Topic>, log: Arc<dyn Log>) {
         self.partitions.iter().for_each(|partition| partition.log.watch(bell));
+        if wanted.partitions.is_empty() && wanted.until.is_none() {
+            log.watch_topics(bell);
+            self.growing = Some(Growing { log, topic, bell: Arc::clone(bell) });
+        }
+    }
+
+    /// Takes up partitions that have been added to the topic: from their beginning, as nothing of them was there before.
+    fn grow(&mut self) -> Result<(), Error> {
+        let Some(Growing { log, topic, bell }) = &self.growing else { return Ok(()) };
+        let current = log.topic(&topic.name).filter(|current| current.id == topic.id);
+        let count = current.map_or(0, |current| current.config.partitions).min(PARTITIONS_MAX);
+        for number in self.partitions.len() as u32..count {
+            let partition = log.partition(&TopicPartition::new(topic.name.clone(), number))?;
+            partition.watch(bell);
+            let next = partition.offsets().first;
+            self.position.0.insert(number, next);
+            self.partitions.push(Tracked { number, log: partition, next, until: None });
+        }
+        Ok(())
     }
 
     /// Where it stands.
@@ -142,6 +171,7 @@ impl Reader {
 
     /// Reads on, each partition in turn. It may give nothing though there is more: nobody wants what was read.
     pub(super) fn step(&mut self) -> Result<Step, Error> {
+        self.grow()?;
         let mut step = Step { done: self.is_done(), ..Step::default() };
         for _ in 0..self.partitions.len() {
             if step.done || step.bytes >= STEP_BYTES {
@@ -252,13 +282,16 @@ impl Reader {
 /// The partitions that are read.
 fn numbers(topic: &Topic, wanted: &Wanted) -> Result<Vec<u32>, Refused> {
     let count = topic.config.partitions;
-    let numbers: Vec<u32> = match (&wanted.partitions[..], &wanted.from) {
-        ([], Place::At(position)) => position.0.keys().copied().collect(),
-        ([], _) => (0..count).collect(),
-        (given, _) => BTreeMap::from_iter(given.iter().map(|number| (*number, ()))).into_keys().collect(),
+    let numbers: Vec<u32> = match &wanted.partitions[..] {
+        [] => (0..count).collect(),
+        given => BTreeSet::from_iter(given.iter().copied()).into_iter().collect(),
+    };
+    let named = match &wanted.from {
+        Place::At(position) => position.0.keys().copied().collect(),
+        _ => Vec::new(),
     };
     let refuse = |name, value: &dyn ToString, rule| Err(Refused::Wanted { name, value: value.to_string(), rule });
-    if let Some(wrong) = numbers.iter().find(|number| **number >= count) {
+    if let Some(wrong) = numbers.iter().chain(&named).find(|number| **number >= count) {
         return refuse("partition", wrong, format!("topic '{}' has partitions 0 to {}", topic.name, count - 1));
     }
     if wanted.positions == Positions::OfEachItem && numbers.len() > PARTITIONS_MAX as usize {
@@ -281,10 +314,8 @@ fn offset(partition: &dyn Partition, number: u32, name: &'static str, place: &Pl
         Place::Time(ms) => Ok(partition.offset_at(*ms)?.unwrap_or(ends.stable).min(ends.stable)),
         Place::At(position) => {
             let refuse = |rule| Refused::Wanted { name, value: position.to_string(), rule };
-            let offset = position.0.get(&number).copied();
-            let offset = offset.ok_or_else(|| {
-                refuse(format!("it names no offset for partition {number}; name one, or leave that partition out"))
-            })?;
+            // It may have been added since.
+            let offset = position.0.get(&number).copied().unwrap_or(ends.first);
             if offset > ends.tail {
                 let rule = format!("partition {number} ends at {}; the topic may have been created anew", ends.tail);
                 return Err(refuse(rule));
@@ -312,5 +343,75 @@ impl Item {
     /// A tail that cannot go on.
     pub(super) fn failed(position: String, cause: String) -> Self {
         Self { kind: "failed", position, json: Value::from_iter([("cause", cause)]).to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_log::{AckLevel, Done, Embedded, LogConfig, SystemFiles, TopicConfig};
+    use millstream_types::{Record, SystemClock, TenantId, TopicName};
+
+    use super::*;
+
+    fn append(log: &dyn Log, name: &TopicName, partition: u32) {
+        let partition = log.partition(&TopicPartition::new(name.clone(), partition)).unwrap();
+        partition
+            .append(&[Record { value: Some(b"1"), ..Record::default() }], AckLevel::Memory, Done::ignore())
+            .unwrap();
+    }
+
+    /// Positions behind the records that a reader gives, once there are so many.
+    async fn positions(reader: &mut Reader, bell: &Bell, count: usize) -> Vec<String> {
+        let mut positions = Vec::new();
+        while positions.len() < count {
+            let step = reader.step().unwrap();
+            if step.items.is_empty() {
+                bell.rung().await;
+            }
+            positions.extend(step.items.into_iter().map(|item| item.position));
+        }
+        positions
+    }
+
+    #[tokio::test]
+    async fn partitions_that_are_added_are_read_from_their_beginning_by_who_is_there_and_who_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock::default());
+        let files = Arc::new(SystemFiles);
+        let log: Arc<dyn Log> = Embedded::open(
+            LogConfig { dir: dir.path().join("log"), ..LogConfig::default() },
+            files,
+            clock.clone(),
+            clock.clone(),
+        )
+        .unwrap();
+        let wall: Arc<dyn WallClock> = clock;
+        let name = TopicName::user("grow", &TenantId::default()).unwrap();
+        let topic = log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+        let wanted = |from: &str, partitions| Wanted {
+            from: from.parse().unwrap(),
+            until: None,
+            partitions,
+            limit: None,
+            filter: Filter::default(),
+            positions: Positions::OfEachItem,
+        };
+        let open = |wanted: &Wanted| {
+            let bell = Arc::new(Bell::of_consumer());
+            let mut reader = Reader::open(&*log, &log.topic(&name).unwrap(), wanted, &wall).unwrap();
+            reader.watch(&bell, wanted, topic.clone(), log.clone());
+            (reader, bell)
+        };
+        let (mut all, bell) = open(&wanted("latest", Vec::new()));
+        let (mut first, _) = open(&wanted("earliest", vec![0]));
+        append(&*log, &name, 0);
+        assert_eq!(positions(&mut all, &bell, 1).await, ["0:1"]);
+        log.add_partitions(&name, 3).unwrap();
+        append(&*log, &name, 2);
+        assert_eq!(positions(&mut all, &bell, 1).await, ["0:1,1:0,2:1"]);
+        let (mut back, bell) = open(&wanted("0:1", Vec::new()));
+        assert_eq!(positions(&mut back, &bell, 1).await, ["0:1,1:0,2:1"]);
+        assert_eq!(first.step().unwrap().items.len(), 1);
+        assert_eq!(first.position(), "0:1", "who wants some partitions gets no others");
     }
 }

@@ -227,14 +227,17 @@ impl Tail {
         let grant = memory.take(TAIL_BYTES + of_partitions).ok_or_else(|| {
             too_many("no memory for another tail", format!("{} = {}", memory.setting(), memory.limit_bytes()))
         })?;
-        let (log, wall) = (streams.log.clone(), streams.wall.clone());
-        let opened = streams.on_thread(move || Reader::open(log.as_ref(), &topic, &wanted, &wall)).await?;
-        let reader = opened.map_err(|refused| match refused {
+        let (log, wall, bell) = (streams.log.clone(), streams.wall.clone(), Arc::new(Bell::of_consumer()));
+        let rung = Arc::clone(&bell);
+        let opened = streams.on_thread(move || {
+            let mut reader = Reader::open(log.as_ref(), &topic, &wanted, &wall)?;
+            reader.watch(&rung, &wanted, topic, log);
+            Ok(reader)
+        });
+        let reader = opened.await?.map_err(|refused| match refused {
             Refused::Wanted { name, value, rule } => bad_parameter(name, &value, rule),
             Refused::Log(error) => problem(&error),
         })?;
-        let bell = Arc::new(Bell::of_consumer());
-        reader.watch(&bell);
         let (streams, position) = (streams.clone(), reader.position());
         Ok(Self { streams, reader: Some(reader), reading: None, position, bell, _place: place, _memory: grant })
     }

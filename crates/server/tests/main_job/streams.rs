@@ -216,7 +216,7 @@ fn every_other_refusal_says_what_was_given_the_rule_and_the_remedy() {
         ("GET", "/a%20b", &[], vec![], 400, "'a b' is not a topic name"),
         ("GET", "/t?from=soon", &[], vec![], 400, "'from' cannot be taken ('soon'); use earliest, latest, an ISO time"),
         ("GET", "/t?from=0:5", &[], vec![], 400, "partition 0 ends at 0"),
-        ("GET", "/t?from=0:0&partition=1", &[], vec![], 400, "it names no offset for partition 1"),
+        ("GET", "/t?from=2:0", &[], vec![], 400, "topic 't' has partitions 0 to 1"),
         ("GET", "/t?partition=2", &[], vec![], 400, "topic 't' has partitions 0 to 1"),
         ("GET", "/t?limit=0", &[], vec![], 400, "'limit' cannot be taken ('0'); use a number from 1 on"),
         ("GET", "/t?limit=1001", &[], vec![], 400, "a page has at most 1000 records"),
