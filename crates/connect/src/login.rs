@@ -221,7 +221,6 @@ impl Parts {
     }
 
     /// Whether the device's credentials are those that the login was checked against, and its secret has not expired.
-
     fn is_current(&self, verified: &Verified) -> bool {
         let snapshot = self.registry.snapshot(&verified.tenant);
         if verified.seen_at.load(Ordering::Relaxed) != snapshot.next.0 {
