@@ -236,6 +236,31 @@ async fn row_a_kept_session_listens_for_commands_and_errors_again_without_subscr
     world.stop().await;
 }
 
+/// §5, the client's maximum packet size holds for commands to the byte.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_a_command_is_delivered_if_it_fits_the_device_s_packets_to_the_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let (login, properties) = (Some(("d@T", "pw")), &[0x27, 0, 0, 0, 100]);
+    let hello = Hello { level: 5, keep_alive_s: 60, client: "c", clean: true, login, properties, will: None };
+    let (mut device, _) = Mqtt::connect(world.mqtt(), &hello).await;
+    // First byte, length, that of the topic and the topic, at QoS 1 the id, length of the properties.
+    for (qos, head) in [(0, 14), (1, 16)] {
+        assert_eq!(device.subscribe("c///q/#", qos).await, qos);
+        let fits = 100 - head;
+        let name = format!("large-{qos}");
+        world.command("T", "d", &[("subject", "on"), ("correlation-id", &name)], &vec![b'x'; fits + 1]).await;
+        assert_eq!(world.notice("T", &name).await, ("413".to_owned(), "rejected".to_owned()));
+        world.command("T", "d", &[("subject", "on")], &vec![b'x'; fits]).await;
+        let message = device.message().await;
+        assert_eq!((&*message.topic, message.payload.len(), message.qos), ("c///q//on", fits, qos));
+        if qos == 1 {
+            device.send(&ack(message.id)).await;
+        }
+    }
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_with_a_time_to_live_waits_for_a_sleeping_device_and_comes_when_it_subscribes() {
     let dir = tempfile::tempdir().unwrap();
