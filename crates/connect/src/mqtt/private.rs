@@ -100,7 +100,7 @@ impl Client {
     fn is_to_be_published(&mut self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<bool, Fault> {
         let (topic, publish) = (item.topic.as_str(), &item.publish);
         self.check_topic(topic)?;
-        if self.is_known(item)? {
+        if !self.is_new(item)? {
             // Its first copy was taken; whoever sends it again has missed that.
             ack(out, self.version, AckKind::PubRec, publish.id, reason::SUCCESS);
             return Ok(false);
@@ -111,28 +111,27 @@ impl Client {
             }
             self.count_rejected(1);
             if publish.qos > Qos::AtMostOnce {
+                self.forget_arrived(publish.id)?;
                 ack(out, self.version, acknowledged_by(publish.qos), publish.id, reason::NOT_AUTHORISED);
             }
             return Ok(false);
         }
-        if publish.qos == Qos::ExactlyOnce {
-            self.begin_exactly_once(publish.id)?;
-        }
-        Ok(true)
-    }
-
-    /// A message exactly once is open from now on, until the client lets go of its id.
-    fn begin_exactly_once(&mut self, id: u16) -> Result<(), Fault> {
-        let most = self.adapter.config.in_flight_max;
-        if self.version == Version::V5 {
-            self.open.insert(id);
+        if publish.qos == Qos::ExactlyOnce && self.version == Version::V5 {
+            let most = self.adapter.config.in_flight_max;
+            self.open.insert(publish.id);
             if self.open.len() > usize::from(most) {
                 let why = format!("more than connect.mqtt.in_flight_max = {most} messages exactly once are open");
                 return Err(Fault::refused(reason::RECEIVE_MAXIMUM, why));
             }
         }
+        Ok(true)
+    }
+
+    /// The id of a message that is refused is the client's to use again.
+    fn forget_arrived(&mut self, id: u16) -> Result<(), Fault> {
+        self.open.remove(&id);
         if let Some(private) = self.private.as_ref().filter(|private| !private.is_durable) {
-            private.link.with(|session| session.arrived.insert(id))?;
+            private.link.with(|session| session.arrived.remove(&id))?;
         }
         Ok(())
     }
@@ -203,10 +202,7 @@ impl Client {
         if self.version == Version::V311 || matches!(code, reason::TOO_LARGE | reason::BUSY) {
             return Err(Fault::refused(code, problem.text()));
         }
-        self.open.remove(&publish.id);
-        if let Some(private) = self.private.as_ref().filter(|private| !private.is_durable) {
-            private.link.with(|session| session.arrived.remove(&publish.id))?;
-        }
+        self.forget_arrived(publish.id)?;
         ack(out, self.version, acknowledged_by(publish.qos), publish.id, code);
         Ok(())
     }
@@ -323,19 +319,19 @@ impl Client {
         self.owned > 0 || run.iter().any(is_kept)
     }
 
-    /// Whether a message has been taken already; only one that is sent exactly once can have been.
-    fn is_known(&self, item: &Item<'_>) -> Result<bool, Fault> {
+    /// Whether a message has not been taken already; only one that is sent exactly once can have been.
+    fn is_new(&self, item: &Item<'_>) -> Result<bool, Fault> {
         let (publish, id) = (&item.publish, item.publish.id);
         match &self.private {
             Some(private) if publish.qos == Qos::ExactlyOnce && !private.is_durable => {
-                Ok(private.link.with(|session| session.arrived.contains(&id))?)
+                Ok(private.link.with(|session| session.arrived.insert(id))?)
             }
             // Of a session that is kept, the tenant's owner knows. Of one that is sent again he has mostly said so by now, and
             // it uses nothing up. It must not be acknowledged before those that are with him.
             Some(private) if publish.qos == Qos::ExactlyOnce && publish.dup && self.owned == 0 => {
-                Ok(private.link.has_arrived(id))
+                Ok(!private.link.has_arrived(id))
             }
-            _ => Ok(false),
+            _ => Ok(true),
         }
     }
 
