@@ -209,6 +209,7 @@ fn replace(
     } else {
         effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Dropped });
         drop_waiting(draft, tenant, id);
+        progress.failed.clear();
     }
     change(draft, tenant, id, Part::Definition(Some(after.clone())));
     change(draft, tenant, id, Part::Progress(Some(Arc::new(progress))));
@@ -313,11 +314,12 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<Settled>) -> Vec<Effect> {
         let Some((subscription, known)) = draft.state().get(&tenant, &id) else { continue };
         let (subscription, is_waiting) = (subscription.clone(), known.waiting.contains_key(&place));
         let progress = counted.of(&tenant, &id, &known.progress);
-        if let End::Failed { .. } = end {
-            note_failure(progress, end);
+        if let End::Failed { at_ms, reason } = end {
+            let is_new = progress.fail(place, is_waiting, at_ms, reason);
             let is_over = subscription.fails_limit.is_some_and(|limit| progress.fails > limit);
-            if is_over && progress.is_at_work() {
+            if is_new && is_over && progress.is_at_work() {
                 progress.status = Status::Inactive;
+                progress.failed.clear();
                 let (fails, limit) = (progress.fails, subscription.fails_limit.unwrap_or_default());
                 tracing::warn!(%tenant, subscription = %id, fails, limit, "too many notifications failed; the subscription is inactive now");
                 effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Dropped });
@@ -331,17 +333,10 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<Settled>) -> Vec<Effect> {
             progress.last_success_code = code;
         }
         if is_waiting {
+            progress.failed.remove(&place);
             change(draft, &tenant, &id, Part::Waiting(place, None));
         }
     }
     counted.store(draft);
     effects
-}
-
-fn note_failure(progress: &mut Progress, end: End) {
-    if let End::Failed { at_ms, reason } = end {
-        progress.fails += 1;
-        progress.last_failure_ms = Some(at_ms);
-        progress.last_failure_reason = reason;
-    }
 }

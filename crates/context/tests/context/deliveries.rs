@@ -320,3 +320,54 @@ async fn a_durable_queue_outlives_the_process() {
     world.close();
     receiver.stop();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_counts_once_however_often_the_server_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = is_open.clone();
+    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), move |_, _| {
+        Some(if opened.load(Ordering::Acquire) { 200 } else { 503 })
+    })
+    .await;
+    let durable = json!({"attrsFormat": "simplifiedKeyValues", "maxFailsLimit": 2, "delivery": {"queue": "durable"}});
+    let mut ids = Vec::new();
+    for life in 0..4 {
+        let world = World::open(dir.path());
+        let served = world.serve().await;
+        if life == 0 {
+            for (path, status) in [("/active", "active"), ("/once", "oneshot")] {
+                let mut body = to(&receiver, path, "e", Value::Null, &durable);
+                body["status"] = json!(status);
+                ids.push(subscribe(&served, "", &body).await);
+            }
+            set_t(&served, "e", 0).await;
+        }
+        for (id, path) in ids.iter().zip(["/active", "/once"]) {
+            receiver.under(path, life + 1).await;
+            let found = until_shown(&served, id, |shown| shown["notification"].get("failsCounter").is_some()).await;
+            assert_eq!(found["notification"]["failsCounter"], 1, "in life {life}: {found}");
+        }
+        // Ends with the reports of what was tried.
+        served.stop().await;
+        world.close();
+    }
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let active = shown(&served, &ids[0]).await;
+    assert_eq!((&active["status"], &active["notification"]["failsCounter"]), (&json!("active"), &json!(1)), "{active}");
+    set_t(&served, "e", 1).await;
+    is_open.store(true, Ordering::Release);
+    let is_told = |shown: &Value| {
+        let shown = &shown["notification"];
+        shown["timesSent"] == 2 && shown["queue"]["length"] == 0 && shown.get("failsCounter").is_none()
+    };
+    until_shown(&served, &ids[0], is_told).await;
+    is_open.store(false, Ordering::Release);
+    set_t(&served, "e", 2).await;
+    let found = until_shown(&served, &ids[0], |shown| shown["notification"].get("failsCounter").is_some()).await;
+    assert_eq!(found["notification"]["failsCounter"], 1, "{found}");
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
