@@ -42,13 +42,23 @@ impl HttpUrl {
             "https" => (true, 443),
             _ => return None,
         };
-        let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']).to_owned();
-        let address = Arc::new(Address { host, port: uri.port_u16().unwrap_or(usual_port), is_tls });
-        let authority = uri.authority()?.as_str().rsplit('@').next().unwrap_or_default().into();
+        let host = uri.host().filter(|host| !host.is_empty())?;
+        let authority = uri.authority()?.as_str().rsplit('@').next().unwrap_or_default();
+        let port = match authority.strip_prefix(host)? {
+            "" | ":" => usual_port,
+            port => read_port(port.strip_prefix(':')?)?,
+        };
+        let address = Arc::new(Address { host: host.trim_matches(['[', ']']).to_owned(), port, is_tls });
         let target = uri.path_and_query().map_or("", |target| target.as_str());
         let slash = if target.starts_with('/') { "" } else { "/" };
-        Some(Self { text: text.into(), address, authority, target: [slash, target].concat().into() })
+        Some(Self { text: text.into(), address, authority: authority.into(), target: [slash, target].concat().into() })
     }
+}
+
+/// `None` for what is no port that somebody can listen on.
+fn read_port(text: &str) -> Option<u16> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_number && *port > 0)
 }
 
 /// See the module.
@@ -150,6 +160,9 @@ mod tests {
             ("http://a?x=1", "a", 80, "a", "/?x=1"),
             ("http://user:secret@a:1/", "a", 1, "a:1", "/"),
             ("http://[::1]:7/x", "::1", 7, "[::1]:7", "/x"),
+            ("http://[::1]/x", "::1", 80, "[::1]", "/x"),
+            ("http://a:65535", "a", 65_535, "a:65535", "/"),
+            ("http://a:/n", "a", 80, "a:", "/n"),
         ] {
             let url = HttpUrl::read(text).unwrap();
             assert_eq!((url.address.host.as_str(), url.address.port), (host, port), "{text}");
@@ -158,6 +171,12 @@ mod tests {
         }
         for text in ["", "a", "/n", "ftp://a", "https://", "http://", "http:///n", "http://a b", "http://a/\r\nx: y"] {
             assert_eq!(HttpUrl::read(text), None, "{text:?}");
+        }
+        for host in ["http://127.0.0.1", "https://a", "http://user:1@a", "http://[::1]", "https://[::1]"] {
+            for port in ["99999", "65536", "x", "0", "-1", "8o", "+80", "80:80"] {
+                let text = format!("{host}:{port}/n");
+                assert_eq!(HttpUrl::read(&text), None, "{text:?}");
+            }
         }
     }
 

@@ -84,6 +84,7 @@ impl Subscriptions {
     /// Reads a definition that somebody has sent.
     fn compile(&self, identity: Identity, document: Map<String, Value>) -> Result<Arc<Subscription>, Refusal> {
         let subscription = Subscription::compile(identity, document)?;
+        subscription.check_sent()?;
         subscription.target.host().map_or(Ok(()), |host| self.outgoing.targets.check(host)).map_err(Refusal::bad)?;
         Ok(Arc::new(subscription))
     }

@@ -193,6 +193,11 @@ impl Subscription {
         super::body::compile(identity, document)
     }
 
+    /// Refuses what is not taken from clients, though it can be read where it is stored already.
+    pub(crate) fn check_sent(&self) -> Result<(), Refusal> {
+        self.target.check()
+    }
+
     /// Whether it is over at this time.
     pub(crate) fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|at_ms| at_ms <= now_ms)

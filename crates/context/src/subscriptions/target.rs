@@ -112,6 +112,15 @@ impl Target {
         Ok(target)
     }
 
+    /// Refuses what no notification could ever be sent to. What is stored is read without it: it may be older than a rule,
+    /// and then each notification fails by itself.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        match self {
+            Self::Http(http) if !http.url.has_names() => check_url(http.url.raw()),
+            _ => Ok(()),
+        }
+    }
+
     /// The host that all go to, if it is always the same.
     pub(crate) fn host(&self) -> Option<&str> {
         match self {
@@ -141,14 +150,10 @@ impl Http {
     fn read(given: &mut Member, is_custom: bool) -> Result<Self, Refusal> {
         let text = required(given, "url")?;
         let url = template("url", &text, is_custom)?;
-        let is_fixed = !is_custom || !text.contains("${");
-        if is_fixed {
-            check_url(&text)?;
-        }
         let timeout_ms = given.number("timeout", 0..=TIMEOUT_MAX_MS)?.filter(|timeout_ms| *timeout_ms > 0);
         let plain = Self {
+            fixed: HttpUrl::read(&text).filter(|_| !url.has_names()),
             url,
-            fixed: HttpUrl::read(&text).filter(|_| is_fixed),
             timeout_ms,
             method: Method::POST,
             headers: Vec::new(),
@@ -167,12 +172,12 @@ impl Http {
     }
 }
 
-/// Refuses what no notification could ever be sent to.
 fn check_url(text: &str) -> Result<(), Refusal> {
     match HttpUrl::read(text) {
         Some(_) => Ok(()),
         None => Err(Refusal::bad(format!(
-            "url '{text}': it must be http://host[:port][/path] or https://host[:port][/path]; correct it"
+            "url '{text}': it must be http://host[:port][/path] or https://host[:port][/path], with a port from 1 to 65535; \
+             correct it"
         ))),
     }
 }

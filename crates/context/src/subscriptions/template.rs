@@ -92,7 +92,8 @@ impl Template {
         }
     }
 
-    fn has_names(&self) -> bool {
+    /// Whether it has macros.
+    pub(crate) fn has_names(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Name(_)))
     }
 }

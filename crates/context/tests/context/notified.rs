@@ -254,9 +254,11 @@ async fn a_failure_has_its_reason() {
     for (row, url, named) in [
         ("refused connection", "http://127.0.0.1:1/".to_owned(), "no connection"),
         ("unknown host", "http://no-such-host.invalid/".to_owned(), "unknown host"),
+        ("§16.1 no port after substitution", "http://127.0.0.1:9999${t}/".to_owned(), ":999920/' is no URL"),
         ("too large", receiver.url("/large"), "2000 bytes"),
     ] {
-        let mut notification = json!({"http": {"url": url}, "delivery": {"retry": "never"}});
+        let kind = if url.contains("${") { "httpCustom" } else { "http" };
+        let mut notification = json!({kind: {"url": url}, "delivery": {"retry": "never"}});
         if row != "too large" {
             notification["attrs"] = json!(["t"]);
         }

@@ -170,6 +170,9 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         (target("http", json!({"url": "h/p"})), 400, "h/p"),
         (target("http", json!({"url": "ftp://h/p"})), 400, "ftp://h/p"),
         (target("http", json!({"url": "http://h/p?a=b"})), 400, "a=b"),
+        (target("http", json!({"url": "http://127.0.0.1:99999/x"})), 400, "65535"),
+        (target("http", json!({"url": "https://[::1]:x/x"})), 400, "[::1]:x"),
+        (target("httpCustom", json!({"url": "http://h:0/", "qs": {"a": "b"}})), 400, "http://h:0/"),
         (target("http", json!({"url": url, "timeout": 1_800_001})), 400, "timeout"),
         (target("http", json!({"url": url, "timeout": -1})), 400, "timeout"),
         (target("http", json!({"url": url, "headers": {"a": "b"}})), 400, "headers"),
@@ -234,6 +237,7 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
     for change in [
         json!({"throttling": -1}),
         json!({"notification": {"covered": true}}),
+        json!({"notification": {"http": {"url": "http://127.0.0.1:65536/"}}}),
         json!({"status": "failed"}),
         json!({"x": 1}),
     ] {
