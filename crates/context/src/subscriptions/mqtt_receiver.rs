@@ -15,6 +15,8 @@ use super::outgoing::Outgoing;
 use super::socket::Socket;
 use super::target::Broker;
 
+/// Longest text of a packet: topic, user, password. Its length has 16 bits, and a longer one would be written with another.
+pub(crate) const TEXT_MAX_BYTES: usize = u16::MAX as usize;
 /// Largest packet that is read from a broker; it sends acknowledgements only.
 const READ_MAX_BYTES: usize = 1_024;
 /// A connection that was idle for longer is tried by a ping before it is used.
@@ -79,6 +81,9 @@ impl MqttReceiver {
             return Ok(connection);
         }
         let Broker { address, login } = &self.broker;
+        if login.iter().any(|(user, password)| user.len().max(password.len()) > TEXT_MAX_BYTES) {
+            return Err(Failed::unreached(format!("user or password has more than {TEXT_MAX_BYTES} bytes")));
+        }
         let socket = Socket::connect(address, &self.outgoing).await?;
         let mut connection = Connection { socket, read: BytesMut::new(), next_packet: 1, used: Instant::now() };
         let mut hello = Connect::new(format!("millstream{:016x}", fastrand::u64(..)));

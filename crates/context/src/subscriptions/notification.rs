@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::change::Place;
 use super::flows::Token;
 use super::http_request::{HttpRequest, HttpUrl};
+use super::mqtt_receiver::TEXT_MAX_BYTES;
 
 /// Lanes of a subscription: as many notifications of it are under way at once.
 const LANES: u32 = 16;
@@ -51,7 +52,7 @@ pub(crate) enum Message {
         topic: String,
         payload: String,
     },
-    /// Nothing: the macros have made no address of the URL, or the message would be too large.
+    /// Nothing: the macros have made no address of the URL or no topic, or the message would be too large.
     Impossible {
         why: String,
     },
@@ -72,17 +73,34 @@ impl From<Stored> for Message {
                 Some(url) => Self::Http(HttpRequest::write(&url, &method, &headers, &body)),
                 None => Self::no_url(&text),
             },
-            Stored::Mqtt { topic, payload } => Self::Mqtt { topic, payload },
+            Stored::Mqtt { topic, payload } => Self::mqtt(topic, payload),
             Stored::Impossible { why } => Self::Impossible { why },
         }
     }
 }
 
 impl Message {
+    /// For a broker; impossible if the topic is none that can be published to.
+    pub(crate) fn mqtt(topic: String, payload: String) -> Self {
+        match why_no_topic(&topic) {
+            None => Self::Mqtt { topic, payload },
+            Some(why) => Self::Impossible { why },
+        }
+    }
+
     /// For a URL that nothing can be sent to.
     pub(crate) fn no_url(text: &str) -> Self {
         Self::Impossible { why: format!("'{text}' is no URL that can be sent to") }
     }
+}
+
+/// Why nothing can be published to a topic of that name.
+fn why_no_topic(topic: &str) -> Option<String> {
+    if topic.len() > TEXT_MAX_BYTES {
+        return Some(format!("a topic of {} bytes: at most {TEXT_MAX_BYTES} can be published to", topic.len()));
+    }
+    let is_none = topic.is_empty() || topic.contains(['+', '#', '\0']);
+    is_none.then(|| format!("'{topic}' is no topic that can be published to"))
 }
 
 impl Notification {

@@ -82,11 +82,8 @@ impl Occasion<'_> {
 
     fn mqtt(&self, subscription: &Subscription, target: &Mqtt) -> Option<Message> {
         let topic = self.filled(&target.topic);
-        if topic.is_empty() || topic.contains(['+', '#', '\0']) {
-            return Some(Message::Impossible { why: format!("'{topic}' is no topic that can be published to") });
-        }
         let (payload, ..) = self.content(subscription)?;
-        Some(Message::Mqtt { topic, payload })
+        Some(Message::mqtt(topic, payload))
     }
 
     fn http(&self, subscription: &Subscription, target: &Http, number: usize) -> Option<Message> {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::http_request::HttpUrl;
 use super::member::Member;
+use super::mqtt_receiver::TEXT_MAX_BYTES;
 use super::socket::Address;
 use super::template::{JsonTemplate, Template};
 use crate::given::kind_of;
@@ -117,7 +118,8 @@ impl Target {
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         match self {
             Self::Http(http) if !http.url.has_names() => check_url(http.url.raw()),
-            _ => Ok(()),
+            Self::Http(_) => Ok(()),
+            Self::Mqtt(mqtt) => mqtt.check(),
         }
     }
 
@@ -223,6 +225,26 @@ impl Mqtt {
         let payload = if is_custom { Payload::read(given)? } else { Payload::Plain };
         Ok(Self { broker: Broker { address, login }, topic, qos, retain, payload })
     }
+}
+
+impl Mqtt {
+    /// See [`Target::check`].
+    fn check(&self) -> Result<(), Refusal> {
+        if !self.topic.has_names() {
+            check_length("topic", self.topic.raw())?;
+        }
+        let Some((user, password)) = &self.broker.login else { return Ok(()) };
+        check_length("user", user)?;
+        check_length("passwd", password)
+    }
+}
+
+/// Texts of an MQTT packet have a length of 16 bits.
+fn check_length(what: &str, text: &str) -> Result<(), Refusal> {
+    if text.len() <= TEXT_MAX_BYTES {
+        return Ok(());
+    }
+    Err(Refusal::bad(format!("{what} has {} bytes: MQTT lets it have {TEXT_MAX_BYTES}; shorten it", text.len())))
 }
 
 fn broker_address(text: &str) -> Result<Address, Refusal> {

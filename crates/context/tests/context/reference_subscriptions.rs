@@ -49,6 +49,8 @@ fn mqtt(name: &str, fields: Value) -> Value {
 fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let condition = |condition: Value| of(json!({}), json!({"condition": condition}));
     let notified = |members: Value| of(members, json!({}));
+    let long = |bytes: usize| "x".repeat(bytes);
+    let topic = |name: &str, topic: &str| notified(json!({name: {"url": "mqtt://h:1", "topic": topic}}));
     let timeout = |ms: Value| notified(json!({"http": {"url": "http://h/", "timeout": ms}}));
     let mut rows = vec![
         (
@@ -104,6 +106,12 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ("§16.1 json: null", custom(json!({"json": null})), Some("json")),
         ("§14.2 mqtt retain", mqtt("mqtt", json!({"retain": "yes"})), Some("retain")),
         ("§14.2 mqtt qos", mqtt("mqtt", json!({"qos": 1.5})), Some("qos")),
+        ("§14.2 mqtt: the longest login", mqtt("mqtt", json!({"user": long(65_535), "passwd": long(65_535)})), None),
+        ("§14.2 mqtt: a longer user", mqtt("mqtt", json!({"user": long(65_536), "passwd": "p"})), Some("65536 bytes")),
+        ("§14.2 mqtt: a longer passwd", mqtt("mqtt", json!({"user": "u", "passwd": long(70_000)})), Some("70000 bytes")),
+        ("§14.2 mqtt: the longest topic", topic("mqtt", &long(65_535)), None),
+        ("§14.2 mqtt: a longer topic", topic("mqtt", &long(65_536)), Some("65536 bytes")),
+        ("§14.2 mqttCustom: a longer topic", topic("mqttCustom", &long(65_536)), Some("65536 bytes")),
         ("§14.2 mqtt passwd without user", mqtt("mqtt", json!({"passwd": "p"})), Some("come together")),
         ("§14.2 mqtt has no payload of its own", mqtt("mqtt", json!({"payload": "x"})), Some("payload")),
         ("§14.2 mqttCustom: qs", mqtt("mqttCustom", json!({"qs": {"a": "b"}})), Some("qs")),
@@ -505,6 +513,26 @@ async fn a_silent_broker_is_a_failure() {
         assert_eq!(failed.get(absent), None, "§14.1: {failed}");
     }
     assert_eq!((&failed["failsCounter"], &failed["timesSent"]), (&json!(1), &json!(1)), "{failed}");
+    served.stop().await;
+    world.close();
+}
+
+/// §14.2: MQTT has topics of at most 65,535 bytes. A longer one would be published under another name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_macros_make_too_long_is_a_failure_and_nothing_is_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path(), NotificationsConfig::default());
+    let served = world.serve().await;
+    let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = json!({"url": format!("mqtt://{}", broker.local_addr().unwrap()), "topic": "t/${long}"});
+    let id = subscribe(&served, "", &of(json!({"mqttCustom": target}), json!({}))).await;
+    let entity = json!({"id": "e", "long": "x".repeat(65_534)});
+    change(&served, "POST /v2/entities?options=keyValues", &entity.to_string()).await;
+    let failed = until_shown(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
+    assert_eq!((&failed["failsCounter"], failed.get("lastSuccess")), (&json!(1), None), "{failed}");
+    until_shown(&served, &id, |shown| shown.get("queue").is_none()).await;
+    let connected = tokio::time::timeout(std::time::Duration::ZERO, broker.accept()).await;
+    assert!(connected.is_err(), "nobody has connected");
     served.stop().await;
     world.close();
 }
