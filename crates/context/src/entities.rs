@@ -18,6 +18,7 @@ use crate::measurement::{self, Measurement};
 use crate::refusal::{Name, Refusal};
 use crate::state::State;
 use crate::stats::Counters;
+use crate::troubles::Troubles;
 use crate::update::{self, Difference, Differs, Manner, Outcome};
 use crate::{owner_work, show, state_record};
 
@@ -28,6 +29,7 @@ pub(crate) struct EntityView {
     pub(crate) indexed_attributes_max: usize,
     pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) troubles: Arc<Troubles>,
 }
 
 /// What is asked of an owner.

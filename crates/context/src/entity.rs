@@ -74,7 +74,7 @@ impl Attribute {
     }
 
     /// Whether it says where its entity is.
-    fn is_location(&self) -> bool {
+    pub(crate) fn is_location(&self) -> bool {
         geometry::is_geo(&self.kind) && &*self.value != "null" && !self.is_set(IGNORE_TYPE)
     }
 
@@ -226,6 +226,12 @@ impl Entity {
     /// Its attributes that say where it is; one at most.
     pub(crate) fn locations(&self) -> impl Iterator<Item = &Attribute> {
         self.attributes.iter().filter(|attribute| attribute.is_location())
+    }
+
+    /// Its location beside which `attribute` would be another one.
+    pub(crate) fn location_beside(&self, attribute: &Attribute) -> Option<&Attribute> {
+        let is_one = || self.attribute(&attribute.name).is_some_and(Attribute::is_location);
+        self.locations().next().filter(|_| attribute.is_location() && !is_one())
     }
 
     /// Where it is.

@@ -154,6 +154,22 @@ fn time_instant(at_ms: i64) -> Items {
     vec![Metadata { name: TIME_INSTANT.into(), kind: "DateTime".into(), value }].into()
 }
 
+impl EntityView {
+    /// Counts an attribute that would be its entity's second location.
+    fn leave_out(&self, place: &(TenantId, Arc<Key>), attribute: &Attribute, known: &Attribute, now_ms: i64) {
+        let (tenant, key) = place;
+        self.counters.skipped.inc();
+        self.troubles.tell(tenant, now_ms, || {
+            let what = format!(
+                "attribute '{}' would be a second location of entity '{}' beside '{}': one is allowed; give others the \
+                 metadata ignoreType = true, or delete what is out of use",
+                attribute.name, key.id, known.name
+            );
+            ("", what)
+        });
+    }
+}
+
 /// Applies measurements in order. Each is told; of an entity that several concern, the last version alone is stored.
 pub(crate) fn apply(
     view: &EntityView,
@@ -168,8 +184,15 @@ pub(crate) fn apply(
             None => draft.state().of(&place.0).and_then(|entities| entities.get(&place.1)).cloned(),
         };
         let mut after = before.as_deref().cloned().unwrap_or_else(|| Entity::new(place.1.clone(), draft.now_ms()));
-        let asked: Vec<Arc<str>> = attributes.iter().map(|attribute| attribute.name.clone()).collect();
-        attributes.into_iter().for_each(|attribute| put(&mut after.attributes, attribute));
+        let mut asked = Vec::with_capacity(attributes.len());
+        for attribute in attributes {
+            if let Some(known) = after.location_beside(&attribute) {
+                view.leave_out(&place, &attribute, known, draft.now_ms());
+                continue;
+            }
+            asked.push(attribute.name.clone());
+            put(&mut after.attributes, attribute);
+        }
         after.keep_exactly();
         let differences = update::settle(before.as_deref(), &mut after, draft.now_ms());
         let told = tell(before.as_deref(), &after, (&differences, &asked), &Origin::default(), measured_ms);

@@ -71,12 +71,14 @@ impl Context {
         config.validate()?;
         let counters = Arc::new(Counters::new(metrics));
         let topics = Arc::new(ChangeTopics::new(ground.log.clone(), config.tenants_max));
+        let troubles = Arc::new(Troubles::default());
         let view = EntityView {
             entity_max_bytes: config.entity_max_bytes,
             measured_entity_max_bytes: config.measured_entity_max_bytes,
             indexed_attributes_max: config.indexed_attributes_max,
             topics: topics.clone(),
             counters: counters.clone(),
+            troubles: troubles.clone(),
         };
         let name = TopicName::internal(STATE_TOPIC);
         create_state_topic(&name, config.partitions, &*ground.log)?;
@@ -90,7 +92,6 @@ impl Context {
         };
         let views = Views::open(view, &name, &views_config, ground)?;
         let upkeep = Upkeep::start(views.clone(), ground.wall.clone())?;
-        let troubles = Arc::new(Troubles::default());
         let telemetry = Telemetry {
             views: views.clone(),
             topics: topics.clone(),

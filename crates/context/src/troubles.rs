@@ -20,7 +20,7 @@ const TEXT_MAX_CHARS: usize = 500;
 pub struct MappingTrouble {
     /// When, as in `2013-01-01T06:00:00.000Z`.
     pub at: String,
-    /// The device whose measurement it was; empty if it has none.
+    /// The device whose measurement it was; empty if it has none, or the entity is named instead.
     pub device: String,
     /// What was wrong.
     pub what: String,

@@ -93,12 +93,12 @@ pub(crate) struct MappingRules(pub(crate) Limits);
 
 impl ExtRules for MappingRules {
     fn check_tenant(&self, ext: &Map<String, Value>) -> Result<(), String> {
-        TenantMappings::of_ext(ext, &self.0).map(|_| ()).map_err(|error| error.to_string())
+        TenantMappings::of_ext(ext, &self.0).and_then(|mappings| mappings.check()).map_err(|error| error.to_string())
     }
 
     fn check_device(&self, of_tenant: &Map<String, Value>, ext: &Map<String, Value>) -> Result<(), String> {
         // What the tenant itself says wrongly is no fault of the device.
         let tenant = TenantMappings::of_ext(of_tenant, &self.0).unwrap_or_default();
-        tenant.of_device(ext, &self.0).map(|_| ()).map_err(|error| error.to_string())
+        tenant.check_device(ext, &self.0).map_err(|error| error.to_string())
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Map, Value as Json};
 use super::check;
 use super::expressions::Expressions;
 use crate::content::canonical;
-use crate::entity::{Attribute, DATE_EXPIRES, Items};
+use crate::entity::{Attribute, DATE_EXPIRES, IGNORE_TYPE, Items};
+use crate::geometry;
 use crate::given::{UNRESTRICTED, attribute_of_mapping, kind_of};
 use crate::query::is_date;
 use crate::update;
@@ -61,6 +62,13 @@ impl Computed {
         let Some(shape) = shape else { return Err(format!("{at} cannot be computed")) };
         let kind = if is_typed { Some(shape.kind) } else { default.map(Into::into) };
         Ok(Self { name: shape.name, kind, metadata: shape.metadata, source })
+    }
+
+    /// Its name, if it says where its entity is.
+    pub(super) fn location(&self) -> Option<&str> {
+        let is_geo = self.kind.as_deref().is_some_and(geometry::is_geo);
+        let is_ignored = self.metadata.iter().any(|item| item.is_set(IGNORE_TYPE));
+        (is_geo && !is_ignored).then_some(&*self.name)
     }
 
     /// The attribute that a record gives; none if the expression is NULL.

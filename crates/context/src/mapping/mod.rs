@@ -6,7 +6,7 @@ mod template;
 mod tenant;
 mod written;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use millstream_columns::{Columns, ColumnsOf, Limits};
@@ -52,6 +52,8 @@ pub struct Mapping {
     left_out: HashSet<String>,
     rest: Rest,
     columns: Columns,
+    /// What of it can never work; see [`Mapping::check`].
+    flaw: Option<String>,
 }
 
 /// The entity that a measurement belongs to, and what it says of it.
@@ -84,7 +86,7 @@ impl Mapping {
             written.map(|text| Template::read(place, &text, &mut expressions)).transpose()
         };
         let (id, kind) = (template("id", written.id)?, template("type", written.kind)?);
-        let mut constants = Vec::with_capacity(written.constants.len());
+        let (mut constants, mut flaws) = (Vec::with_capacity(written.constants.len()), Vec::new());
         for (name, value) in written.constants {
             let at = |refusal: Refusal| format!("static.{name}: {}", refusal.description);
             let given = attribute_of_mapping(&name, value).map_err(at)?;
@@ -92,10 +94,20 @@ impl Mapping {
         }
         let computed =
             written.attributes.into_iter().map(|(name, value)| Computed::read(&name, value, &mut expressions));
-        let computed = computed.collect::<Result<_, _>>()?;
+        let computed = computed.collect::<Result<Vec<_>, _>>()?;
+        flaws.extend(too_many_locations(&constants, &computed));
         let (columns, read) = expressions.finish();
         let left_out = written.skip.into_iter().chain(read).collect();
-        Ok(Self { id, kind, constants, computed, left_out, rest: written.rest.unwrap_or_default(), columns })
+        let rest = written.rest.unwrap_or_default();
+        Ok(Self { id, kind, constants, computed, left_out, rest, columns, flaw: flaws.into_iter().next() })
+    }
+
+    /// Refuses what is not taken in new documents because it can never work. Where it is written already the rest works.
+    ///
+    /// # Errors
+    /// What breaks which rule.
+    fn check(&self) -> Result<(), String> {
+        self.flaw.clone().map_or(Ok(()), Err)
     }
 
     /// What a measurement says of which entity.
@@ -126,6 +138,16 @@ impl Mapping {
         }
         Ok(Mapped { id, kind, attributes, left_out })
     }
+}
+
+/// The entity that all of these belong to has one location.
+fn too_many_locations(constants: &[Attribute], computed: &[Computed]) -> Option<String> {
+    let fixed = constants.iter().filter(|attribute| attribute.is_location()).map(|attribute| &*attribute.name);
+    let names: BTreeSet<&str> = fixed.chain(computed.iter().filter_map(Computed::location)).collect();
+    let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
+    (names.len() > 1).then(|| {
+        format!("it gives the locations {}: an entity has one; give the others the metadata ignoreType = true", listed())
+    })
 }
 
 /// The identifier that `template` gives, or that of who gives none.

@@ -69,6 +69,30 @@ impl TenantMappings {
         Ok(Self { default, types })
     }
 
+    /// Refuses what is read where it is written already, but not taken in new documents: what can never work.
+    ///
+    /// # Errors
+    /// [`Error::Mapping`] names what breaks which rule.
+    pub fn check(&self) -> Result<(), Error> {
+        let types = self.types.iter().map(|(name, base)| (format!("{DEVICE_TYPES}.{name}"), base));
+        let mut all = std::iter::once((DEFAULT.to_owned(), &self.default)).chain(types);
+        all.try_for_each(|(place, base)| base.mapping.check().map_err(|what| format!("{place}: {what}")))
+            .map_err(|what| Error::Mapping { what })
+    }
+
+    /// The same of a device's `ext`.
+    ///
+    /// # Errors
+    /// [`Error::Mapping`] names what breaks which rule.
+    pub fn check_device(&self, ext: &Map<String, Value>, limits: &Limits) -> Result<(), Error> {
+        let mapping = self.of_device(ext, limits)?;
+        // What the tenant itself says wrongly is no fault of the device.
+        let is_own = std::iter::once(&self.default)
+            .chain(self.types.values())
+            .all(|base| !Arc::ptr_eq(&base.mapping, &mapping));
+        if is_own { mapping.check().map_err(|what| Error::Mapping { what }) } else { Ok(()) }
+    }
+
     /// The mapping of a device that says nothing of it.
     pub fn default_mapping(&self) -> Arc<Mapping> {
         self.default.mapping.clone()

@@ -155,6 +155,54 @@ fn what_breaks_a_rule_is_named_with_its_place() {
 }
 
 #[test]
+fn a_mapping_that_can_never_work_is_not_taken_anew_and_read_where_it_is() {
+    let limits = Limits::default();
+    let check = |mapping: &Value| {
+        let device = |of: &TenantMappings, own: &Value| {
+            of.check_device(&object(json!({"context": own})), &limits).map_err(|error| error.to_string())
+        };
+        device(&TenantMappings::default(), &json!({})).unwrap();
+        let own = device(&TenantMappings::default(), mapping);
+        let of_tenant = tenant(json!({"deviceTypes": {"lamp": mapping}})).unwrap();
+        let told = of_tenant.check().map_err(|error| error.to_string());
+        match (&own, &told) {
+            (Ok(()), Ok(())) => {}
+            (Err(own), Err(told)) => {
+                assert!(told.contains("deviceTypes.lamp"), "{told}");
+                assert_eq!(own.split(": ").last(), told.split(": ").last());
+            }
+            other => panic!("{mapping}: {other:?}"),
+        }
+        device(&of_tenant, &json!({"deviceType": "lamp"})).unwrap();
+        own
+    };
+    let point = json!({"point": ["x", "y"]});
+    let plain = json!({"point": ["x", "y"], "metadata": {"ignoreType": {"value": true}}});
+    let fixed = json!({"type": "geo:json", "value": {"type": "Point", "coordinates": [1, 2]}});
+    let geo = json!({"value": "x", "type": "geo:json"});
+    for (mapping, named) in [
+        (json!({"attributes": {"b": point, "a": point}}), "locations a, b"),
+        (json!({"attributes": {"a": point, "b": geo}}), "locations a, b"),
+        (json!({"static": {"here": fixed}, "attributes": {"a": point}}), "locations a, here"),
+        (json!({"static": {"here": fixed, "there": fixed}}), "locations here, there"),
+    ] {
+        let error = check(&mapping).unwrap_err();
+        assert!(error.contains(named), "{mapping}: {error}");
+    }
+    for mapping in [
+        json!({"attributes": {"a": point, "b": plain}}),
+        json!({"static": {"a": fixed}, "attributes": {"a": point}}),
+        json!({"static": {"a": {"type": "geo:json", "value": null}}, "attributes": {"b": point}}),
+    ] {
+        check(&mapping).unwrap_or_else(|error| panic!("{mapping}: {error}"));
+    }
+    let of_tenant = tenant(json!({"default": {"attributes": {"a": point}}})).unwrap();
+    let own = object(json!({"context": {"attributes": {"b": point}}}));
+    let error = of_tenant.check_device(&own, &limits).unwrap_err().to_string();
+    assert!(error.contains("locations a, b"), "beside what the tenant says: {error}");
+}
+
+#[test]
 fn what_fails_for_a_record_is_that_records_trouble() {
     let mapping = own(json!({
         "id": "x:${name}",

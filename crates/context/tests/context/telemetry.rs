@@ -101,6 +101,47 @@ async fn the_registry_can_map_otherwise() {
     world.close();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_location_is_left_out_and_the_first_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let topic = world.make_telemetry("default");
+    let point = json!({"point": ["x", "y"]});
+    let of = |attributes: Value| json!({"context": {"id": "e", "attributes": attributes}});
+    world.registry.set("first", of(json!({"a": point})));
+    world.registry.set("renamed", of(json!({"b": point, "c": "x"})));
+    world.measure(&topic, "first", 0, r#"{"x": 1, "y": 2}"#);
+    wait_until("the first", || world.context.stats().measurements == 1);
+    world.measure(&topic, "renamed", 0, r#"{"x": 3, "y": 4}"#);
+    wait_until("the second", || world.context.stats().measurements == 2);
+    world.measure(&topic, "first", 0, r#"{"x": 5, "y": 6}"#);
+    wait_until("the third", || world.context.stats().measurements == 3);
+    assert_eq!(world.context.stats().skipped_attributes, 1);
+    let trouble = world.context.mapping_trouble(&TenantId::default()).unwrap();
+    assert!(trouble.what.contains("'b' would be a second location of entity 'e' beside 'a'"), "{trouble:?}");
+    let served = world.serve().await;
+    let at = json!({"type": "Point", "coordinates": [5, 6]});
+    let expected = json!({"id": "e", "type": "Device", "a": at, "c": 3});
+    // What is decided is seen once it is stored.
+    let patience = std::time::Instant::now();
+    loop {
+        let shown = served.get("/v2/entities/e?options=keyValues").await.json();
+        if shown == expected {
+            break;
+        }
+        assert!(patience.elapsed() < std::time::Duration::from_secs(60), "{shown}");
+        tokio::task::yield_now().await;
+    }
+    let changed: Vec<String> = world.told("default").into_iter().map(|told| told.changed).collect();
+    assert_eq!(changed, ["a", "c", "a"]);
+    let near = "/v2/entities?georel=near;maxDistance:1&geometry=point&coords=6,5&options=count";
+    assert_eq!(served.get(near).await.header("fiware-total-count"), Some("1"), "where it was seen last");
+    let written = served.ask("POST /v2/entities/e/attrs?options=keyValues", Some(r#"{"n":1}"#)).await;
+    assert_eq!(written.status, 204, "{written:?}");
+    served.stop().await;
+    world.close();
+}
+
 #[test]
 fn a_measurement_that_would_make_its_entity_too_large_is_counted_and_left_out() {
     let dir = tempfile::tempdir().unwrap();
