@@ -417,10 +417,10 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let answer = loop {
             match self.views.offer(owner, command) {
                 Ok(answer) => break answer,
-                Err((Error::Overloaded { .. }, _)) if self.stopped.load(Ordering::Acquire) => {
+                Err((Error::Overloaded { .. } | Error::InboxFull { .. }, _)) if self.stopped.load(Ordering::Acquire) => {
                     return Err(Error::Stopped);
                 }
-                Err((Error::Overloaded { .. }, returned)) => {
+                Err((Error::Overloaded { .. } | Error::InboxFull { .. }, returned)) => {
                     command = returned;
                     if self.flights.is_empty() {
                         std::thread::sleep(OVERLOADED_PAUSE);

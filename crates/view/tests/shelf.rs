@@ -245,6 +245,33 @@ fn a_followed_record_changes_the_state_once_however_often_the_follower_restarts(
 }
 
 #[test]
+fn a_follower_waits_while_an_inbox_is_full_and_then_goes_on() {
+    const RECORDS: i64 = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let config = TopicConfig { level: AckLevel::Written, ..TopicConfig::default() };
+    world.log.create_topic(&telemetry(), &config).unwrap();
+    let record = Record { key: Some(b"bolt"), value: Some(b"x"), ..Record::default() };
+    let partition = world.log.partition(&TopicPartition::new(telemetry(), 0)).unwrap();
+    for _ in 0..RECORDS {
+        partition.append(&[record], AckLevel::Written, Done::ignore()).unwrap();
+    }
+    // One command fills it.
+    let views = world.shelf_with(None, &ViewsConfig { inbox_max_bytes: 4, ..ViewsConfig::default() }).unwrap();
+    let deliveries = Arc::new(Deliveries { views: Arc::clone(&views) });
+    let log: Arc<dyn Log> = world.log.clone();
+    let one_by_one = FollowerConfig { command_max_records: 1, ..FollowerConfig::default() };
+    let follower = Follower::start(deliveries, &views, &log, &one_by_one).unwrap();
+    let patience = std::time::Instant::now();
+    while pieces(&views, "bolt") != Some(RECORDS) {
+        assert!(patience.elapsed() < Duration::from_secs(20), "{:?}, {:?}", pieces(&views, "bolt"), views.failures());
+        std::thread::yield_now();
+    }
+    drop(follower);
+    world.close(views);
+}
+
+#[test]
 fn shards_end_when_their_views_are_gone() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
