@@ -45,6 +45,11 @@ pub trait Follow<V: View>: Send + Sync + 'static {
     /// The command that applies `items` (with their offsets in `source`, ascending) and then notes that everything
     /// before `next` has been applied: see [`crate::Draft::applied`] and [`crate::Draft::advance`].
     fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> V::Command;
+
+    /// Bytes that an item owns beside itself, about: what bounds a command ([`FollowerConfig::command_max_bytes`]).
+    fn item_bytes(_item: &Self::Item) -> usize {
+        0
+    }
 }
 
 /// Limits of a follower.
@@ -56,6 +61,8 @@ pub struct FollowerConfig {
     pub read_max_bytes: usize,
     /// Records per command, so that what they lead to fits into one append. Default 512.
     pub command_max_records: usize,
+    /// Bytes of items per command and read at once, about, for the same end; one item alone may be more. Default 1 MiB.
+    pub command_max_bytes: usize,
     /// Commands that may be on their way to owners, per thread. Default 64.
     pub flights_max: usize,
     /// Records of a source after which owners that it did not concern are told of its progress. Default 10,000.
@@ -73,6 +80,7 @@ impl Default for FollowerConfig {
             threads: 2,
             read_max_bytes: 256 << 10,
             command_max_records: 512,
+            command_max_bytes: 1 << 20,
             flights_max: 64,
             progress_records: 10_000,
             progress_interval: Duration::from_secs(1),
@@ -359,7 +367,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         if batches.is_empty() {
             return Ok(false);
         }
-        let (items, next, unreadable) = collect(&*self.follow, cursor, &batches);
+        let (items, next, unreadable) = collect(&*self.follow, cursor, &batches, self.config.command_max_bytes);
         cursor.next = next;
         self.has_found |= !items.is_empty();
         for (owner, items) in items {
@@ -392,14 +400,21 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         source: Source,
         owner: PartitionId,
         next: Offset,
-        mut items: Vec<(Offset, F::Item)>,
+        items: Vec<(Offset, F::Item)>,
     ) -> Result<(), Error> {
-        while items.len() > self.config.command_max_records {
-            let rest = items.split_off(self.config.command_max_records.max(1));
-            let covered = rest[0].0;
-            self.hand_over(source, owner, covered, std::mem::replace(&mut items, rest))?;
+        let (mut command, mut command_bytes) = (Vec::new(), 0);
+        for (offset, item) in items {
+            let item_bytes = F::item_bytes(&item);
+            let is_full = command.len() >= self.config.command_max_records
+                || command_bytes + item_bytes > self.config.command_max_bytes;
+            if is_full && !command.is_empty() {
+                self.hand_over(source, owner, offset, std::mem::take(&mut command))?;
+                command_bytes = 0;
+            }
+            command_bytes += item_bytes;
+            command.push((offset, item));
         }
-        self.hand_over(source, owner, next, items)
+        self.hand_over(source, owner, next, command)
     }
 
     fn hand_over(
@@ -417,7 +432,9 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let answer = loop {
             match self.views.offer(owner, command) {
                 Ok(answer) => break answer,
-                Err((Error::Overloaded { .. } | Error::InboxFull { .. }, _)) if self.stopped.load(Ordering::Acquire) => {
+                Err((Error::Overloaded { .. } | Error::InboxFull { .. }, _))
+                    if self.stopped.load(Ordering::Acquire) =>
+                {
                     return Err(Error::Stopped);
                 }
                 Err((Error::Overloaded { .. } | Error::InboxFull { .. }, returned)) => {
@@ -479,16 +496,28 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
 /// What records ask of each owner, with their offsets.
 type Items<I> = HashMap<PartitionId, Vec<(Offset, I)>>;
 
-/// What the records of `batches` ask for, up to where they have been read, and why not further. Of a batch that is
-/// unreadable nothing is taken.
+/// How much was read at once.
+#[derive(Default)]
+struct Load {
+    records: usize,
+    /// Of what they ask.
+    items_bytes: usize,
+}
+
+/// What the records of `batches` ask for, up to where they have been read, and why not further: no further than the batch
+/// with which that is more than `max_bytes`. Of a batch that is unreadable nothing is taken.
 fn collect<V: View, F: Follow<V>>(
     follow: &F,
     cursor: &Cursor,
     batches: &[RecordBatch],
+    max_bytes: usize,
 ) -> (Items<F::Item>, Offset, Option<BatchError>) {
     let (mut items, mut next): (Items<F::Item>, _) = (HashMap::new(), cursor.next);
-    let mut read = 0;
+    let mut read = Load::default();
     for batch in batches {
+        if read.items_bytes > max_bytes {
+            break;
+        }
         if let Err(error) = collect_batch(follow, cursor, batch, &mut read, &mut items) {
             let next = next.max(batch.base_offset());
             items.values_mut().for_each(|items| items.retain(|(offset, _)| *offset < next));
@@ -504,18 +533,19 @@ fn collect_batch<V: View, F: Follow<V>>(
     follow: &F,
     cursor: &Cursor,
     batch: &RecordBatch,
-    read: &mut usize,
+    read: &mut Load,
     items: &mut Items<F::Item>,
 ) -> Result<(), BatchError> {
     for record in batch.inflated(&BatchLimits::default())?.records() {
-        *read += 1;
-        if read.is_multiple_of(SHARE_RECORDS) {
+        read.records += 1;
+        if read.records.is_multiple_of(SHARE_RECORDS) {
             std::thread::yield_now();
         }
         let record = record?;
         if record.offset >= cursor.next
             && let Some((owner, item)) = follow.item(&cursor.topic, &record)
         {
+            read.items_bytes += F::item_bytes(&item);
             items.entry(owner).or_default().push((record.offset, item));
         }
     }

@@ -16,7 +16,8 @@ pub struct NotificationsConfig {
     pub queue_max_bytes: usize,
     /// Bytes that may wait for all; beyond it a subscription keeps 16 notifications. Default 256 MiB.
     pub total_max_bytes: usize,
-    /// Largest message, in bytes. Default 8 MiB.
+    /// Largest message, in bytes; where what waits is stored (`delivery.queue` is `durable`, or `throttled` is `latest`) at
+    /// most 1.5 MiB. Default 8 MiB.
     pub message_max_bytes: usize,
     /// Time that a receiver has to answer if its subscription says nothing else, in milliseconds. Default 5,000.
     pub timeout_ms: u64,

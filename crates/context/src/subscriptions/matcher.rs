@@ -79,6 +79,10 @@ impl Follow<SubscriptionView> for Matcher {
     fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Vec<Fired>)>) -> Command {
         Command::Fired { from: Some((source, next)), items }
     }
+
+    fn item_bytes(fired: &Vec<Fired>) -> usize {
+        fired.iter().map(Fired::owned_bytes).sum()
+    }
 }
 
 impl Matcher {
@@ -151,6 +155,11 @@ impl Matcher {
 }
 
 impl Fired {
+    /// Bytes that it takes, about.
+    pub(crate) fn owned_bytes(&self) -> usize {
+        self.notification.size_bytes() + size_of::<Self>()
+    }
+
     fn again(&self) -> Self {
         Self { tenant: self.tenant.clone(), id: self.id.clone(), notification: self.notification.clone() }
     }

@@ -63,7 +63,6 @@ pub use config::NotificationsConfig;
 pub(crate) use flows::{Flow, FlowControl, Flows};
 pub(crate) use tokens::Tokens;
 
-use crate::config::RECORD_MAX_BYTES;
 use crate::plane::create_state_topic;
 use crate::watch::Watch;
 use crate::{ContextConfig, Error};
@@ -171,8 +170,7 @@ impl Subscriptions {
             flows: flows.clone(),
             counters,
             custom: notifications.custom,
-            // A durable queue keeps it as a record.
-            message_max_bytes: notifications.message_max_bytes.min(RECORD_MAX_BYTES / 2),
+            message_max_bytes: notifications.message_max_bytes,
             roots: Mutex::default(),
             handed: Mutex::default(),
         };

@@ -7,9 +7,13 @@ use super::change::Place;
 use super::flows::Token;
 use super::http_request::{HttpRequest, HttpUrl};
 use super::mqtt_receiver::TEXT_MAX_BYTES;
+use crate::config::RECORD_MAX_BYTES;
 
 /// Lanes of a subscription: as many notifications of it are under way at once.
 const LANES: u32 = 16;
+
+/// Largest notification that is stored: its record has its texts as JSON, where some characters take two.
+pub(crate) const STORED_MAX_BYTES: usize = RECORD_MAX_BYTES / 2;
 
 /// Which lane of its subscription a notification is in: those of one lane are delivered one after the other. All of one
 /// entity are in the same.
@@ -104,6 +108,11 @@ fn why_no_topic(topic: &str) -> Option<String> {
 }
 
 impl Notification {
+    /// Whether a record can hold it. One that was made before its subscription began to keep what waits may be larger.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        self.size_bytes() <= STORED_MAX_BYTES
+    }
+
     /// Bytes that it takes, about.
     pub(crate) fn size_bytes(&self) -> usize {
         let texts = match &self.message {

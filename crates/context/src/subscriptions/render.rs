@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::change::Change;
 use super::http_request::{HttpRequest, HttpUrl};
-use super::notification::{Lane, Message, Notification};
+use super::notification::{Lane, Message, Notification, STORED_MAX_BYTES};
 use super::shape::{Scope, body, patched, service, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, Payload, Target};
@@ -38,10 +38,16 @@ impl Occasion<'_> {
         let (place, made_ms) = (self.change.place, self.now_ms);
         let lane = Lane::of(&self.change.key.id);
         let made = Notification { place, lane, made_ms, message, token: Default::default() };
-        if made.size_bytes() <= self.max_bytes {
+        let is_held = subscription.keeps_latest && subscription.throttling_ms > 0;
+        let max_bytes = if is_held || subscription.delivery.is_durable {
+            self.max_bytes.min(STORED_MAX_BYTES)
+        } else {
+            self.max_bytes
+        };
+        if made.size_bytes() <= max_bytes {
             return Some(made);
         }
-        let why = format!("the message would have more than {} bytes", self.max_bytes);
+        let why = format!("the message would have more than {max_bytes} bytes");
         Some(Notification { message: Message::Impossible { why }, ..made })
     }
 

@@ -127,10 +127,7 @@ impl View for SubscriptionView {
 
     fn owned_bytes(command: &Command) -> usize {
         match command {
-            Command::Fired { items, .. } => {
-                let fired = items.iter().flat_map(|(_, fired)| fired);
-                fired.map(|fired| fired.notification.size_bytes() + size_of::<Fired>()).sum()
-            }
+            Command::Fired { items, .. } => items.iter().flat_map(|(_, fired)| fired).map(Fired::owned_bytes).sum(),
             Command::Settled(settled) => size_of_val(settled.as_slice()),
             _ => 0,
         }
@@ -280,7 +277,7 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
     let due_ms =
         progress.last_notification_ms.map_or(i64::MIN, |last_ms| last_ms.saturating_add(subscription.throttling_ms));
     if subscription.throttling_ms > 0 && now_ms < due_ms {
-        if subscription.keeps_latest {
+        if subscription.keeps_latest && notification.may_be_stored() {
             change(draft, &tenant, &id, Part::Held(Some(notification)));
             effects.push(Effect::Wait { tenant, id, due_ms });
         }
@@ -295,7 +292,7 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
     if is_held {
         change(draft, &tenant, &id, Part::Held(None));
     }
-    if subscription.delivery.is_durable {
+    if subscription.delivery.is_durable && notification.may_be_stored() {
         change(draft, &tenant, &id, Part::Waiting(notification.place, Some(notification.clone())));
     }
     effects.push(Effect::Deliver(subscription, notification));

@@ -536,3 +536,40 @@ async fn a_topic_that_macros_make_too_long_is_a_failure_and_nothing_is_published
     served.stop().await;
     world.close();
 }
+
+/// §7: an outgoing message has at most 8 MiB; where it is stored, as much as a record holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_messages_are_sent_and_where_they_are_stored_smaller_ones_as_many_as_there_are() {
+    const ENTITIES: usize = 4;
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path(), NotificationsConfig { queue_max_bytes: 64 << 20, ..NotificationsConfig::default() });
+    let (served, receiver) = (world.serve().await, Receiver::start().await);
+    let mut ids = Vec::new();
+    for (path, copies, delivery) in [
+        ("/large", 80, json!({"queue": "memory"})),
+        ("/too-large", 84, json!({"queue": "memory"})),
+        ("/stored", 14, json!({"queue": "durable"})),
+        ("/too-large-stored", 16, json!({"queue": "durable"})),
+    ] {
+        let target = json!({"url": receiver.url(path), "payload": "${long}".repeat(copies)});
+        let mut body = of(json!({"httpCustom": target, "delivery": delivery}), json!({}));
+        body["subject"]["entities"] = json!([{"idPattern": ".*"}]);
+        ids.push(subscribe(&served, "", &body).await);
+    }
+    let entity = |n: usize| json!({"id": format!("e{n}"), "long": "x".repeat(100_000)});
+    let all = json!({"actionType": "append", "entities": (0..ENTITIES).map(entity).collect::<Vec<_>>()});
+    change(&served, "POST /v2/op/update?options=keyValues", &all.to_string()).await;
+    for (path, bytes) in [("/large", 8_000_000), ("/stored", 1_400_000)] {
+        let received = receiver.under(path, ENTITIES).await;
+        let lengths: Vec<usize> = received.iter().map(|one| one.body.len()).collect();
+        assert_eq!(lengths, [bytes; ENTITIES], "{path}");
+    }
+    for (id, limit) in [(&ids[1], "8388608 bytes"), (&ids[3], "1572864 bytes")] {
+        let failed = until_shown(&served, id, |shown| shown["failsCounter"] == ENTITIES).await;
+        assert!(failed["lastFailureReason"].as_str().unwrap().contains(limit), "{failed}");
+    }
+    assert_eq!(world.context.records_passed_over(), 0);
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
