@@ -239,6 +239,9 @@ fn expires(top: &mut Member) -> Result<Option<i64>, Refusal> {
     }
 }
 
+/// Members of `notification` that a patch takes away by null.
+const CLEARED: [&str; 2] = ["maxFailsLimit", "delivery"];
+
 /// `document` with the fields of `patch`; of `subject` and `notification` each member is a field.
 pub(crate) fn patched(document: &Map<String, Value>, patch: Map<String, Value>) -> Map<String, Value> {
     let mut patched = document.clone();
@@ -253,6 +256,7 @@ pub(crate) fn patched(document: &Map<String, Value>, patch: Map<String, Value>) 
                     }
                 }
                 known.extend(fields);
+                known.retain(|name, value| !(value.is_null() && CLEARED.contains(&name.as_str())));
             }
             (_, value, _) => {
                 patched.insert(name, value);

@@ -53,6 +53,10 @@ async fn a_subscription_is_made_read_changed_and_deleted() {
         (json!({"expires": "2000-01-01"}), "/status", json!("expired")),
         (json!({"status": "inactive", "expires": "2050-01-01"}), "/status", json!("inactive")),
         (json!({"status": "oneshot"}), "/status", json!("oneshot")),
+        (json!({"notification": {"maxFailsLimit": null}}), "/notification/maxFailsLimit", Value::Null),
+        (json!({"notification": {"delivery": {"queue": "durable"}}}), "/notification/queue/length", json!(0)),
+        (json!({"notification": {"delivery": null}}), "/notification/delivery", Value::Null),
+        (json!({"notification": {"attrs": ["t"]}}), "/notification/queue", Value::Null),
         (json!({"notification": {"http": {"url": "http://h/p"}}}), "/notification/mqtt", Value::Null),
         (json!({"notification": {"exceptAttrs": ["x"]}}), "/notification/attrs", Value::Null),
         (json!({"subject": {"condition": {"attrs": ["u"]}}}), "/subject/condition/attrs/0", json!("u")),
@@ -237,6 +241,7 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
     for change in [
         json!({"throttling": -1}),
         json!({"notification": {"covered": true}}),
+        json!({"notification": {"attrs": null}}),
         json!({"notification": {"http": {"url": "http://127.0.0.1:65536/"}}}),
         json!({"status": "failed"}),
         json!({"x": 1}),
