@@ -308,7 +308,12 @@ impl Shared {
     /// Tries until it is delivered, given up, or the end comes.
     async fn deliver(&self, subscription: &Subscription, notification: &Arc<Notification>, pause: &mut Pause) {
         let mut has_failed = false;
+        let is_old = |at_ms: i64| at_ms - notification.made_ms >= subscription.delivery.max_age_ms as i64;
         loop {
+            // Those before it in its lane may have taken long.
+            if is_old(self.wall.now_ms()) {
+                return self.give_up(subscription, notification);
+            }
             let attempt = self.attempt(subscription, notification).await;
             self.note(subscription, notification, &attempt);
             let at_ms = self.wall.now_ms();
@@ -327,12 +332,8 @@ impl Shared {
                 let reason = matches!(subscription.target, Target::Http(_)).then(|| failed.reason.clone());
                 self.report(subscription, notification, End::Failed { at_ms, reason });
             }
-            let is_old = at_ms - notification.made_ms >= subscription.delivery.max_age_ms as i64;
-            if !may_retry(&failed, subscription.delivery.retry) || is_old {
-                self.counters.given_up.inc();
-                self.outcomes.ended(false, at_ms - notification.made_ms);
-                self.report(subscription, notification, End::GivenUp);
-                return self.done(subscription, notification);
+            if !may_retry(&failed, subscription.delivery.retry) || is_old(at_ms) {
+                return self.give_up(subscription, notification);
             }
             let stopping = self.stopping.notified();
             if !self.is_stopping.load(Ordering::Acquire) {
@@ -347,6 +348,14 @@ impl Shared {
             }
             self.counters.retried.inc();
         }
+    }
+
+    /// Does not try it any more.
+    fn give_up(&self, subscription: &Subscription, notification: &Arc<Notification>) {
+        self.counters.given_up.inc();
+        self.outcomes.ended(false, self.wall.now_ms() - notification.made_ms);
+        self.report(subscription, notification, End::GivenUp);
+        self.done(subscription, notification);
     }
 
     /// Notes an attempt: with whom it went well or wrong, and what it counts for.

@@ -300,7 +300,9 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
 
 fn release(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) -> Vec<Effect> {
     let Some((_, known)) = draft.state().get(tenant, id) else { return Vec::new() };
-    let Some(notification) = known.held.clone() else { return Vec::new() };
+    let Some(held) = &known.held else { return Vec::new() };
+    // Its age counts from now on: until now it was not to go.
+    let notification = Arc::new(Notification { made_ms: draft.now_ms(), ..Notification::clone(held) });
     let fired = Fired { tenant: tenant.clone(), id: id.clone(), notification };
     fire_all(draft, std::iter::once(fired))
 }

@@ -371,3 +371,37 @@ async fn a_failure_counts_once_however_often_the_server_starts() {
     world.close();
     receiver.stop();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_waited_too_long_is_not_sent_and_what_was_held_back_has_not_waited() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let (served, receiver) = (world.serve().await, Receiver::start().await);
+    let silent = Receiver::answering("127.0.0.1:0".parse().unwrap(), |_, _| None).await;
+    let body = |receiver: &Receiver, path: &str, throttled: &str| {
+        let delivery = json!({"retry": "never", "maxAge": 1, "throttled": throttled});
+        to(receiver, path, "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues", "delivery": delivery}))
+    };
+    let mut slow = body(&silent, "/slow", "drop");
+    slow["notification"]["http"]["timeout"] = json!(1_500);
+    let slow = subscribe(&served, "", &slow).await;
+    let mut held = body(&receiver, "/held", "latest");
+    held["throttling"] = json!(2);
+    subscribe(&served, "", &held).await;
+    set_t(&served, "e", 0).await;
+    silent.under("/slow", 1).await;
+    set_t(&served, "e", 1).await;
+    // The first attempt takes longer than the second notification may wait.
+    let has_ended = |shown: &Value| {
+        let shown = &shown["notification"];
+        shown["timesSent"] == 2 && shown.get("queue").is_none() && shown.get("failsCounter").is_some()
+    };
+    let ended = until_shown(&served, &slow, has_ended).await;
+    assert_eq!(ended["notification"]["failsCounter"], 1);
+    assert_eq!(silent.received().len(), 1);
+    assert_eq!(receiver.under("/held", 2).await[1].json()["t"], 1, "after longer than it is tried");
+    served.stop().await;
+    world.close();
+    silent.stop();
+    receiver.stop();
+}
