@@ -16,9 +16,10 @@ use crate::route::PathParams;
 use crate::{PlainClaim, Problem, Reason};
 
 /// Headers that name the tenant of a request, if its route's path does not.
-pub const TENANT_HEADERS: [&str; 3] = [FIWARE_SERVICE, "x-tenant", "ngsild-tenant"];
-/// NGSI's name of the tenant, which does not tell capitals from small letters.
+pub const TENANT_HEADERS: [&str; 3] = [FIWARE_SERVICE, "x-tenant", NGSILD_TENANT];
+/// NGSI's names of the tenant, which do not tell capitals from small letters.
 const FIWARE_SERVICE: &str = "fiware-service";
+const NGSILD_TENANT: &str = "ngsild-tenant";
 
 /// What a request says about itself before anybody believes it.
 #[derive(Clone, Copy)]
@@ -37,7 +38,7 @@ pub struct Claim<'a> {
 
 impl Claim<'_> {
     /// The tenant in which the caller wants to act: the path's, if the route says which parameter names it; else the
-    /// value of `Fiware-Service`, folded to small letters, of `X-Tenant` or of `NGSILD-Tenant`; `None` if nothing names one
+    /// value of `Fiware-Service` or `NGSILD-Tenant`, folded to small letters, or of `X-Tenant`; `None` if nothing names one
     /// (which means `default`).
     ///
     /// # Errors
@@ -70,7 +71,7 @@ pub(crate) fn tenant_of<'h>(get: impl Fn(&str) -> Option<&'h [u8]>) -> Result<Op
         };
         // Here and not in a handler: what a caller may do is judged by the tenant that it gets.
         let value = match header {
-            FIWARE_SERVICE => Cow::from(value.to_ascii_lowercase()),
+            FIWARE_SERVICE | NGSILD_TENANT => Cow::from(value.to_ascii_lowercase()),
             _ => Cow::from(value),
         };
         if named.is_some_and(|other| other != value) {

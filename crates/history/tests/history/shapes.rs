@@ -105,8 +105,10 @@ async fn ask_everything(world: &World) {
         served.ask(&format!("GET /ngsi-ld/v1/temporal/entities/room1?attrs=t&{six_hours}\naccept: text/csv")).await;
     assert_eq!(csv.body.lines().nth(1).unwrap(), format!("room1,Room,/,t,avg,1.25,{},{}", at(0), at(6)));
 
-    let other = served.ask("GET /ngsi-ld/v1/temporal/entities/room1\nngsild-tenant: acme").await;
-    assert_eq!(other.json()["t"][0]["value"], -1);
+    for tenant in ["acme", "ACME"] {
+        let other = served.ask(&format!("GET /ngsi-ld/v1/temporal/entities/room1\nngsild-tenant: {tenant}")).await;
+        assert_eq!(other.json()["t"][0]["value"], -1, "{tenant}");
+    }
     assert_eq!(served.ask("GET /ngsi-ld/v1/temporal/entities/room1\nfiware-servicepath: /a").await.status, 404);
     for (query, status, name) in [
         ("/nobody", 404, "ResourceNotFound"),

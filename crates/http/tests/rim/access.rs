@@ -92,6 +92,8 @@ async fn a_token_acts_in_its_tenant_only_unless_it_is_good_for_all() {
     check("root", "/reader", "\r\nx-tenant: Other", "root in Other").await;
     check("root", "/reader", "\r\nfiware-service: OTHER", "root in other").await;
     check("reader", "/reader", "\r\nfiware-service: Acme", "reader in acme").await;
+    check("root", "/reader", "\r\nngsild-tenant: OTHER", "root in other").await;
+    check("reader", "/reader", "\r\nngsild-tenant: Acme\r\nfiware-service: ACME", "reader in acme").await;
     check("root", "/of/other", "\r\nx-tenant: ignored", "root in other").await;
     let rule = "good for tenant 'acme'";
     ask("reader", "/reader", "\r\nx-tenant: other").await.expect_problem(403, "forbidden", Some("other"), rule);
