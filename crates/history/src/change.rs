@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::point::DELETED;
+use crate::point::{DELETED, NOT_DELETED};
 
 /// Metadata that say when a value was observed.
 const OBSERVATION_TIMES: [&str; 2] = ["TimeInstant", "observedAt"];
@@ -155,7 +155,11 @@ impl<'a> Attribute<'a> {
                 metadata = Some(serde_json::to_string(&items)?);
             }
         }
-        Ok(Changed { name, kind: self.kind, value: self.value.get(), observed_ms, metadata })
+        let value = match self.value.get() {
+            DELETED => NOT_DELETED,
+            value => value,
+        };
+        Ok(Changed { name, kind: self.kind, value, observed_ms, metadata })
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Point {
 /// The value, as JSON text, of a point that says that its attribute was deleted: NGSI-LD's word for it.
 pub(crate) const DELETED: &str = "\"urn:ngsi-ld:null\"";
 
+/// The same text as a value that an attribute has: other JSON of the same meaning, which tells it from a deletion.
+pub(crate) const NOT_DELETED: &str = "\"urn:ngsi-ld:\\u006eull\"";
+
 impl Point {
     /// Whether it says that the attribute was deleted.
     pub(crate) fn is_deletion(&self) -> bool {

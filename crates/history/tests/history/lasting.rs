@@ -129,6 +129,35 @@ async fn what_was_deleted_in_the_context_is_seen_in_the_history() {
     world.close();
 }
 
+/// The word for a deletion may be a value as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_that_reads_like_a_deletion_is_a_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    world.measure("one", "u", "\"urn:ngsi-ld:null\"", NEW_YEAR_MS);
+    world.alter("one", "entityChange", "u", NEW_YEAR_MS + 1_000);
+    world.measure("one", "u", "\"urn:ngsi-ld:null\"", NEW_YEAR_MS + 2_000);
+    let at = |ms: i64| millstream_types::iso_time(NEW_YEAR_MS + ms);
+    let was = |ms| json!({"type": "Property", "value": "urn:ngsi-ld:null", "observedAt": at(ms)});
+    let gone =
+        json!({"type": "Property", "value": "urn:ngsi-ld:null", "observedAt": at(1_000), "deletedAt": at(1_000)});
+    for is_flushed in [false, true] {
+        if is_flushed {
+            world.flush();
+        }
+        let served = world.serve().await;
+        let found = served.get("/one").await.json();
+        assert_eq!(found["u"], json!([was(0), gone, was(2_000)]), "in files: {is_flushed}");
+        let counted = served.get("/one?options=aggregatedValues&aggrMethods=distinctCount,totalCount").await.json();
+        assert_eq!(counted["u"]["totalCount"], json!([[2]]), "in files: {is_flushed}");
+        assert_eq!(counted["u"]["distinctCount"], json!([[1]]), "in files: {is_flushed}");
+        let lines = served.ask("GET /ngsi-ld/v1/temporal/entities/one\naccept: text/csv").await.body;
+        assert_eq!(lines.matches("urn:ngsi-ld:null").count(), 3, "{lines}");
+        served.stop().await;
+    }
+    world.close();
+}
+
 #[test]
 fn days_go_by_age_and_by_size_of_their_type() {
     let dir = tempfile::tempdir().unwrap();
