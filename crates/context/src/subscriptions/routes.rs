@@ -195,9 +195,13 @@ async fn patch_one(
 ) -> Answered {
     ask.parameters(&[], &[])?;
     let mut patch = subscriptions.watch.timing.of(Part::Parse, || given::object(&body))?;
+    let is_empty = patch.is_empty();
     let status = status(&mut patch)?;
     loop {
         let (before, known) = subscriptions.find(&ask.tenant, &id)?;
+        if is_empty {
+            return Err(Refusal::bad("the body is {}: it changes nothing; name fields").into());
+        }
         let since = since(&subscriptions, &before, &known.progress, status);
         let identity = Identity { tenant: ask.tenant.clone(), id: before.id.clone(), path: before.path.clone(), since };
         let document = settled(patched(&before.document, patch.clone()));

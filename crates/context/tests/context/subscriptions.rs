@@ -239,6 +239,7 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
     let id = subscribe(&served, "", &plain()).await;
     let before = shown(&served, &id).await;
     for change in [
+        json!({}),
         json!({"throttling": -1}),
         json!({"notification": {"covered": true}}),
         json!({"notification": {"attrs": null}}),
