@@ -18,6 +18,8 @@ const DESCRIPTION_MAX_CHARS: usize = 1_024;
 const ENTITIES_MAX: usize = 1_000;
 /// A year: the longest pause between two notifications, and the longest time that one is tried, seconds.
 const YEAR_S: u64 = 366 * 24 * 3600;
+/// Places in the order in which expressions of a patch are evaluated.
+const PRIORITIES: std::ops::RangeInclusive<u64> = 1..=100_000;
 /// How long a notification is tried: one that waits in memory, one that is durable.
 const MAX_AGE_MEMORY_S: u64 = 60;
 const MAX_AGE_DURABLE_S: u64 = 24 * 3600;
@@ -97,6 +99,23 @@ fn check_texts(document: &Map<String, Value>) -> Result<(), Refusal> {
              %xx where the text is decoded before it is sent"
         ))),
     }
+}
+
+/// Refuses an order that expressions of a patch cannot have.
+pub(crate) fn check_priorities(document: &Map<String, Value>) -> Result<(), Refusal> {
+    let notification = document.get("notification").and_then(Value::as_object);
+    let patches = notification.into_iter().flat_map(Map::values).filter_map(|target| target.get("ngsi")?.as_object());
+    for (name, attribute) in patches.flatten() {
+        let Some(given) = attribute.get("metadata").and_then(|metadata| metadata.get("evalPriority")) else { continue };
+        if !given.get("value").and_then(Value::as_u64).is_some_and(|priority| PRIORITIES.contains(&priority)) {
+            return Err(Refusal::bad(format!(
+                "evalPriority of '{name}' = {given}: its value must be a whole number from {} to {}; correct it",
+                PRIORITIES.start(),
+                PRIORITIES.end()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_description(given: Option<Value>) -> Result<(), Refusal> {

@@ -195,7 +195,8 @@ impl Subscription {
 
     /// Refuses what is not taken from clients, though it can be read where it is stored already.
     pub(crate) fn check_sent(&self) -> Result<(), Refusal> {
-        self.target.check()
+        self.target.check()?;
+        super::body::check_priorities(&self.document)
     }
 
     /// Whether it is over at this time.

@@ -49,6 +49,7 @@ fn mqtt(name: &str, fields: Value) -> Value {
 fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let condition = |condition: Value| of(json!({}), json!({"condition": condition}));
     let notified = |members: Value| of(members, json!({}));
+    let priority = |given: Value| custom(json!({"ngsi": {"a": {"value": 1, "metadata": {"evalPriority": given}}}}));
     let long = |bytes: usize| "x".repeat(bytes);
     let topic = |name: &str, topic: &str| notified(json!({name: {"url": "mqtt://h:1", "topic": topic}}));
     let timeout = |ms: Value| notified(json!({"http": {"url": "http://h/", "timeout": ms}}));
@@ -100,6 +101,12 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
             custom(json!({"ngsi": {"a": {"value": 1, "metadata": {"evalPriority": {"value": 1, "type": "Number"}}}}})),
             None,
         ),
+        ("§16.1 ngsi: the last evalPriority", priority(json!({"value": 100_000})), None),
+        ("§16.1 ngsi: evalPriority 0", priority(json!({"value": 0})), Some("100000")),
+        ("§16.1 ngsi: evalPriority beyond the last", priority(json!({"value": 100_001})), Some("100001")),
+        ("§16.1 ngsi: evalPriority, a part", priority(json!({"value": 1.5})), Some("1.5")),
+        ("§16.1 ngsi: evalPriority, a text", priority(json!({"value": "1"})), Some("evalPriority")),
+        ("§16.1 ngsi: evalPriority without a value", priority(json!(1)), Some("evalPriority")),
         ("§16.1 ngsi beside json", custom(json!({"ngsi": {}, "json": {}})), Some("exclude each other")),
         ("§16.1 ngsi is an object", custom(json!({"ngsi": []})), Some("ngsi")),
         ("§16.1 json: an array", custom(json!({"json": ["${t}"]})), None),
@@ -108,7 +115,11 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ("§14.2 mqtt qos", mqtt("mqtt", json!({"qos": 1.5})), Some("qos")),
         ("§14.2 mqtt: the longest login", mqtt("mqtt", json!({"user": long(65_535), "passwd": long(65_535)})), None),
         ("§14.2 mqtt: a longer user", mqtt("mqtt", json!({"user": long(65_536), "passwd": "p"})), Some("65536 bytes")),
-        ("§14.2 mqtt: a longer passwd", mqtt("mqtt", json!({"user": "u", "passwd": long(70_000)})), Some("70000 bytes")),
+        (
+            "§14.2 mqtt: a longer passwd",
+            mqtt("mqtt", json!({"user": "u", "passwd": long(70_000)})),
+            Some("70000 bytes"),
+        ),
         ("§14.2 mqtt: the longest topic", topic("mqtt", &long(65_535)), None),
         ("§14.2 mqtt: a longer topic", topic("mqtt", &long(65_536)), Some("65536 bytes")),
         ("§14.2 mqttCustom: a longer topic", topic("mqttCustom", &long(65_536)), Some("65536 bytes")),
