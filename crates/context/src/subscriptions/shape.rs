@@ -175,6 +175,8 @@ impl Names for Scope<'_> {
         match name {
             "id" => return Some(quoted(&key.id)),
             "type" => return Some(quoted(&key.kind)),
+            // Stands for no attribute: what is behind it is named by `metadata.<attribute>.<name>`.
+            "metadata" => return None,
             _ => {}
         }
         let entity = self.change.entity()?;

@@ -109,8 +109,8 @@ fn rows(receiver: &Receiver, path: impl Fn(usize) -> String) -> Vec<(&'static st
         ("§16.2 an attribute named service wins", "${service}", "mine"),
         (
             "§16.2 metadata of an attribute, built-ins too; an attribute named metadata loses",
-            "${metadata.t.m} ${metadata.t.previousValue} ${metadata.t.actionType}",
-            "7 20 update",
+            "${metadata.t.m} ${metadata.t.previousValue} ${metadata.t.actionType} -${metadata}-",
+            "7 20 update --",
         ),
         (
             "§16.2 id, type and any attribute, updated or not",
