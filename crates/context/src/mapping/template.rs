@@ -3,6 +3,7 @@
 use millstream_columns::{ColumnsOf, Value};
 
 use super::expressions::Expressions;
+use crate::json;
 use crate::syntax::check_identifier;
 
 /// Text and expressions in turn.
@@ -47,7 +48,9 @@ impl Template {
                 Part::Text(plain) => text.push_str(plain),
                 Part::Value(place) => match of.value(*place) {
                     Ok(Value::Text(value)) => text.push_str(&value),
-                    Ok(value @ (Value::Integer(_) | Value::Double(_) | Value::Boolean(_))) => {
+                    // As an attribute of that value is shown: 5.0 is 5.
+                    Ok(Value::Double(value)) => text.push_str(&json::text(&value.into())),
+                    Ok(value @ (Value::Integer(_) | Value::Boolean(_))) => {
                         let mut json = Vec::new();
                         value.write_json(&mut json);
                         text.push_str(&String::from_utf8_lossy(&json));

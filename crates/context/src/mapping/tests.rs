@@ -155,6 +155,23 @@ fn what_breaks_a_rule_is_named_with_its_place() {
 }
 
 #[test]
+fn numbers_in_ids_are_written_as_those_of_attributes() {
+    let mapping = own(json!({"id": "f${n}", "type": "T${n}"}));
+    for (n, expected) in [
+        ("5.0", "5"),
+        ("5", "5"),
+        ("-0.0", "0"),
+        ("5.25", "5.25"),
+        ("1e3", "1000"),
+        ("9007199254740993", "9007199254740993"),
+        ("true", "true"),
+    ] {
+        let mapped = mapped(&mapping, &serde_json::from_str(&format!("{{\"n\":{n}}}")).unwrap()).unwrap();
+        assert_eq!((&*mapped.id, &*mapped.kind), (&*format!("f{expected}"), &*format!("T{expected}")), "{n}");
+    }
+}
+
+#[test]
 fn a_mapping_that_can_never_work_is_not_taken_anew_and_read_where_it_is() {
     let limits = Limits::default();
     let check = |mapping: &Value| {
