@@ -13,7 +13,8 @@ use millstream_columns::{Columns, ColumnsOf, Limits};
 use millstream_types::{RecordView, TenantId};
 use serde_json::{Map, Value};
 
-use crate::entity::{Attribute, Items};
+use crate::content::{KindAndValue, canonical};
+use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Items};
 use crate::given::{attribute_of_mapping, kind_of};
 use crate::refusal::Refusal;
 use crate::syntax::{self, NESTING_MAX};
@@ -127,9 +128,8 @@ impl Mapping {
         }
         if self.rest == Rest::Keep {
             for (name, value) in measured.members.into_iter().filter(|(name, _)| !self.left_out.contains(name)) {
-                match check(&name, &value) {
-                    Ok(()) => {
-                        let (kind, value) = (kind_of(&value).into(), json::text(&value));
+                match kept(&name, &value) {
+                    Ok((kind, value)) => {
                         put(&mut attributes, Attribute::new(name.into(), kind, value, measured.metadata.clone()));
                     }
                     Err(why) => left_out.push(why),
@@ -146,7 +146,10 @@ fn too_many_locations(constants: &[Attribute], computed: &[Computed]) -> Option<
     let names: BTreeSet<&str> = fixed.chain(computed.iter().filter_map(Computed::location)).collect();
     let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
     (names.len() > 1).then(|| {
-        format!("it gives the locations {}: an entity has one; give the others the metadata ignoreType = true", listed())
+        format!(
+            "it gives the locations {}: an entity has one; give the others the metadata ignoreType = true",
+            listed()
+        )
     })
 }
 
@@ -165,6 +168,17 @@ fn named(
         Ok(()) => Ok(text.into()),
         Err(refusal) => Err(refusal.description),
     }
+}
+
+/// Type and value of the attribute that a member becomes by itself.
+fn kept(name: &str, value: &Value) -> Result<KindAndValue, String> {
+    check(name, value)?;
+    if name != DATE_EXPIRES {
+        return Ok((kind_of(value).into(), json::text(value)));
+    }
+    let at = |why: String| format!("attribute '{name}': {why}");
+    let ends = if value.is_null() { Err("it is null".to_owned()) } else { canonical(DATE_TIME, value) };
+    Ok((DATE_TIME.into(), ends.map_err(at)?))
 }
 
 /// Whether NGSI allows an attribute of this name and value.

@@ -172,6 +172,27 @@ fn numbers_in_ids_are_written_as_those_of_attributes() {
 }
 
 #[test]
+fn members_that_can_be_no_attributes_of_their_names_are_left_out_and_told() {
+    let of = |payload: Value| mapped(&own(json!({"attributes": {"a": "b"}})), &payload).unwrap();
+    let ends = of(json!({"dateExpires": "2040-01-01", "b": 1}));
+    let expected = [("a", "Number", "1"), ("dateExpires", "DateTime", "\"2040-01-01T00:00:00.000Z\"")];
+    assert_eq!((shown(&ends), ends.left_out.len()), (expected.to_vec(), 0));
+    for (name, value) in [
+        ("id", json!("x")),
+        ("type", json!("x")),
+        ("dateExpires", json!("soon")),
+        ("dateExpires", json!(4_070_908_800_000_i64)),
+        ("dateExpires", json!(null)),
+        ("dateExpires", json!({"value": "2040-01-01"})),
+    ] {
+        let left = of(json!({name: value, "b": 1}));
+        assert_eq!(shown(&left), [("a", "Number", "1")], "{name} {value}");
+        let [why] = &left.left_out[..] else { panic!("{name} {value}: {left:?}") };
+        assert!(why.contains(name), "{why}");
+    }
+}
+
+#[test]
 fn a_mapping_that_can_never_work_is_not_taken_anew_and_read_where_it_is() {
     let limits = Limits::default();
     let check = |mapping: &Value| {
