@@ -64,6 +64,13 @@ impl Computed {
         Ok(Self { name: shape.name, kind, metadata: shape.metadata, source })
     }
 
+    /// Why it never gives a value.
+    pub(super) fn flaw(&self) -> Option<String> {
+        let (Source::Point(..), Some(kind)) = (&self.source, &self.kind) else { return None };
+        let why = canonical(kind, &point_at([0.0, 0.0])).err()?;
+        Some(format!("attributes.{}: a point is none of type '{kind}': {why}; leave the type out", self.name))
+    }
+
     /// Its name, if it says where its entity is.
     pub(super) fn location(&self) -> Option<&str> {
         let is_geo = self.kind.as_deref().is_some_and(geometry::is_geo);
@@ -119,15 +126,19 @@ fn point_of(at: &str, both: &[Json], expressions: &mut Expressions<'_>) -> Resul
 
 /// A point; nothing where one of its expressions is NULL.
 fn point(of: &ColumnsOf<'_, '_>, longitude: usize, latitude: usize) -> Result<Json, String> {
-    let mut coordinates = Vec::with_capacity(2);
-    for place in [longitude, latitude] {
+    let mut coordinates = [0.0; 2];
+    for (coordinate, place) in coordinates.iter_mut().zip([longitude, latitude]) {
         match of.value(place).map_err(|failure| failure.to_string())? {
             Value::Null => return Ok(Json::Null),
             value => match value.as_double() {
-                Some(degrees) => coordinates.push(degrees),
+                Some(degrees) => *coordinate = degrees,
                 None => return Err("a coordinate is no number".to_owned()),
             },
         }
     }
-    Ok(serde_json::json!({"type": "Point", "coordinates": coordinates}))
+    Ok(point_at(coordinates))
+}
+
+fn point_at(coordinates: [f64; 2]) -> Json {
+    serde_json::json!({"type": "Point", "coordinates": coordinates})
 }

@@ -13,7 +13,7 @@ use millstream_columns::{Columns, ColumnsOf, Limits};
 use millstream_types::{RecordView, TenantId};
 use serde_json::{Map, Value};
 
-use crate::content::{KindAndValue, canonical};
+use crate::content::{Content, KindAndValue, canonical};
 use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Items};
 use crate::given::{attribute_of_mapping, kind_of};
 use crate::refusal::Refusal;
@@ -91,11 +91,15 @@ impl Mapping {
         for (name, value) in written.constants {
             let at = |refusal: Refusal| format!("static.{name}: {}", refusal.description);
             let given = attribute_of_mapping(&name, value).map_err(at)?;
+            if matches!(given.content, Content::Operator { .. }) {
+                flaws.push(format!("static.{name} is an update operator: a mapping has values; write one"));
+            }
             constants.extend(update::create(given).map_err(at)?);
         }
         let computed =
             written.attributes.into_iter().map(|(name, value)| Computed::read(&name, value, &mut expressions));
         let computed = computed.collect::<Result<Vec<_>, _>>()?;
+        flaws.extend(computed.iter().filter_map(Computed::flaw));
         flaws.extend(too_many_locations(&constants, &computed));
         let (columns, read) = expressions.finish();
         let left_out = written.skip.into_iter().chain(read).collect();

@@ -87,9 +87,8 @@ impl TenantMappings {
     pub fn check_device(&self, ext: &Map<String, Value>, limits: &Limits) -> Result<(), Error> {
         let mapping = self.of_device(ext, limits)?;
         // What the tenant itself says wrongly is no fault of the device.
-        let is_own = std::iter::once(&self.default)
-            .chain(self.types.values())
-            .all(|base| !Arc::ptr_eq(&base.mapping, &mapping));
+        let is_own =
+            std::iter::once(&self.default).chain(self.types.values()).all(|base| !Arc::ptr_eq(&base.mapping, &mapping));
         if is_own { mapping.check().map_err(|what| Error::Mapping { what }) } else { Ok(()) }
     }
 

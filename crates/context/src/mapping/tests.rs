@@ -223,6 +223,11 @@ fn a_mapping_that_can_never_work_is_not_taken_anew_and_read_where_it_is() {
         (json!({"attributes": {"a": point, "b": geo}}), "locations a, b"),
         (json!({"static": {"here": fixed}, "attributes": {"a": point}}), "locations a, here"),
         (json!({"static": {"here": fixed, "there": fixed}}), "locations here, there"),
+        (json!({"attributes": {"a": {"point": ["x", "y"], "type": "geo:point"}}}), "attributes.a"),
+        (json!({"attributes": {"a": {"point": ["x", "y"], "type": "DateTime"}}}), "attributes.a"),
+        (json!({"attributes": {"dateExpires": {"point": ["x", "y"]}}}), "attributes.dateExpires"),
+        (json!({"static": {"a": {"value": {"$inc": 1}}}}), "static.a"),
+        (json!({"static": {"a": {"$unset": {"b": 1}}}}), "static.a"),
     ] {
         let error = check(&mapping).unwrap_err();
         assert!(error.contains(named), "{mapping}: {error}");
@@ -230,6 +235,7 @@ fn a_mapping_that_can_never_work_is_not_taken_anew_and_read_where_it_is() {
     for mapping in [
         json!({"attributes": {"a": point, "b": plain}}),
         json!({"static": {"a": fixed}, "attributes": {"a": point}}),
+        json!({"attributes": {"a": {"point": ["x", "y"], "type": "geo:json"}, "b": {"point": ["x", "y"], "type": "Pair"}}}),
         json!({"static": {"a": {"type": "geo:json", "value": null}}, "attributes": {"b": point}}),
     ] {
         check(&mapping).unwrap_or_else(|error| panic!("{mapping}: {error}"));
