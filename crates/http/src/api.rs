@@ -22,6 +22,8 @@ pub struct Api {
     scopes: Vec<(&'static str, Arc<Group>)>,
     rest: Arc<Group>,
     pub(crate) unmatched: RouteMetrics,
+    /// What a browser is shown at an address that is none.
+    pub(crate) stray_page: Option<&'static [u8]>,
     /// Whether any route takes plain requests.
     pub(crate) takes_plain: bool,
     document: Arc<str>,
@@ -86,7 +88,14 @@ pub(crate) enum Found<'a> {
 impl Api {
     /// Begins an API. `name` tells its metrics from those of others; title and version stand in its OpenAPI document.
     pub fn builder(name: &'static str, title: &str, version: &str) -> ApiBuilder {
-        ApiBuilder { name, title: title.to_owned(), version: version.to_owned(), groups: Vec::new(), document_at: None }
+        ApiBuilder {
+            name,
+            title: title.to_owned(),
+            version: version.to_owned(),
+            groups: Vec::new(),
+            document_at: None,
+            stray_page: None,
+        }
     }
 
     /// The OpenAPI 3.1 document, JSON.
@@ -110,6 +119,11 @@ impl Api {
     fn scope(&self, path: &str) -> &Arc<Group> {
         let within = self.scopes.iter().filter(|(prefix, _)| path.starts_with(prefix));
         within.max_by_key(|(prefix, _)| prefix.len()).map_or(&self.rest, |(_, group)| group)
+    }
+
+    /// Whether `group` is what answers where no routes are near.
+    pub(crate) fn is_rest(&self, group: &Arc<Group>) -> bool {
+        Arc::ptr_eq(group, &self.rest)
     }
 }
 
@@ -142,12 +156,19 @@ pub struct ApiBuilder {
     version: String,
     groups: Vec<Routes>,
     document_at: Option<Limits>,
+    stray_page: Option<&'static [u8]>,
 }
 
 impl ApiBuilder {
     /// Adds a plane's routes.
     pub fn with(mut self, routes: Routes) -> Self {
         self.groups.push(routes);
+        self
+    }
+
+    /// Answers who asks for HTML at an address that is none with this document, still as 404; all others get a problem.
+    pub fn with_stray_page(mut self, html: &'static [u8]) -> Self {
+        self.stray_page = Some(html);
         self
     }
 
@@ -178,6 +199,7 @@ impl ApiBuilder {
             scopes: Vec::new(),
             rest: Arc::new(Group { style: None, cors: None, echoed: None, observer: None, told: Sparing::default() }),
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
+            stray_page: self.stray_page,
             takes_plain: false,
             document,
         };

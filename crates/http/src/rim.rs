@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::DefaultBodyLimit;
-use axum::http::header::{ALLOW, ORIGIN};
+use axum::http::header::{ACCEPT, ALLOW, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::Limited;
 use millstream_types::{Grant, MemoryBudget, Role, Roles};
@@ -87,7 +87,12 @@ impl Rim {
                 self.unmatched(other_method(path, &request), &path.group, &request, origin, pulse)
             }
             Found::Nothing(group) => {
-                self.unmatched(unknown_route(&request).into_response(), group, &request, origin, pulse)
+                let page = self.api.stray_page.filter(|_| self.api.is_rest(group) && wants_page(&request));
+                let answer = match page {
+                    Some(page) => (StatusCode::NOT_FOUND, Html(page)).into_response(),
+                    None => unknown_route(&request).into_response(),
+                };
+                self.unmatched(answer, group, &request, origin, pulse)
             }
         }
     }
@@ -334,6 +339,13 @@ fn other_method(path: &PathEntry, request: &Request<Arriving>) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     response.headers_mut().insert(ALLOW, path.allow.clone());
     response
+}
+
+/// Whether it is a browser that is to show a page.
+fn wants_page(request: &Request<Arriving>) -> bool {
+    let takes =
+        |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b',').any(|range| range.starts_with(b"text/html"));
+    matches!(*request.method(), Method::GET | Method::HEAD) && request.headers().get(ACCEPT).is_some_and(takes)
 }
 
 fn unknown_route(request: &Request<Arriving>) -> Problem {

@@ -31,6 +31,11 @@ impl File {
     }
 }
 
+/// The document that is every page of the console, if the console was built; it says itself where there is none.
+pub(crate) fn document() -> Option<&'static [u8]> {
+    FILES.iter().find(|(name, _)| *name == INDEX).map(|(_, bytes)| *bytes)
+}
+
 /// Every page and file of the console.
 pub(crate) fn routes() -> Routes {
     let mut routes = Routes::new("console");

@@ -289,6 +289,10 @@ impl Planes {
             .with(stats::routes(Arc::clone(sampler)))
             .with(health::routes(metrics, self.readiness()))
             .with_openapi(DOCUMENT_LIMITS);
+        let api = match console::document() {
+            Some(page) => api.with_stray_page(page),
+            None => api,
+        };
         Ok(api.build(metrics)?)
     }
 

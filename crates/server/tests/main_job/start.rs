@@ -191,6 +191,11 @@ fn a_running_server_tells_how_it_is() {
     let process = Process::start(dir.path());
     assert_eq!(process.get("/healthz").text(), "alive\n");
     assert_eq!(process.get("/readyz").text(), "ready\n");
+    let lost = ask(process.applications, "GET", "/nonexist", &[("Accept", "text/html,*/*;q=0.8")], b"");
+    assert_eq!((lost.status, lost.header("content-type")), (404, Some("text/html; charset=utf-8")));
+    assert!(lost.text().contains("<title>Millstream"), "the console says that there is no such page");
+    let lost = ask(process.applications, "GET", "/nonexist", &[("Accept", "application/json")], b"");
+    assert_eq!((lost.status, lost.header("content-type")), (404, Some("application/problem+json")));
     let metrics = process.get("/metrics");
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     assert!(metrics.text().contains("millstream_http_connections"), "{}", metrics.text());
