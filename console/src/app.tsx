@@ -100,6 +100,8 @@ function ServerState({ stats }: { stats: Remote<Stats> }): ComponentChildren {
         return ["good", "Live", `Version ${stats.value.version}; last answer at ${clock(stats.at)}`];
       case "stalled":
         return ["warning", "Stalled", `${stats.reason}; last answer at ${clock(stats.since)}`];
+      case "refused":
+        return ["warning", "Refused", stats.reason];
       case "failed":
         return ["error", "Offline", stats.reason];
     }

@@ -12,10 +12,14 @@ describe("when asking fails", () => {
   });
 
   it("a refusal takes it away, because it is no longer an answer to what was asked", () => {
-    expect(afterFailure(live, new Refused(400, "no such type", []))).toEqual({
+    expect(afterFailure(live, new Refused(404, "no such entity", []))).toEqual({
       kind: "failed",
-      reason: "no such type",
+      reason: "no such entity",
     });
+  });
+
+  it.each([400, 401, 403])("a refusal with %i is not an absent server", (status) => {
+    expect(afterFailure(live, new Refused(status, "no", []))).toEqual({ kind: "refused", reason: "no" });
   });
 
   it("nothing known stays nothing known", () => {

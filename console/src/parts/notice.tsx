@@ -29,6 +29,12 @@ export function RemoteNotice<T>({ remote, what }: { remote: Remote<T>; what: str
           {sentence(remote.reason)} What you see is from {clock(remote.since)}; this page goes on trying.
         </Notice>
       );
+    case "refused":
+      return (
+        <Notice tone="error" title={`Cannot show ${what}`}>
+          {sentence(remote.reason)}
+        </Notice>
+      );
     case "failed":
       return (
         <Notice tone="error" title={`Cannot show ${what}`}>
