@@ -29,6 +29,11 @@ export interface ChartProps {
 /** So few samples, where all are shown, are marked each by itself: a line through one or two is hard to see. */
 const POINTS_MAX = 40;
 
+/** What the axis of values takes. */
+const VALUES_PX = 58;
+/** Half of the longest label of the time axis. */
+const LABEL_HALF_PX = 30;
+
 /** As many series as the style sheet has colours (`--series-1` …). */
 export const SERIES_MAX = 8;
 
@@ -63,7 +68,7 @@ export function Chart(props: ChartProps): ComponentChildren {
         height,
         legend: { show: false },
         cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-        padding: [8, 34, 0, 0],
+        padding: [8, 4, 0, 0],
         scales: {
           x: { range: (_plot, min, max) => timeRange(min, max, span_s) },
           y: { range: (_plot, min, max) => valueRange(min, max, fromZero) },
@@ -74,9 +79,11 @@ export function Chart(props: ChartProps): ComponentChildren {
             font,
             size: 28,
             space: 72,
-            values: (_plot, ticks, _axis, _space, step_s) => ticks.map((tick) => tickLabel(tick, step_s)),
+            // The plot reaches to the edge: what would stand half beyond it is left out.
+            values: (plot, ticks, _axis, _space, step_s) =>
+              ticks.map((tick) => (pastLastLabel(plot, tick) ? "" : tickLabel(tick, step_s))),
           },
-          { ...axis, font, size: 58, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
+          { ...axis, font, size: VALUES_PX, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
         ],
         series: [
           {},
@@ -137,6 +144,13 @@ export function Chart(props: ChartProps): ComponentChildren {
 
 function columns({ times_s, series }: ChartProps): UPlot.AlignedData {
   return [times_s.slice(), ...series.map(({ values }) => values.slice())] as UPlot.AlignedData;
+}
+
+/** Whether the label of a tick of the time axis would not fit on the right of it. */
+function pastLastLabel(plot: UPlot, tick: number): boolean {
+  const time = plot.scales.x;
+  if (time?.min == null || time.max == null) return false;
+  return ((time.max - tick) / (time.max - time.min)) * (plot.width - VALUES_PX) < LABEL_HALF_PX;
 }
 
 function valueAt(column: readonly (number | null)[], index: number | null): number | null {
