@@ -27,13 +27,6 @@ export interface Topic {
   partitions: Partition[];
 }
 
-/** What a consumer group still has to read of a topic: offsets, over all partitions. */
-export interface Lag {
-  group: string;
-  topic: string;
-  lag: number;
-}
-
 export interface Stats {
   version: string;
   uptime_s: number;
@@ -44,8 +37,6 @@ export interface Stats {
     sync_p50_ms: number | null;
     sync_p99_ms: number | null;
     topics: Topic[];
-    /** The largest first. */
-    lags: Lag[];
   };
   connect: {
     accepted_total: number;
@@ -100,7 +91,6 @@ export const decodeStats: Decoder<Stats> = object<Stats>({
     sync_p50_ms: nullable(number),
     sync_p99_ms: nullable(number),
     topics: array(topic),
-    lags: array(object<Lag>({ group: string, topic: string, lag: number })),
   }),
   connect: object<Stats["connect"]>({
     accepted_total: number,

@@ -7,7 +7,7 @@ function sample(accepted: number): Stats {
     version: "0",
     uptime_s: 0,
     started_at: "",
-    log: { append_rate_per_s: 0, bytes_per_s: 0, sync_p50_ms: null, sync_p99_ms: null, topics: [], lags: [] },
+    log: { append_rate_per_s: 0, bytes_per_s: 0, sync_p50_ms: null, sync_p99_ms: null, topics: [] },
     connect: {
       accepted_total: 0,
       rejected_total: 0,

@@ -43,6 +43,9 @@ export function OverviewPage(props: {
       <RemoteNotice remote={stats} what="the server's figures" />
       {value !== null && (
         <>
+          <h2 class="whose">
+            Server <small>all tenants</small>
+          </h2>
           <Tiles stats={value} />
           <div class="charts">
             <Chart
@@ -64,7 +67,7 @@ export function OverviewPage(props: {
               height={CHART_HEIGHT_PX}
             />
           </div>
-          <TopicsTable topics={value.log.topics} lags={value.log.lags} params={params} />
+          <TopicsTable topics={value.log.topics} params={params} />
         </>
       )}
     </div>
@@ -78,7 +81,7 @@ function series(samples: History, lines: readonly [string, ColumnName][]): Serie
 function Tiles({ stats }: { stats: Stats }): ComponentChildren {
   const { log, connect, context, query, memory } = stats;
   return (
-    <section class="tiles" aria-label="Figures of the last seconds">
+    <section class="tiles" aria-label="Figures of the last seconds, all tenants">
       <Tile label="Accepted" value={short(connect.accepted_rate_per_s)} unit="/s">
         {counted(connect.accepted_total, "message")}, {whole(connect.rejected_total)} refused
       </Tile>
@@ -107,7 +110,7 @@ function Tiles({ stats }: { stats: Stats }): ComponentChildren {
         value={`${memory.budget_bytes > 0 ? Math.round((100 * memory.used_bytes) / memory.budget_bytes) : 0} %`}
         share={memory.budget_bytes > 0 ? memory.used_bytes / memory.budget_bytes : 0}
       >
-        {bytes(memory.used_bytes)} of {bytes(memory.budget_bytes)}
+        {bytes(memory.used_bytes)} of {bytes(memory.budget_bytes)} reserved, in use or not
       </Tile>
     </section>
   );

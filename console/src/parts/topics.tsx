@@ -1,23 +1,25 @@
 /** The log's topics; each opens to show its partitions. Which are open stands in the address bar. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Lag, Partition, Topic } from "../api/stats";
+import type { Partition, Topic } from "../api/stats";
 import { bytes, short, whole } from "../format";
 import { go, href } from "../route";
+import { Groups } from "./groups";
 import { Notice } from "./notice";
+import { TENANT_DEFAULT } from "./tenant";
 
 const COLUMNS = 7;
 
 export function TopicsTable({
   topics,
-  lags,
   params,
 }: {
   topics: readonly Topic[];
-  lags: readonly Lag[];
   params: URLSearchParams;
 }): ComponentChildren {
   const rates = useRates(topics);
+  const tenant = params.get("tenant") ?? "";
+  const tenantName = tenant === "" ? TENANT_DEFAULT : tenant;
   const open = new Set((params.get("open") ?? "").split(",").filter((name) => name !== ""));
   const toggle = (name: string): void => {
     if (!open.delete(name)) open.add(name);
@@ -28,12 +30,15 @@ export function TopicsTable({
   const sorted = topics.toSorted((a, b) => Number(internal(a)) - Number(internal(b)) || a.name.localeCompare(b.name));
   return (
     <section class="card" aria-labelledby="topics">
-      <h2 id="topics">Topics</h2>
-      {sorted.length === 0 ? (
-        <Notice tone="quiet" title="The log has no topics yet">
-          The first message a device sends creates one.
+      <h2 id="topics">
+        Topics <small>tenant {tenantName}</small>
+      </h2>
+      {sorted.every(internal) && (
+        <Notice tone="quiet" title={`Tenant ${tenantName} has no topics`}>
+          The first message of one of its devices creates one. A tenant that does not exist looks the same.
         </Notice>
-      ) : (
+      )}
+      {sorted.length > 0 && (
         <div class="scroll">
           <table class="topics">
             <thead>
@@ -59,7 +64,7 @@ export function TopicsTable({
               <TopicRows
                 key={topic.name}
                 topic={topic}
-                lags={lags.filter((lag) => lag.topic === topic.name)}
+                tenant={tenant}
                 rate={rates.get(topic.name) ?? 0}
                 open={open.has(topic.name)}
                 onToggle={() => {
@@ -76,12 +81,12 @@ export function TopicsTable({
 
 function TopicRows(props: {
   topic: Topic;
-  lags: readonly Lag[];
+  tenant: string;
   rate: number;
   open: boolean;
   onToggle: () => void;
 }): ComponentChildren {
-  const { topic, lags, rate, open, onToggle } = props;
+  const { topic, tenant, rate, open, onToggle } = props;
   const total = (count: (partition: Partition) => number): number =>
     topic.partitions.reduce((sum, partition) => sum + count(partition), 0);
   return (
@@ -128,34 +133,11 @@ function TopicRows(props: {
                 ))}
               </tbody>
             </table>
-            {lags.length > 0 && <LagTable topic={topic} lags={lags} />}
+            {!internal(topic) && <Groups topic={topic.name} tenant={tenant} />}
           </td>
         </tr>
       )}
     </tbody>
-  );
-}
-
-function LagTable({ topic, lags }: { topic: Topic; lags: readonly Lag[] }): ComponentChildren {
-  return (
-    <table aria-label={`Groups that read ${topic.name}`}>
-      <thead>
-        <tr>
-          <th scope="col">Group</th>
-          <th scope="col" class="number" title="Offsets between its positions and the stable ones">
-            Lag
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {lags.map(({ group, lag }) => (
-          <tr key={group}>
-            <th scope="row">{group}</th>
-            <td class="number">{whole(lag)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
   );
 }
 

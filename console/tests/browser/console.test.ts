@@ -54,6 +54,15 @@ describe("the overview", () => {
       const tails = await partitions.locator("tbody tr td:nth-of-type(3)").allTextContents();
       const records = tails.reduce((sum, tail) => sum + Number(tail.replaceAll(",", "")), 0);
       expect(records).toBeGreaterThanOrEqual(STATIONS.length);
+      await page.getByText("No consumer group has read it.").waitFor();
+    });
+  });
+
+  it("says of a tenant without data that it has none, and whose the server's figures are", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/?tenant=nobody");
+      await page.getByText("Tenant nobody has no topics").waitFor();
+      await page.getByRole("heading", { name: "Server all tenants" }).waitFor();
     });
   });
 });
@@ -205,6 +214,32 @@ describe("everywhere", () => {
       await page.goBack();
       await page.getByRole("heading", { name: "Entities", level: 1 }).waitFor();
       await eventually(() => page.title(), "Entities · Millstream");
+    });
+  });
+
+  it("shows what is wrong with a tenant's name, and asks no more", async () => {
+    await withPage(browser, {}, async (page) => {
+      const asked: number[] = [];
+      page.on("response", (answer) => {
+        if (answer.url().endsWith("/stats")) asked.push(answer.status());
+      });
+      await page.goto(`${server.url}/?tenant=${encodeURIComponent("no such name!")}`);
+      await page.getByRole("status", { name: "Server: Refused" }).waitFor();
+      await page.getByRole("alert").filter({ hasText: "no such name!" }).waitFor();
+      // Longer than the server is left alone between two questions.
+      await page.waitForTimeout(2_500);
+      expect(asked).toEqual([400]);
+      const tenant = page.getByRole("combobox", { name: "Tenant" });
+      await tenant.fill("default");
+      await tenant.press("Enter");
+      await page.getByRole("status", { name: "Server: Live" }).waitFor();
+    });
+  });
+
+  it("says so where there is no page", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/nonexist");
+      await page.getByRole("alert").filter({ hasText: "There is no such page" }).waitFor();
     });
   });
 
