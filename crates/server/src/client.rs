@@ -19,7 +19,7 @@ pub(crate) struct Server {
     /// The server's applications listener
     #[arg(long, global = true, value_name = "URL", env = "MILLSTREAM_SERVER", default_value = "http://127.0.0.1:8000")]
     server: String,
-    /// API token; none is needed on loopback
+    /// API token; needed where tokens are configured
     #[arg(long, global = true, value_name = "TOKEN", env = "MILLSTREAM_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Tenant

@@ -110,7 +110,7 @@ async fn each_refusal_names_value_rule_and_remedy() {
         400,
         "malformed-body",
         None,
-        "expected u32",
+        "expected a whole number of at most 4294967295",
     );
     ask("POST /things HTTP/1.1\r\ncontent-type: text/csv", "{}").await.expect_problem(
         415,

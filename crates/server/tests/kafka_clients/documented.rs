@@ -85,10 +85,17 @@ fn the_log_guide_is_true_when_all_of_it_is_followed_in_order() {
             _ => {}
         }
     }
-    let counted = "o-1 {\"count\": 1}\no-1 {\"count\": 2}\no-1 {\"count\": 3}\n";
-    let [invoicing, python, java, javascript] = said.as_slice() else { panic!("{} programs", said.len()) };
-    assert_eq!((invoicing.as_str(), python.as_str(), java.as_str()), ("", counted, counted));
-    assert_eq!(*javascript, counted.replace(": ", ":"));
+    // Some clients say more than the program does.
+    let records = |said: &String| -> Vec<String> {
+        said.lines().filter(|line| line.starts_with("o-") || line.starts_with("none ")).map(str::to_owned).collect()
+    };
+    let counted = [1, 2, 3].map(|count| format!("o-1 {{\"count\": {count}}}"));
+    let [invoicing, python, java, javascript] = &said.iter().map(records).collect::<Vec<_>>()[..] else {
+        panic!("{} programs", said.len())
+    };
+    assert!(invoicing.is_empty(), "{invoicing:?}");
+    assert_eq!((&python[..], &java[..]), (&counted[..], &counted[..]));
+    assert_eq!(javascript[..], counted.map(|line| line.replace(": ", ":")));
     let read =
         ["-C", "-t", "invoices", "-o", "beginning", "-e", "-f", "%k %s\n", "-X", "isolation.level=read_committed"];
     let invoices = broker.kcat(&read, "");

@@ -123,7 +123,7 @@ fn the_tokens_of_the_readme_let_every_kind_of_client_in() {
         panic!("README shows how tokens are used")
     };
     let printed = paste(used, &process, dir.path());
-    assert!(printed.contains(r#""name":"orders""#) && printed.ends_with("\nbolt\n"), "{printed}");
+    assert!(printed.contains(r#""name":"orders""#) && printed.ends_with("bolt\n"), "{printed}");
     assert_eq!(process.get("/stats").status, 401);
     process.stop();
 }
