@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Deliveries, Shelf, World, pieces, telemetry};
 use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Files, Log, LogConfig, Partition, TopicConfig, reply};
-use millstream_types::{BatchBuilder, BatchLimits, Compression, Epoch, Offset, Record, RecordBatch, TopicPartition};
+use millstream_types::{Record, TopicPartition};
 use millstream_view::{FailedPart, Failure, Follower, FollowerConfig, Views};
 
 const GOOD: i64 = 5;
@@ -45,17 +45,6 @@ fn deliver(partition: &dyn Partition, name: &str) {
     delivered.wait().unwrap();
 }
 
-/// A batch whose records are cut short inside.
-fn unreadable() -> RecordBatch {
-    let mut builder = BatchBuilder::default();
-    for _ in 0..3 {
-        builder.push(&Record { key: Some(b"bolt"), value: Some(b"x"), ..Record::default() });
-    }
-    let mut bytes = builder.seal(Offset::ZERO, Epoch(0), Compression::None).bytes().to_vec();
-    *bytes.last_mut().unwrap() = 0x7f;
-    RecordBatch::parse_trusted(bytes.into(), &BatchLimits::default()).unwrap()
-}
-
 fn follow(world: &World, views: &Arc<Views<Shelf>>) -> Follower {
     let log: Arc<dyn Log> = world.log.clone();
     let deliveries = Arc::new(Deliveries { views: Arc::clone(views) });
@@ -81,33 +70,6 @@ fn follow_into_failure(world: &World, views: &Arc<Views<Shelf>>) -> (Follower, F
 }
 
 #[test]
-fn an_unreadable_batch_stops_its_partition_and_is_told_of() {
-    let (dir, files) = (tempfile::tempdir().unwrap(), disk());
-    let world = world(&files, dir.path());
-    let bad = source(&world);
-    (0..GOOD).for_each(|_| deliver(&*bad, "bolt"));
-    let (done, stored) = reply();
-    bad.append_batch(unreadable(), AckLevel::Synced, done).unwrap();
-    let first = stored.wait().unwrap().first;
-    deliver(&*bad, "bolt");
-    deliver(&*partition(&world, 1), "nut");
-
-    let views = world.shelf();
-    let (follower, failure) = follow_into_failure(&world, &views);
-    assert_eq!((failure.view, failure.part), ("shelf", FailedPart::Source));
-    assert_eq!((&failure.partition, failure.offset), (bad.id(), first));
-    wait_for("what is before it", || pieces(&views, "bolt").unwrap_or(0) >= GOOD);
-    assert_eq!(pieces(&views, "bolt"), Some(GOOD), "what is before it counts, it and what is after it do not");
-
-    world.log.delete_topic(&telemetry()).unwrap();
-    wait_for("the end of what concerned a topic that is gone", || views.failures().is_empty());
-    follower.stop();
-    drop(follower);
-    assert_eq!(pieces(&views, "bolt"), Some(GOOD));
-    world.close(views);
-}
-
-#[test]
 fn a_damaged_segment_of_a_source_stops_its_partition_and_is_told_of() {
     let (dir, files) = (tempfile::tempdir().unwrap(), disk());
     let before = world(&files, dir.path());
@@ -125,14 +87,17 @@ fn a_damaged_segment_of_a_source_stops_its_partition_and_is_told_of() {
     deliver(&*partition(&world, 1), "nut");
     let views = world.shelf();
     let (follower, failure) = follow_into_failure(&world, &views);
-    follower.stop();
-    drop(follower);
-    assert_eq!(failure.part, FailedPart::Source);
+    assert_eq!((failure.view, failure.part), ("shelf", FailedPart::Source));
     assert_eq!(failure.partition, TopicPartition::new(telemetry(), 0));
     let text = failure.to_string();
     for part in ["view 'shelf'", "topic 'telemetry.default', partition 0, offset", "damaged"] {
         assert!(text.contains(part), "{text} does not say {part}");
     }
     assert!(pieces(&views, "bolt").unwrap_or(0) < GOOD);
+
+    world.log.delete_topic(&telemetry()).unwrap();
+    wait_for("the end of what concerned a topic that is gone", || views.failures().is_empty());
+    follower.stop();
+    drop(follower);
     world.end(views).unwrap();
 }
