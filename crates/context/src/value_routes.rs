@@ -52,7 +52,9 @@ async fn read_value(State(desk): Shared, ask: Ask, Path((id, name)): Path<(Strin
     desk.watch.timing.of(Part::Render, || show::push_value(attribute, &mut text));
     let media = media(ask.headers(), text.starts_with(['{', '[']))?;
     // As it is written: what is read can be written back.
-    if let (TEXT, Value::String(plain)) = (media, json::parsed(&text)) {
+    if text.starts_with('"')
+        && let Value::String(plain) = json::parsed(&text)
+    {
         text = format!("\"{plain}\"");
     }
     if ask.knows(&entity) {
