@@ -11,7 +11,7 @@ use millstream_view::{Follower, FollowerConfig, Source, Views, ViewsConfig};
 use parking_lot::Mutex;
 
 use crate::common::{Deliveries, Shelf, World, telemetry};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Sent};
 use crate::stores::{Found, Stores};
 use crate::workload::{self, BINS, moves};
 use crate::{new_disk, small};
@@ -65,10 +65,12 @@ impl Lives<'_> {
         self.oracle.lock().check_caught_up(&views);
 
         self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
+        let known = self.oracle.lock().sent.len();
         workload::run(&views, &*log, &self.oracle, &mut self.stores, &mut self.rng);
-        if !self.files.is_off() && self.rng.chance(50) {
-            // Everything was sent and the power is still there: nothing is missing before it goes.
-            let all = wait_until_caught_up(&views, &*log);
+        if self.rng.chance(50) {
+            // Unless the power goes before all that was sent is in the log, nothing is missing.
+            let all =
+                wait_until_stable(&self.oracle.lock().sent[known..], &*log) && wait_until_caught_up(&views, &*log);
             if all {
                 self.oracle.lock().check_caught_up(&views);
             }
@@ -152,6 +154,26 @@ fn follow(views: &Arc<Views<Shelf>>, log: &Arc<dyn Log>) -> Follower {
     Follower::start(Arc::new(Deliveries { views: Arc::clone(views) }), views, log, &config).unwrap()
 }
 
+/// Waits until followers see all that was sent; `false` if the log ended before.
+fn wait_until_stable(sent: &[Sent], log: &dyn Log) -> bool {
+    let patience = Instant::now();
+    sent.iter().all(|sent| {
+        let partition = log.partition(&TopicPartition::new(telemetry(), sent.partition)).unwrap();
+        while partition.offsets().stable <= sent.offset {
+            if has_ended(log) {
+                return false;
+            }
+            assert!(patience.elapsed() < Duration::from_secs(30), "{sent:?} does not become stable");
+            std::thread::yield_now();
+        }
+        true
+    })
+}
+
+fn has_ended(log: &dyn Log) -> bool {
+    log.create_topic(&moves(), &TopicConfig { partitions: 1, ..TopicConfig::default() }).is_err()
+}
+
 /// Waits until every owner knows that it has applied all that is stable; `false` if the log ended before.
 fn wait_until_caught_up(views: &Views<Shelf>, log: &dyn Log) -> bool {
     let topic = log.topic(&telemetry()).unwrap().id;
@@ -167,7 +189,7 @@ fn wait_until_caught_up(views: &Views<Shelf>, log: &dyn Log) -> bool {
             if views.snapshots().iter().all(|snapshot| knows(snapshot)) {
                 break;
             }
-            if log.create_topic(&moves(), &TopicConfig { partitions: 1, ..TopicConfig::default() }).is_err() {
+            if has_ended(log) {
                 return false;
             }
             assert!(patience.elapsed() < Duration::from_secs(30), "{source:?} is not followed to its end, {last}");
