@@ -21,6 +21,7 @@ use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 
 use crate::Error;
 use crate::dirty::Dirty;
+use crate::intact;
 use crate::source::{decode_position, encode_position};
 
 const POSITION: u8 = b'p';
@@ -54,7 +55,8 @@ impl std::fmt::Debug for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens the store in `path`. One that cannot be read is removed and begun anew: the log has everything.
+    /// Opens the store in `path`. One that cannot be read is removed and begun anew: the log has everything. Whoever opens
+    /// it has the log's directory to himself.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] if another process uses it, or if even a new one cannot be made.
@@ -62,6 +64,8 @@ impl Checkpoints {
         let open = || in_the_background(|| Database::builder(path).worker_threads(1).open());
         if path.join(CONDEMNED).exists() {
             begin_anew(path, &"it was found damaged");
+        } else if let Err(damage) = intact::check(path) {
+            begin_anew(path, &damage);
         }
         let database = open().or_else(|failure| match failure {
             fjall::Error::Locked => Err(failure),
@@ -218,6 +222,7 @@ fn key(partition: PartitionId, kind: u8, record: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::intact::tests::lists;
     use crate::state_record::StateRecord;
 
     const TOPIC: TopicId = TopicId(0x0102);
@@ -305,6 +310,32 @@ mod tests {
         assert!(after.reflected.is_none() && after.records.is_empty() && after.held_bytes() == 0);
         dirty.take(vec![(Bytes::from_static(b"c"), None)], Epoch(3), Offset(9));
         assert!(dirty.reflected.is_none(), "for as long as the owner lives");
+    }
+
+    #[test]
+    fn a_store_with_a_damaged_list_of_tables_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+            checkpoint.write_dirty(PartitionId(1), TOPIC, &dirty(&[("a", Some("1"))], 7)).unwrap();
+            checkpoint.keyspace.rotate_memtable_and_wait().unwrap();
+        }
+        let mut damaged = 0;
+        for list in lists(dir.path()) {
+            let mut bytes = std::fs::read(&list).unwrap();
+            // An entry of the file's contents: position (8 bytes), length (8), length of the name (2), name.
+            let name = bytes.windows(6).rposition(|six| six == b"tables").unwrap();
+            let tables = bytes[name - 18] as usize;
+            // The number of levels: with none the store itself finds no tables, and says nothing.
+            assert_ne!(std::mem::replace(&mut bytes[tables], 0), 0, "{}", list.display());
+            std::fs::write(list, bytes).unwrap();
+            damaged += 1;
+        }
+        assert!(damaged > 0);
+        let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+        assert_eq!(checkpoint.reflected(PartitionId(1)).unwrap(), None);
+        checkpoint.write_dirty(PartitionId(1), TOPIC, &dirty(&[("b", Some("2"))], 8)).unwrap();
+        assert_eq!(loaded(&checkpoint, 1), pairs(&[("b", "2")]));
     }
 
     #[test]

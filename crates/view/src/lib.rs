@@ -20,6 +20,7 @@ mod failure;
 mod follow;
 mod gathered;
 mod handle;
+mod intact;
 mod load;
 mod owner;
 mod shard;
