@@ -63,7 +63,7 @@ fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
     out.push_str("{\"type\":");
     push_string(&entity.key.kind, out);
     out.push_str(",\"created\":");
-    push_number(entity.created_ms, out);
+    push_number(entity.created_ms(), out);
     out.push_str(",\"modified\":");
     push_number(entity.modified_ms, out);
     out.push_str(",\"times\":[");
@@ -73,7 +73,7 @@ fn push_head(entity: &Entity, origin: &Origin, out: &mut String) {
         if i > 0 {
             out.push(',');
         }
-        push_number(attribute.created_ms - entity.created_ms, out);
+        push_number(attribute.created_ms - entity.created_ms(), out);
         out.push(',');
         push_number(entity.modified_ms - attribute.modified_ms, out);
     }
@@ -122,7 +122,7 @@ mod tests {
     use crate::update::{Manner, set, settle};
 
     fn room(body: &str) -> Entity {
-        let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 5);
+        let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 5_000);
         set(&mut room, attributes(body.as_bytes(), Given::NORMALIZED).unwrap(), Manner::Append);
         settle(None, &mut room, 5);
         room

@@ -23,6 +23,7 @@ use crate::op_update::{self, Asked};
 use crate::partition_key;
 use crate::refusal::{Failure, Refusal};
 use crate::request::{self, Parameters, Paths};
+use crate::stamps::Stamps;
 use crate::stats::Counters;
 use crate::subscriptions::{Flow, Flows, Tokens};
 use crate::upkeep::Upkeep;
@@ -41,6 +42,7 @@ pub(crate) struct Desk {
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) page_max_bytes: usize,
     pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) stamps: Stamps,
     /// When the plane was opened, by `clock`.
     pub(crate) started: Duration,
     pub(crate) tokens: Arc<Tokens>,
@@ -228,7 +230,7 @@ impl Desk {
         let flow = self.flow(ask);
         let (tenant, versions, origin) =
             (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin(&self.tokens, flow.as_ref()));
-        let request = Request { tenant, path, tell, versions, origin, action };
+        let request = Request { tenant, path, tell, versions, origin, at_us: self.stamps.next(), action };
         match self.noted(self.views.ask(owner, Command::Request(Box::new(request))).await)? {
             Answer::Refused(refusal) => Err(refusal.into()),
             answer => {
@@ -264,8 +266,8 @@ impl Desk {
             let tell = self.tell(&ask.tenant, &id).await?;
             let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
             let (tenant, path) = (ask.tenant.clone(), path.clone());
-            let request =
-                Request { tenant, path, tell, versions: None, origin: ask.origin(&self.tokens, flow.as_ref()), action };
+            let (origin, at_us) = (ask.origin(&self.tokens, flow.as_ref()), self.stamps.next());
+            let request = Request { tenant, path, tell, versions: None, origin, at_us, action };
             let started = self.clock.now();
             let mut command = Command::Request(Box::new(request));
             let answer = loop {

@@ -54,6 +54,8 @@ pub(crate) struct Request {
     pub(crate) origin: Origin,
     /// The versions that the entity may have, if the client demands any.
     pub(crate) versions: Option<Versions>,
+    /// When it was taken in: what it creates stands there in lists.
+    pub(crate) at_us: i64,
     pub(crate) action: Action,
 }
 
@@ -217,8 +219,8 @@ impl View for EntityView {
 
 impl EntityView {
     fn request(&self, draft: &mut Draft<'_, Self>, request: Request) -> Result<Answer, Refusal> {
-        let Request { tenant, path, tell, versions, origin, action } = request;
-        let write = Write { view: self, tenant, path, tell, versions, origin };
+        let Request { tenant, path, tell, versions, origin, at_us, action } = request;
+        let write = Write { view: self, tenant, path, tell, versions, origin, at_us };
         match action {
             Action::Create(given) => match write.existing(draft, &given)? {
                 Some(before) => Err(exists(&before)),
@@ -267,6 +269,7 @@ struct Write<'a> {
     tell: TopicPartition,
     origin: Origin,
     versions: Option<Versions>,
+    at_us: i64,
 }
 
 impl Write<'_> {
@@ -313,7 +316,7 @@ impl Write<'_> {
     fn create(&self, draft: &mut Draft<'_, EntityView>, given: EntityGiven) -> Result<Answer, Refusal> {
         let kind = given.kind.unwrap_or_else(|| DEFAULT_ENTITY_KIND.into());
         let key = Key { id: given.id, kind, path: self.path.clone() };
-        let mut entity = Entity::new(key.into(), draft.now_ms());
+        let mut entity = Entity::new(key.into(), self.at_us);
         entity.attributes.reserve_exact(given.attributes.len());
         for attribute in given.attributes {
             entity.attributes.extend(update::create(attribute)?);
@@ -371,10 +374,11 @@ impl Write<'_> {
         mut after: Entity,
         asked: &[Arc<str>],
     ) -> Result<Answer, Refusal> {
-        let differences = update::settle(before, &mut after, draft.now_ms());
+        let now_ms = before.map_or(after.created_ms(), |_| draft.now_ms());
+        let differences = update::settle(before, &mut after, now_ms);
         after.keep_exactly();
         check_locations(&after)?;
-        let told = tell(before, &after, (&differences, asked), &self.origin, draft.now_ms());
+        let told = tell(before, &after, (&differences, asked), &self.origin, now_ms);
         let (size, limit) = (told.value.as_ref().map_or(0, Vec::len), self.view.entity_max_bytes);
         if size > limit {
             return Err(Refusal::new(

@@ -19,6 +19,7 @@ pub(crate) const DATE_TIME: &str = "DateTime";
 pub(crate) const DATE_EXPIRES: &str = "dateExpires";
 /// Metadata by which a location is plain data.
 pub(crate) const IGNORE_TYPE: &str = "ignoreType";
+pub(crate) const US_PER_MS: i64 = 1_000;
 const PATH: &str = "servicePath";
 const DATE_CREATED: &str = "dateCreated";
 const DATE_MODIFIED: &str = "dateModified";
@@ -35,7 +36,8 @@ pub(crate) struct Key {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entity {
     pub(crate) key: Arc<Key>,
-    pub(crate) created_ms: i64,
+    /// A time of its own, see [`crate::stamps`].
+    pub(crate) created_us: i64,
     pub(crate) modified_ms: i64,
     /// Counts its versions, from 0.
     pub(crate) version: u64,
@@ -170,18 +172,21 @@ impl FromIterator<Metadata> for Items {
     }
 }
 
-/// Where an entity stands in lists: by creation, ties by id.
+/// Where an entity stands in lists: by creation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    pub(crate) created_ms: i64,
+    pub(crate) created_us: i64,
     pub(crate) key: Arc<Key>,
 }
 
 impl Place {
     /// Before every place of that time, behind every one of an earlier time.
-    pub(crate) fn first_at(created_ms: i64) -> Self {
+    pub(crate) fn first_at(at_ms: i64) -> Self {
         let none: Arc<str> = "".into();
-        Self { created_ms, key: Arc::new(Key { id: none.clone(), kind: none.clone(), path: none }) }
+        Self {
+            created_us: at_ms.saturating_mul(US_PER_MS),
+            key: Arc::new(Key { id: none.clone(), kind: none.clone(), path: none }),
+        }
     }
 }
 
@@ -192,8 +197,14 @@ pub(crate) fn is_built_in(name: &str) -> bool {
 
 impl Entity {
     /// A new entity without attributes.
-    pub(crate) fn new(key: Arc<Key>, now_ms: i64) -> Self {
-        Self { key, created_ms: now_ms, modified_ms: now_ms, version: 0, attributes: Vec::new() }
+    pub(crate) fn new(key: Arc<Key>, created_us: i64) -> Self {
+        let modified_ms = created_us.div_euclid(US_PER_MS);
+        Self { key, created_us, modified_ms, version: 0, attributes: Vec::new() }
+    }
+
+    /// When it was created.
+    pub(crate) fn created_ms(&self) -> i64 {
+        self.created_us.div_euclid(US_PER_MS)
     }
 
     /// Lets go of room for more attributes. An allocator that is asked for less memory mostly leaves it where it is.
@@ -206,7 +217,7 @@ impl Entity {
     }
 
     pub(crate) fn place(&self) -> Place {
-        Place { created_ms: self.created_ms, key: self.key.clone() }
+        Place { created_us: self.created_us, key: self.key.clone() }
     }
 
     pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
@@ -242,13 +253,13 @@ impl Entity {
 
     /// What tells this version from every other, as HTTP has it.
     pub(crate) fn tag(&self) -> String {
-        format!("\"{:x}-{:x}\"", self.created_ms, self.version)
+        format!("\"{:x}-{:x}\"", self.created_us, self.version)
     }
 
     /// The attribute that every entity has under this name.
     pub(crate) fn built_in(&self, name: &str) -> Option<Attribute> {
         let (kind, value) = match name {
-            DATE_CREATED => (DATE_TIME, iso_time(self.created_ms)),
+            DATE_CREATED => (DATE_TIME, iso_time(self.created_ms())),
             DATE_MODIFIED => (DATE_TIME, iso_time(self.modified_ms)),
             PATH => ("Text", self.key.path.to_string()),
             _ => return None,

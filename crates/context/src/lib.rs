@@ -56,6 +56,7 @@ mod request_watch;
 mod routes;
 mod scalars;
 mod show;
+mod stamps;
 mod state;
 mod state_record;
 mod statistics_routes;

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::change_details::Origin;
 use crate::change_topics::ChangeTopics;
 use crate::entities::{Answer, Change, Command, EntityView, tell};
-use crate::entity::{Attribute, Entity, Items, Key, Metadata, ROOT_PATH};
+use crate::entity::{Attribute, Entity, Items, Key, Metadata, ROOT_PATH, US_PER_MS};
 use crate::mapping::{Mapped, Mappings, Measured, put};
 use crate::stats::Counters;
 use crate::troubles::Troubles;
@@ -183,7 +183,8 @@ pub(crate) fn apply(
             Some(entity) => Some(entity.clone()),
             None => draft.state().of(&place.0).and_then(|entities| entities.get(&place.1)).cloned(),
         };
-        let mut after = before.as_deref().cloned().unwrap_or_else(|| Entity::new(place.1.clone(), draft.now_ms()));
+        let mut after =
+            before.as_deref().cloned().unwrap_or_else(|| Entity::new(place.1.clone(), draft.now_ms() * US_PER_MS));
         let mut asked = Vec::with_capacity(attributes.len());
         for attribute in attributes {
             if let Some(known) = after.location_beside(&attribute) {

@@ -70,7 +70,7 @@ mod tests {
 
     fn place(n: u16) -> Place {
         let key = Key { id: format!("{n:05}").into(), kind: "T".into(), path: "/".into() };
-        Place { created_ms: i64::from(n / 7), key: Arc::new(key) }
+        Place { created_us: i64::from(n / 7), key: Arc::new(key) }
     }
 
     proptest! {

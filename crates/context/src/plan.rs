@@ -8,7 +8,7 @@ use std::ops::Bound;
 use geo::Rect;
 use serde_json::{Value as Json, json};
 
-use crate::entity::Place;
+use crate::entity::{Place, US_PER_MS};
 use crate::index::Value;
 use crate::list::{Count, Filter, Page};
 use crate::places::Places;
@@ -262,9 +262,11 @@ impl Source {
                 Some(values) => ranges.iter().flat_map(|(from, to)| values.between(from, to.as_ref())).all(found),
                 None => Self::Attribute(attribute.clone()).each(filter, entities, found),
             },
-            Self::Created(from, to) => {
-                entities.places().since(*from).take_while(|place| place.created_ms <= *to).all(found)
-            }
+            Self::Created(from, to) => entities
+                .places()
+                .since(*from)
+                .take_while(|place| place.created_us.div_euclid(US_PER_MS) <= *to)
+                .all(found),
             Self::Modified(from, to) => entities.modified(*from, *to).all(|entity| found(&entity.place())),
             Self::Areas(areas) => areas.iter().all(|area| entities.located().within(*area, found)),
             Self::Located => entities.located().all().all(found),

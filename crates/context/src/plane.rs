@@ -22,6 +22,7 @@ use crate::metrics_routes;
 use crate::request_counts::RequestCounts;
 use crate::request_watch::RequestWatch;
 use crate::routes;
+use crate::stamps::Stamps;
 use crate::statistics_routes::{self, Watched};
 use crate::stats::Counters;
 use crate::subscriptions::Subscriptions;
@@ -120,7 +121,8 @@ impl Context {
         let summary = watch.requests.clone().map(|requests| Summary::start(every, requests, watch.alarms.clone()));
         let summary = summary.transpose()?;
         let subscriptions = Subscriptions::open(ground, &config, &watch, metrics)?;
-        let (wall, tokens, flows) = (ground.wall.clone(), subscriptions.tokens.clone(), subscriptions.flows.clone());
+        let (wall, stamps) = (ground.wall.clone(), Stamps::new(ground.wall.clone()));
+        let (tokens, flows) = (subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
         let desk = Arc::new(Desk {
             views,
@@ -128,6 +130,7 @@ impl Context {
             counters,
             clock,
             wall,
+            stamps,
             started,
             page_max_bytes,
             tokens,

@@ -193,7 +193,7 @@ impl Entities {
     fn put(&mut self, entity: Arc<Entity>) {
         let place = entity.place();
         match self.by_id.put(entity.clone()) {
-            Some(before) if before.created_ms == entity.created_ms => self.update(&before, &entity, &place),
+            Some(before) if before.created_us == entity.created_us => self.update(&before, &entity, &place),
             before => {
                 // Compaction may have taken the removal in between: the older version's place goes here.
                 if let Some(before) = before {
@@ -399,8 +399,8 @@ fn entity_area(entity: &Entity) -> Option<Rect> {
 mod tests {
     use super::*;
 
-    fn entity(id: &str, kind: &str, created_ms: i64) -> Arc<Entity> {
-        Arc::new(Entity::new(Key { id: id.into(), kind: kind.into(), path: "/".into() }.into(), created_ms))
+    fn entity(id: &str, kind: &str, created_us: i64) -> Arc<Entity> {
+        Arc::new(Entity::new(Key { id: id.into(), kind: kind.into(), path: "/".into() }.into(), created_us))
     }
 
     fn with(id: usize, kind: &str, names: &[&str]) -> Arc<Entity> {

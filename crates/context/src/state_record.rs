@@ -3,25 +3,27 @@
 //! | | bytes |
 //! | --- | --- |
 //! | key | tenant, id, type, service path, separated by zero bytes (none of them can contain one) |
-//! | value | version 2; created, modified (8 each, ms), version (8); count (4) of attributes: created, modified (8 each, ms), name, type, value, count (4) of metadata: name, type, value |
+//! | value | version 3; created (8, us), modified (8, ms), version (8); count (4) of attributes: created, modified (8 each, ms), name, type, value, count (4) of metadata: name, type, value |
 //!
-//! A key of three parts, the middle one empty, is that of an index: tenant, nothing, attribute. Its value is version 1 and
-//! how far it has come: 0 not at all, 1 wholly, 2 up to a place, which follows: created (8, ms), id, type, path.
+//! A key of three parts, the middle one empty, is that of an index: tenant, nothing, attribute. Its value is version 2 and
+//! how far it has come: 0 not at all, 1 wholly, 2 up to a place, which follows: created (8, us), id, type, path.
 //!
-//! Version 1 has no times of attributes, they are taken to be the entity's, and no version, it is taken to be 0. Integers are big endian; a text is its length in bytes (4) and UTF-8.
+//! Before version 3 of entities and version 2 of indexes, creation is in milliseconds. Version 1 of entities has no times of attributes, they are taken to be the entity's, and no version, it is taken to be 0. Integers are big endian; a text is its length in bytes (4) and UTF-8.
 
 use std::sync::Arc;
 
 use millstream_types::TenantId;
 use millstream_view::DecodeError;
 
-use crate::entity::{Attribute, Entity, Key, Metadata, Place};
+use crate::entity::{Attribute, Entity, Key, Metadata, Place, US_PER_MS};
 use crate::index::Built;
 use crate::names::shared;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+const CREATED_IN_MS: u8 = 2;
 const WITHOUT_ATTRIBUTE_TIMES: u8 = 1;
-const INDEX_VERSION: u8 = 1;
+const INDEX_VERSION: u8 = 2;
+const INDEX_CREATED_IN_MS: u8 = 1;
 const SEPARATOR: u8 = 0;
 /// An attribute or an item of metadata takes at least so much: the lengths of its texts.
 const ITEM_MIN_BYTES: usize = 12;
@@ -59,7 +61,7 @@ pub(crate) fn encode_built(built: &Built, out: &mut Vec<u8>) {
         Built::Whole => out.push(1),
         Built::UpTo(place) => {
             out.push(2);
-            out.extend_from_slice(&place.created_ms.to_be_bytes());
+            out.extend_from_slice(&place.created_us.to_be_bytes());
             push_item(&place.key.id, &place.key.kind, &place.key.path, out);
         }
     }
@@ -69,12 +71,12 @@ pub(crate) fn encode_built(built: &Built, out: &mut Vec<u8>) {
 pub(crate) fn decode_built(bytes: &[u8]) -> Result<Built, DecodeError> {
     let mut rest = Rest(bytes);
     match rest.take::<2>()? {
-        [INDEX_VERSION, 0] => Ok(Built::Not),
-        [INDEX_VERSION, 1] => Ok(Built::Whole),
-        [INDEX_VERSION, 2] => {
-            let created_ms = rest.time()?;
+        [INDEX_VERSION | INDEX_CREATED_IN_MS, 0] => Ok(Built::Not),
+        [INDEX_VERSION | INDEX_CREATED_IN_MS, 1] => Ok(Built::Whole),
+        [version @ (INDEX_VERSION | INDEX_CREATED_IN_MS), 2] => {
+            let created_us = rest.created_us(version == INDEX_CREATED_IN_MS)?;
             let key = Key { id: rest.text()?.into(), kind: rest.name()?, path: rest.name()? };
-            Ok(Built::UpTo(Place { created_ms, key: key.into() }))
+            Ok(Built::UpTo(Place { created_us, key: key.into() }))
         }
         [version, how] => Err(DecodeError::new(format!("index record of version {version}, {how}"))),
     }
@@ -83,7 +85,7 @@ pub(crate) fn decode_built(bytes: &[u8]) -> Result<Built, DecodeError> {
 /// Appends the value of a state record.
 pub(crate) fn encode_value(entity: &Entity, out: &mut Vec<u8>) {
     out.push(VERSION);
-    out.extend_from_slice(&entity.created_ms.to_be_bytes());
+    out.extend_from_slice(&entity.created_us.to_be_bytes());
     out.extend_from_slice(&entity.modified_ms.to_be_bytes());
     out.extend_from_slice(&entity.version.to_be_bytes());
     push_count(entity.attributes.len(), out);
@@ -112,15 +114,16 @@ pub(crate) fn decode_key(bytes: &[u8]) -> Result<(TenantId, Arc<Key>), DecodeErr
 /// Reads the value of a state record.
 pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, DecodeError> {
     let mut rest = Rest(bytes);
-    let has_times = match rest.take::<1>()? {
-        [VERSION] => true,
-        [WITHOUT_ATTRIBUTE_TIMES] => false,
-        [other] => return Err(DecodeError::new(format!("entity record of version {other}"))),
-    };
-    let (created_ms, modified_ms) = (rest.time()?, rest.time()?);
+    let [format] = rest.take()?;
+    if !(WITHOUT_ATTRIBUTE_TIMES..=VERSION).contains(&format) {
+        return Err(DecodeError::new(format!("entity record of version {format}")));
+    }
+    let has_times = format > WITHOUT_ATTRIBUTE_TIMES;
+    let (created_us, modified_ms) = (rest.created_us(format <= CREATED_IN_MS)?, rest.time()?);
     let version = if has_times { u64::from_be_bytes(rest.take()?) } else { 0 };
     let attributes = rest.many(|rest| {
-        let times = if has_times { (rest.time()?, rest.time()?) } else { (created_ms, modified_ms) };
+        let times =
+            if has_times { (rest.time()?, rest.time()?) } else { (created_us.div_euclid(US_PER_MS), modified_ms) };
         let (name, kind, value) = (rest.name()?, rest.name()?, rest.text()?.into());
         let metadata =
             rest.many(|rest| Ok(Metadata { name: rest.name()?, kind: rest.name()?, value: rest.text()?.into() }))?;
@@ -130,7 +133,7 @@ pub(crate) fn decode_value(key: Arc<Key>, bytes: &[u8]) -> Result<Entity, Decode
     if !rest.0.is_empty() {
         return Err(DecodeError::new(format!("{} bytes behind an entity", rest.0.len())));
     }
-    Ok(Entity { key, created_ms, modified_ms, version, attributes })
+    Ok(Entity { key, created_us, modified_ms, version, attributes })
 }
 
 fn push_item(name: &str, kind: &str, value: &str, out: &mut Vec<u8>) {
@@ -156,6 +159,11 @@ impl<'a> Rest<'a> {
 
     fn time(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_be_bytes(self.take()?))
+    }
+
+    fn created_us(&mut self, is_in_ms: bool) -> Result<i64, DecodeError> {
+        let created = self.time()?;
+        Ok(if is_in_ms { created.saturating_mul(US_PER_MS) } else { created })
     }
 
     fn name(&mut self) -> Result<Arc<str>, DecodeError> {
@@ -193,9 +201,13 @@ mod tests {
         let metadata = vec![Metadata { name: "m".into(), kind: "N".into(), value: "1".into() }];
         let attribute = Attribute::new("t".into(), "Text".into(), "\"ä\"".into(), metadata.into());
         let attribute = Attribute { created_ms: 1, modified_ms: -2, ..attribute };
-        Entity { key: key.into(), created_ms: 1, modified_ms: -2, version: 0, attributes: vec![attribute] }
+        Entity { key: key.into(), created_us: 1_000, modified_ms: -2, version: 0, attributes: vec![attribute] }
     }
 
+    const VERSION_3: &[u8] = b"\x03\0\0\0\0\0\0\x03\xe8\xff\xff\xff\xff\xff\xff\xff\xfe\
+        \0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
+        \0\0\0\x01t\0\0\0\x04Text\0\0\0\x04\"\xc3\xa4\"\0\0\0\x01\0\0\0\x01m\0\0\0\x01N\0\0\0\x011";
+    /// With creation in milliseconds; must be read for ever.
     const VERSION_2: &[u8] = b"\x02\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
         \0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xfe\
         \0\0\0\x01t\0\0\0\x04Text\0\0\0\x04\"\xc3\xa4\"\0\0\0\x01\0\0\0\x01m\0\0\0\x01N\0\0\0\x011";
@@ -209,10 +221,10 @@ mod tests {
         encode_key(&TenantId::default(), &sample().key, &mut key);
         encode_value(&sample(), &mut value);
         assert_eq!(key, b"default\0r1\0Room\0/");
-        assert_eq!(value, VERSION_2);
+        assert_eq!(value, VERSION_3);
         let (tenant, key) = decode_key(&key).unwrap();
         assert_eq!(tenant, TenantId::default());
-        for version in [VERSION_1, VERSION_2] {
+        for version in [VERSION_1, VERSION_2, VERSION_3] {
             assert_eq!(decode_value(key.clone(), version).unwrap(), sample());
         }
     }
@@ -231,6 +243,8 @@ mod tests {
             }
         }
         assert_eq!(decode_index_key(b"default\0r1\0Room\0/").unwrap(), None);
+        let version_1 = b"\x01\x02\0\0\0\0\0\0\0\x01\0\0\0\x02r1\0\0\0\x04Room\0\0\0\x01/";
+        assert_eq!(decode_built(version_1).unwrap(), Built::UpTo(sample().place()));
     }
 
     #[test]
@@ -241,8 +255,8 @@ mod tests {
         let mut longer = VERSION_1.to_vec();
         longer.push(0);
         assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("behind"));
-        longer[0] = 3;
-        assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("version 3"));
+        longer[0] = 4;
+        assert!(decode_value(sample().key, &longer).unwrap_err().what.contains("version 4"));
         let hostile = [&[1][..], &[0; 16], &[0xff; 4]].concat();
         assert!(decode_value(sample().key, &hostile).is_err());
         for key in [&b""[..], b"t\0i\0k", b"t\0i\0k\0/\0x", b"\xff\0i\0k\0/", b"no tenant\0i\0k\0/"] {

@@ -177,7 +177,7 @@ mod tests {
             let mut cells = Cells::default();
             let place = |n: usize| {
                 let key = Key { id: n.to_string().into(), kind: "T".into(), path: "/".into() };
-                Place { created_ms: n as i64, key: Arc::new(key) }
+                Place { created_us: n as i64, key: Arc::new(key) }
             };
             for (n, area) in areas.iter().enumerate() {
                 cells.insert(*area, place(n));
@@ -187,7 +187,7 @@ mod tests {
             };
             let mut found = Vec::new();
             cells.within(searched, &mut |place| {
-                found.push(place.created_ms as usize);
+                found.push(place.created_us as usize);
                 true
             });
             for (n, area) in areas.iter().enumerate() {
@@ -208,7 +208,7 @@ mod tests {
         for n in 0..40_000 {
             let (x, y) = (f64::from(n % 200) * 0.01, f64::from(n / 200) * 0.01);
             let key = Key { id: n.to_string().into(), kind: "T".into(), path: "/".into() };
-            cells.insert(Rect::new((x, y), (x, y)), Place { created_ms: 0, key: Arc::new(key) });
+            cells.insert(Rect::new((x, y), (x, y)), Place { created_us: 0, key: Arc::new(key) });
         }
         let mut looked_at = 0;
         cells.within(Rect::new((1.0, 1.0), (1.1, 1.1)), &mut |_| {

@@ -13,7 +13,7 @@ use crate::state::{Entities, State};
 
 #[derive(Debug, Clone)]
 enum Step {
-    Put { id: u8, created_ms: i64, modified_ms: i64, attributes: Vec<(u8, u8)> },
+    Put { id: u8, created_us: i64, modified_ms: i64, attributes: Vec<(u8, u8)> },
     Remove { id: u8 },
     Index { count: usize },
 }
@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     let attributes = prop::collection::vec((0..4_u8, 0..6_u8), 0..4);
     prop_oneof![
         6 => (0..12_u8, 0..3_i64, 0..50_i64, attributes)
-            .prop_map(|(id, created_ms, modified_ms, attributes)| Step::Put { id, created_ms, modified_ms, attributes }),
+            .prop_map(|(id, created_us, modified_ms, attributes)| Step::Put { id, created_us, modified_ms, attributes }),
         2 => (0..12_u8).prop_map(|id| Step::Remove { id }),
         1 => (1..5_usize).prop_map(|count| Step::Index { count }),
     ]
@@ -102,8 +102,8 @@ proptest! {
         let (mut state, mut model): (State, BTreeMap<Key, Arc<Entity>>) = (State::default(), BTreeMap::new());
         for step in steps {
             match step {
-                Step::Put { id, created_ms, modified_ms, attributes } => {
-                    let mut entity = Entity::new(key(id), created_ms);
+                Step::Put { id, created_us, modified_ms, attributes } => {
+                    let mut entity = Entity::new(key(id), created_us);
                     entity.modified_ms = modified_ms;
                     for given in attributes {
                         let attribute = attribute(given);

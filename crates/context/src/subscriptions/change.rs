@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::details::{Details, Differs};
 use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, SERVICE_PATH};
-use crate::entity::{Attribute, Entity, Key, Metadata};
+use crate::entity::{Attribute, Entity, Key, Metadata, US_PER_MS};
 use crate::names::shared;
 
 /// Where a change lies in the log.
@@ -93,7 +93,7 @@ impl<'a> Change<'a> {
     fn read_entity(&self) -> Option<Entity> {
         let visitor = MembersOf::<Item<'_>> { but: &["id", "type"], of: PhantomData };
         let Members(attributes) = serde_json::Deserializer::from_slice(self.value).deserialize_map(visitor).ok()?;
-        let mut entity = Entity::new(Arc::new(self.key.clone()), self.details.created_ms);
+        let mut entity = Entity::new(Arc::new(self.key.clone()), self.details.created_ms * US_PER_MS);
         entity.modified_ms = self.details.modified_ms;
         let mut times_ms = self.details.times_ms.chunks_exact(2);
         for (name, Item { kind, value, metadata }) in attributes {
@@ -104,7 +104,7 @@ impl<'a> Change<'a> {
             });
             let mut attribute = Attribute::new(shared(&name), shared(&kind), value.get().into(), metadata.collect());
             if let Some([after, before]) = times_ms.next() {
-                attribute.created_ms = entity.created_ms + after;
+                attribute.created_ms = self.details.created_ms + after;
                 attribute.modified_ms = entity.modified_ms - before;
             }
             entity.attributes.push(attribute);

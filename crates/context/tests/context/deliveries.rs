@@ -7,20 +7,8 @@ use serde_json::{Value, json};
 
 use crate::notifications::{change, to};
 use crate::receiver::{Received, Receiver, until};
-use crate::subscriptions::{patch, shown, subscribe};
+use crate::subscriptions::{patch, shown, subscribe, until_shown};
 use crate::world::{Served, World};
-
-async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let patience = std::time::Instant::now();
-    loop {
-        let shown = shown(served, id).await;
-        if holds(&shown) {
-            return shown;
-        }
-        assert!(patience.elapsed() < std::time::Duration::from_secs(60), "{shown}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-}
 
 async fn set_t(served: &Served, id: &str, t: usize) {
     change(

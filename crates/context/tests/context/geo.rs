@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::filters::{encoded, listed};
 use crate::refusals::{ask, check};
-use crate::world::{Served, World, next_millisecond};
+use crate::world::{Served, World};
 
 const PLACES: [&str; 9] = [
     // Madrid, Toledo (67 km), Barcelona (505 km).
@@ -27,7 +27,6 @@ async fn filled(dir: &std::path::Path) -> (World, Served) {
     for body in PLACES {
         let answer = served.ask("POST /v2/entities", Some(body)).await;
         assert_eq!(answer.status, 201, "{body}: {answer:?}");
-        next_millisecond();
     }
     (world, served)
 }

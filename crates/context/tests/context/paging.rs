@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::world::{Served, World, wait_until};
 
@@ -44,6 +44,36 @@ async fn pages_follow_creation_and_never_overlap() {
     }
     let shown = served.get("/v2/entities?attrs=n&limit=1&offset=9").await.json();
     assert_eq!(shown[0]["n"]["value"], 9);
+    served.stop().await;
+    world.close();
+}
+
+/// Within one millisecond, over all owners, after a restart as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn entities_of_a_batch_are_listed_as_they_stand_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected: Vec<String> = (0..200).rev().map(|n| format!("e{:03}", n * 77 % 200)).collect();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let entities: Vec<Value> = expected.iter().map(|id| json!({"id": id, "type": "T"})).collect();
+    for some in entities.chunks(90) {
+        let batch = json!({"actionType": "append", "entities": some}).to_string();
+        assert_eq!(served.ask("POST /v2/op/update", Some(&batch)).await.status, 204);
+    }
+    assert_eq!(ids(&served, "limit=1000").await.0, expected);
+    served.stop().await;
+    world.close();
+
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    // One that goes and comes again stands at the end.
+    let again = expected.remove(7);
+    assert_eq!(served.ask(&format!("DELETE /v2/entities/{again}"), None).await.status, 204);
+    let body = json!({"id": again, "type": "T"}).to_string();
+    assert_eq!(served.ask("POST /v2/entities", Some(&body)).await.status, 201);
+    expected.push(again);
+    assert_eq!(ids(&served, "limit=1000").await.0, expected);
+    assert_eq!(ids(&served, "limit=5&offset=88").await.0, expected[88..93]);
     served.stop().await;
     world.close();
 }

@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use crate::notifications::{change, to};
 use crate::receiver::{Received, Receiver};
 use crate::refusals::{ask, check};
-use crate::subscriptions::{patch, shown, subscribe};
-use crate::world::{Registry, Served, World, wait_until};
+use crate::subscriptions::{patch, subscribe, until_notification};
+use crate::world::{Registry, World, wait_until};
 
 fn open(dir: &std::path::Path, notifications: NotificationsConfig) -> World {
     let config = ContextConfig { notifications, ..ContextConfig::default() };
@@ -418,18 +418,6 @@ async fn a_batch_is_told_once_for_each_entity_and_subscription() {
     receiver.stop();
 }
 
-async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let patience = std::time::Instant::now();
-    loop {
-        let shown = shown(served, id).await["notification"].take();
-        if holds(&shown) {
-            return shown;
-        }
-        assert!(patience.elapsed() < std::time::Duration::from_secs(60), "{shown}");
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-    }
-}
-
 /// §15.3: a failure counts at its first attempt and once, a success resets; §15.4: of a full queue the oldest go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_loses_its_oldest_and_a_failure_counts_once() {
@@ -452,14 +440,15 @@ async fn a_full_queue_loses_its_oldest_and_a_failure_counts_once() {
         change(&served, "POST /v2/entities?options=upsert,keyValues", &json!({"id": "e", "t": t}).to_string()).await;
     }
     // The first is on its way: it stays, with the two latest.
-    let waiting = until_shown(&served, &id, |shown| shown["queue"]["dropped"] == CHANGES - 3).await;
+    let waiting = until_notification(&served, &id, |shown| shown["queue"]["dropped"] == CHANGES - 3).await;
     assert_eq!(waiting["queue"]["length"], 3, "{waiting}");
     receiver.under("/n", 5).await;
-    let failing = until_shown(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
+    let failing = until_notification(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
     assert_eq!((&failing["failsCounter"], failing.get("lastSuccess")), (&json!(1), None), "{failing}");
     is_open.store(true, Ordering::Release);
     let done =
-        until_shown(&served, &id, |shown| shown["queue"]["length"] == 0 && shown["lastSuccessCode"] == 200).await;
+        until_notification(&served, &id, |shown| shown["queue"]["length"] == 0 && shown["lastSuccessCode"] == 200)
+            .await;
     assert_eq!((done.get("failsCounter"), &done["timesSent"]), (None, &json!(CHANGES)), "{done}");
     let all: Vec<u64> = receiver.received().iter().map(|one| one.json()["t"].as_u64().unwrap()).collect();
     let mut told = all.clone();
@@ -519,7 +508,7 @@ async fn a_silent_broker_is_a_failure() {
     let target = json!({"url": format!("mqtt://{}", silent.local_addr().unwrap()), "topic": "t"});
     let id = subscribe(&served, "", &of(json!({"mqtt": target, "delivery": {"retry": "never"}}), json!({}))).await;
     change(&served, "POST /v2/entities", r#"{"id":"e"}"#).await;
-    let failed = until_shown(&served, &id, |shown| shown.get("lastFailure").is_some()).await;
+    let failed = until_notification(&served, &id, |shown| shown.get("lastFailure").is_some()).await;
     for absent in ["lastFailureReason", "lastSuccessCode", "lastSuccess"] {
         assert_eq!(failed.get(absent), None, "§14.1: {failed}");
     }
@@ -539,9 +528,9 @@ async fn a_topic_that_macros_make_too_long_is_a_failure_and_nothing_is_published
     let id = subscribe(&served, "", &of(json!({"mqttCustom": target}), json!({}))).await;
     let entity = json!({"id": "e", "long": "x".repeat(65_534)});
     change(&served, "POST /v2/entities?options=keyValues", &entity.to_string()).await;
-    let failed = until_shown(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
+    let failed = until_notification(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
     assert_eq!((&failed["failsCounter"], failed.get("lastSuccess")), (&json!(1), None), "{failed}");
-    until_shown(&served, &id, |shown| shown.get("queue").is_none()).await;
+    until_notification(&served, &id, |shown| shown.get("queue").is_none()).await;
     let connected = tokio::time::timeout(std::time::Duration::ZERO, broker.accept()).await;
     assert!(connected.is_err(), "nobody has connected");
     served.stop().await;
@@ -576,7 +565,7 @@ async fn large_messages_are_sent_and_where_they_are_stored_smaller_ones_as_many_
         assert_eq!(lengths, [bytes; ENTITIES], "{path}");
     }
     for (id, limit) in [(&ids[1], "8388608 bytes"), (&ids[3], "1572864 bytes")] {
-        let failed = until_shown(&served, id, |shown| shown["failsCounter"] == ENTITIES).await;
+        let failed = until_notification(&served, id, |shown| shown["failsCounter"] == ENTITIES).await;
         assert!(failed["lastFailureReason"].as_str().unwrap().contains(limit), "{failed}");
     }
     assert_eq!(world.context.records_passed_over(), 0);

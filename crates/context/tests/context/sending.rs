@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::notifications::change;
 use crate::receiver::until;
-use crate::subscriptions::{shown, subscribe};
+use crate::subscriptions::{subscribe, until_notification};
 use crate::world::{Served, World};
 
 /// What somebody does with a request that has come as a whole.
@@ -130,18 +130,6 @@ async fn set_t(served: &Served, t: usize) {
     change(served, "POST /v2/entities?options=upsert,keyValues", &body).await;
 }
 
-async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let patience = std::time::Instant::now();
-    loop {
-        let shown = shown(served, id).await["notification"].take();
-        if holds(&shown) {
-            return shown;
-        }
-        assert!(patience.elapsed() < std::time::Duration::from_secs(60), "{shown}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-}
-
 /// Path, what is answered there, the status that counts or why there is none, and whether the connection is used again.
 fn odd_answers() -> Vec<(&'static str, Then, Result<u16, &'static str>, bool)> {
     let answer = |text: &str| Then::Answer(text.to_owned());
@@ -186,7 +174,7 @@ async fn every_answer_is_read_for_what_it_is_and_nothing_is_sent_twice() {
         let id = subscribe(&served, "", &subscription(receiver.address, path, "safe")).await;
         for t in 0..2 {
             set_t(&served, t).await;
-            let found = until_shown(&served, &id, |shown| {
+            let found = until_notification(&served, &id, |shown| {
                 let last = shown.get(if expected.is_ok() { "lastSuccess" } else { "lastFailure" });
                 last.is_some() && shown["timesSent"] == t + 1 && shown.get("queue").is_none()
             });
@@ -223,7 +211,8 @@ async fn who_closes_connections_while_they_are_idle_misses_nothing() {
         set_t(&served, t).await;
         until("the connection's end", || *receiver.closed.lock() == t + 1).await;
     }
-    let found = until_shown(&served, &id, |shown| shown["timesSent"] == CHANGES && shown.get("queue").is_none()).await;
+    let found =
+        until_notification(&served, &id, |shown| shown["timesSent"] == CHANGES && shown.get("queue").is_none()).await;
     assert_eq!(found.get("lastFailure"), None, "{found}");
     let got = receiver.got();
     let bodies: Vec<Value> = got.iter().map(|one| serde_json::from_str(&one.body).unwrap()).collect();
@@ -234,7 +223,8 @@ async fn who_closes_connections_while_they_are_idle_misses_nothing() {
         set_t(&served, t).await;
     }
     let found =
-        until_shown(&served, &id, |shown| shown["timesSent"] == 2 * CHANGES && shown.get("queue").is_none()).await;
+        until_notification(&served, &id, |shown| shown["timesSent"] == 2 * CHANGES && shown.get("queue").is_none())
+            .await;
     assert_eq!(found.get("lastFailure"), None, "{found}");
     let got = receiver.until_got("/n", 2 * CHANGES).await;
     assert!(got.iter().enumerate().all(|(number, one)| one.connection == number), "{got:?}");
@@ -259,7 +249,7 @@ async fn what_may_have_been_taken_is_not_sent_again() {
         set_t(&served, t).await;
         receiver.until_got("/n", t + 1).await;
     }
-    let found = until_shown(&served, &id, |shown| shown["timesSent"] == 3 && shown.get("queue").is_none()).await;
+    let found = until_notification(&served, &id, |shown| shown["timesSent"] == 3 && shown.get("queue").is_none()).await;
     assert!(found["lastFailureReason"].as_str().unwrap().contains("connection broken"), "{found}");
     let got = receiver.got();
     let order: Vec<(usize, Value)> =

@@ -1,5 +1,7 @@
 //! Subscriptions as clients make, read, change and delete them: section 14 of the reference.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Served, World};
@@ -17,6 +19,24 @@ pub(crate) async fn shown(served: &Served, id: &str) -> Value {
     let answer = served.get(&format!("/v2/subscriptions/{id}")).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
+}
+
+/// Waits until the subscription is such that it `holds`.
+pub(crate) async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let patience = Instant::now();
+    loop {
+        let shown = shown(served, id).await;
+        if holds(&shown) {
+            return shown;
+        }
+        assert!(patience.elapsed() < Duration::from_secs(60), "{shown}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The same of its member `notification`.
+pub(crate) async fn until_notification(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    until_shown(served, id, |shown| holds(&shown["notification"])).await["notification"].take()
 }
 
 pub(crate) async fn patch(served: &Served, id: &str, body: &Value) -> Answer {

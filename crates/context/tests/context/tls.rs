@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::mosquitto::{Running, program};
 use crate::notifications::change;
 use crate::receiver::{Receiver, until};
-use crate::subscriptions::{shown, subscribe};
+use crate::subscriptions::{shown, subscribe, until_notification};
 use crate::world::{Registry, Served, World};
 
 const RECEIVER: &str = include_str!("tls/receiver.py");
@@ -108,13 +108,8 @@ async fn update(served: &Served, value: &Value) {
 }
 
 async fn reason(served: &Served, id: &str) -> String {
-    loop {
-        let shown = shown(served, id).await;
-        if let Some(reason) = shown["notification"]["lastFailureReason"].as_str() {
-            return reason.to_owned();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let shown = until_notification(served, id, |shown| shown["lastFailureReason"].is_string()).await;
+    shown["lastFailureReason"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,7 +239,7 @@ async fn notifications_reach_a_real_mosquitto_over_tls() {
         let sent: Vec<Value> = (1..=20).map(Value::from).chain([Value::from(long.as_str())]).collect();
         assert!(values == sent, "{topic}: in order, each once");
     }
-    assert!(shown(&served, &wrong).await["notification"]["failsCounter"].as_u64() >= Some(1));
+    until_notification(&served, &wrong, |shown| shown["failsCounter"].as_u64() >= Some(1)).await;
     served.stop().await;
     world.close();
     drop((listener, broker));
