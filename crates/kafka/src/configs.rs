@@ -123,12 +123,9 @@ const SETTINGS: [Setting; 10] = [
         name: "cleanup.policy",
         kind: TYPE_STRING,
         fixed: true,
-        show: |c| match c.cleanup {
-            Cleanup::Delete => "delete".to_owned(),
-            Cleanup::Compact => "compact".to_owned(),
-        },
-        set: |c, text| cleanup(text).map(|cleanup| c.cleanup = cleanup),
-        rule: "use delete or compact when the topic is created; it cannot be altered",
+        show: |c| c.cleanup.as_str().to_owned(),
+        set: |c, text| Cleanup::from_name(text).map(|cleanup| c.cleanup = cleanup),
+        rule: "use delete, compact or compact,delete when the topic is created; it cannot be altered",
     },
 ];
 
@@ -166,14 +163,6 @@ fn compression(text: &str) -> Option<Compression> {
     match text {
         "producer" | "uncompressed" => Some(Compression::None),
         codec => Compression::from_name(codec),
-    }
-}
-
-fn cleanup(text: &str) -> Option<Cleanup> {
-    match text {
-        "delete" => Some(Cleanup::Delete),
-        "compact" => Some(Cleanup::Compact),
-        _ => None,
     }
 }
 
@@ -353,6 +342,7 @@ mod tests {
             ("max.message.bytes", "2048"),
             ("compression.type", "zstd"),
             ("cleanup.policy", "compact"),
+            ("cleanup.policy", "compact,delete"),
             ("delete.retention.ms", "1000"),
             ("millstream.level", "written"),
             ("millstream.hold.max.bytes", "4096"),

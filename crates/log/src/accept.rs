@@ -9,7 +9,7 @@ use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RE
 use crate::producers::Verdict;
 use crate::recent::Stored;
 use crate::round::{Answer, Entry, Item, Taken, Waiter};
-use crate::{AckLevel, Appended, Cleanup, Done, Error, Storage, Topic};
+use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
 
 /// What a record adds to its batch beyond its own bytes, at most: lengths, deltas, attributes.
 const RECORD_OVERHEAD_BYTES: usize = 36;
@@ -333,7 +333,7 @@ impl PartitionLog {
             return Err(Error::EmptyAppend { partition: self.id.clone() });
         }
         let limit_bytes = topic.config.record_max_bytes;
-        let is_compacted = topic.config.cleanup == Cleanup::Compact;
+        let is_compacted = topic.config.cleanup.compacts();
         let mut total = 0;
         for (index, record) in records.iter().enumerate() {
             if is_compacted && record.key.is_none() {
@@ -358,7 +358,7 @@ impl PartitionLog {
         let inflated_max_bytes = BatchLimits::default().batch_max_bytes;
         let inflated = batch.inflated(&BatchLimits { inflated_max_bytes, ..self.shared.limits }).map_err(refuse)?;
         let limit_bytes = topic.config.record_max_bytes;
-        let is_compacted = topic.config.cleanup == Cleanup::Compact;
+        let is_compacted = topic.config.cleanup.compacts();
         for (index, record) in inflated.records().enumerate() {
             let record = record.map_err(refuse)?;
             if is_compacted && record.key.is_none() {

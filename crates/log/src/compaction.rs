@@ -33,7 +33,7 @@ use crate::retention::Held;
 use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::transactions::AbortedIndex;
-use crate::{Cleanup, Error, TopicConfig};
+use crate::{Error, TopicConfig};
 
 /// Compaction rests each time it has read and written so much.
 const SLICE_BYTES: u64 = 1 << 20;
@@ -206,7 +206,7 @@ pub(crate) fn due<'a>(
 
 fn job(shared: &Shared, partition: &Arc<PartitionLog>, now_ms: i64) -> Option<Job> {
     let topic = partition.topic.current();
-    if topic.config.cleanup != Cleanup::Compact || partition.topic.is_memory {
+    if !topic.config.cleanup.compacts() || partition.topic.is_memory {
         return None;
     }
     let accept = partition.lock();

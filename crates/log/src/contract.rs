@@ -417,8 +417,7 @@ pub trait Partition: Send + Sync + 'static {
     /// within the topic's hold limit: call again once it has advanced. Durable when it returns. Blocks on the disk: call
     /// from a plain thread.
     ///
-    /// Only in topics of [`crate::Cleanup::Delete`]: a compacted one holds a state, of which some keys would silently be
-    /// missing.
+    /// Not in topics of [`crate::Cleanup::Compact`]: they hold a state, of which some keys would silently be missing.
     ///
     /// # Errors
     /// [`Error::BeyondStable`], [`Error::NotTrimmable`], [`Error::UnknownTopic`]: nothing is removed. Those that end an

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::partition::PartitionLog;
 use crate::segment::Segment;
-use crate::{Cleanup, Error, TopicConfig};
+use crate::{Error, TopicConfig};
 
 /// Closes the segment that is written to once it is as old as `segment_age`, or as retention, or wholly trimmed.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn close_aged(partition: &PartitionLog, config: &TopicConfig, now_ms:
 /// Takes the segments that have expired out of the partition. Their files are the caller's to remove, once `meta` no
 /// longer names them.
 pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64) -> Vec<Arc<Segment>> {
-    if config.cleanup == Cleanup::Compact {
+    if !config.cleanup.expires() {
         return Vec::new();
     }
     let mut accept = partition.lock();

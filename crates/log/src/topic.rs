@@ -25,6 +25,39 @@ pub enum Cleanup {
     Delete,
     /// The last record of each key stays: a state topic.
     Compact,
+    /// Both: the last record of each key stays, until its segment goes by age or size. A state that forgets, as windows do.
+    CompactDelete,
+}
+
+impl Cleanup {
+    /// Whether of each key only the last record is promised.
+    pub fn compacts(self) -> bool {
+        self != Self::Delete
+    }
+
+    /// Whether segments go by age and size.
+    pub fn expires(self) -> bool {
+        self != Self::Compact
+    }
+
+    /// Its name in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Compact => "compact",
+            Self::CompactDelete => "compact,delete",
+        }
+    }
+
+    /// The one whose name is `text`: `delete`, `compact`, or both with a comma between them.
+    pub fn from_name(text: &str) -> Option<Self> {
+        match text.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+            ["delete"] => Some(Self::Delete),
+            ["compact"] => Some(Self::Compact),
+            ["compact", "delete"] | ["delete", "compact"] => Some(Self::CompactDelete),
+            _ => None,
+        }
+    }
 }
 
 /// Who may append.
@@ -130,7 +163,7 @@ impl TopicConfig {
             let value = total.to_string();
             Err(Error::InvalidConfig { topic: topic.clone(), setting: "partitions", value, rule })
         };
-        if self.cleanup == Cleanup::Compact || self.writers == Writers::OwnersOnly {
+        if self.cleanup.compacts() || self.writers == Writers::OwnersOnly {
             return refuse(
                 "a state topic keeps its partitions, in which its keys have their place; create another topic",
             );
@@ -182,11 +215,7 @@ impl TopicConfig {
             };
             return Some(("storage", storage));
         }
-        let cleanup = match self.cleanup {
-            Cleanup::Delete => "delete",
-            Cleanup::Compact => "compact",
-        };
-        (self.cleanup != current.cleanup).then(|| ("cleanup", cleanup.to_owned()))
+        (self.cleanup != current.cleanup).then(|| ("cleanup", self.cleanup.as_str().to_owned()))
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic) {
     out.put_u8(match config.cleanup {
         Cleanup::Delete => 0,
         Cleanup::Compact => 1,
+        Cleanup::CompactDelete => 2,
     });
     out.put_u8(match config.writers {
         Writers::Anyone => 0,
@@ -55,7 +56,7 @@ pub(crate) fn topic(from: &mut Reader<'_>, has_delete_retention: bool) -> Option
             Some(max_bytes) => Storage::Memory { max_bytes: usize::try_from(max_bytes).ok()? },
         },
         level: [AckLevel::Memory, AckLevel::Written, AckLevel::Synced].get(usize::from(from.u8()?)).copied()?,
-        cleanup: [Cleanup::Delete, Cleanup::Compact].get(usize::from(from.u8()?)).copied()?,
+        cleanup: [Cleanup::Delete, Cleanup::Compact, Cleanup::CompactDelete].get(usize::from(from.u8()?)).copied()?,
         writers: [Writers::Anyone, Writers::OwnersOnly].get(usize::from(from.u8()?)).copied()?,
         retention: from.optional_u64()?.map(Duration::from_millis),
         retention_bytes: from.optional_u64()?,
@@ -98,6 +99,10 @@ mod tests {
         for (name, config) in [
             (TopicName::user("orders", &tenant).unwrap(), TopicConfig::default()),
             (TopicName::bucket("photos", &tenant).unwrap(), other.clone()),
+            (
+                TopicName::user("windows", &tenant).unwrap(),
+                TopicConfig { cleanup: Cleanup::CompactDelete, ..TopicConfig::default() },
+            ),
             (TopicName::internal("_registry"), other),
         ] {
             let expected = Topic { id: TopicId(77), name, config };

@@ -11,12 +11,12 @@ use crate::catalog::Effect;
 use crate::frame::Part;
 use crate::partition::PartitionLog;
 use crate::round::{Answer, Control, Entry, Item, Waiter};
-use crate::{AckLevel, Cleanup, Error, retention};
+use crate::{AckLevel, Error, retention};
 
 impl PartitionLog {
     pub(crate) fn trim_below(&self, before: u64) -> Result<u64, Error> {
         let topic = self.topic.current();
-        if topic.config.cleanup == Cleanup::Compact {
+        if !topic.config.cleanup.expires() {
             return Err(Error::NotTrimmable { partition: self.id.clone() });
         }
         let mut accept = self.lock();

@@ -353,6 +353,40 @@ fn a_damaged_segment_is_reported_and_left_as_it_is() {
 }
 
 #[test]
+fn a_compacted_topic_with_retention_forgets_keys_that_are_old() {
+    let config = TopicConfig { cleanup: Cleanup::CompactDelete, retention: Some(8 * HOUR), ..compacted() };
+    let bench = Bench::new(config);
+    bench.put("old", Some("1"));
+    bench.churn(40);
+    bench.until("the space of older versions is free", || bench.segment_bytes() < 8 << 10);
+    let kept = state(&bench.read());
+    assert_eq!((kept.len(), kept[&b"old"[..]].as_slice()), (6, &b"1"[..]), "compacted, and nothing is old");
+
+    bench.clock.advance(7 * HOUR);
+    bench.put("young", Some("2"));
+    bench.churn(1);
+    bench.clock.advance(2 * HOUR);
+    bench.churn(40);
+    bench.until("what is old has gone", || !state(&bench.read()).contains_key(&b"old"[..]));
+    let kept = state(&bench.read());
+    assert_eq!(kept.keys().filter(|key| key.starts_with(b"churn-")).count(), 5);
+    let first = bench.partition.offsets().first;
+    assert!(
+        matches!(bench.partition.read(Offset(0), 1, UpTo::Stable), Err(Error::Trimmed { oldest, .. }) if oldest == first)
+    );
+
+    let files = bench.files.crash(1, PowerLoss::DropAll);
+    drop(bench.log.close());
+    let log = open(&files, &bench.clock).unwrap();
+    let partition = &partitions(&log, "t")[0];
+    assert_eq!(partition.offsets().first, first);
+    assert_eq!(state(&read_all(&**partition, first, UpTo::Stable).unwrap()), kept, "and does not come back");
+    let next = partition.offsets().stable;
+    assert_eq!(partition.trim(next).unwrap(), next, "what may go by age may be trimmed");
+    log.close().unwrap();
+}
+
+#[test]
 fn a_record_without_a_key_is_refused() {
     let bench = Bench::new(compacted());
     let (done, _answer) = reply();

@@ -64,7 +64,7 @@ struct CreateArgs {
     /// Bytes kept in each partition, such as 1GiB [default: no bound]
     #[arg(long, value_name = "SIZE")]
     retention_bytes: Option<String>,
-    /// What happens to old records: delete, or compact (the last of each key stays) [default: delete]
+    /// What happens to old records: delete, compact (the last of each key stays), or compact,delete [default: delete]
     #[arg(long, value_name = "HOW")]
     cleanup: Option<String>,
     /// Where records live: disk, or memory (a ring, gone with the server) [default: disk]

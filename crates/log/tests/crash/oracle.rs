@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_log::conformance::Stored;
-use millstream_log::{AckLevel, Appended, Cleanup, Error, Offsets, PositionCommit, Storage, Topic, TopicConfig};
+use millstream_log::{AckLevel, Appended, Error, Offsets, PositionCommit, Storage, Topic, TopicConfig};
 use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -304,7 +304,7 @@ impl Ledger {
 }
 
 pub(crate) fn is_compacted(config: &TopicConfig) -> bool {
-    config.cleanup == Cleanup::Compact
+    config.cleanup.compacts()
 }
 
 /// The level that a topic's stable offset has; `None` if it keeps nothing.

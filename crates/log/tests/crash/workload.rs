@@ -64,7 +64,10 @@ fn state_topics() -> [(&'static str, TopicConfig); 2] {
         delete_retention: Duration::from_millis(30),
         ..TopicConfig::default()
     };
-    let packed = TopicConfig { level: AckLevel::Written, compression: Compression::Zstd, ..base.clone() };
+    // Its records are too young to go.
+    let (level, compression) = (AckLevel::Written, Compression::Zstd);
+    let retention = TopicConfig::default().retention;
+    let packed = TopicConfig { level, compression, cleanup: Cleanup::CompactDelete, retention, ..base.clone() };
     [("state", base), ("packed", packed)]
 }
 

@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
-use millstream_log::{AckLevel, Appended, AtomicAppend, Cleanup, Log, Reply, Topic, Writers, reply};
+use millstream_log::{AckLevel, Appended, AtomicAppend, Log, Reply, Topic, Writers, reply};
 use millstream_types::{ErrorCode, Excess, Record, TopicPartition, Traffic, partition_of_key};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ fn check(record: &Received<'_>, topic: &Topic) -> Result<(), Problem> {
         let rule = format!("record_max_bytes of the topic is {limit}");
         return refuse(format!("a record of {size} bytes is too large"), rule, "split it, or raise the topic's limit");
     }
-    if topic.config.cleanup == Cleanup::Compact && record.key.is_none() {
+    if topic.config.cleanup.compacts() && record.key.is_none() {
         let rule = "a compacted topic keeps the last record of each key".to_owned();
         return refuse("it has no key".to_owned(), rule, "give each record a key");
     }

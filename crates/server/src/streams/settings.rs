@@ -62,11 +62,8 @@ impl Settings {
             config.level = level(name).ok_or_else(|| refused("level", name, "use memory, written or synced"))?;
         }
         if let Some(cleanup) = &self.cleanup {
-            config.cleanup = match cleanup.as_str() {
-                "delete" => Cleanup::Delete,
-                "compact" => Cleanup::Compact,
-                _ => return Err(refused("cleanup", cleanup, "use delete or compact")),
-            };
+            let rule = "use delete, compact, or compact,delete";
+            config.cleanup = Cleanup::from_name(cleanup).ok_or_else(|| refused("cleanup", cleanup, rule))?;
         }
         if let Some(name) = &self.compression {
             let rule = "use none, gzip, snappy, lz4 or zstd";
@@ -120,7 +117,7 @@ pub(super) fn show(config: &TopicConfig) -> Value {
         "storage": storage,
         "storage_bytes": storage_bytes,
         "level": level_name(config.level),
-        "cleanup": if config.cleanup == Cleanup::Compact { "compact" } else { "delete" },
+        "cleanup": config.cleanup.as_str(),
         "writers": if config.writers == Writers::OwnersOnly { "owners" } else { "anyone" },
         "retention": config.retention.map(units::show_duration),
         "retention_bytes": config.retention_bytes,
