@@ -16,7 +16,8 @@ const ATTRIBUTES_MAX: usize = 16;
 
 /// What a body gives, if it is one of these.
 pub(crate) fn attributes(body: &[u8]) -> Option<Vec<AttributeGiven>> {
-    let Members(members) = serde_json::from_slice(body).ok()?;
+    // Looked through once, and not text by text.
+    let Members(members) = serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
     members
         .into_iter()
         .map(|(name, Member { kind, value: Scalar(value) })| with_value(name, kind, value).ok())
