@@ -9,6 +9,7 @@
 //! | partition (4 bytes, big endian), `p` | version, topic id, epoch, next offset: what this partition's copy reflects |
 //! | partition, `r`, key of the state record | value of the state record |
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 
 use crate::Error;
 use crate::dirty::Dirty;
+use crate::failure::panic_text;
 use crate::intact;
 use crate::source::{decode_position, encode_position};
 
@@ -61,20 +63,26 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Checkpoint`] if another process uses it, or if even a new one cannot be made.
     pub fn open(path: &Path) -> Result<Arc<Self>, Error> {
+        // A panic of the store's own is damage that it did not foresee.
         let open = || in_the_background(|| Database::builder(path).worker_threads(1).open());
         if path.join(CONDEMNED).exists() {
             begin_anew(path, &"it was found damaged");
         } else if let Err(damage) = intact::check(path) {
             begin_anew(path, &damage);
         }
-        let database = open().or_else(|failure| match failure {
-            fjall::Error::Locked => Err(failure),
-            damage => {
+        let opened = match open() {
+            Ok(Err(fjall::Error::Locked)) => Err(fjall::Error::Locked),
+            Ok(Ok(database)) => Ok(database),
+            Ok(Err(damage)) => {
                 begin_anew(path, &damage);
-                open()
+                open().unwrap_or_else(|panic| resume_unwind(panic))
             }
-        });
-        match database {
+            Err(panic) => {
+                begin_anew(path, &format!("it made the store panic: {}", panic_text(&*panic)));
+                open().unwrap_or_else(|panic| resume_unwind(panic))
+            }
+        };
+        match opened {
             Ok(database) => Ok(Arc::new(Self { path: path.to_owned(), database })),
             Err(source) => Err(Error::Checkpoint { path: path.to_owned(), source: Arc::new(source) }),
         }
@@ -109,15 +117,14 @@ impl Checkpoints {
 
 /// Does `start` on a thread that stands back. Threads share cores as those do that start them, and the store's own works for
 /// seconds on end.
-fn in_the_background<T: Send>(start: impl FnOnce() -> T + Send) -> T {
-    let started = std::thread::scope(|scope| {
+fn in_the_background<T: Send>(start: impl FnOnce() -> T + Send) -> std::thread::Result<T> {
+    std::thread::scope(|scope| {
         let work = || {
             stand_back();
             start()
         };
         scope.spawn(work).join()
-    });
-    started.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn begin_anew(path: &Path, damage: &dyn std::fmt::Display) {
@@ -310,6 +317,20 @@ mod tests {
         assert!(after.reflected.is_none() && after.records.is_empty() && after.held_bytes() == 0);
         dirty.take(vec![(Bytes::from_static(b"c"), None)], Epoch(3), Offset(9));
         assert!(dirty.reflected.is_none(), "for as long as the owner lives");
+    }
+
+    #[test]
+    fn a_store_that_panics_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+            checkpoint.write_dirty(PartitionId(1), TOPIC, &dirty(&[("a", Some("1"))], 7)).unwrap();
+        }
+        let journal = dir.path().join("0.jnl");
+        std::fs::remove_file(&journal).unwrap();
+        std::fs::create_dir(&journal).unwrap();
+        let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();
+        assert_eq!(checkpoint.reflected(PartitionId(1)).unwrap(), None);
     }
 
     #[test]
