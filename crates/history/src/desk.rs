@@ -9,7 +9,7 @@ use millstream_types::{ErrorCode, Kind, Offset, PartitionId, TenantId, TopicName
 use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::ask::Form;
+use crate::ask::{Form, Window};
 use crate::catalog_record::Erasure;
 use crate::index_cache::IndexCache;
 use crate::page::Found;
@@ -88,9 +88,14 @@ impl Desk {
     fn answer(&self, asked: &Asked, mut memory: AnswerMemory, deadline: Deadline) -> Result<Answered, Problem> {
         let Asked { selection, window, form, page, shape } = asked;
         let snapshot = self.shared.snapshot();
-        let reader = Reader { snapshot: &snapshot, cache: &self.cache, limits: self.limits, deadline };
-        let (entities, total) = reader.entities(selection, window, *page)?;
+        let reader =
+            Reader { snapshot: &snapshot, cache: &self.cache, shared: &self.shared, limits: self.limits, deadline };
+        let (mut entities, total) = reader.entities(selection, window, *page)?;
         if shape.is_single {
+            if entities.is_empty() {
+                // It may have a history at other times.
+                (entities, _) = reader.entities(selection, &Window::default(), *page)?;
+            }
             let id = selection.ids.first().map(String::as_str).unwrap_or_default();
             match entities.len() {
                 0 => return Err(no_history(id)),

@@ -11,7 +11,7 @@ use crate::ask::{Selection, Window};
 use crate::catalog::KeptFile;
 use crate::file_reader::Runs;
 use crate::generation::Generation;
-use crate::read::{Reader, failed};
+use crate::read::Reader;
 
 /// Ids that are looked up in a generation at a time; whoever writes to it waits meanwhile.
 const LOOKUP_IDS: usize = 256;
@@ -156,7 +156,7 @@ fn next_of_file(
     file: &KeptFile,
 ) -> Result<Option<Name>, Problem> {
     for run in runs {
-        let run = run.map_err(failed)?;
+        let run = run.map_err(|error| reader.failed(error))?;
         let is_selected = selection.has_attribute(&run.attribute) && selection.has_entity(&run.id, &run.path);
         if is_selected && !reader.is_erased(&file.record, &run) {
             return Ok(Some((run.id, run.path)));

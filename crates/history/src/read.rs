@@ -19,7 +19,7 @@ use crate::generation::Generation;
 use crate::index_cache::IndexCache;
 use crate::page::{Found, PointPage};
 use crate::point::Point;
-use crate::shared::Snapshot;
+use crate::shared::{Shared, Snapshot};
 
 /// Rows that are aggregated at a time.
 const AGGREGATED_ROWS: usize = 16 * PAGE_ROWS;
@@ -36,6 +36,8 @@ pub(crate) struct ReadLimits {
 pub(crate) struct Reader<'r> {
     pub(crate) snapshot: &'r Snapshot,
     pub(crate) cache: &'r IndexCache,
+    /// Is told of files that cannot be read.
+    pub(crate) shared: &'r Shared,
     pub(crate) limits: ReadLimits,
     /// When nobody waits for the answer any longer.
     pub(crate) deadline: Deadline,
@@ -58,6 +60,12 @@ enum Gathered {
 }
 
 impl Reader<'_> {
+    /// A failure to read a file, of which those who operate the server hear as well.
+    pub(crate) fn failed(&self, error: Error) -> Problem {
+        self.shared.unreadable(&error);
+        failed(error)
+    }
+
     /// The files of a type that may hold what is selected.
     pub(crate) fn files_of(
         &self,
@@ -86,7 +94,7 @@ impl Reader<'_> {
             let late = Problem::new(Reason::DeadlinePassed, "the history was not read in time");
             return Err(late.remedy("ask for less: a shorter time, fewer entities"));
         }
-        self.cache.open(file).map_err(failed)
+        self.cache.open(file).map_err(|error| self.failed(error))
     }
 
     pub(crate) fn is_erased(&self, file: &FileRecord, run: &Run) -> bool {
@@ -189,10 +197,10 @@ impl Reader<'_> {
             }
             let open = self.open(&file)?;
             for run in open.runs(&entity.id, Some(&entity.id)) {
-                let run = run.map_err(failed)?;
+                let run = run.map_err(|error| self.failed(error))?;
                 let is_selected = run.path == entity.path && selection.has_attribute(&run.attribute);
                 if is_selected && !self.is_erased(&file.record, &run) {
-                    gather_run(&open, &run, window, into).map_err(failed)?;
+                    gather_run(&open, &run, window, into).map_err(|error| self.failed(error))?;
                     self.check_bytes(bytes_before + into.size_bytes(), memory)?;
                 }
             }

@@ -1,6 +1,7 @@
 //! What the threads of history and its readers share.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -142,6 +143,19 @@ impl Shared {
         let before = self.failures.lock().insert(what.to_owned(), reason.to_owned());
         if before.as_deref() != Some(reason) {
             tracing::error!(reason, "history: {what}");
+        }
+    }
+
+    /// Notes a file that is not what was written, or not there.
+    pub(crate) fn unreadable(&self, error: &Error) {
+        match error {
+            Error::File { path, reason } => self.fail(&path.display().to_string(), reason),
+            Error::Io { path, source, .. }
+                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) =>
+            {
+                self.fail(&path.display().to_string(), &source.to_string());
+            }
+            _ => {}
         }
     }
 

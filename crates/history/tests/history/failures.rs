@@ -90,3 +90,51 @@ fn a_start_removes_what_nobody_names_and_reports_what_is_missing() {
     assert_eq!(world.history.stats().file_points, 1);
     world.close();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_fails_the_reads_that_need_it_and_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    world.measure("room1", "t", "1", NEW_YEAR_MS);
+    world.measure("room2", "t", "2", NEW_YEAR_MS + 86_400_000);
+    world.flush();
+    let files = world.files();
+    world.close();
+    let [first, _] = &files[..] else { panic!("{files:?}") };
+    let mut bytes = std::fs::read(first).unwrap();
+    let end = bytes.len();
+    bytes[end - 200..].fill(0xff);
+    std::fs::write(first, bytes).unwrap();
+    let world = World::open(dir.path(), &quiet());
+    let served = world.serve().await;
+    assert_eq!(world.history.failures(), Vec::<String>::new(), "nobody has read it");
+    assert_eq!(served.get("/room2").await.status, 200);
+    let refused = served.get("/room1").await;
+    assert_eq!(refused.status, 500, "{refused:?}");
+    let failures = world.history.failures();
+    assert!(failures.len() == 1 && failures[0].contains(&first.display().to_string()), "{failures:?}");
+    served.stop().await;
+    world.close();
+}
+
+/// Whether its points are in memory or in files that are of another time.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entity_without_values_in_the_asked_time_is_answered_with_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    let served = world.serve().await;
+    world.measure("room1", "t", "1", NEW_YEAR_MS);
+    for is_flushed in [false, true] {
+        if is_flushed {
+            world.flush();
+        }
+        for query in ["before&timeAt=2020-01-01T00:00:00Z", "after&timeAt=2030-01-01T00:00:00Z"] {
+            let answer = served.get(&format!("/room1?timerel={query}")).await;
+            assert_eq!(answer.status, 200, "{query}, in files: {is_flushed}: {answer:?}");
+            assert_eq!(answer.json(), serde_json::json!({"id": "room1", "type": "Room"}), "{query}");
+            assert_eq!(served.get(&format!("/room2?timerel={query}")).await.status, 404, "{query}");
+        }
+    }
+    served.stop().await;
+    world.close();
+}
