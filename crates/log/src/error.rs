@@ -300,7 +300,7 @@ pub enum Error {
         restart: Offset,
     },
     /// Stored bytes are not what was written.
-    #[error("{} is damaged at byte {at}: {what} ({partition}, offset {offset}); restore the file or delete the topic", .path.display())]
+    #[error("{} is damaged at byte {at}: {what} ({partition}, offset {offset}); restore the file from a copy; a server that runs can also delete the topic", .path.display())]
     Corrupt {
         /// The partition.
         partition: TopicPartition,
