@@ -9,7 +9,7 @@ use millstream_types::{ErrorCode, Kind, Offset, PartitionId, TenantId, TopicName
 use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::ask::{Form, Window};
+use crate::ask::Form;
 use crate::catalog_record::Erasure;
 use crate::index_cache::IndexCache;
 use crate::page::Found;
@@ -94,7 +94,7 @@ impl Desk {
         if shape.is_single {
             if entities.is_empty() {
                 // It may have a history at other times.
-                (entities, _) = reader.entities(selection, &Window::default(), *page)?;
+                entities.extend(reader.in_any_file(selection)?);
             }
             let id = selection.ids.first().map(String::as_str).unwrap_or_default();
             match entities.len() {

@@ -61,6 +61,20 @@ impl Reader<'_> {
         Ok((found, passed))
     }
 
+    /// An entity that is selected and has something in a file, whatever the time: of the youngest file that has one.
+    pub(crate) fn in_any_file(&self, selection: &Selection) -> Result<Option<EntityRef>, Problem> {
+        let (from, to) = selection.id_bounds();
+        for kind in self.kinds(selection) {
+            for file in self.files_of(selection, &Window::default(), &kind)?.iter().rev() {
+                let mut runs = self.open(file)?.runs(from, to);
+                if let Some((id, path)) = next_of_file(self, selection, &mut runs, file)? {
+                    return Ok(Some(EntityRef { kind, id, path }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     fn kinds(&self, selection: &Selection) -> BTreeSet<Arc<str>> {
         let tenant = selection.tenant.as_str();
         let in_files = self.snapshot.files.of_tenant(tenant).map(|((_, kind, _), _)| kind.clone());
