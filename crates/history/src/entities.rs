@@ -37,8 +37,8 @@ pub(crate) struct Page {
 type Name = (String, String);
 
 impl Reader<'_> {
-    /// The entities of a page, and how many there are if that is asked for. One that has no value within the window is
-    /// among them if it has any at all.
+    /// The entities of a page, and how many there are if that is asked for. All that have a value within the window are
+    /// among them; others may be, if they have one in memory or in a file that overlaps it.
     pub(crate) fn entities(
         &self,
         selection: &Selection,
