@@ -24,7 +24,8 @@ fn threads_that_have_time_have_a_third_of_the_weight() {
                 of_name.peek().is_some() && of_name.all(|(_, nice)| *nice == value)
             })
         };
-        have(&PATIENT, 5) && have(&PROMPT, 0)
+        let started_with = nice[&format!("millstream {}", process.id())];
+        have(&PATIENT, (started_with + 5).min(19)) && have(&PROMPT, started_with)
     });
     process.stop();
 }
