@@ -213,7 +213,10 @@ impl PartitionLog {
             accept.recent = Recent::new(start);
         }
         self.first.store(first, Ordering::Release);
-        self.found_to.store(accept.recent.end().max(first), Ordering::Release);
+        // Where there is no record, readers have nothing to get to behind the first offset.
+        let has_records = !accept.segments.is_empty() || accept.recent.end() > accept.recent.begins();
+        let found_to = if has_records { accept.recent.end().max(first) } else { first };
+        self.found_to.store(found_to, Ordering::Release);
         self.begins_at.store(start, Ordering::Release);
         for end in [&self.tail, &self.written, &self.synced] {
             end.store(start, Ordering::Release);

@@ -83,3 +83,33 @@ fn a_reader_gets_to_the_stable_offset_though_crashes_leave_a_gap_behind_the_last
         log.close().unwrap();
     }
 }
+
+#[test]
+fn a_reader_gets_to_the_stable_offset_of_a_partition_without_records_whichever_way_starts_end() {
+    for (had_records, level) in [(false, AckLevel::Written), (true, AckLevel::Written), (true, AckLevel::Synced)] {
+        let (mut files, clock) = (new_disk(), clock());
+        let mut log = open(&files, &clock).unwrap();
+        let config = TopicConfig { partitions: 1, level, ..TopicConfig::default() };
+        let partition = create(&log, "t", &config).swap_remove(0);
+        let mut end = Offset(0);
+        if had_records {
+            end = append(&*partition, b"x", AckLevel::Synced).unwrap().last.next();
+            assert_eq!(partition.trim(end).unwrap(), end);
+        }
+        drop(partition);
+        for (nth, is_crash) in [true, false, false, true, true, false].into_iter().enumerate() {
+            if is_crash {
+                files = files.crash(1, PowerLoss::DropAll);
+                drop(log.close());
+            } else {
+                log.close().unwrap();
+            }
+            drop(log);
+            log = open(&files, &clock).unwrap();
+            let ends = partitions(&log, "t")[0].offsets();
+            assert_eq!((ends.first, ends.stable, ends.high), (end, end, end), "start {nth}, {had_records}, {level:?}");
+            assert!(ends.tail > end, "offsets that a crash may have taken are not handed out again");
+        }
+        log.close().unwrap();
+    }
+}
