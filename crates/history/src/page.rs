@@ -41,6 +41,13 @@ pub(crate) struct PointPage {
     cut_ms: Option<i64>,
 }
 
+impl End {
+    /// Leaves the points that are on this side of `cut_ms`.
+    fn keep(self, points: &mut Vec<(i64, Point)>, cut_ms: i64) {
+        points.retain(|(ms, _)| if self == Self::First { *ms < cut_ms } else { *ms > cut_ms });
+    }
+}
+
 impl PointPage {
     pub(crate) fn new(end: End, max: usize) -> Self {
         Self { end, max, series: Vec::new(), total: 0, cut_ms: None }
@@ -58,8 +65,16 @@ impl PointPage {
         points.map(|(_, point)| size_of::<(i64, Point)>() + point.value.len()).sum()
     }
 
-    /// Adds a series.
-    pub(crate) fn add(&mut self, entity: usize, attribute: String, points: Vec<(i64, Point)>) -> Result<(), Problem> {
+    /// Adds a series, as far as it is in the answer.
+    pub(crate) fn add(
+        &mut self,
+        entity: usize,
+        attribute: String,
+        mut points: Vec<(i64, Point)>,
+    ) -> Result<(), Problem> {
+        if let Some(cut_ms) = self.cut_ms {
+            self.end.keep(&mut points, cut_ms);
+        }
         self.total += points.len();
         self.series.push((entity, attribute, points));
         if self.total > self.max { self.cut() } else { Ok(()) }
@@ -72,7 +87,7 @@ impl PointPage {
         let (_, cut_ms, _) = times.select_nth_unstable(at);
         let (cut_ms, end) = (*cut_ms, self.end);
         for (_, _, points) in &mut self.series {
-            points.retain(|(ms, _)| if end == End::First { *ms < cut_ms } else { *ms > cut_ms });
+            end.keep(points, cut_ms);
         }
         self.cut_ms = Some(cut_ms);
         self.total = self.series.iter().map(|(_, _, points)| points.len()).sum();

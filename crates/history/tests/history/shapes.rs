@@ -140,6 +140,11 @@ async fn a_long_history_is_paged_by_time() {
             world.flush();
         }
     }
+    // One of few points, first or last of all.
+    for (attribute, second) in [("a3", 19), ("a4", 0)] {
+        world.measure("room1", attribute, "99", NEW_YEAR_MS + second * 1_000);
+        expected.insert(attribute.to_owned(), vec![99]);
+    }
     let served = world.serve().await;
     for direction in ["", "&lastN=10"] {
         let mut found: BTreeMap<String, Vec<i64>> = BTreeMap::new();
