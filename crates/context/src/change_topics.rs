@@ -6,7 +6,7 @@
 //! | timestamp | when the change was made; for a measurement, when it was measured |
 //! | value | the entity after the change (before it, for `entityDelete`), normalized JSON |
 //! | header `alteration-type` | `entityCreate`, `entityChange`, `entityUpdate` (nothing differs), `entityDelete`, `entityExpire` (by itself; nobody is notified) |
-//! | header `changed-attributes` | names of the attributes that differ, separated by commas |
+//! | header `changed-attributes` | names of the attributes that differ, separated by commas; a comma in a name is `%2C`, a percent sign `%25` |
 //! | header `fiware-servicepath` | the entity's service path |
 //! | header `change-details` | JSON: type and times of the entity, what differs in each attribute, whose request it was |
 
@@ -26,6 +26,22 @@ pub const CHANGE_DETAILS: &str = "change-details";
 
 const PARTITIONS: u32 = 4;
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The header that names `changed`.
+pub(crate) fn listed(changed: &[Arc<str>]) -> String {
+    let mut listed = String::with_capacity(changed.iter().map(|name| name.len() + 1).sum());
+    for (number, name) in changed.iter().enumerate() {
+        if number > 0 {
+            listed.push(',');
+        }
+        if name.contains([',', '%']) {
+            listed.push_str(&name.replace('%', "%25").replace(',', "%2C"));
+        } else {
+            listed.push_str(name);
+        }
+    }
+    listed
+}
 
 /// Finds a tenant's change topic, creating it on first use. Keeps nothing of it: one that was deleted is made anew.
 pub(crate) struct ChangeTopics {
@@ -90,4 +106,15 @@ fn name(tenant: &TenantId) -> TopicName {
 
 fn partition_of(topic: &Topic, id: &str) -> TopicPartition {
     TopicPartition::new(topic.name.clone(), partition_of_key(id.as_bytes(), topic.config.partitions).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_commas_are_told_apart() {
+        let names: Vec<Arc<str>> = ["t", "a,b", "50%", "Größe"].map(Arc::from).into();
+        assert_eq!(listed(&names), "t,a%2Cb,50%25,Größe");
+    }
 }

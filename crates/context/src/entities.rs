@@ -9,7 +9,7 @@ use millstream_types::{Offset, TenantId, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Publish, Source, View};
 
 use crate::change_details::{self, Origin};
-use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, ChangeTopics, SERVICE_PATH};
+use crate::change_topics::{self, ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, ChangeTopics, SERVICE_PATH};
 use crate::condition::Versions;
 use crate::entity::{Entity, Key};
 use crate::given::{AttributeGiven, DEFAULT_ENTITY_KIND, EntityGiven};
@@ -435,7 +435,7 @@ fn record(entity: &Entity, alteration: &str, changed: Vec<Arc<str>>, details: Ve
         value: Some(show::normalized(entity).into_bytes()),
         headers: vec![
             (ALTERATION_TYPE.into(), alteration.as_bytes().to_vec()),
-            (CHANGED_ATTRIBUTES.into(), changed.join(",").into_bytes()),
+            (CHANGED_ATTRIBUTES.into(), change_topics::listed(&changed).into_bytes()),
             (SERVICE_PATH.into(), entity.key.path.as_bytes().to_vec()),
             (CHANGE_DETAILS.into(), details),
         ],

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use millstream_types::{RecordView, header, ms_of};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -51,7 +52,8 @@ impl<'a> Change<'a> {
             return Ok(None);
         }
         let Some(value) = record.value else { return Ok(None) };
-        let names: Vec<&str> = changed.split(',').collect();
+        let names: Vec<Cow<'a, str>> =
+            changed.split(',').map(|name| percent_decode_str(name).decode_utf8_lossy()).collect();
         let path = Some(text(path)).filter(|path| !path.is_empty()).unwrap_or("/");
         let mut change = Change { id: "".into(), kind: "".into(), path, attributes: Vec::with_capacity(names.len()) };
         let wanted = Wanted { names: &names, change: &mut change, has_all: false };
@@ -71,14 +73,14 @@ impl<'a> Change<'a> {
 }
 
 impl<'a> Changed<'a> {
-    fn deleted(name: &'a str) -> Self {
-        Self { name: name.into(), kind: NO_KIND.into(), value: DELETED, observed_ms: None, metadata: None }
+    fn deleted(name: Cow<'a, str>) -> Self {
+        Self { name, kind: NO_KIND.into(), value: DELETED, observed_ms: None, metadata: None }
     }
 }
 
 /// Which attributes are read into a change. Others are passed over, and behind the last nothing is looked at.
 struct Wanted<'n, 'c, 'a> {
-    names: &'n [&'n str],
+    names: &'n [Cow<'a, str>],
     change: &'c mut Change<'a>,
     has_all: bool,
 }
@@ -107,7 +109,7 @@ impl<'de> Visitor<'de> for &mut Wanted<'_, '_, 'de> {
             match &*name {
                 "id" => change.id = members.next_value::<Text<'de>>()?.0,
                 "type" => change.kind = members.next_value::<Text<'de>>()?.0,
-                _ if self.names.contains(&&*name) => {
+                _ if self.names.contains(&name) => {
                     let attribute: Attribute<'de> = members.next_value()?;
                     change.attributes.push(attribute.changed(name).map_err(serde::de::Error::custom)?);
                 }
@@ -221,6 +223,15 @@ mod tests {
                 assert_eq!((&*change.id, &*change.kind, &*told.join(" ")), ("r", "Room", expected));
             });
         }
+    }
+
+    #[test]
+    fn names_with_commas_and_percent_signs_are_read_whole() {
+        let entity = r#"{"id":"r","type":"Room","a,b":{"type":"Number","value":2,"metadata":{}},"a":{"type":"Number","value":1,"metadata":{}}}"#;
+        read(&[("changed-attributes", "a%2Cb,50%,c%252C")], entity, |change| {
+            let names: Vec<String> = change.unwrap().unwrap().attributes.iter().map(|a| a.name.to_string()).collect();
+            assert_eq!(names, ["a,b", "50%", "c%2C"]);
+        });
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub mod header {
     pub const STATUS: &str = "status";
     /// What has happened to an entity; see the change topics of `context`.
     pub const ALTERATION_TYPE: &str = "alteration-type";
-    /// Names of an entity's attributes that differ, separated by commas.
+    /// Names of an entity's attributes that differ, separated by commas; a comma in a name is `%2C`, a percent sign `%25`.
     pub const CHANGED_ATTRIBUTES: &str = "changed-attributes";
     /// An entity's service path.
     pub const SERVICE_PATH: &str = "fiware-servicepath";
