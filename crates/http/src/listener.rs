@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millstream_types::{ErrorCode, Grant, MemoryBudget};
+use millstream_types::{ErrorCode, Grant, MemoryBudget, with_room};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -253,7 +253,7 @@ async fn accept(socket: TcpListener, rim: Arc<Rim>, connections: Arc<Connections
             () = stopping.as_mut() => return,
             accepted = socket.accept() => accepted,
         };
-        match accepted {
+        match accepted.and_then(with_room) {
             Ok((socket, peer)) => admit(socket, peer, &rim, &connections, &stages),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");

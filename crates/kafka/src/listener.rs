@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::Log;
-use millstream_types::{Epoch, MemoryBudget, Quotas};
+use millstream_types::{Epoch, MemoryBudget, Quotas, with_room};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -125,7 +125,7 @@ async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiv
             biased;
             drain = &mut drain => break drain.unwrap_or_default(),
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = socket.accept() => match accepted {
+            accepted = socket.accept() => match accepted.and_then(with_room) {
                 Ok((socket, peer)) => admit(socket, peer, &node, &mut connections),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");

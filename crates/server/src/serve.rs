@@ -38,6 +38,7 @@ const TURNS_OF_A_THREADS_OWN: u32 = 2;
 /// `millstream serve`.
 pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     logging::start(&config.logging)?;
+    raise_open_files(config);
     let runtime = runtime(config)?;
     // Heard from here on: who reads where it listens may stop it at once.
     let mut stop = runtime.block_on(async { StopSignals::listen() })?;
@@ -46,6 +47,20 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     runtime.block_on(stop.received());
     tracing::info!("stopping");
     runtime.block_on(server.stop())
+}
+
+/// Connections need open files, of which processes begin with 1,024 as a rule.
+fn raise_open_files(config: &Config) {
+    let connections_max =
+        2 * config.http.connections_max + config.connect.mqtt.connections_max + config.kafka.connections_max;
+    let room = millstream_types::raise_open_files();
+    if room < connections_max as u64 {
+        tracing::warn!(
+            room,
+            connections_max,
+            "fewer connections fit the limit of open files than are allowed; raise it (ulimit -n)"
+        );
+    }
 }
 
 /// Says where it listens, in one piece: whoever reads it may close its end once it has seen enough.

@@ -1,7 +1,8 @@
 //! What everything in Millstream is made of: a tenant, a topic, an offset, a record, a batch, a principal.
 //!
 //! No I/O, no async, no thread. Time is here only as two traits ([`MonotonicClock`], [`WallClock`]) and their
-//! system versions, so that every other crate can take a clock and no crate needs to read one.
+//! system versions, so that every other crate can take a clock and no crate needs to read one. Of the process itself there is
+//! only how many files it may open, which all who accept connections share.
 //!
 //! Not here: where records are kept (`log`), what they mean (`connect`, `context`, `query`), how they travel (`http`).
 
@@ -14,6 +15,7 @@ mod latency;
 mod memory;
 mod name;
 mod offset;
+mod open_files;
 mod partitioner;
 mod principal;
 mod quota;
@@ -32,6 +34,7 @@ pub use latency::{LatencyCounts, LatencyHistogram};
 pub use memory::{Grant, MemoryBudget};
 pub use name::{Kind, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, TopicName};
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
+pub use open_files::{raise_open_files, with_room};
 pub use partitioner::{murmur2, partition_of_key};
 pub use principal::{Principal, Role, Roles};
 pub use quota::{Excess, QuotaConfig, Quotas, Traffic};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_types::with_room;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -77,7 +78,7 @@ async fn accept(
             drain = &mut drain => break drain.unwrap_or_default(),
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             Some((socket, peer)) = guests.recv() => begin(socket, peer, &adapter, &signals, &mut connections),
-            accepted = socket.accept() => match accepted {
+            accepted = socket.accept() => match accepted.and_then(with_room) {
                 Ok((socket, peer)) => {
                     // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is
                     // about to fail.

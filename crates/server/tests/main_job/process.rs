@@ -45,7 +45,12 @@ impl Process {
 
     /// Starts on these ports and returns once it listens.
     pub(crate) fn start_on(data_dir: &Path, ports: [u16; 2], arguments: &[&str]) -> Self {
-        let mut child = millstream()
+        Self::start_by(millstream(), data_dir, ports, arguments)
+    }
+
+    /// The same, by a command to which the program's arguments are added.
+    pub(crate) fn start_by(mut program: Command, data_dir: &Path, ports: [u16; 2], arguments: &[&str]) -> Self {
+        let mut child = program
             .arg("serve")
             .arg("--data-dir")
             .arg(data_dir)
@@ -194,7 +199,7 @@ pub(crate) fn try_ask(
     Some(Answer { status, headers, body: bytes[end + 4..].to_vec() })
 }
 
-fn read_head(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
+pub(crate) fn read_head(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();

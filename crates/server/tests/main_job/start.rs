@@ -1,11 +1,11 @@
 //! How the program starts, what it refuses to start with, and what it says then.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Output;
+use std::process::{Command, Output};
 
-use crate::process::{Process, ask, free_ports, millstream, terminate, until};
+use crate::process::{Process, ask, free_ports, millstream, read_head, status, terminate, until};
 
 fn run(arguments: &[&str]) -> Output {
     millstream().args(arguments).current_dir(std::env::temp_dir()).output().unwrap()
@@ -45,6 +45,38 @@ fn a_server_whose_output_nobody_takes_serves_all_the_same() {
     assert_eq!(server.try_wait().unwrap(), None);
     assert_eq!(ask(address, "GET", "/healthz", &[], b"").status, 200);
     terminate(&mut server);
+}
+
+#[test]
+fn connections_leave_open_files_for_what_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_millstream")]);
+    let process = Process::start_by(limited, dir.path(), [0, 0], &["--set", "log.flush_interval_ms=20"]);
+    let mut kept = BufReader::new(TcpStream::connect(process.applications).unwrap());
+    let doors = [process.applications, process.devices, process.kafka, process.mqtt];
+    let idle: Vec<_> = doors.iter().cycle().take(300).map(|door| TcpStream::connect(door).unwrap()).collect();
+    // Each stream needs files of its own.
+    for nth in 0..10 {
+        let path = format!("/api/streams/s{nth}");
+        assert_eq!(ask_on(&mut kept, "PUT", &path, "{}"), 201);
+        assert_eq!(ask_on(&mut kept, "POST", &format!("{path}/records"), r#"{"value":1}"#), 200);
+    }
+    drop(idle);
+    until("connections are accepted again", || status(process.applications, "GET", "/healthz", &[], b"") == Some(200));
+    process.stop();
+}
+
+/// The status of the answer to a request on a connection that stays open.
+fn ask_on(connection: &mut BufReader<TcpStream>, method: &str, path: &str, body: &str) -> u16 {
+    let media = if method == "POST" { "application/x-ndjson" } else { "application/json" };
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Type: {media}\r\n");
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    connection.get_mut().write_all(request.as_bytes()).unwrap();
+    let (status, headers) = read_head(connection);
+    let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length")).unwrap();
+    std::io::copy(&mut connection.take(length.1.parse().unwrap()), &mut std::io::sink()).unwrap();
+    status
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::bench::{Length, Report};
 /// Connections that the aim speaks of.
 const IDLE: u64 = 20_000;
 /// Open files that this program and the server need for everything else.
-const OTHER_FILES: u64 = 500;
+const OTHER_FILES: u64 = 1_100;
 const IDLE_AIM_MIB: f64 = 400.0;
 const RETURNING: u64 = 5_000;
 const RETURN_AIM_S: f64 = 3.0;
