@@ -5,12 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use millstream_context::LogLevel;
+use millstream_types::SystemClock;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::config::{LogFormat, Logging};
+use crate::sparing::Sparing;
 
 /// Which lines are written; one for the process, set when logging starts.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
@@ -21,14 +23,15 @@ pub(crate) fn start(logging: &Logging) -> anyhow::Result<()> {
         .with_context(|| format!("logging.level = '{}': use error, warn, info, debug or trace", logging.level))?;
     let (filter, handle) = reload::Layer::new(levels);
     let lines = tracing_subscriber::registry().with(filter);
+    let writer = Sparing::new(std::io::stderr, logging.format, Arc::new(SystemClock::default()));
     let started = match logging.format {
         LogFormat::Text => {
-            let text = fmt::layer().with_writer(std::io::stderr);
+            let text = fmt::layer().with_writer(writer);
             // Colours are for people; in a file they are noise.
             let text = if std::io::stderr().is_terminal() { text } else { text.with_ansi(false) };
             lines.with(text).try_init()
         }
-        LogFormat::Json => lines.with(fmt::layer().json().with_writer(std::io::stderr)).try_init(),
+        LogFormat::Json => lines.with(fmt::layer().json().with_writer(writer)).try_init(),
     };
     started.map_err(|e| anyhow::anyhow!("cannot start logging: {e}"))?;
     // Logging starts once.

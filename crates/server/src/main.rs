@@ -16,6 +16,7 @@ mod queries;
 mod query_command;
 mod schema;
 mod serve;
+mod sparing;
 mod stats;
 mod streams;
 mod topic_command;

@@ -1,0 +1,173 @@
+//! Log lines that may come as often as others send requests: of each kind only so many are written in a second.
+//!
+//! A disk that fails, or a limit that is reached, fails every request; a line for each would fill another disk.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use millstream_types::{MonotonicClock, WallClock, iso_time};
+use parking_lot::Mutex;
+use serde_json::json;
+use tracing::callsite::Identifier;
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::config::LogFormat;
+
+/// Most warnings and errors of one kind, that is from one place in the program, in a second.
+const LINES_A_SECOND: u32 = 20;
+
+/// Writes lines, but of warnings and errors only [`LINES_A_SECOND`] of each kind; before the next line of a kind it says how
+/// many were left out. Others are written as they come.
+pub(crate) struct Sparing<W, C> {
+    lines: W,
+    format: LogFormat,
+    clock: Arc<C>,
+    kinds: Mutex<HashMap<Identifier, Kind>>,
+}
+
+#[derive(Default)]
+struct Kind {
+    second: u64,
+    written: u32,
+    left_out: u64,
+}
+
+impl Kind {
+    /// How many have been left out since the last one that was written, if one more may be.
+    fn admit(&mut self, second: u64) -> Option<u64> {
+        if self.second != second {
+            (self.second, self.written) = (second, 0);
+        }
+        if self.written == LINES_A_SECOND {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl<W, C> Sparing<W, C> {
+    pub(crate) fn new(lines: W, format: LogFormat, clock: Arc<C>) -> Self {
+        Self { lines, format, clock, kinds: Mutex::default() }
+    }
+}
+
+impl<'w, W: MakeWriter<'w>, C: MonotonicClock + WallClock> MakeWriter<'w> for Sparing<W, C> {
+    type Writer = Line<W::Writer>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        Line(Some(self.lines.make_writer()))
+    }
+
+    fn make_writer_for(&'w self, line: &Metadata<'_>) -> Self::Writer {
+        if *line.level() > Level::WARN {
+            return self.make_writer();
+        }
+        let second = self.clock.now().as_secs();
+        let admitted = self.kinds.lock().entry(line.callsite()).or_default().admit(second);
+        let Some(left_out) = admitted else { return Line(None) };
+        let mut writer = self.lines.make_writer_for(line);
+        if left_out > 0 {
+            let told = told(self.format, &iso_time(self.clock.now_ms()), line, left_out);
+            // Where lines cannot be written nobody is left to be told.
+            drop(writeln!(writer, "{told}"));
+        }
+        Line(Some(writer))
+    }
+}
+
+fn told(format: LogFormat, time: &str, line: &Metadata<'_>, left_out: u64) -> String {
+    const WHAT: &str = "lines like the next one were left out";
+    let (level, target) = (line.level(), line.target());
+    match format {
+        LogFormat::Text => format!("{time} {level:>5} {target}: {WHAT} left_out={left_out}"),
+        LogFormat::Json => {
+            let fields = json!({"message": WHAT, "left_out": left_out});
+            json!({"timestamp": time, "level": level.as_str(), "fields": fields, "target": target}).to_string()
+        }
+    }
+}
+
+/// Writes a line, or nothing.
+pub(crate) struct Line<W>(Option<W>);
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.as_mut().map_or(Ok(bytes.len()), |lines| lines.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_mut().map_or(Ok(()), W::flush)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millstream_types::ManualClock;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Lines {
+        fn take(&self) -> Vec<String> {
+            let bytes = std::mem::take(&mut *self.0.lock());
+            String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+        }
+    }
+
+    fn fail(times: usize) {
+        (0..times).for_each(|nth| tracing::error!(nth, "failed"));
+    }
+
+    #[test]
+    fn of_each_kind_so_many_are_written_and_the_others_counted() {
+        let (lines, clock) = (Lines::default(), Arc::new(ManualClock::default()));
+        let sparing = |format| {
+            let lines = lines.clone();
+            Sparing::new(move || lines.clone(), format, clock.clone())
+        };
+        let text = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(sparing(LogFormat::Text));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(text), || {
+            fail(50);
+            (0..50).for_each(|_| tracing::info!("asked for"));
+            tracing::warn!("another");
+            let written = lines.take();
+            let count = |what: &str| written.iter().filter(|line| line.contains(what)).count();
+            assert_eq!((count("failed"), count("asked for"), count("another")), (LINES_A_SECOND as usize, 50, 1));
+            clock.advance(Duration::from_secs(1));
+            fail(1);
+            let written = lines.take();
+            assert_eq!(written.len(), 2);
+            assert!(written[0].ends_with("lines like the next one were left out left_out=30"), "{written:?}");
+            clock.advance(Duration::from_secs(1));
+            fail(1);
+            assert_eq!(lines.take().len(), 1);
+        });
+        let json = tracing_subscriber::fmt::layer().json().with_writer(sparing(LogFormat::Json));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(json), || {
+            fail(21);
+            clock.advance(Duration::from_secs(1));
+            fail(1);
+            let told: serde_json::Value = serde_json::from_str(&lines.take()[20]).unwrap();
+            assert_eq!(told["fields"]["left_out"], 1);
+        });
+    }
+}
