@@ -155,7 +155,11 @@ pub(crate) fn not_accepted_in_time(setting: &str, timeout: Duration) -> Problem 
 pub(crate) fn not_taken(error: &millstream_log::Error) -> Problem {
     match error.code() {
         ErrorCode::Overloaded | ErrorCode::RateLimited => {
-            Problem::new(Reason::Code(ErrorCode::Overloaded), "overloaded: too many messages wait to be written")
+            let detail = match error {
+                millstream_log::Error::DiskFull { .. } => "overloaded: there is no room to store messages",
+                _ => "overloaded: too many messages wait to be written",
+            };
+            Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
                 .value(error)
                 .rule("nothing of this message was taken")
                 .remedy("wait as long as Retry-After says, then send it again")

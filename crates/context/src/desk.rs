@@ -274,7 +274,7 @@ impl Desk {
                 command = match self.views.offer(owner, command) {
                     Ok(answer) => break answer,
                     // Nothing has been taken yet if there is nothing to wait for.
-                    Err((Error::Overloaded { .. } | Error::InboxFull { .. }, back)) if has_begun => back,
+                    Err((full, back)) if has_begun && full.is_full() => back,
                     Err((refusal, _)) => return self.noted(Err(refusal)).map(drop),
                 };
                 // Room comes with answers, its own first.

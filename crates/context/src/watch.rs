@@ -42,14 +42,19 @@ impl Watch {
     /// The log has refused; too much at once is no alarm.
     pub(crate) fn log_refused(&self, error: &millstream_log::Error) {
         use millstream_types::ErrorCode::{Corrupt, Internal};
-        if matches!(error.code(), Corrupt | Internal) {
+        let is_full = matches!(error, millstream_log::Error::DiskFull { .. });
+        if is_full || matches!(error.code(), Corrupt | Internal) {
             self.log_failed(error);
         }
     }
 
     fn log_failed(&self, error: &millstream_log::Error) {
-        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        self.alarms.raise(Alarm::Database, "", &format!("{error}{cause}"));
+        let cause = match error {
+            // It tells its cause itself.
+            millstream_log::Error::WritingEnded { .. } => None,
+            other => std::error::Error::source(other).map(|cause| format!(": {cause}")),
+        };
+        self.alarms.raise(Alarm::Database, "", &format!("{error}{}", cause.unwrap_or_default()));
     }
 }
 
@@ -74,10 +79,12 @@ mod tests {
         let source = || Arc::new(io::Error::from(io::ErrorKind::StorageFull));
         let path = || PathBuf::from("data");
         let ended = || Arc::new(millstream_log::Error::WritingEnded { path: path(), source: source() });
-        let full = millstream_log::Error::Io { action: "write", path: path(), source: source() };
+        let failed = millstream_log::Error::Io { action: "write", path: path(), source: source() };
+        let full = millstream_log::Error::DiskFull { path: path(), free_bytes: 1, limit_bytes: 2 };
         let busy = millstream_log::Error::Overloaded { waiting_bytes: 2, limit: "l", limit_bytes: 1 };
         for (error, is_alarm) in [
             (millstream_view::Error::OwnerEnded { partition: partition.clone(), source: ended() }, true),
+            (failed.into(), true),
             (full.into(), true),
             (busy.into(), false),
             (millstream_view::Error::Overloaded { partition, waiting: 2, limit: 1 }, false),

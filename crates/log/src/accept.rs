@@ -307,7 +307,11 @@ impl PartitionLog {
     fn admit(&self, accept: &Accept, records: u64, size_bytes: usize, level: AckLevel) -> Result<(), Error> {
         self.shared.check_open()?;
         self.check_room(accept, records)?;
-        if self.topic.is_memory { Ok(()) } else { self.shared.room.reserve(size_bytes, level) }
+        if self.topic.is_memory {
+            return Ok(());
+        }
+        self.shared.space.check()?;
+        self.shared.room.reserve(size_bytes, level)
     }
 
     /// Whether there is room for `records` more below the limit of what may be unsynced.

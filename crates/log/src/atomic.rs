@@ -48,6 +48,10 @@ impl Embedded {
         let mut locked: Locked<'_> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
         self.check(append, &targets, &read, &mut locked)?;
         ending.map_or(Ok(()), |ending| ending.check(&mut locked))?;
+        // Positions and ends of transactions take next to nothing, and let others remove what is done with.
+        if targets.iter().any(|log| !log.topic.is_memory) {
+            self.shared.space.check()?;
+        }
         self.shared.room.reserve(size_bytes, level)?;
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);

@@ -51,6 +51,13 @@ pub(crate) struct Job {
     dirty_bytes: u64,
 }
 
+impl Job {
+    /// What it writes, at most.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sources.iter().map(|source| source.size_bytes()).sum()
+    }
+}
+
 /// What a pass has made.
 pub(crate) struct Outcome {
     partition: Arc<PartitionLog>,
@@ -64,7 +71,7 @@ pub(crate) struct Outcome {
 
 /// Why a pass has made nothing.
 enum Failure {
-    /// The log stops, or the topic is gone.
+    /// The log stops, the topic is gone, or others need what the disk still takes.
     Cancelled,
     /// A source does not read.
     Damaged(Error),
@@ -164,6 +171,7 @@ impl Pace<'_> {
             self.spent_bytes = 0;
             stopped |= self.shared.compaction.rest(Duration::from_nanos(nanos));
         }
+        stopped |= self.shared.space.is_short();
         if stopped { Err(Failure::Cancelled) } else { Ok(()) }
     }
 }
@@ -175,6 +183,11 @@ pub(crate) fn run(shared: &Shared) {
         let partition = &job.partition;
         let outcome = match outcome {
             Ok(outcome) => Some(outcome),
+            Err(Failure::Writing(error)) if error.is_disk_full() => {
+                let (topic, number) = (&partition.id.topic, partition.id.partition);
+                tracing::warn!(%topic, partition = %number, %error, "not compacted: the disk is full");
+                None
+            }
             Err(Failure::Writing(error)) if partition.topic.check_exists().is_ok() => {
                 shared.end(&error);
                 None

@@ -21,6 +21,9 @@ pub struct LogConfig {
     /// Size of all journal files together, in bytes: how far the segments may lag behind what was acknowledged, and how
     /// much a start after a crash reads; memory holds what they lack. At least three files. Default 40 MiB.
     pub journal_max_bytes: u64,
+    /// Bytes that the disk must still take for appends to be taken; below it they are refused until there is room again.
+    /// Default 256 MiB.
+    pub disk_free_min_bytes: u64,
     /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
     /// Default 64 MiB.
     pub pending_max_bytes: usize,
@@ -67,6 +70,7 @@ impl Default for LogConfig {
             dir: PathBuf::from("data/log"),
             journal_file_bytes: 10 << 20,
             journal_max_bytes: 40 << 20,
+            disk_free_min_bytes: 256 << 20,
             pending_max_bytes: 64 << 20,
             pending_unwaited_percent: 50,
             append_max_bytes: 8 << 20,

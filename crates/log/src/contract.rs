@@ -263,6 +263,15 @@ pub trait Log: Send + Sync + 'static {
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error>;
 
+    /// Whether the disk beside this process has room, by a look at it; for those who keep other things there that grow with
+    /// the log. An engine that keeps nothing beside this process says that it has.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`].
+    fn check_disk(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Something to wait for before more is appended at [`AckLevel::Memory`], which nobody waits for: room, where so much
     /// is waiting to be written that such appends will soon be refused. `None` while there is enough of it.
     fn room(&self) -> Option<Reply<()>>;

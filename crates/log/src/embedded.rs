@@ -58,7 +58,7 @@ impl Embedded {
     /// Whatever was recovered is durable and stable when this returns.
     ///
     /// # Errors
-    /// [`Error::InvalidLimit`]; [`Error::InUse`] if another process owns the directory; [`Error::Corrupt`],
+    /// [`Error::InvalidLimit`]; [`Error::InUse`] if another process owns the directory; [`Error::DiskFull`], [`Error::Corrupt`],
     /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
     pub fn open(
         config: LogConfig,
@@ -96,7 +96,10 @@ impl Embedded {
         // Only now that `meta` says what was recovered: the frame that deleted a topic may itself not be durable yet.
         recovery::remove_strays(&shared, &catalog)?;
         shared.journal.adopt(existing)?;
-        shared.journal.ensure_free()?;
+        shared.journal.ensure_free().map_err(|e| match e {
+            full if full.is_disk_full() => shared.space.full(shared.config.journal_file_bytes),
+            other => other,
+        })?;
         let appender = Arc::new(Appender::new(&shared, sequence + 1));
         let threads = start(&shared, &catalog, &appender, writeback)?;
         Ok(Arc::new(Self {
@@ -172,9 +175,10 @@ impl Embedded {
     /// Whether appends are taken.
     ///
     /// # Errors
-    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] once it is closed.
+    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] once it is closed, [`Error::DiskFull`].
     pub fn check_writing(&self) -> Result<(), Error> {
-        self.shared.check_open()
+        self.shared.check_open()?;
+        self.shared.space.check()
     }
 
     /// The epoch of this start, larger than that of any before it in this directory.
@@ -368,6 +372,7 @@ impl Log for Embedded {
             };
         }
         self.check_memory(name, config)?;
+        self.shared.space.check()?;
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
         let entry = new_topic(&self.shared, topic.clone(), self.shared.epoch);
@@ -408,6 +413,7 @@ impl Log for Embedded {
             return Ok(current);
         }
         self.check_memory(name, &config)?;
+        self.shared.space.check()?;
         let topic = Topic { config, ..Topic::clone(&current) };
         let grown = entry.grown(&self.shared, total, self.shared.epoch);
         self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Grown(grown, topic)])?;
@@ -459,6 +465,10 @@ impl Log for Embedded {
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
         self.accept_end(end, level, done)
+    }
+
+    fn check_disk(&self) -> Result<(), Error> {
+        self.shared.space.look_and_check()
     }
 
     fn room(&self) -> Option<Reply<()>> {

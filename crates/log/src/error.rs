@@ -111,6 +111,18 @@ pub enum Error {
         /// The limit.
         limit_bytes: usize,
     },
+    /// The disk has so little room left that nothing is taken, or brought to the segments.
+    #[error(
+        "the disk of {} is full: {free_bytes} bytes are free and {limit_bytes} are needed (log.disk_free_min_bytes for appends); make room, it then goes on by itself", .path.display()
+    )]
+    DiskFull {
+        /// The directory.
+        path: PathBuf,
+        /// What the disk still takes.
+        free_bytes: u64,
+        /// What it must.
+        limit_bytes: u64,
+    },
     /// Too many records of one partition are not durable yet.
     #[error(
         "{waiting_records} records of {partition} are not synced yet, the limit is {limit_records}; slow down, or split the append, and try again"
@@ -342,7 +354,7 @@ pub enum Error {
         pid: String,
     },
     /// An earlier write or sync failed; nothing more is written until a restart.
-    #[error("writing to {} has ended after a failed write or sync; restart to recover what is durable", .path.display())]
+    #[error("writing to {} has ended after a failed write or sync ({source}); restart to recover what is durable", .path.display())]
     WritingEnded {
         /// The directory.
         path: PathBuf,
@@ -367,6 +379,12 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// The system has said that the disk takes no more.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 
     /// The kind of failure, from which every door takes its own code.
@@ -394,12 +412,13 @@ impl Error {
                 ErrorCode::TooLarge
             }
             Self::Overloaded { .. }
+            | Self::DiskFull { .. }
             | Self::TooManyUnsynced { .. }
             | Self::TooManyTransactions { .. }
             | Self::MemoryTopicsFull { .. } => ErrorCode::Overloaded,
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
-            Self::InUse { .. } | Self::Stopped => ErrorCode::Unavailable,
-            Self::WritingEnded { .. } | Self::Io { .. } => ErrorCode::Internal,
+            Self::InUse { .. } | Self::Stopped | Self::WritingEnded { .. } => ErrorCode::Unavailable,
+            Self::Io { .. } => ErrorCode::Internal,
         }
     }
 

@@ -60,6 +60,13 @@ pub trait Files: Send + Sync + 'static {
     /// # Errors
     /// What the system says.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Bytes that the disk behind `dir` still takes; by default no limit is known.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
     /// Makes this process the only owner of the lock file `path` (created if need be), until the guard is dropped or
     /// the process ends.
     ///
@@ -181,6 +188,11 @@ impl Files for SystemFiles {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         fs::File::open(dir)?.sync_all()
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(dir)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Lock> {

@@ -9,9 +9,10 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -26,6 +27,8 @@ pub(crate) const FIRST_FRAME_AT: u64 = FRAME_ALIGN;
 /// A round that is longer than this is written as several frames.
 const FRAME_BYTES: u64 = 4 << 20;
 const ZEROS_BYTES: usize = 1 << 20;
+/// How soon another file is tried on a disk that had no room for it, if none is freed before.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// One file.
 pub(crate) struct JournalFile {
@@ -129,8 +132,14 @@ impl Journal {
             }
             if pool.count() < self.files_max && pool.coming == 0 {
                 drop(pool);
-                self.ensure_free()?;
+                let ensured = self.ensure_free();
                 pool = self.pool.lock();
+                match ensured {
+                    Err(full) if full.is_disk_full() && !pool.used.is_empty() => {
+                        self.freed.wait_for(&mut pool, TRY_AGAIN);
+                    }
+                    other => other?,
+                }
             } else {
                 self.freed.wait(&mut pool);
             }
@@ -140,7 +149,7 @@ impl Journal {
     /// Makes a file if none is free and there may be one more, so that the appender need not wait for it.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; on a full disk nothing of it is left.
     pub(crate) fn ensure_free(&self) -> Result<(), Error> {
         let slot = {
             let mut pool = self.pool.lock();
@@ -163,22 +172,35 @@ impl Journal {
     fn create(&self, slot: u64) -> Result<JournalFile, Error> {
         let path = self.layout.journal(slot);
         let new = path.with_extension("new");
-        let file = self.files.create(&new).map_err(|e| Error::io("create", &new, e))?;
+        self.create_as(slot, &path, &new).inspect_err(|_| {
+            // What is left is removed at the next start at the latest.
+            drop(self.files.remove(&new));
+        })
+    }
+
+    fn create_as(&self, slot: u64, path: &Path, new: &Path) -> Result<JournalFile, Error> {
+        let file = self.files.create(new).map_err(|e| Error::io("create", new, e))?;
         let zeros = vec![0; ZEROS_BYTES];
         let mut at = 0;
         while at < self.file_bytes {
             let length = (self.file_bytes - at).min(ZEROS_BYTES as u64);
             let part = IoSlice::new(&zeros[..length as usize]);
-            file.write_at(&[part], at).map_err(|e| Error::io("write", &new, e))?;
+            file.write_at(&[part], at).map_err(|e| Error::io("write", new, e))?;
             at += length;
         }
         let header = FileKind::Journal.header(&slot.to_le_bytes());
-        file.write_at(&[IoSlice::new(&header)], 0).map_err(|e| Error::io("write", &new, e))?;
-        file.sync().map_err(|e| Error::io("sync", &new, e))?;
-        self.files.rename(&new, &path).map_err(|e| Error::io("rename", &new, e))?;
+        file.write_at(&[IoSlice::new(&header)], 0).map_err(|e| Error::io("write", new, e))?;
+        file.sync().map_err(|e| Error::io("sync", new, e))?;
+        self.files.rename(new, path).map_err(|e| Error::io("rename", new, e))?;
         let dir = self.layout.journal_dir();
         self.files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))?;
-        Ok(JournalFile { slot, path, file, size_bytes: self.file_bytes, last_sequence: AtomicU64::new(0) })
+        Ok(JournalFile {
+            slot,
+            path: path.to_owned(),
+            file,
+            size_bytes: self.file_bytes,
+            last_sequence: AtomicU64::new(0),
+        })
     }
 
     /// Everything up to `sequence` has reached the segments: full files that end there may be used again.

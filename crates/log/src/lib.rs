@@ -43,6 +43,7 @@ mod round;
 mod segment;
 mod shared;
 pub mod sim;
+mod space;
 mod stats;
 mod syncer;
 mod topic;

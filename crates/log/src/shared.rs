@@ -15,6 +15,7 @@ use crate::layout::Layout;
 use crate::partition::PartitionLog;
 use crate::room::Room;
 use crate::round::Control;
+use crate::space::Space;
 use crate::stats::Counters;
 use crate::syncer::SyncQueue;
 use crate::writeback::FlushQueue;
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) salt: u64,
     pub(crate) journal: Arc<Journal>,
     pub(crate) room: Room,
+    pub(crate) space: Space,
     pub(crate) work: WorkQueue,
     pub(crate) sync: SyncQueue,
     pub(crate) flush: FlushQueue,
@@ -63,6 +65,7 @@ impl Shared {
         journal: Arc<Journal>,
     ) -> Self {
         let room = Room::of(&config);
+        let space = Space::new(files.clone(), layout.dir().to_owned(), config.disk_free_min_bytes);
         let limits = BatchLimits { batch_max_bytes: 1 << 30, ..BatchLimits::default() };
         Self {
             config,
@@ -76,6 +79,7 @@ impl Shared {
             salt,
             journal,
             room,
+            space,
             work: WorkQueue::default(),
             sync: SyncQueue::default(),
             flush: FlushQueue::default(),
@@ -112,7 +116,8 @@ impl Shared {
         };
         let error = Error::WritingEnded { path: self.layout.dir().to_owned(), source };
         if self.ended.set(error.clone()).is_ok() {
-            tracing::error!(dir = %self.layout.dir().display(), error = %cause, "writing to the log has ended");
+            let cause: &dyn std::error::Error = cause;
+            tracing::error!(dir = %self.layout.dir().display(), error = cause, "writing to the log has ended");
         }
         self.closed.store(true, Ordering::Release);
         self.journal.wake();

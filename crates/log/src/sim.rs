@@ -92,6 +92,11 @@ impl SimFiles {
         self.disk.lock().set_free_bytes(bytes);
     }
 
+    /// Says from now on that the disk takes `bytes` more, whatever it really takes.
+    pub fn tell_free(&self, bytes: u64) {
+        self.disk.lock().tell_free(bytes);
+    }
+
     /// Flips one bit of a file, counted from its beginning; nothing happens beyond its end.
     ///
     /// # Errors
@@ -189,6 +194,10 @@ impl Files for SimFiles {
             Operation::Whole => disk.sync_dir(dir),
             Operation::Last => Err(disk::power_is_off()),
         }
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        Ok(self.disk.lock().told_free_bytes())
     }
 
     fn lock(&self, path: &Path) -> io::Result<Lock> {

@@ -141,7 +141,8 @@ impl SyncQueue {
 /// Runs until the queue is stopped and empty.
 pub(crate) fn run(shared: &Arc<Shared>, catalog: &Catalog) {
     let interval = Duration::from_millis(shared.config.sync_interval_ms);
-    while let Some(Group { rounds, files }) = shared.sync.take(interval, |bytes| shared.flush.is_worth(bytes)) {
+    let are_left = |bytes| !shared.space.is_waited_for() && shared.flush.is_worth(bytes);
+    while let Some(Group { rounds, files }) = shared.sync.take(interval, are_left) {
         let synced = match shared.ended() {
             Some(error) => Err(error),
             None => sync(shared, &files),

@@ -1,6 +1,6 @@
 //! The writeback thread: brings what is durable in the journal to the segments, and gives journal files free.
 //!
-//! One turn, in this order, so that a crash between any two steps loses nothing:
+//! One turn, if the disk has room for it, in this order, so that a crash between any two steps loses nothing:
 //! 1. make a journal file if none is free, so that the appender need not; 2. note how far the journal is synced, and
 //!    take over what is not and nobody waits for; 3. write both to segments and sync these; 4. apply retention, and put in
 //!    place what compaction has written; 5. put `meta`, which vouches for all that, durably in its place; with it what was
@@ -28,6 +28,8 @@ use crate::{Error, Topic, compaction, retention, syncer};
 /// How much a sync of a segment is to carry: the segments catch up as soon as there is so much for each that the last turn
 /// has synced. The smaller a turn, the shorter it stands in the way of the journal, and the less is in memory.
 const SYNC_WORTH_BYTES: u64 = 512 << 10;
+/// How soon a disk that was full is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Requests to the writeback thread.
 #[derive(Default)]
@@ -119,13 +121,18 @@ impl FlushQueue {
 pub(crate) fn run(mut writeback: Writeback) -> Result<(), Error> {
     let interval = Duration::from_millis(writeback.shared.config.flush_interval_ms);
     loop {
-        let turn = writeback.shared.flush.wait(interval);
+        let is_short = writeback.shared.space.is_short();
+        let turn = writeback.shared.flush.wait(if is_short { interval.min(LOOK_AGAIN) } else { interval });
         let clean = matches!(turn, Turn::Stop);
         let result = match writeback.shared.ended() {
             Some(error) => Err(error),
             None => writeback.turn(clean),
         };
-        let result = result.map_err(|cause| writeback.shared.end(&cause));
+        let result = result.map_err(|cause| match cause {
+            // Nothing was written.
+            Error::DiskFull { .. } => cause,
+            _ => writeback.shared.end(&cause),
+        });
         let Turn::Flush(asked) = turn else { return result };
         for sender in asked {
             // Whoever no longer listens does not mind.
@@ -155,10 +162,15 @@ impl Writeback {
     /// One turn, as the thread does it.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`].
+    /// [`Error::DiskFull`]: nothing was done; [`Error::Io`], [`Error::Corrupt`].
     fn turn(&mut self, clean: bool) -> Result<(), Error> {
+        self.check_space()?;
         if !clean {
-            self.shared.journal.ensure_free()?;
+            match self.shared.journal.ensure_free() {
+                // Those that there are do; this turn may free some.
+                Err(full) if full.is_disk_full() => tracing::warn!(error = %full, "no room for another journal file"),
+                other => other?,
+            }
         }
         let taken_over = self.shared.sync.take_over();
         let place = taken_over.iter().rev().find_map(|round| round.place);
@@ -188,7 +200,8 @@ impl Writeback {
     fn compact(&self, topics: &[Arc<TopicEntry>]) {
         if self.shared.compaction.is_idle() {
             let partitions = topics.iter().flat_map(|topic| &topic.partitions);
-            if let Some(job) = compaction::due(&self.shared, partitions, self.shared.wall.now_ms()) {
+            let due = compaction::due(&self.shared, partitions, self.shared.wall.now_ms());
+            if let Some(job) = due.filter(|job| self.shared.space.has_spare(job.bytes())) {
                 self.shared.compaction.submit(job);
             }
         }
@@ -197,13 +210,19 @@ impl Writeback {
     /// The first turn of a start: what was recovered becomes durable under the new epoch.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`].
+    /// [`Error::DiskFull`], [`Error::Io`], [`Error::Corrupt`].
     pub(crate) fn start(&mut self) -> Result<(), Error> {
+        self.check_space()?;
         let topics = self.catalog.topics();
         self.flush(&topics, &[])?;
         self.vouch(&topics, self.shared.sync.place(), false)?;
         self.evict(&topics);
         Ok(())
+    }
+
+    /// Whether the disk takes what the segments lack.
+    fn check_space(&self) -> Result<(), Error> {
+        self.shared.space.admit_turn(unflushed_bytes(&self.catalog.topics()) as u64)
     }
 
     /// Writes to segments what is durable in the journal, and what was taken over; whether there was anything.
@@ -351,15 +370,20 @@ impl Writeback {
     /// Drops the oldest batches that have reached a segment while there are more in memory than the cache may hold; those
     /// that have not count, too, for readers near the tail are served from them.
     fn evict(&mut self, topics: &[Arc<TopicEntry>]) {
-        let on_disk = topics.iter().filter(|topic| !topic.state.is_memory);
-        let partitions = on_disk.flat_map(|topic| &topic.partitions);
-        let unflushed: usize = partitions.map(|partition| partition.lock().recent.unflushed_bytes()).sum();
+        let unflushed = unflushed_bytes(topics);
         while self.cached_bytes + unflushed > self.shared.config.cache_bytes {
             let Some((partition, count, bytes)) = self.cached.pop_front() else { return };
             partition.lock().recent.evict(count);
             self.cached_bytes -= bytes;
         }
     }
+}
+
+/// What has not reached a segment.
+fn unflushed_bytes(topics: &[Arc<TopicEntry>]) -> usize {
+    let on_disk = topics.iter().filter(|topic| !topic.state.is_memory);
+    let partitions = on_disk.flat_map(|topic| &topic.partitions);
+    partitions.map(|partition| partition.lock().recent.unflushed_bytes()).sum()
 }
 
 fn partition_record(partition: &PartitionLog, clean: bool) -> PartitionRecord {

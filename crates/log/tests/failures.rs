@@ -23,7 +23,7 @@ fn values(partition: &dyn Partition) -> Vec<String> {
 
 fn assert_writing_has_ended(log: &Arc<Embedded>, partition: &dyn Partition) {
     let ended = |result: Result<(), Error>| match result {
-        Err(e @ Error::WritingEnded { .. }) => assert!(e.may_have_applied() && !e.is_retryable()),
+        Err(e @ Error::WritingEnded { .. }) => assert!(e.may_have_applied() && e.code() == ErrorCode::Unavailable),
         other => panic!("writing has not ended: {other:?}"),
     };
     ended(append(partition, b"later", AckLevel::Memory).map(drop));
@@ -60,8 +60,89 @@ fn a_failed_sync_ends_writing_until_a_restart_and_readers_go_on() {
     log.close().unwrap();
 }
 
+fn assert_full<T: std::fmt::Debug>(result: Result<T, Error>) {
+    match result {
+        Err(e @ Error::DiskFull { .. }) => assert!(e.is_retryable() && !e.may_have_applied()),
+        other => panic!("not refused as the disk is full: {other:?}"),
+    }
+}
+
 #[test]
-fn a_full_disk_ends_writing_and_keeps_whatever_was_acknowledged() {
+fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room() {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    let topic = create(&log, "t", &TopicConfig::default());
+    create(&log, "other", &TopicConfig::default());
+    append(&*topic[0], b"before", AckLevel::Synced).unwrap();
+
+    let min_bytes = support::small_config().disk_free_min_bytes;
+    files.tell_free(min_bytes - 1);
+    assert_full(log.check_disk());
+    assert_full(append(&*topic[0], b"refused", AckLevel::Memory));
+    let entry = (topic[0].id().clone(), vec![Record::default()]);
+    let atomic = AtomicAppend { records: vec![entry], positions: Vec::new() };
+    assert_full(log.append_atomic(&atomic, AckLevel::Memory, Done::ignore()));
+    assert_full(log.create_topic(&name("more"), &TopicConfig::default()));
+    // What has been accepted is brought to the segments, and whoever makes room by deleting can.
+    log.flush().unwrap();
+    log.delete_topic(&name("other")).unwrap();
+    assert_full(log.check_writing());
+
+    files.tell_free(min_bytes);
+    log.check_disk().unwrap();
+    log.check_writing().unwrap();
+    append(&*topic[0], b"after", AckLevel::Synced).unwrap();
+    files.tell_free(100);
+    assert_full(log.flush());
+    assert_eq!(values(&*topic[0]), ["before", "after"]);
+    assert_full(log.close());
+
+    // What waits for room survives that, and a start that has none.
+    for is_crash in [false, true] {
+        let files = if is_crash { files.crash(1, PowerLoss::DropAll) } else { files.clone() };
+        files.tell_free(100);
+        assert_full(open(&files, &clock).map(drop));
+        files.tell_free(u64::MAX);
+        let log = open(&files, &clock).unwrap();
+        assert_eq!(values(&*partitions(&log, "t")[0]), ["before", "after"]);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn segments_that_have_no_room_wait_for_it_while_the_journal_takes_what_it_can() {
+    for level in [AckLevel::Memory, AckLevel::Written, AckLevel::Synced] {
+        let (files, clock) = (new_disk(), clock());
+        let log = open(&files, &clock).unwrap();
+        let topic = create(&log, "t", &TopicConfig { level, ..TopicConfig::default() });
+        files.tell_free(0);
+        let mut taken = Vec::new();
+        // Nobody has looked yet.
+        let mut fill = |until_refused: bool| {
+            for number in taken.len().. {
+                let value = format!("{number} {}", "x".repeat(700));
+                match append(&*topic[0], value.as_bytes(), level) {
+                    Ok(_) => taken.push(value),
+                    Err(Error::Overloaded { .. } | Error::TooManyUnsynced { .. }) => std::thread::yield_now(),
+                    refused => return assert_full(refused),
+                }
+                if !until_refused {
+                    return;
+                }
+            }
+        };
+        fill(true);
+        files.tell_free(u64::MAX);
+        log.check_disk().unwrap();
+        fill(false);
+        log.flush().unwrap();
+        assert_eq!(values(&*topic[0]), taken, "{level:?}");
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_all_of_a_sudden_ends_writing_and_keeps_whatever_was_acknowledged() {
     for free_bytes in [0, 1, 100, 1000, 5000, 20_000, 100_000] {
         let (files, clock) = (new_disk(), clock());
         let log = open(&files, &clock).unwrap();

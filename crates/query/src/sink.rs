@@ -227,7 +227,7 @@ impl Sink {
 
 /// Whether the log may have room later.
 fn is_full(error: &LogError) -> bool {
-    matches!(error, LogError::Overloaded { .. } | LogError::TooManyUnsynced { .. })
+    matches!(error, LogError::Overloaded { .. } | LogError::DiskFull { .. } | LogError::TooManyUnsynced { .. })
 }
 
 pub(crate) fn trouble(error: &impl std::fmt::Display) -> Trouble {

@@ -55,7 +55,7 @@ fn raise_open_files(config: &Config) {
         2 * config.http.connections_max + config.connect.mqtt.connections_max + config.kafka.connections_max;
     let room = millstream_types::raise_open_files();
     if room < connections_max as u64 {
-        tracing::warn!(
+        tracing::info!(
             room,
             connections_max,
             "fewer connections fit the limit of open files than are allowed; raise it (ulimit -n)"

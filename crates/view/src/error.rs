@@ -49,7 +49,7 @@ pub enum Error {
         setting: &'static str,
     },
     /// The partition's owner has ended: an append failed, and what was in flight is of unknown fate.
-    #[error("the owner of {partition} has ended; restart to recover what is durable")]
+    #[error("the owner of {partition} has ended: {source}")]
     OwnerEnded {
         /// The partition of the state topic.
         partition: TopicPartition,
@@ -126,11 +126,22 @@ impl Error {
         match self {
             Self::Overloaded { .. } | Self::InboxFull { .. } => ErrorCode::Overloaded,
             Self::Log(source) => source.code(),
-            Self::OwnerEnded { .. } | Self::Panicked { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
+            Self::Panicked { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
             Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,
             Self::StateRecord { .. } => ErrorCode::Corrupt,
             Self::Partitions { .. } => ErrorCode::Invalid,
-            Self::Stopped => ErrorCode::Unavailable,
+            Self::Stopped | Self::OwnerEnded { .. } => ErrorCode::Unavailable,
+        }
+    }
+
+    /// Whether nothing was taken because something is full that becomes free by itself, or by an operator: whoever can wait
+    /// offers the command again.
+    pub fn is_full(&self) -> bool {
+        let is_disk = |source: &millstream_log::Error| matches!(source, millstream_log::Error::DiskFull { .. });
+        match self {
+            Self::Overloaded { .. } | Self::InboxFull { .. } => true,
+            Self::Log(source) => is_disk(source),
+            _ => false,
         }
     }
 

@@ -432,12 +432,10 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let answer = loop {
             match self.views.offer(owner, command) {
                 Ok(answer) => break answer,
-                Err((Error::Overloaded { .. } | Error::InboxFull { .. }, _))
-                    if self.stopped.load(Ordering::Acquire) =>
-                {
+                Err((full, _)) if full.is_full() && self.stopped.load(Ordering::Acquire) => {
                     return Err(Error::Stopped);
                 }
-                Err((Error::Overloaded { .. } | Error::InboxFull { .. }, returned)) => {
+                Err((full, returned)) if full.is_full() => {
                     command = returned;
                     if self.flights.is_empty() {
                         std::thread::sleep(OVERLOADED_PAUSE);

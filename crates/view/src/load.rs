@@ -117,7 +117,7 @@ impl Loading<'_> {
     fn write_checkpoint(&self, dirty: &mut Dirty) {
         let drained = dirty.drain();
         if let Err(e) = self.checkpoint.write_dirty(self.id.partition, self.topic, &drained) {
-            tracing::error!(partition = %self.id, error = %e, "{NOT_WRITTEN}");
+            tracing::error!(partition = %self.id, error = &e as &dyn std::error::Error, "{NOT_WRITTEN}");
             dirty.abandon();
         }
         drop(drained);

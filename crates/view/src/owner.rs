@@ -47,6 +47,8 @@ struct Inbox<V: View> {
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
     /// Commands taken and not answered yet, waiting ones included.
     open: usize,
+    /// Why the log takes nothing before an operator has done something; none while it does.
+    stalled: Option<Arc<millstream_log::Error>>,
     stopping: bool,
 }
 
@@ -146,6 +148,7 @@ impl<V: View> Owner<V> {
                 waiting_bytes: 0,
                 landed: Vec::new(),
                 open: 0,
+                stalled: None,
                 stopping: false,
             }),
             idle: Condvar::new(),
@@ -167,6 +170,9 @@ impl<V: View> Owner<V> {
             let mut inbox = self.inbox.lock();
             if inbox.stopping {
                 return Err((Error::Stopped, command));
+            }
+            if let Some(full) = &inbox.stalled {
+                return Err((Error::Log(Arc::clone(full)), command));
             }
             let (waiting, limit) = (inbox.commands.len(), self.config.inbox_max_commands);
             if waiting >= limit {
@@ -202,9 +208,13 @@ impl<V: View> Owner<V> {
 
     /// Writes what has changed since the last time to the checkpoint.
     pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
+        // A store that a write has failed in takes no more before a restart.
+        if self.log.check_disk().is_err() {
+            return;
+        }
         let dirty = self.dirty.lock().drain();
         if let Err(e) = checkpoint.write_dirty(self.id.partition, self.topic, &dirty) {
-            tracing::error!(partition = %self.id, error = %e, "{NOT_WRITTEN}");
+            tracing::error!(partition = %self.id, error = &e as &dyn std::error::Error, "{NOT_WRITTEN}");
             self.dirty.lock().abandon();
         }
         let held_bytes = dirty.held_bytes();
@@ -416,9 +426,11 @@ impl<V: View> Owner<V> {
                 owner.schedule();
             }
         });
-        let Err(refusal) = self.append(&batch, done) else { return Turn::Rest };
+        let outcome = self.append(&batch, done);
+        let is_stopping = self.stalled(outcome.as_ref().err());
+        let Err(refusal) = outcome else { return Turn::Rest };
         match refusal.code() {
-            ErrorCode::Overloaded => {
+            ErrorCode::Overloaded if !is_stopping || !matches!(refusal, millstream_log::Error::DiskFull { .. }) => {
                 core.unsent = Some(batch);
                 return Turn::Retry;
             }
@@ -432,6 +444,17 @@ impl<V: View> Owner<V> {
             }
         }
         Turn::Rest
+    }
+
+    /// Lets commands be refused while the disk is full: those who send them may wait, or go elsewhere. Whether no more come
+    /// anyway, so that nobody is there who waits for room.
+    fn stalled(&self, outcome: Option<&millstream_log::Error>) -> bool {
+        let full = outcome.filter(|refusal| matches!(refusal, millstream_log::Error::DiskFull { .. }));
+        let mut inbox = self.inbox.lock();
+        if full.is_some() || inbox.stalled.is_some() {
+            inbox.stalled = full.cloned().map(Arc::new);
+        }
+        inbox.stopping
     }
 
     /// Undoes the last flight, which the log has refused.

@@ -129,7 +129,7 @@ impl Matcher {
         loop {
             let again: Vec<Fired> = part.iter().map(Fired::again).collect();
             match self.views.submit(owner, Command::Fired { from: None, items: vec![(Offset::ZERO, part)] }) {
-                Err(Error::Overloaded { .. } | Error::InboxFull { .. }) => {
+                Err(full) if full.is_full() => {
                     std::thread::sleep(OVERLOADED_PAUSE);
                     part = again;
                 }

@@ -99,7 +99,7 @@ async fn a_full_disk_is_an_alarm_until_writing_begins_anew() {
     assert_eq!(alarms(&served).await, Value::Null);
     disk.0.store(true, Ordering::Release);
     for id in ["b", "c"] {
-        assert_eq!(create(&served, id).await, 500);
+        assert_eq!(create(&served, id).await, 503);
         assert_eq!(alarms(&served).await, json!(["DatabaseError"]));
     }
     assert_eq!(served.get("/v2/entities/a").await.status, 200);

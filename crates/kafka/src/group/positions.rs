@@ -323,7 +323,9 @@ pub(crate) fn to_client(error: &Error) -> ResponseError {
         }
         Error::MetadataTooLarge { .. } => ResponseError::OffsetMetadataTooLarge,
         Error::InvalidGroup { .. } => ResponseError::InvalidGroupId,
-        Error::PositionUnstable { .. } | Error::Overloaded { .. } => ResponseError::CoordinatorLoadInProgress,
+        Error::PositionUnstable { .. } | Error::Overloaded { .. } | Error::DiskFull { .. } => {
+            ResponseError::CoordinatorLoadInProgress
+        }
         Error::PositionLost { .. } | Error::BeyondTail { .. } => ResponseError::OffsetOutOfRange,
         Error::AppendTooLarge { .. } => ResponseError::InvalidCommitOffsetSize,
         Error::Stopped => ResponseError::CoordinatorNotAvailable,

@@ -35,6 +35,7 @@ pub(super) struct Disk {
     forgetful: Option<Forgetful>,
     /// Bytes by which files may still grow.
     free_bytes: Option<u64>,
+    told_free_bytes: u64,
     operations: u64,
     bytes_read: u64,
     bytes_written: u64,
@@ -68,6 +69,7 @@ impl Disk {
             fail_next_sync: false,
             forgetful: None,
             free_bytes: None,
+            told_free_bytes: u64::MAX,
             operations: 0,
             bytes_read: 0,
             bytes_written: 0,
@@ -99,6 +101,14 @@ impl Disk {
         let forgets = is_meant && forgetful.rng.chance(forgetful.percent);
         self.forgetful = Some(forgetful);
         forgets
+    }
+
+    pub(super) fn tell_free(&mut self, bytes: u64) {
+        self.told_free_bytes = bytes;
+    }
+
+    pub(super) fn told_free_bytes(&self) -> u64 {
+        self.told_free_bytes
     }
 
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {

@@ -1,4 +1,4 @@
-//! `/readyz` and the counters tell of a view that cannot go on.
+//! `/readyz` and the counters tell of a view that cannot go on, and of a disk that is full.
 
 use std::path::{Path, PathBuf};
 
@@ -69,5 +69,46 @@ fn a_damaged_source_is_named_by_readyz_and_counted_and_all_else_goes_on() {
     assert!(process.get("/metrics").text().lines().any(|line| line == "millstream_view_failures 1"));
     assert_eq!(process.get("/healthz").status, 200);
     post(&process, "/v2/entities", br#"{"id": "second", "type": "Room"}"#);
+    process.stop();
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_to_be_stored_and_all_else_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = start(dir.path(), &[]);
+    post(&process, "/v2/entities", br#"{"id": "before", "type": "Room"}"#);
+    post(&process, &format!("/v1/tenants/{TENANT}"), b"");
+    post(&process, &format!("/v1/devices/{TENANT}/wheel"), b"");
+    let telemetry = format!("/telemetry/{TENANT}/wheel");
+    let send = |process: &Process| {
+        let headers = [("Content-Type", "application/json"), ("QoS-Level", "1")];
+        ask(process.devices, "PUT", &telemetry, &headers, PAYLOAD)
+    };
+    assert_eq!(send(&process).status, 202);
+    process.stop();
+
+    // No disk has so much room.
+    let full = ["--set", "log.disk_free_min_bytes=1000000000000000000", "--set", "context.timeout_ms=500"];
+    let process = start(dir.path(), &full);
+    let is_told = |text: &str| text.contains("is full: ") && text.contains("log.disk_free_min_bytes");
+    let ready = process.get("/readyz");
+    assert!(ready.status == 503 && is_told(&ready.text()), "{}", ready.text());
+    let sent = send(&process);
+    assert!(sent.status == 503 && is_told(&sent.text()), "{}", sent.text());
+    assert!(sent.header("retry-after").is_some());
+    let create = || {
+        let json = [("Content-Type", "application/json")];
+        ask(process.applications, "POST", "/v2/entities", &json, br#"{"id": "after", "type": "Room"}"#)
+    };
+    // The first one waits for room as long as it may; from then on it is known that there is none.
+    assert_eq!(create().status, 503);
+    let refused = create();
+    assert!(refused.status == 503 && is_told(&refused.text()), "{}", refused.text());
+    assert_eq!(process.get_json("/v2/entities?type=Room&attrs=id")[0]["id"], "before");
+    process.stop();
+
+    let process = start(dir.path(), &[]);
+    assert_eq!((process.get("/readyz").status, send(&process).status), (200, 202));
+    post(&process, "/v2/entities", br#"{"id": "after", "type": "Room"}"#);
     process.stop();
 }
