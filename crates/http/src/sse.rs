@@ -34,19 +34,35 @@ impl Event {
     /// An event with `data`; its lines become lines of the event. `id` is what the client sends as `Last-Event-ID`
     /// when it comes back, `name` its type (`message` if there is none). Neither goes beyond its first line.
     pub fn new(id: Option<&str>, name: Option<&str>, data: &str) -> Self {
-        let mut text = String::with_capacity(data.len() + 32);
-        for (field, value) in [("id", id), ("event", name)] {
-            if let Some(value) = value {
-                let line = value.split(['\r', '\n', '\0']).next().unwrap_or_default();
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "{field}: {line}");
+        Self::several([(id, name, data)].into_iter())
+    }
+
+    /// Events that leave in one piece, each as [`Event::new`] has it.
+    pub fn several<'a>(events: impl Iterator<Item = (Option<&'a str>, Option<&'a str>, &'a str)> + Clone) -> Self {
+        let length = |text: Option<&str>| text.map_or(0, |text| text.len() + 8);
+        let bytes = events.clone().map(|(id, name, data)| length(id) + length(name) + data.len() + 8);
+        let mut text = String::with_capacity(bytes.sum());
+        for (id, name, data) in events {
+            for (field, value) in [("id", id), ("event", name)] {
+                if let Some(value) = value {
+                    let line = value.split(['\r', '\n', '\0']).next().unwrap_or_default();
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(text, "{field}: {line}");
+                }
             }
+            for lines in data.split("\r\n") {
+                for line in lines.split(['\r', '\n']) {
+                    let _ = writeln!(text, "data: {line}");
+                }
+            }
+            text.push('\n');
         }
-        for line in data.replace("\r\n", "\n").split(['\r', '\n']) {
-            let _ = writeln!(text, "data: {line}");
-        }
-        text.push('\n');
         Self { text: text.into(), held: None }
+    }
+
+    /// Bytes that leave.
+    pub fn size_bytes(&self) -> usize {
+        self.text.len()
     }
 
     /// Keeps `memory` until the event has left.
@@ -54,14 +70,6 @@ impl Event {
     pub fn holding(mut self, memory: Option<Arc<Grant>>) -> Self {
         self.held = memory;
         self
-    }
-}
-
-/// Several events that leave in one piece. What they hold is not kept.
-impl FromIterator<Event> for Event {
-    fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {
-        let texts: Vec<Bytes> = events.into_iter().map(|event| event.text).collect();
-        Self { text: texts.concat().into(), held: None }
     }
 }
 
@@ -87,6 +95,12 @@ impl EventSender {
     /// [`NotSent::Ended`].
     pub async fn send(&self, event: Event) -> Result<(), NotSent> {
         self.0.send(event).await.map_err(|_| NotSent::Ended)
+    }
+
+    /// Waits until one more may wait for the client, or none will be read any more.
+    pub async fn room(&self) {
+        // One that is not to be had any more is told by whatever is sent next.
+        drop(self.0.reserve().await);
     }
 
     /// Sends if there is room.

@@ -31,7 +31,8 @@ const PAGE_BYTES: usize = 1 << 20;
 const PAGE_READ_BYTES: usize = 32 << 20;
 /// Steps that may wait in the socket's own queue.
 const STEPS_WAITING_MAX: usize = 1;
-/// What an open tail may hold: the step that is being read, and those that wait.
+/// What an open tail may hold: the step that is being read, and those that wait. What a single record takes beyond that is taken
+/// for as long as it waits.
 const TAIL_BYTES: u64 = (STEP_BYTES * (STEPS_WAITING_MAX + 2)) as u64;
 /// What a page holds for each partition of its topic: where it stands there, and its place in `next`.
 const PAGE_PARTITION_BYTES: u64 = 128;
@@ -187,6 +188,7 @@ async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> 
             break;
         }
     }
+    let _held = tail.hold(bytes)?;
     let next = &tail.position;
     let of = |kind: &str| {
         let texts: Vec<&str> = items.iter().filter(|item| item.kind == kind).map(|item| item.json.as_str()).collect();
@@ -203,6 +205,8 @@ struct Tail {
     reader: Option<Reader>,
     /// What that thread will give: nobody who stops waiting for it loses it.
     reading: Option<oneshot::Receiver<(Reader, Result<Step, Error>)>>,
+    /// Before the last step, and behind it.
+    before: String,
     position: String,
     bell: Arc<Bell>,
     _place: OwnedSemaphorePermit,
@@ -239,7 +243,8 @@ impl Tail {
             Refused::Log(error) => problem(&error),
         })?;
         let (streams, position) = (streams.clone(), reader.position());
-        Ok(Self { streams, reader: Some(reader), reading: None, position, bell, _place: place, _memory: grant })
+        let before = position.clone();
+        Ok(Self { streams, reader: Some(reader), reading: None, before, position, bell, _place: place, _memory: grant })
     }
 
     /// The next step. Nothing is lost when the caller stops waiting and asks again.
@@ -255,9 +260,39 @@ impl Tail {
         let ended = reading.await;
         self.reading = None;
         let (reader, step) = ended.map_err(|_| problem(&Error::Stopped))?;
-        self.position = reader.position();
+        self.before = std::mem::replace(&mut self.position, reader.position());
         self.reader = Some(reader);
         step.map_err(|error| problem(&error))
+    }
+
+    /// What a step of so many bytes takes of the server beyond what each tail has.
+    fn hold(&self, bytes: usize) -> Result<Option<Arc<Grant>>, Problem> {
+        let more = bytes.saturating_sub(STEP_BYTES) as u64;
+        if more == 0 {
+            return Ok(None);
+        }
+        let memory = &self.streams.memory;
+        // As it was read, and as it leaves.
+        let grant = memory.take(2 * more).ok_or_else(|| {
+            Problem::new(Reason::Code(ErrorCode::Overloaded), "no memory for a record of this size")
+                .value(format!("{bytes} bytes"))
+                .rule(format!("{} = {}", memory.setting(), memory.limit_bytes()))
+                .remedy("go on from this position later, or raise the limit")
+        })?;
+        Ok(Some(Arc::new(grant)))
+    }
+
+    /// What is told, with what it takes; if that is not to be had, why, and that this is the last.
+    fn held<T>(
+        &self,
+        (items, last): (Vec<Item>, bool),
+        told: impl Fn(&[Item]) -> (T, usize),
+    ) -> (T, Option<Arc<Grant>>, bool) {
+        let (sent, bytes) = told(&items);
+        match self.hold(bytes) {
+            Ok(grant) => (sent, grant, last),
+            Err(refusal) => (told(&[Item::failed(self.before.clone(), refusal.text())]).0, None, true),
+        }
     }
 
     /// The next items, and whether they are the last; waits until there are any.
@@ -279,12 +314,19 @@ impl Tail {
     /// Sends server-sent events until there is nothing more to send or nobody takes them.
     async fn send_events(mut self, sender: EventSender) {
         loop {
-            let (items, last) = tokio::select! {
+            // Nothing is read for a client that has not taken what there was.
+            sender.room().await;
+            let next = tokio::select! {
                 next = self.next() => next,
                 () = sender.ended() => return,
             };
-            let events = items.iter().map(|item| Event::new(Some(&item.position), Some(item.kind), &item.json));
-            if sender.send(events.collect()).await.is_err() || last {
+            let (event, held, last) = self.held(next, |items| {
+                let events = items.iter().map(|item| (Some(&*item.position), Some(item.kind), &*item.json));
+                let event = Event::several(events);
+                let bytes = event.size_bytes();
+                (event, bytes)
+            });
+            if sender.send(event.holding(held)).await.is_err() || last {
                 return;
             }
         }
@@ -295,7 +337,7 @@ impl Tail {
         let mut stopping = std::pin::pin!(shutdown.begun());
         let mut alive = tokio::time::interval(KEEP_ALIVE);
         loop {
-            let (items, last) = tokio::select! {
+            let next = tokio::select! {
                 next = self.next() => next,
                 heard = socket.recv() => match heard {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
@@ -304,11 +346,16 @@ impl Tail {
                 _ = alive.tick() => (Vec::new(), false),
                 () = &mut stopping => return close(socket, close_code::AWAY, "the server stops").await,
             };
-            if items.is_empty() && !send(&mut socket, Message::Ping(Default::default())).await {
+            let (messages, _held, last) = self.held(next, |items| {
+                let messages: Vec<_> = items.iter().map(Item::message).collect();
+                let bytes = messages.iter().map(String::len).sum();
+                (messages, bytes)
+            });
+            if messages.is_empty() && !send(&mut socket, Message::Ping(Default::default())).await {
                 return;
             }
-            for item in &items {
-                if !send(&mut socket, Message::text(item.message())).await {
+            for message in messages {
+                if !send(&mut socket, Message::text(message)).await {
                     return;
                 }
             }

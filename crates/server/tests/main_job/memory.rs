@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::process::{Answer, Process, ask, millstream, until};
+use crate::process::{Answer, Process, ask, millstream, open, until};
 
 /// What a connection counts as.
 const CONNECTION_BYTES: u64 = 16 << 10;
@@ -117,6 +117,40 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_until_another_is_gone() {
     drop(half);
     assert_eq!(post(&process, "second", BODY_BYTES).status, 201);
     until("all of it to be given back", || used(&process) == Some(set_aside + CONNECTION_BYTES));
+    process.stop();
+}
+
+#[test]
+fn tails_of_large_records_end_where_there_is_no_memory_for_them_and_go_on_later() {
+    const RECORDS: usize = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let process = start(dir.path(), &[], set_aside(&[]) + (32 << 20));
+    assert_eq!(ask(process.applications, "PUT", "/api/streams/large", &JSON, b"{\"partitions\":1}").status, 201);
+    let record = json!({"value_text": "x".repeat(900_000)}).to_string();
+    let lines = [("Content-Type", "application/x-ndjson")];
+    for _ in 0..RECORDS {
+        let appended = ask(process.applications, "POST", "/api/streams/large/records", &lines, record.as_bytes());
+        assert_eq!(appended.status, 200, "{}", appended.text());
+    }
+    let events = [("Accept", "text/event-stream")];
+    let path = "/api/streams/large?from=earliest&until=latest";
+    let unread: Vec<_> = (0..30).map(|_| open(process.applications, "GET", path, &events, b"")).collect();
+    let mut failed = Vec::new();
+    for (status, _, mut reader) in unread {
+        let mut told = String::new();
+        if status == 200 {
+            reader.read_to_string(&mut told).unwrap();
+        }
+        failed.extend(told.find("event: failed").map(|at| told[..at].to_owned()));
+    }
+    assert!(!failed.is_empty(), "there is memory for all of them");
+    for before in failed {
+        let id = before.lines().rfind(|line| line.starts_with("id: ")).unwrap().trim_start_matches("id: ");
+        let rest = ask(process.applications, "GET", path, &[events[0], ("Last-Event-ID", id)], b"").text();
+        let count = |text: &str| text.matches("event: record").count();
+        assert_eq!(count(&before) + count(&rest), RECORDS, "from {id}");
+        assert!(rest.contains("event: end"), "from {id}");
+    }
     process.stop();
 }
 
