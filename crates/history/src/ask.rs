@@ -5,7 +5,7 @@ use regex::Regex;
 
 use crate::catalog_record::FileRecord;
 use crate::period::Periods;
-use crate::point::Point;
+use crate::point::{DAY_MS, Point, day};
 
 /// Which of a point's times a read goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +55,28 @@ impl Window {
     pub(crate) fn overlaps(&self, file: &FileRecord) -> bool {
         let (first, last) = self.span(file);
         first < self.to_ms && last >= self.from_ms
+    }
+
+    /// Whether an entity is listed for this point of it: if it lies on a day that the window touches. Files are by day, so that
+    /// the list is the same before and after points have gone into one.
+    pub(crate) fn lists(&self, point: &Point) -> bool {
+        match self.property {
+            Property::Observed => self.touches(day(point.observed_ms)),
+            Property::Modified => self.has(point.modified_ms),
+        }
+    }
+
+    /// The same for a file of a day.
+    pub(crate) fn lists_file(&self, of: i32, file: &FileRecord) -> bool {
+        match self.property {
+            Property::Observed => self.touches(of),
+            Property::Modified => self.overlaps(file),
+        }
+    }
+
+    fn touches(&self, of: i32) -> bool {
+        let (begin, of) = (|ms: i64| ms.div_euclid(DAY_MS), i64::from(of));
+        self.from_ms < self.to_ms && begin(self.from_ms) <= of && of <= begin(self.to_ms - 1)
     }
 }
 

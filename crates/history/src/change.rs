@@ -170,7 +170,11 @@ pub(crate) fn moment(text: &str) -> Option<i64> {
     if let Ok(moment) = text.parse::<jiff::Timestamp>() {
         return Some(moment.as_millisecond());
     }
-    text.parse::<jiff::civil::DateTime>().ok().map(ms_of)
+    // The last hours of the calendar are moments that jiff has in some time zones only.
+    let written = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+    let time = written.date().to_datetime(written.time().unwrap_or_default());
+    let offset_ms = written.to_numeric_offset().map_or(0, |offset| i64::from(offset.seconds()) * 1_000);
+    Some(ms_of(time) - offset_ms)
 }
 
 #[cfg(test)]
@@ -255,6 +259,10 @@ mod tests {
             ("1970-01-01T01:00:00.5+01:00", Some(500)),
             ("1970-01-02", Some(86_400_000)),
             ("1970-01-01T00:00:01", Some(1_000)),
+            ("9999-12-31T23:59:59.999Z", Some(253_402_300_799_999)),
+            ("9999-12-31T23:00:00-01:00", Some(253_402_300_800_000)),
+            ("9999-12-31", Some(253_402_214_400_000)),
+            ("9999-12-31T00:00:60Z[", None),
             ("yesterday", None),
             ("", None),
         ] {

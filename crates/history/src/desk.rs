@@ -94,7 +94,7 @@ impl Desk {
         if shape.is_single {
             if entities.is_empty() {
                 // It may have a history at other times.
-                entities.extend(reader.in_any_file(selection)?);
+                entities.extend(reader.at_any_time(selection)?);
             }
             let id = selection.ids.first().map(String::as_str).unwrap_or_default();
             match entities.len() {

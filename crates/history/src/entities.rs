@@ -37,8 +37,8 @@ pub(crate) struct Page {
 type Name = (String, String);
 
 impl Reader<'_> {
-    /// The entities of a page, and how many there are if that is asked for. All that have a value within the window are
-    /// among them; others may be, if they have one in memory or in a file that overlaps it.
+    /// The entities of a page, and how many there are if that is asked for: those that have a value on a day that the window
+    /// touches.
     pub(crate) fn entities(
         &self,
         selection: &Selection,
@@ -61,11 +61,21 @@ impl Reader<'_> {
         Ok((found, passed))
     }
 
-    /// An entity that is selected and has something in a file, whatever the time: of the youngest file that has one.
-    pub(crate) fn in_any_file(&self, selection: &Selection) -> Result<Option<EntityRef>, Problem> {
+    /// An entity that is selected and has something, whatever the time: in memory, or else in the youngest file that has one.
+    pub(crate) fn at_any_time(&self, selection: &Selection) -> Result<Option<EntityRef>, Problem> {
         let (from, to) = selection.id_bounds();
         for kind in self.kinds(selection) {
-            for file in self.files_of(selection, &Window::default(), &kind)?.iter().rev() {
+            for generation in &self.snapshot.generations {
+                let mut next = Some(Bound::Included(from.into()));
+                while let Some(begin) = next {
+                    let (found, go_on) = look_up(generation, selection, &kind, &Window::default(), begin);
+                    if let Some((id, path)) = found.into_iter().next() {
+                        return Ok(Some(EntityRef { kind, id, path }));
+                    }
+                    next = go_on;
+                }
+            }
+            for file in self.files_of(selection, &kind, |_, _| true)?.iter().rev() {
                 let mut runs = self.open(file)?.runs(from, to);
                 if let Some((id, path)) = next_of_file(self, selection, &mut runs, file)? {
                     return Ok(Some(EntityRef { kind, id, path }));
@@ -92,14 +102,15 @@ impl Reader<'_> {
     fn names<'s>(&'s self, selection: &'s Selection, window: &Window, kind: &Arc<str>) -> Result<Names<'s>, Problem> {
         let (from, to) = selection.id_bounds();
         let mut sources = Vec::new();
-        for file in self.files_of(selection, window, kind)? {
+        for file in self.files_of(selection, kind, |day, file| window.lists_file(day, file))? {
             let runs = self.open(&file)?.runs(from, to);
             sources.push(NameSource::File { runs, file });
         }
         for generation in &self.snapshot.generations {
             let (generation, kind) = (generation.clone(), kind.clone());
             let ahead = Vec::new().into_iter();
-            sources.push(NameSource::Generation { generation, kind, next: Some(Bound::Included(from.into())), ahead });
+            let next = Some(Bound::Included(from.into()));
+            sources.push(NameSource::Generation { generation, kind, window: *window, next, ahead });
         }
         let mut names = Names { reader: self, selection, sources, heads: BinaryHeap::new(), last: None };
         for source in 0..names.sources.len() {
@@ -127,6 +138,7 @@ enum NameSource {
     Generation {
         generation: Arc<Generation>,
         kind: Arc<str>,
+        window: Window,
         /// Where to go on; `None` at the end.
         next: Option<Bound<Arc<str>>>,
         ahead: std::vec::IntoIter<Name>,
@@ -149,12 +161,12 @@ impl Names<'_> {
     fn pull(&mut self, source: usize) -> Result<(), Problem> {
         let next = match &mut self.sources[source] {
             NameSource::File { runs, file } => next_of_file(self.reader, self.selection, runs, file)?,
-            NameSource::Generation { generation, kind, next, ahead } => loop {
+            NameSource::Generation { generation, kind, window, next, ahead } => loop {
                 if let Some(name) = ahead.next() {
                     break Some(name);
                 }
                 let Some(from) = next.take() else { break None };
-                let (found, go_on) = look_up(generation, self.selection, kind, from);
+                let (found, go_on) = look_up(generation, self.selection, kind, window, from);
                 (*ahead, *next) = (found.into_iter(), go_on);
             },
         };
@@ -184,6 +196,7 @@ fn look_up(
     generation: &Generation,
     selection: &Selection,
     kind: &str,
+    window: &Window,
     from: Bound<Arc<str>>,
 ) -> (Vec<Name>, Option<Bound<Arc<str>>>) {
     generation.read(|content| {
@@ -195,7 +208,10 @@ fn look_up(
             last = Some(Bound::Excluded(id.clone()));
             let selected = same_id.iter().filter(|entity| {
                 selection.has_entity(id, &entity.path)
-                    && entity.series.iter().any(|series| selection.has_attribute(&series.attribute))
+                    && entity.series.iter().any(|series| {
+                        selection.has_attribute(&series.attribute)
+                            && series.points.iter().any(|point| window.lists(point))
+                    })
             });
             names.extend(selected.map(|entity| (id.to_string(), entity.path.to_string())));
         }

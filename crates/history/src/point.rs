@@ -40,9 +40,10 @@ pub(crate) fn number(json: &str) -> Option<f64> {
     begins_so.then(|| json.parse().ok()).flatten()
 }
 
+pub(crate) const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
 /// Days since 1970-01-01 at a moment.
 pub(crate) fn day(ms: i64) -> i32 {
-    const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
     // A moment of the calendar is at most some four million days away.
     ms.div_euclid(DAY_MS) as i32
 }

@@ -70,15 +70,17 @@ impl Reader<'_> {
     pub(crate) fn files_of(
         &self,
         selection: &Selection,
-        window: &Window,
         kind: &str,
+        is_wanted: impl Fn(i32, &FileRecord) -> bool,
     ) -> Result<Vec<Arc<KeptFile>>, Problem> {
         let (from, to) = selection.id_bounds();
-        let may_hold =
-            |file: &FileRecord| window.overlaps(file) && *file.ids.1 >= *from && to.is_none_or(|to| *file.ids.0 <= *to);
+        let may_hold = |day, file: &FileRecord| {
+            is_wanted(day, file) && *file.ids.1 >= *from && to.is_none_or(|to| *file.ids.0 <= *to)
+        };
         let of_kind = self.snapshot.files.of_tenant(selection.tenant.as_str()).filter(|((_, of, _), _)| **of == *kind);
-        let files: Vec<_> =
-            of_kind.flat_map(|(_, siblings)| siblings.iter().filter(|file| may_hold(&file.record)).cloned()).collect();
+        let files: Vec<_> = of_kind
+            .flat_map(|((_, _, day), siblings)| siblings.iter().filter(|file| may_hold(*day, &file.record)).cloned())
+            .collect();
         let limit = self.limits.read_max_files;
         if files.len() > limit {
             return Err(too_large(format!("this would look at {} files", files.len()))
@@ -186,7 +188,7 @@ impl Reader<'_> {
             self.check_bytes(bytes_before + into.size_bytes(), memory)?;
         }
         let one = Selection { ids: vec![entity.id.clone()], ..selection.clone() };
-        let mut files = self.files_of(&one, window, &entity.kind)?;
+        let mut files = self.files_of(&one, &entity.kind, |_, file| window.overlaps(file))?;
         match into.end() {
             End::First => files.sort_by_key(|file| window.span(&file.record).0),
             End::Last => files.sort_by_key(|file| std::cmp::Reverse(window.span(&file.record).1)),

@@ -150,7 +150,7 @@ fn push_metadata(metadata: &str, out: &mut String) {
     let items: std::collections::BTreeMap<String, Item<'_>> = serde_json::from_str(metadata).unwrap_or_default();
     for (name, item) in items {
         // The members that a property has itself.
-        if ["type", "value", "object", "modifiedAt"].contains(&name.as_str()) {
+        if ["type", "value", "object", "observedAt", "modifiedAt", "deletedAt"].contains(&name.as_str()) {
             continue;
         }
         push_member(&name, out);
@@ -267,6 +267,16 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn metadata_named_as_members_of_a_property_are_left_out() {
+        let mut out = String::new();
+        push_metadata(
+            r#"{"observedAt":{"value":"today"},"deletedAt":{"value":1},"value":{"value":2},"unit":{"value":"C"}}"#,
+            &mut out,
+        );
+        assert_eq!(out, r#","unit":{"type":"Property","value":"C"}"#);
     }
 
     #[test]

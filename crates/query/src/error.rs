@@ -33,7 +33,7 @@ pub enum Error {
         tenant: TenantId,
     },
     /// There is no such stream.
-    #[error("stream '{stream}' does not exist; create its topic or send a first record to it")]
+    #[error("stream '{stream}' does not exist; create its topic first")]
     UnknownStream {
         /// The stream asked for.
         stream: TopicName,

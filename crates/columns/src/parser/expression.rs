@@ -317,7 +317,9 @@ impl Reader<'_, '_> {
         if !conditions {
             return Ok(());
         }
-        let message = format!("{what} needs a field or a value computed of fields on its left, not a condition");
+        let message = format!(
+            "{what} needs a field or a value computed of fields on its left, and no condition in it; compare twice, such as x >= a AND x <= b"
+        );
         Err(self.cursor.refuse_at(mark, message))
     }
 

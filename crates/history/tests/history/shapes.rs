@@ -90,6 +90,12 @@ async fn ask_everything(world: &World) {
     assert_eq!(ids(&get("?attrs=speed").await), ["car1"]);
     assert_eq!(ids(&get("?idPattern=room%5B2-9%5D").await), ["room2"]);
     assert_eq!(ids(&get("?id=room2,car1&type=Room,Car").await), ["car1", "room2"]);
+    let all = ["car1", "room1", "room2"];
+    for (from, to, listed) in [(12, 13, &all[..]), (23, 30, &all), (24, 30, &[]), (-9, 0, &[]), (-9, 1, &all)] {
+        let time = format!("?timerel=between&timeAt={}&endTimeAt={}", at(from), at(to));
+        assert_eq!(ids(&get(&time).await), listed, "{time}");
+    }
+    assert_eq!(ids(&get(&format!("?timerel=before&timeAt={}", at(0))).await), [""; 0]);
     let counted = served.get("?type=Room&count=true&limit=0").await;
     assert_eq!((counted.header("ngsild-results-count"), &*counted.body), (Some("2"), "[]"));
 
