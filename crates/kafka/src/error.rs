@@ -58,7 +58,9 @@ pub(crate) enum Fault {
     RefusedUnasked { why: String },
     #[error("no request for kafka.idle_timeout_ms = {limit_ms}")]
     Idle { limit_ms: u64 },
-    #[error("the rest of a request, or of an answer, took longer than kafka.request_timeout_ms = {limit_ms}")]
+    #[error(
+        "the rest of a request, or of an answer, took longer than kafka.request_timeout_ms = {limit_ms}, or a large one comes at less than half the pace for it"
+    )]
     Slow { limit_ms: u64 },
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -8,7 +8,7 @@ use millstream_types::Grant;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::Fault;
 use crate::node::{Node, ROOM_UNIT_BYTES};
@@ -20,6 +20,11 @@ const HEADER_MIN_BYTES: i64 = 8;
 /// How much room there is for what comes next: at first, and once a client sends so much that it fills this.
 const READ_MIN_BYTES: usize = 16 << 10;
 const READ_MAX_BYTES: usize = 128 << 10;
+
+/// Requests that hold enough room to keep others out, many of them together.
+const LARGE_BYTES: usize = 64 << 10;
+/// How often within its limit the pace of a large request is looked at.
+const PACE_PARTS: u32 = 6;
 
 /// One request as it came, and the room that it takes until it is answered.
 #[derive(Debug)]
@@ -62,9 +67,7 @@ impl Frames {
         let size = self.size()?;
         let units = u32::try_from(size.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.node.room).acquire_many_owned(units).await else { return Ok(None) };
-        let limit_ms = self.node.config.request_timeout_ms;
-        let rest = timeout(Duration::from_millis(limit_ms), self.fill_to(LENGTH_BYTES + size)).await;
-        if !rest.map_err(|_| Fault::Slow { limit_ms })?? {
+        if !self.fill_in_time(LENGTH_BYTES + size).await? {
             return Ok(None);
         }
         self.buffer.advance(LENGTH_BYTES);
@@ -82,6 +85,24 @@ impl Frames {
             Ok(size) if size <= limit_bytes => Ok(size),
             _ => Err(Fault::Oversized { size_bytes, limit_bytes }),
         }
+    }
+
+    /// Fills up to `size` within the limit. While there is little room left for others, a large request has to come at half the
+    /// pace that the limit asks for: whoever announces much and sends nothing would keep them out.
+    async fn fill_in_time(&mut self, size: usize) -> Result<bool, Fault> {
+        let limit_ms = self.node.config.request_timeout_ms;
+        let (begun, limit) = (Instant::now(), Duration::from_millis(limit_ms));
+        for part in 1..=PACE_PARTS {
+            let until = begun + limit * part / PACE_PARTS;
+            if let Ok(filled) = timeout_at(until, self.fill_to(size)).await {
+                return filled;
+            }
+            let due = size / (2 * PACE_PARTS as usize) * part as usize;
+            if size >= LARGE_BYTES && self.buffer.len() < due && self.node.room_is_short() {
+                break;
+            }
+        }
+        Err(Fault::Slow { limit_ms })
     }
 
     async fn fill_to(&mut self, size: usize) -> Result<bool, Fault> {

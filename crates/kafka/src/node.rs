@@ -96,6 +96,11 @@ impl Node {
         })
     }
 
+    /// Whether less than a quarter of the room for requests is left.
+    pub(crate) fn room_is_short(&self) -> bool {
+        self.room.available_permits() < self.config.requests_max_bytes / ROOM_UNIT_BYTES / 4
+    }
+
     /// The same node, as clients of `tenant` see it.
     pub(crate) fn of(&self, tenant: &TenantId) -> Arc<Self> {
         Arc::new(Self { tenant: tenant.clone(), ..self.clone() })

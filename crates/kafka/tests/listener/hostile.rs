@@ -105,6 +105,29 @@ async fn connections_over_the_limit_and_those_that_rest_too_long_are_closed() {
     fixture.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_announces_much_and_sends_little_does_not_keep_others_out_until_the_limit() {
+    let bytes = 1 << 20;
+    let config = KafkaConfig {
+        request_max_bytes: bytes,
+        requests_max_bytes: bytes,
+        request_timeout_ms: 12_000,
+        ..KafkaConfig::default()
+    };
+    let fixture = Fixture::start(config).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut patient = fixture.connect().await;
+    patient.socket.write_all(&frame(&[0; 100])[..20]).await.unwrap();
+    let mut hoarder = fixture.connect().await;
+    hoarder.socket.write_all(&frame(&vec![0; bytes - 4096])[..20]).await.unwrap();
+    assert!(hoarder.is_closed().await);
+    let mut other = fixture.connect().await;
+    assert_eq!(other.produce("orders", -1, batch(&["let in"], Compression::None)).await.error_code, 0);
+    let still_open = patient.socket.try_read(&mut [0; 1]);
+    assert_eq!(still_open.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a small one has all of its time");
+    fixture.stop().await;
+}
+
 #[tokio::test]
 async fn an_address_that_is_not_loopback_is_refused() {
     let refusal = Listener::bind("0.0.0.0:0".parse().unwrap(), KafkaConfig::default()).await.unwrap_err();
