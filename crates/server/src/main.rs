@@ -14,6 +14,7 @@ mod logging;
 mod mappings;
 mod queries;
 mod query_command;
+mod remedy;
 mod schema;
 mod serve;
 mod sparing;
@@ -73,7 +74,8 @@ fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("millstream: {failure:#}");
+            let remedy = remedy::of(&failure).map(|remedy| format!("; {remedy}"));
+            eprintln!("millstream: {failure:#}{}", remedy.unwrap_or_default());
             ExitCode::FAILURE
         }
     }

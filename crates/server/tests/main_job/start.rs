@@ -28,6 +28,14 @@ fn a_second_process_on_the_same_directory_is_told_who_has_it() {
 }
 
 #[test]
+fn a_file_in_place_of_the_data_directory_is_named_with_what_to_do() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let said = refusal(&["serve", "--data-dir", path, "--listen-applications", "off", "--listen-devices-http", "off"]);
+    assert!(said.contains(path) && said.contains("a file stands where a directory is needed"), "{said}");
+}
+
+#[test]
 fn a_server_whose_output_nobody_takes_serves_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let [port, _] = free_ports();
