@@ -181,6 +181,11 @@ impl Embedded {
         self.shared.space.check()
     }
 
+    /// What the disk still takes, as of at most [`LogConfig::flush_interval_ms`] ago.
+    pub fn disk_free_bytes(&self) -> u64 {
+        self.shared.space.free_bytes()
+    }
+
     /// The epoch of this start, larger than that of any before it in this directory.
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch

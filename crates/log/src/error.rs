@@ -422,9 +422,9 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed later, without a restart.
     pub fn is_retryable(&self) -> bool {
-        self.code().is_retryable()
+        self.code().is_retryable() && !matches!(self, Self::WritingEnded { .. })
     }
 
     /// Whether records may have been stored although the call failed.

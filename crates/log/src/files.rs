@@ -192,7 +192,8 @@ impl Files for SystemFiles {
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(dir)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+        // Some file systems do not tell their size.
+        Ok(if disk.f_blocks == 0 { u64::MAX } else { disk.f_bavail.saturating_mul(disk.f_frsize) })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Lock> {

@@ -37,7 +37,9 @@ impl Space {
     fn look(&self) -> u64 {
         let free_bytes = self.files.free_bytes(&self.dir).unwrap_or(u64::MAX);
         self.free_bytes.store(free_bytes, Ordering::Relaxed);
-        let is_scarce = free_bytes < self.free_min_bytes;
+        // A little more, or it would change with every file that goes.
+        let more = if self.is_scarce.load(Ordering::Acquire) { self.free_min_bytes / 16 } else { 0 };
+        let is_scarce = free_bytes < self.free_min_bytes.saturating_add(more);
         if is_scarce != self.is_scarce.swap(is_scarce, Ordering::AcqRel) {
             let (dir, free_min_bytes) = (self.dir.display(), self.free_min_bytes);
             if is_scarce {
@@ -87,12 +89,17 @@ impl Space {
         self.is_scarce.load(Ordering::Acquire) || self.is_waited_for()
     }
 
+    /// As of the last look.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether `bytes` may be written that will become free again.
     pub(crate) fn has_spare(&self, bytes: u64) -> bool {
-        self.free_bytes.load(Ordering::Relaxed) >= self.free_min_bytes.saturating_add(bytes)
+        self.free_bytes() >= self.free_min_bytes.saturating_add(bytes)
     }
 
     pub(crate) fn full(&self, limit_bytes: u64) -> Error {
-        Error::DiskFull { path: self.dir.clone(), free_bytes: self.free_bytes.load(Ordering::Relaxed), limit_bytes }
+        Error::DiskFull { path: self.dir.clone(), free_bytes: self.free_bytes(), limit_bytes }
     }
 }

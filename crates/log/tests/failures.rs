@@ -23,7 +23,7 @@ fn values(partition: &dyn Partition) -> Vec<String> {
 
 fn assert_writing_has_ended(log: &Arc<Embedded>, partition: &dyn Partition) {
     let ended = |result: Result<(), Error>| match result {
-        Err(e @ Error::WritingEnded { .. }) => assert!(e.may_have_applied() && e.code() == ErrorCode::Unavailable),
+        Err(e @ Error::WritingEnded { .. }) => assert!(e.may_have_applied() && !e.is_retryable()),
         other => panic!("writing has not ended: {other:?}"),
     };
     ended(append(partition, b"later", AckLevel::Memory).map(drop));
@@ -88,6 +88,10 @@ fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room
     log.delete_topic(&name("other")).unwrap();
     assert_full(log.check_writing());
 
+    files.tell_free(min_bytes + min_bytes / 16 - 1);
+    assert_full(log.check_disk());
+    files.tell_free(min_bytes + min_bytes / 16);
+    log.check_disk().unwrap();
     files.tell_free(min_bytes);
     log.check_disk().unwrap();
     log.check_writing().unwrap();

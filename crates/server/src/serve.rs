@@ -341,6 +341,10 @@ impl Planes {
             let planes = Arc::downgrade(self);
             move || planes.upgrade().map_or(0.0, |planes| of(&planes) as f64)
         };
+        let log = Arc::downgrade(&self.log);
+        let help = "Bytes that the disk of the log still takes; below log.disk_free_min_bytes nothing is stored.";
+        let free_bytes = move || log.upgrade().map_or(0.0, |log| log.disk_free_bytes() as f64);
+        metrics.gauge_fn("millstream_disk_free_bytes", help, free_bytes);
         let help = "Parts of views that have failed; /readyz names them.";
         metrics.gauge_fn("millstream_view_failures", help, count(|planes| planes.failures().len() as u64));
         let help = "Records that never reach a view: refused by an owner, or trimmed before they were read.";

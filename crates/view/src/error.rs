@@ -145,9 +145,13 @@ impl Error {
         }
     }
 
-    /// Whether the same command may succeed later.
+    /// Whether the same command may succeed later, without a restart.
     pub fn is_retryable(&self) -> bool {
-        self.code().is_retryable()
+        match self {
+            Self::Log(source) => source.is_retryable(),
+            Self::OwnerEnded { .. } => false,
+            _ => self.code().is_retryable(),
+        }
     }
 
     /// Whether the command may have taken effect although it failed.
