@@ -113,7 +113,7 @@ pub enum Error {
     },
     /// The disk has so little room left that nothing is taken, or brought to the segments.
     #[error(
-        "the disk of {} is full: {free_bytes} bytes are free and {limit_bytes} are needed (log.disk_free_min_bytes for appends); make room, it then goes on by itself", .path.display()
+        "the disk of {} is full: {free_bytes} bytes are free and {limit_bytes} are needed (log.disk_free_min_bytes for appends); make room", .path.display()
     )]
     DiskFull {
         /// The directory.
