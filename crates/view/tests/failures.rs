@@ -5,8 +5,10 @@ mod common;
 #[path = "common/gate.rs"]
 mod gate;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Answer, Command, World, add, ask, pieces, shelf_topic, submit, whole};
 use gate::{Gate, Shut};
@@ -127,6 +129,70 @@ fn commands_wait_while_the_log_is_full_and_are_carried_out_in_order() {
         assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected));
     }
     world.close(views);
+}
+
+#[test]
+fn on_a_full_disk_commands_are_refused_and_those_that_were_taken_are_carried_out_once_there_is_room() {
+    let (dir, files) = (tempfile::tempdir().unwrap(), disk());
+    let world = world(files.clone(), &dir);
+    let views = world.shelf_with(None, &ViewsConfig { partitions: 1, ..four() }).unwrap();
+    assert_eq!(add(&views, "bolt", 1), Answer::Now(1));
+    files.tell_free(1);
+    world.log.check_disk().unwrap_err();
+    let mut waiting = Vec::new();
+    let refusal = loop {
+        match submit(&views, Command::Add { name: "bolt".into(), pieces: 1 }) {
+            Ok(answer) => waiting.push(answer),
+            Err(refusal) => break refusal,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(matches!(&refusal, Error::Log(full) if matches!(**full, LogError::DiskFull { .. })), "{refusal}");
+    assert!(refusal.is_full() && refusal.is_retryable() && !refusal.may_have_applied());
+    assert_eq!(whole(&views), [("bolt".to_owned(), 1)]);
+    files.tell_free(u64::MAX);
+    world.log.check_disk().unwrap();
+    for (answer, expected) in waiting.into_iter().zip(2..) {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected));
+    }
+    assert!(matches!(add(&views, "bolt", 1), Answer::Now(3..)));
+    world.close(views);
+}
+
+/// All files below a directory, with what is in them.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| {
+        if path.is_dir() { contents(&path) } else { [(path.clone(), std::fs::read(&path).unwrap())].into() }
+    };
+    entries.flat_map(below).collect()
+}
+
+#[test]
+fn stopping_on_a_full_disk_keeps_nobody_waiting_and_leaves_the_checkpoint_alone() {
+    for is_full in [true, false] {
+        let (dir, files) = (tempfile::tempdir().unwrap(), disk());
+        let world = world(files.clone(), &dir);
+        let views = world.shelf_with(None, &ViewsConfig { checkpoint_interval: Duration::MAX, ..four() }).unwrap();
+        assert_eq!(add(&views, "bolt", 1), Answer::Now(1));
+        let before = contents(&dir.path().join("views"));
+        files.tell_free(if is_full { 1 } else { u64::MAX });
+        assert_eq!(world.log.check_disk().is_err(), is_full);
+        let taken = submit(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap();
+        views.stop();
+        let answer = taken.blocking_recv().unwrap();
+        assert_eq!(contents(&dir.path().join("views")) == before, is_full);
+        assert_eq!(world.end(views).is_err(), is_full);
+        match answer {
+            Err(ended) => assert!(is_full && !ended.may_have_applied(), "{ended}"),
+            Ok(answer) => assert!(!is_full && answer == Answer::Now(2)),
+        }
+        files.tell_free(u64::MAX);
+        let world = self::world(files, &dir);
+        let views = world.shelf_with(None, &four()).unwrap();
+        assert_eq!(whole(&views), [("bolt".to_owned(), if is_full { 1 } else { 2 })]);
+        world.close(views);
+    }
 }
 
 #[test]
