@@ -32,7 +32,7 @@ struct Bench {
     _dir: tempfile::TempDir,
 }
 
-/// What a measured pass, or several, came to.
+/// The figures of a measured pass, or of several.
 struct Passes {
     took: Duration,
     count: u32,
@@ -124,7 +124,7 @@ fn fill(partition: &dyn Partition, keys: std::ops::Range<u64>, update: u64) {
     }
 }
 
-/// What of the process is in memory, in bytes.
+/// Returns the resident memory of the process, in bytes.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! How long one `synced` append takes while 2,000 partitions get one each, every second.
+//! Time of one `synced` append while 2,000 partitions get one each, every second.
 //!
 //! Open loop: append number n is due n/2,000 s after the start, and its latency counts from then on, whenever it was
 //! really sent. Beside it stands what the file system asks for one sync of a file that is overwritten, alone.
@@ -51,7 +51,7 @@ fn main() {
     println!("closed in {:.2} s", started.elapsed().as_secs_f64());
 }
 
-/// What overwriting 4 KiB of a file and syncing it takes, in microseconds.
+/// Measures the time to overwrite 4 KiB of a file and sync it, in microseconds.
 fn bare_syncs(dir: &Path) -> Vec<u64> {
     let file = std::fs::File::options().create_new(true).write(true).open(dir.join("bare")).unwrap();
     file.write_all_at(&vec![0; 1 << 20], 0).unwrap();

@@ -1,32 +1,34 @@
-//! Taking records: offsets are handed out at once, the journal comes later.
+//! Accepts records: an append gets its offsets at once; the journal is written later.
 
 use std::sync::Arc;
 
 use millstream_types::{BatchError, BatchLimits, Header, Marker, Offset, Producer, Record, RecordBatch};
 use parking_lot::MutexGuard;
 
+use crate::ack::{AckReply, AckWaiter};
+use crate::group_commit::{JournalEntry, JournalItem, TakenAppends};
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
-use crate::producers::Verdict;
-use crate::recent::Stored;
-use crate::round::{Answer, Entry, Item, Taken, Waiter};
+use crate::producers::SequenceCheck;
+use crate::tail_cache::CachedBatch;
 use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
 
-/// What a record adds to its batch beyond its own bytes, at most: lengths, deltas, attributes.
+/// Largest overhead of a record in its batch: lengths, deltas, attributes.
 const RECORD_OVERHEAD_BYTES: usize = 36;
-/// The same for each of its headers.
+/// Largest overhead of a record header.
 const HEADER_OVERHEAD_BYTES: usize = 10;
-/// What an append costs in memory beside its records: whoever waits for it, and the headers around its batch.
+/// Memory that an append costs beside its records: its waiter and the headers around its batch.
 pub(crate) const APPEND_OVERHEAD_BYTES: usize = 256;
-/// The appender is not left to gather more once so much is there for it.
+/// With this many pending bytes the appender stops lingering and writes.
 const URGENT_BYTES: usize = 256 << 10;
-/// A ring in memory consists of at least so many batches, so that making room drops only a part of it.
+/// A memory topic's ring holds at least this many batches, so making room drops only a part of it.
 const RING_BATCHES_MIN: usize = 8;
 const BATCH_MIN_BYTES: usize = 1 << 10;
 
-/// Where a batch stands that was taken before: there or, if that is no longer known, before there.
+/// An earlier copy of a batch that a producer sends again. If the offsets of that copy are forgotten,
+/// `appended` is a later batch.
 struct TakenBefore {
     appended: Appended,
-    /// What it ends in if its own offsets are no longer known.
+    /// The error to answer with if the batch's own offsets are forgotten.
     forgotten: Option<Error>,
 }
 
@@ -59,8 +61,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Records that need several batches. All of these share one place in the order, and so one frame: a crash keeps the
-    /// whole append or none of it.
+    /// Appends records that need several batches. The batches share one order, hence one journal frame, so a crash
+    /// keeps the whole append or none of it.
     fn push_divided(&self, accept: &mut Accept, topic: &Topic, records: &[Record<'_>]) {
         let order = self.shared.next_order();
         let batch_max_bytes = self.batch_max_bytes(topic);
@@ -80,7 +82,7 @@ impl PartitionLog {
         self.check_append_size(size_bytes)?;
         self.check_batch(&batch)?;
         self.check_content(&batch, &topic)?;
-        // What a transaction commits must not have been lost before.
+        // A commit must not refer to records that a crash may lose.
         let level = if batch.is_transactional() { AckLevel::Synced } else { level };
         let mut accept = self.lock();
         if let Some(producer) = batch.producer()
@@ -94,7 +96,7 @@ impl PartitionLog {
         self.seal(&mut accept, &topic);
         let first = accept.next;
         accept.next += records;
-        let batch = batch.into_restamped(Offset(first), self.shared.epoch);
+        let batch = self.timed(batch, &topic).into_restamped(Offset(first), self.shared.epoch);
         self.observe(&mut accept, &batch);
         self.push_sealed(&mut accept, batch, self.shared.next_order());
         accept.open_from = accept.next;
@@ -102,7 +104,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Whether it is a batch that may be taken at all.
+    /// Refuses batches that the partition never accepts: markers and malformed producer fields.
     fn check_batch(&self, batch: &RecordBatch) -> Result<(), Error> {
         let partition = || self.id.clone();
         let refuse = |what| Err(Error::UnsupportedBatch { partition: partition(), what });
@@ -131,7 +133,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Where the batch of an idempotent producer stands if it was taken before; `None` if it is to be taken now.
+    /// Finds an earlier copy of an idempotent producer's batch; `None` if the batch is new.
     fn taken_before(
         &self,
         accept: &Accept,
@@ -145,28 +147,28 @@ impl PartitionLog {
         let records = batch.next_offset().0 - batch.base_offset().0;
         let (now_ms, limits) = (self.shared.wall.now_ms(), self.producer_limits());
         match accept.producers.judge(producer, batch.is_transactional(), records, now_ms, limits) {
-            Verdict::Accept => Ok(None),
-            Verdict::Duplicate(appended) => Ok(Some(TakenBefore { appended, forgotten: None })),
-            Verdict::Forgotten(appended) => {
+            SequenceCheck::Accept => Ok(None),
+            SequenceCheck::Duplicate(appended) => Ok(Some(TakenBefore { appended, forgotten: None })),
+            SequenceCheck::Forgotten(appended) => {
                 let forgotten = Error::DuplicateSequence { partition: partition(), producer: id, given };
                 Ok(Some(TakenBefore { appended, forgotten: Some(forgotten) }))
             }
-            Verdict::OutOfOrder { expected } => {
+            SequenceCheck::OutOfOrder { expected } => {
                 Err(Error::OutOfOrderSequence { partition: partition(), producer: id, epoch, expected, given })
             }
-            Verdict::Fenced { current } => {
+            SequenceCheck::Fenced { current } => {
                 Err(Error::FencedProducer { partition: partition(), producer: id, current, given: epoch })
             }
-            Verdict::InTransaction(open) => Err(Error::InvalidTransaction {
+            SequenceCheck::InTransaction(open) => Err(Error::InvalidTransaction {
                 producer: id,
                 epoch,
                 place: format!("{} since offset {}", self.id, open.first),
-                rule: "its transaction there is open under an earlier epoch, or what it sends is not part of it; end that first",
+                rule: "its transaction there is open under an earlier epoch, or the batch is not part of it; end that transaction first",
             }),
         }
     }
 
-    /// Whether there is room for the transaction that a batch begins, if it begins one.
+    /// Refuses a batch that would begin a transaction beyond the limits.
     fn check_transactions(&self, accept: &Accept, batch: &RecordBatch) -> Result<(), Error> {
         let transactions = &accept.producers.transactions;
         let begins = |producer: &Producer| batch.is_transactional() && transactions.of(producer.id).is_none();
@@ -177,7 +179,7 @@ impl PartitionLog {
         let config = &self.shared.config;
         let limits = [
             ("log.producers_max", open, config.producers_max),
-            // Room for each that is open: that it is aborted cannot be refused.
+            // Reserve an entry for each open transaction: an abort cannot be refused.
             ("log.aborted_max", open + transactions.aborted().entries().len(), config.aborted_max),
         ];
         match limits.into_iter().find(|(_, count, limit_count)| count >= limit_count) {
@@ -188,21 +190,22 @@ impl PartitionLog {
         }
     }
 
-    /// Takes note of a batch of a producer that is about to be visible.
+    /// Updates the producer table before the batch becomes visible.
     pub(crate) fn observe(&self, accept: &mut Accept, batch: &RecordBatch) {
         accept.producers.observe(batch, self.shared.wall.now_ms(), self.producer_limits());
         let Some(producer) = batch.producer().filter(|_| batch.is_transactional()) else { return };
         let first = batch.base_offset().0;
         if batch.is_control() {
-            self.undecided.end(producer.id, first);
-            // Those that have been decided meanwhile are forgotten, also where nobody reads.
-            self.undecided.bound(self.high());
+            self.last_stable.end(producer.id, first);
+            // Forget decided transactions even if nobody reads.
+            self.last_stable.bound(self.high());
         } else {
-            self.undecided.begin(producer.id, first);
+            self.last_stable.begin(producer.id, first);
         }
     }
 
-    /// Answers for what was taken before, once that has `level`: with the records that are under way now, if need be.
+    /// Answers a batch that was sent again, once the first copy has `level`. If need be, it waits
+    /// for the next journal write.
     fn answer_again(
         &self,
         mut accept: MutexGuard<'_, Accept>,
@@ -212,21 +215,21 @@ impl PartitionLog {
     ) {
         let end = before.appended.last.next().0;
         let answer = match before.forgotten {
-            None => Answer::One(done, before.appended),
-            Some(error) => Answer::Refused(done, error),
+            None => AckReply::One(done, before.appended),
+            Some(error) => AckReply::Refused(done, error),
         };
         if self.topic.is_memory || self.has(end, level) {
             drop(accept);
             answer.finish(Ok(()));
             return;
         }
-        accept.waiters.push(Waiter { level, answer });
+        accept.waiters.push(AckWaiter { level, answer });
         self.mark_dirty(&mut accept);
         drop(accept);
-        self.shared.work.urge();
+        self.queues.urge_appender();
     }
 
-    /// Sees to everything that follows from having taken records from `first` on.
+    /// Completes an append whose records start at `first`: tail, memory ring, waiter, appender.
     fn accepted(
         &self,
         mut accept: MutexGuard<'_, Accept>,
@@ -240,8 +243,8 @@ impl PartitionLog {
         self.set_tail(accept.next);
         self.shared.counters.appended(accept.next - first);
         if let Storage::Memory { max_bytes } = topic.config.storage {
-            if accept.recent.trim(max_bytes) {
-                self.set_first(accept.recent.begins());
+            if accept.tail_cache.trim(max_bytes) {
+                self.set_first(accept.tail_cache.begins());
             }
             drop(accept);
             self.watchers.ring();
@@ -250,29 +253,29 @@ impl PartitionLog {
         }
         accept.pending_bytes += size_bytes;
         let waits = level > AckLevel::Memory && !done.is_ignored();
-        // Watchers are no reason to hurry: a stream that something follows has one always, and waking the appender for
-        // each of its records costs more than accepting them.
+        // A watcher does not make the append urgent: a followed stream always has one, and waking the appender for
+        // each record costs more than accepting it.
         let pending_bytes = accept.pending_bytes;
         let urgent = waits || pending_bytes > URGENT_BYTES;
         let is_first = self.mark_dirty(&mut accept);
         if waits {
-            accept.waiters.push(Waiter { level, answer: Answer::One(done, appended) });
+            accept.waiters.push(AckWaiter { level, answer: AckReply::One(done, appended) });
             drop(accept);
         } else {
             drop(accept);
             done.finish(Ok(appended));
         }
-        // Whoever is prompted writes soon. The appender looks after a while all the same: he may be held up.
-        let is_seen_to = pending_bytes <= URGENT_BYTES && waits && self.shared.work.prompt();
+        // The prompted thread writes soon. The appender is still woken after a while, in case that thread is delayed.
+        let is_seen_to = pending_bytes <= URGENT_BYTES && waits && self.queues.prompt_writer();
         if urgent && !is_seen_to {
-            self.shared.work.urge();
+            self.queues.urge_appender();
         } else if is_first {
-            self.shared.work.wake();
+            self.queues.wake_appender();
         }
     }
 
-    /// One partition's part of an atomic append: a batch of its own, at the append's place in the order. Nothing is open
-    /// in the partition.
+    /// Appends one partition's share of an atomic append as a batch of its own, at the order of the append. The
+    /// caller has sealed the open batch.
     pub(crate) fn accept_part(&self, accept: &mut Accept, records: &[Record<'_>], order: u64) {
         let topic = self.topic.current();
         records.iter().for_each(|record| accept.builder.push(record));
@@ -282,8 +285,8 @@ impl PartitionLog {
         self.shared.counters.appended(records.len() as u64);
         match topic.config.storage {
             Storage::Memory { max_bytes } => {
-                if accept.recent.trim(max_bytes) {
-                    self.set_first(accept.recent.begins());
+                if accept.tail_cache.trim(max_bytes) {
+                    self.set_first(accept.tail_cache.begins());
                 }
             }
             Storage::Disk => {
@@ -292,7 +295,7 @@ impl PartitionLog {
         }
     }
 
-    /// The marker of a transaction's end, at its place in the order. Nothing is open in the partition's batch.
+    /// Appends a transaction marker at the given order. The caller has sealed the open batch.
     pub(crate) fn accept_marker(&self, accept: &mut Accept, marker: &Marker, order: u64) {
         let batch = marker.seal(Offset(accept.next), self.shared.epoch);
         accept.next += 1;
@@ -303,7 +306,7 @@ impl PartitionLog {
         self.mark_dirty(accept);
     }
 
-    /// Whether `records` more, of `size_bytes`, may be taken; counts the bytes as pending.
+    /// Checks that `records` more may be accepted, and reserves `size_bytes` as pending.
     fn admit(&self, accept: &Accept, records: u64, size_bytes: usize, level: AckLevel) -> Result<(), Error> {
         self.shared.check_open()?;
         self.check_room(accept, records)?;
@@ -311,10 +314,10 @@ impl PartitionLog {
             return Ok(());
         }
         self.shared.space.check()?;
-        self.shared.room.reserve(size_bytes, level)
+        self.shared.backpressure.reserve(size_bytes, level)
     }
 
-    /// Whether there is room for `records` more below the limit of what may be unsynced.
+    /// Checks the limit on accepted records that are not synced.
     pub(crate) fn check_room(&self, accept: &Accept, records: u64) -> Result<(), Error> {
         self.topic.check_exists()?;
         let (durable, limit_records) = if self.topic.is_memory {
@@ -324,14 +327,14 @@ impl PartitionLog {
         };
         let waiting_records = accept.next + records - durable;
         if waiting_records > limit_records {
-            self.shared.work.urge();
-            self.shared.sync.demand();
+            self.queues.urge_appender();
+            self.queues.demand_sync();
             return Err(Error::TooManyUnsynced { partition: self.id.clone(), waiting_records, limit_records });
         }
         Ok(())
     }
 
-    /// The most bytes that the records can take in a batch, each checked against the topic's limit.
+    /// Checks each record against the topic's limits. Returns the most bytes that the records can take in a batch.
     pub(crate) fn check_records(&self, records: &[Record<'_>], topic: &Topic) -> Result<usize, Error> {
         if records.is_empty() {
             return Err(Error::EmptyAppend { partition: self.id.clone() });
@@ -352,8 +355,8 @@ impl PartitionLog {
         Ok(total)
     }
 
-    /// As [`PartitionLog::check_records`], of a batch that somebody else has built: what cannot be read is never taken,
-    /// as each of its readers would come to its end there. Inflated it may be as large as a batch may lie anywhere.
+    /// Checks the records of a batch that another program built. An unreadable batch is refused, since it would stop
+    /// each reader. The inflated size may reach the global batch limit.
     fn check_content(&self, batch: &RecordBatch, topic: &Topic) -> Result<(), Error> {
         if batch.is_control() {
             return Ok(());
@@ -392,29 +395,38 @@ impl PartitionLog {
         }
     }
 
-    /// Puts down, once, that there is something for the appender to take. Whether it has to be told, as soon as no lock
-    /// is held.
+    /// Queues the partition for the appender unless it is queued. `true` if the caller must wake the appender after
+    /// it has dropped its locks.
     pub(crate) fn mark_dirty(&self, accept: &mut Accept) -> bool {
         if std::mem::replace(&mut accept.dirty, true) {
             return false;
         }
-        self.shared_self().is_some_and(|me| self.shared.work.push_dirty(me))
+        self.shared_self().is_some_and(|me| self.queues.push_dirty(me))
     }
 
-    /// Seals the open records, if there are any, into a batch.
+    /// Seals the open records into a batch, if there are any.
     pub(crate) fn seal(&self, accept: &mut Accept, topic: &Topic) {
         if !accept.builder.is_empty() {
             self.seal_as(accept, topic, self.shared.next_order());
         }
     }
 
-    /// Seals the open records into a batch with a given place in the order.
+    /// Seals the open records into a batch with the given order.
     pub(crate) fn seal_as(&self, accept: &mut Accept, topic: &Topic, order: u64) {
         let records = u64::from(accept.builder.record_count());
         let base = Offset(accept.open_from);
         let batch = accept.builder.seal(base, self.shared.epoch, topic.config.compression);
+        let batch = self.timed(batch, topic);
         accept.open_from += records;
         self.push_sealed(accept, batch, order);
+    }
+
+    /// Stamps the batch with its append time if the topic asks for that.
+    fn timed(&self, batch: RecordBatch, topic: &Topic) -> RecordBatch {
+        match topic.config.append_time && !batch.has_append_time() {
+            true => batch.into_append_timed(self.shared.wall.now_ms()),
+            false => batch,
+        }
     }
 
     fn push_sealed(&self, accept: &mut Accept, batch: RecordBatch, order: u64) {
@@ -422,18 +434,18 @@ impl PartitionLog {
         if !self.topic.is_memory {
             accept.unwritten.push((order, batch.clone()));
         }
-        accept.recent.push(Stored::new(batch, self.shared.wall.now_ms()));
+        accept.tail_cache.push(CachedBatch::new(batch, self.shared.wall.now_ms()));
     }
 
-    /// Moves all that was accepted into `taken`.
-    pub(crate) fn drain(self: &Arc<Self>, taken: &mut Taken) {
+    /// Moves all accepted batches and waiters into `taken`.
+    pub(crate) fn drain(self: &Arc<Self>, taken: &mut TakenAppends) {
         let topic = self.topic.current();
         let mut accept = self.lock();
         accept.dirty = false;
         self.seal(&mut accept, &topic);
         taken.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
             let (end, batch) = (batch.next_offset().0, batch.bytes().clone());
-            Entry { order, item: Item::Batch { log: self.clone(), batch, end } }
+            JournalEntry { order, item: JournalItem::Batch { log: self.clone(), batch, end } }
         }));
         taken.waiters.append(&mut accept.waiters);
         taken.pending_bytes += std::mem::take(&mut accept.pending_bytes);

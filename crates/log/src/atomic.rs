@@ -1,37 +1,37 @@
-//! Appending to several partitions and committing positions, all or nothing.
+//! Atomic appends: records for several partitions and group positions, all or nothing.
 //!
-//! All the partitions are locked at once (in the order of their ids), so that nothing is taken if one of them refuses.
-//! Their batches and the positions share one place in the order, and so one frame: a crash keeps all of it or none.
+//! All partitions are locked at once, in the order of their ids, so that one refusal leaves nothing behind. All
+//! batches and positions share one order, hence one frame: a crash keeps all of them or none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use millstream_types::{Offset, PartitionId, TopicId, TopicPartition};
-use parking_lot::MutexGuard;
 
 use crate::accept::APPEND_OVERHEAD_BYTES;
-use crate::catalog::Effect;
-use crate::end_transaction::{Ending, MARKER_MAX_BYTES};
-use crate::frame::Part;
+use crate::ack::{AckReply, AckWaiter};
+use crate::catalog::CatalogChange;
+use crate::end_transaction::{MARKER_MAX_BYTES, TransactionMarkers};
+use crate::frame::FramePart;
+use crate::group_commit::{ControlEntry, JournalEntry, JournalItem};
 use crate::meta::PositionRecord;
-use crate::partition::{Accept, PartitionLog};
-use crate::round::{Answer, Control, Entry, Item, Waiter};
-use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, Error, POSITION_METADATA_MAX_BYTES, PositionCommit};
+use crate::partition::{LockedPartitions, PartitionLog};
+use crate::{
+    AckLevel, Appended, AtomicAppend, Done, Embedded, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit,
+};
 
 /// Longest name of a consumer group.
 const GROUP_MAX_BYTES: usize = 1 << 10;
 
 type Partitions = BTreeMap<(TopicId, PartitionId), Arc<PartitionLog>>;
-/// The partitions of an append, each under its lock.
-pub(crate) type Locked<'a> = BTreeMap<(TopicId, PartitionId), MutexGuard<'a, Accept>>;
 
 impl Embedded {
-    /// With the markers of a transaction's end, if it is one.
+    /// Accepts an atomic append, and the markers of a transaction's end if there are any.
     pub(crate) fn accept_atomic(
         &self,
         append: &AtomicAppend<'_>,
-        ending: Option<&Ending>,
+        markers: Option<&TransactionMarkers>,
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
@@ -39,36 +39,36 @@ impl Embedded {
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
         let read = append.positions.iter().map(|commit| self.catalog.partition(&commit.partition));
         let read = read.collect::<Result<Vec<_>, _>>()?;
-        let ended = ending.map_or(&[][..], |ending| &ending.logs[..]);
+        let ended = markers.map_or(&[][..], |markers| &markers.logs[..]);
         let size_bytes = self.check_size(append, &targets, ended.len())?;
         let involved = targets.iter().chain(&read).chain(ended);
-        let partitions: Partitions = involved.map(|log| (key(log), log.clone())).collect();
+        let partitions: Partitions = involved.map(|log| (log.key(), log.clone())).collect();
 
         let gate = self.shared.gate();
-        let mut locked: Locked<'_> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
+        let mut locked: LockedPartitions<'_> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
         self.check(append, &targets, &read, &mut locked)?;
-        ending.map_or(Ok(()), |ending| ending.check(&mut locked))?;
-        // Positions and ends of transactions take next to nothing, and let others remove what is done with.
+        markers.map_or(Ok(()), |markers| markers.check(&mut locked))?;
+        // Positions and markers need next to no space, and they allow old records to be removed.
         if targets.iter().any(|log| !log.topic.is_memory) {
             self.shared.space.check()?;
         }
-        self.shared.room.reserve(size_bytes, level)?;
+        self.shared.backpressure.reserve(size_bytes, level)?;
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);
-        if let Some(ending) = ending {
-            ending.take(&mut locked, order);
+        if let Some(markers) = markers {
+            markers.take(&mut locked, order);
         }
         drop(locked);
         let (encoded, effects) = self.commit(append, &read);
-        let mut answer = Some(Answer::Many(done, appended));
+        let mut answer = Some(AckReply::Many(done, appended));
         let journals = !encoded.is_empty() || !ended.is_empty() || targets.iter().any(|log| !log.topic.is_memory);
         let waits = level > AckLevel::Memory && journals;
-        let item = Item::Parts { encoded, count: append.positions.len() as u32, effects };
-        let waiter = waits.then(|| answer.take()).flatten().map(|answer| Waiter { level, answer });
-        let entry = Entry { order, item };
-        self.shared.work.push_control(Control { entry, waiter, pending_bytes: size_bytes });
+        let item = JournalItem::Parts { encoded, count: append.positions.len() as u32, effects };
+        let waiter = waits.then(|| answer.take()).flatten().map(|answer| AckWaiter { level, answer });
+        let entry = JournalEntry { order, item };
+        self.queues.work.push_control(ControlEntry { entry, waiter, pending_bytes: size_bytes });
         drop(gate);
-        self.shared.work.urge();
+        self.queues.work.urge();
 
         if let Some(answer) = answer {
             answer.finish(Ok(()));
@@ -79,7 +79,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Takes a group's positions away, in one frame; returns when that is durable.
+    /// Deletes a group's positions in one frame; returns once the frame is durable.
     pub(crate) fn accept_forget(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error> {
         let logs = partitions.iter().map(|partition| self.catalog.partition(partition));
         let logs = logs.collect::<Result<Vec<_>, _>>()?;
@@ -89,20 +89,20 @@ impl Embedded {
         for log in &logs {
             let (topic, partition) = (log.topic.id, log.id.partition);
             self.catalog.forget(group, topic, partition);
-            Part::Forgotten { group: group.to_owned(), topic, partition }.put(&mut encoded);
-            effects.push(Effect::Forgotten { group: group.to_owned(), topic, partition });
+            FramePart::Forgotten { group: group.to_owned(), topic, partition }.put(&mut encoded);
+            effects.push(CatalogChange::Forgotten { group: group.to_owned(), topic, partition });
         }
         let (sender, receiver) = sync_channel(1);
-        self.shared.work.push_control(Control {
-            entry: Entry {
+        self.queues.work.push_control(ControlEntry {
+            entry: JournalEntry {
                 order: self.shared.next_order(),
-                item: Item::Parts { encoded, count: logs.len() as u32, effects },
+                item: JournalItem::Parts { encoded, count: logs.len() as u32, effects },
             },
-            waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
+            waiter: Some(AckWaiter { level: AckLevel::Synced, answer: AckReply::Thread(sender) }),
             pending_bytes: 0,
         });
         drop(gate);
-        self.shared.work.urge();
+        self.queues.work.urge();
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
@@ -133,30 +133,30 @@ impl Embedded {
         Ok(size_bytes)
     }
 
-    /// Whether every partition takes its records and every position is one that may be kept.
+    /// Checks that every partition accepts its records and that every position may be committed.
     fn check(
         &self,
         append: &AtomicAppend<'_>,
         targets: &[Arc<PartitionLog>],
         read: &[Arc<PartitionLog>],
-        locked: &mut Locked<'_>,
+        locked: &mut LockedPartitions<'_>,
     ) -> Result<(), Error> {
         self.shared.check_open()?;
         let mut records = BTreeMap::new();
         for ((_, added), log) in append.records.iter().zip(targets) {
-            *records.entry(key(log)).or_insert(0) += added.len() as u64;
+            *records.entry(log.key()).or_insert(0) += added.len() as u64;
         }
         for log in targets {
-            if let Some(accept) = locked.get_mut(&key(log)) {
-                log.check_room(accept, records[&key(log)])?;
-                // What was accepted before gets its place in the order before this append gets its own.
+            if let Some(accept) = locked.get_mut(&log.key()) {
+                log.check_room(accept, records[&log.key()])?;
+                // Records accepted earlier get a lower order than this append.
                 log.seal(accept, &log.topic.current());
             }
         }
         for (commit, log) in append.positions.iter().zip(read) {
             check_position(commit, log)?;
-            // A position may stand behind records that are accepted only: they must not come after it in the journal.
-            if let Some(accept) = locked.get_mut(&key(log)) {
+            // A position may follow records that are accepted only: those must not come later in the journal.
+            if let Some(accept) = locked.get_mut(&log.key()) {
                 log.seal(accept, &log.topic.current());
             }
         }
@@ -167,12 +167,12 @@ impl Embedded {
         &self,
         append: &AtomicAppend<'_>,
         targets: &[Arc<PartitionLog>],
-        locked: &mut Locked<'_>,
+        locked: &mut LockedPartitions<'_>,
         order: u64,
     ) -> Vec<Appended> {
         let mut appended = Vec::with_capacity(targets.len());
         for ((_, records), log) in append.records.iter().zip(targets) {
-            let Some(accept) = locked.get_mut(&key(log)) else { continue };
+            let Some(accept) = locked.get_mut(&log.key()) else { continue };
             let first = accept.next;
             log.accept_part(accept, records, order);
             let last = Offset(accept.next - 1);
@@ -181,7 +181,7 @@ impl Embedded {
         appended
     }
 
-    fn commit(&self, append: &AtomicAppend<'_>, read: &[Arc<PartitionLog>]) -> (Vec<u8>, Vec<Effect>) {
+    fn commit(&self, append: &AtomicAppend<'_>, read: &[Arc<PartitionLog>]) -> (Vec<u8>, Vec<CatalogChange>) {
         let committed_ms = self.shared.wall.now_ms();
         let mut encoded = Vec::new();
         let mut effects = Vec::with_capacity(append.positions.len());
@@ -194,15 +194,11 @@ impl Embedded {
                 committed_ms,
             };
             self.catalog.commit(&record);
-            effects.push(Effect::Committed(record.clone()));
-            Part::Committed(record).put(&mut encoded);
+            effects.push(CatalogChange::Committed(record.clone()));
+            FramePart::Committed(record).put(&mut encoded);
         }
         (encoded, effects)
     }
-}
-
-pub(crate) fn key(log: &PartitionLog) -> (TopicId, PartitionId) {
-    (log.topic.id, log.id.partition)
 }
 
 fn check_position(commit: &PositionCommit, log: &PartitionLog) -> Result<(), Error> {
@@ -216,7 +212,7 @@ fn check_position(commit: &PositionCommit, log: &PartitionLog) -> Result<(), Err
         });
     }
     let stable = Offset(log.high());
-    if commit.position.offset > stable {
+    if commit.position.epoch != NO_EPOCH && commit.position.offset > stable {
         let (group, offset) = (commit.group.clone(), commit.position.offset);
         return Err(Error::PositionUnstable { group, partition: log.id.clone(), offset, stable });
     }

@@ -1,4 +1,4 @@
-//! Wakes readers, on plain threads and in async tasks alike.
+//! Wakes readers on plain threads and in async tasks.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -9,22 +9,21 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-/// Rung when something has changed; remembers one ring that nobody has heard yet, so none is missed.
+/// A wake-up signal that remembers one ring, so that no change is missed.
 ///
-/// One listener per bell. A ring says *look again*, not what has changed.
+/// One listener per bell. A ring means *look again*; it does not say what has changed.
 #[derive(Debug, Default)]
 pub struct Bell {
     rung: Mutex<bool>,
     heard: Condvar,
     tasks: Notify,
     is_of_consumer: bool,
-    /// Where it hangs.
+    /// The board that this bell belongs to.
     hung: Option<Box<dyn Ring>>,
 }
 
 impl Bell {
-    /// The bell of somebody outside who reads what arrives: where it watches a partition, there is a consumer
-    /// ([`crate::Partition::has_consumer`]).
+    /// A bell of an outside consumer: [`crate::Partition::has_consumer`] is true for the partitions that it watches.
     pub fn of_consumer() -> Self {
         Self { is_of_consumer: true, ..Self::default() }
     }
@@ -33,7 +32,7 @@ impl Bell {
         self.is_of_consumer
     }
 
-    /// Rings.
+    /// Wakes the listener, now or at its next wait.
     pub fn ring(&self) {
         if let Some(hung) = &self.hung {
             return hung.ring();
@@ -43,7 +42,7 @@ impl Bell {
         self.tasks.notify_one();
     }
 
-    /// Blocks until it rings, or `timeout` has passed. Whether it rang.
+    /// Blocks until the bell rings or `timeout` has passed. `true` if it rang.
     pub fn wait(&self, timeout: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung {
@@ -52,16 +51,16 @@ impl Bell {
         std::mem::take(&mut *rung)
     }
 
-    /// Waits in a task until it rings.
+    /// Waits in a task until the bell rings.
     pub async fn rung(&self) {
         self.tasks.notified().await;
         *self.rung.lock() = false;
     }
 }
 
-/// Tells one listener which of many bells have rung, so that he looks at what these stand for and not at everything.
+/// Tells one listener which of many bells have rung, so that it looks only at the things that changed.
 ///
-/// He waits for the one bell that the board was made with. Nobody waits for those that hang on it.
+/// The listener waits for the board's own bell. Nobody waits for the bells that hang on the board.
 #[derive(Debug)]
 pub struct Board<K> {
     rung: Mutex<HashSet<K>>,
@@ -69,37 +68,37 @@ pub struct Board<K> {
 }
 
 impl<K: Eq + Hash + Clone + Debug + Send + Sync + 'static> Board<K> {
-    /// A board that rings `bell` when one of its own rings.
+    /// A board that rings `bell` when one of its bells rings.
     pub fn new(bell: Arc<Bell>) -> Arc<Self> {
         Arc::new(Self { rung: Mutex::default(), bell })
     }
 
-    /// Hangs up a bell that stands for `key`. It rings for as long as it is kept.
+    /// Hangs up a bell for `key`. It works for as long as the caller keeps it.
     pub fn hang(self: &Arc<Self>, key: K) -> Arc<Bell> {
-        let hung = Hung { board: Arc::clone(self), key };
+        let hung = BoardBell { board: Arc::clone(self), key };
         Arc::new(Bell { hung: Some(Box::new(hung)), ..Bell::default() })
     }
 
-    /// What those stand for that have rung since this was last asked, in no order.
+    /// Takes the keys that have rung since the last call, in no order.
     pub fn take(&self) -> Vec<K> {
         self.rung.lock().drain().collect()
     }
 }
 
-/// Where a bell rings that nobody waits for.
+/// Receives the rings of a bell that nobody waits for.
 trait Ring: Debug + Send + Sync {
     fn ring(&self);
 }
 
 #[derive(Debug)]
-struct Hung<K> {
+struct BoardBell<K> {
     board: Arc<Board<K>>,
     key: K,
 }
 
-impl<K: Eq + Hash + Clone + Debug + Send + Sync> Ring for Hung<K> {
+impl<K: Eq + Hash + Clone + Debug + Send + Sync> Ring for BoardBell<K> {
     fn ring(&self) {
-        // Whoever has been told that it has rung, and has not asked which, need not be told again.
+        // A listener that was told and has not asked for the keys needs no second ring.
         if self.board.rung.lock().insert(self.key.clone()) {
             self.board.bell.ring();
         }
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_board_tells_which_have_rung_each_once() {
+    fn a_board_tells_once_which_bells_have_rung() {
         let bell = Arc::new(Bell::default());
         let board = Board::new(Arc::clone(&bell));
         let bells: Vec<_> = (0..3).map(|number| board.hang(number)).collect();
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_between_waking_and_asking_is_told() {
+    fn a_ring_between_waking_and_asking_is_reported() {
         let bell = Arc::new(Bell::default());
         let board = Board::new(Arc::clone(&bell));
         let (first, second) = (board.hang(1), board.hang(2));

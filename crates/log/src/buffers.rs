@@ -1,7 +1,7 @@
-//! Memory for blocks that are read from segments, used again.
+//! Reusable memory for blocks that are read from segments.
 //!
-//! Memory that is fresh from the system costs a page fault for each 4 KiB and has to be cleared first: together more than
-//! reading a block costs that lies in the page cache.
+//! Fresh memory costs a page fault for each 4 KiB and must be cleared first. Together that costs more than reading a
+//! block from the page cache.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -9,25 +9,21 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Buffers that are kept for the next reads while nobody uses them: 4 MiB.
+/// Idle buffers that are kept for the next reads: 4 MiB.
 const KEPT_MAX: usize = 16;
 
-/// Buffers of one size, for whatever takes most of one.
+/// A pool of buffers of one size.
 pub(crate) struct Buffers {
     size_bytes: usize,
     kept: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Buffers {
-    /// None yet.
     pub(crate) fn of(size_bytes: usize) -> Arc<Self> {
         Arc::new(Self { size_bytes, kept: Mutex::default() })
     }
 
-    /// `length` bytes, or as many as `fill` says it has put at their start.
-    ///
-    /// # Errors
-    /// What `fill` says.
+    /// Returns `length` bytes, or fewer if `fill` fills less.
     pub(crate) fn filled(
         self: &Arc<Self>,
         length: usize,
@@ -39,7 +35,7 @@ impl Buffers {
         Ok(bytes.slice(..filled.min(length)))
     }
 
-    /// What is much smaller or larger than a buffer gets memory of its own: a slice keeps all of a buffer alive.
+    /// A much smaller or larger request gets its own memory, since a slice keeps the whole buffer alive.
     fn lend(self: &Arc<Self>, length: usize) -> Lent {
         if !(self.size_bytes / 2..=self.size_bytes).contains(&length) {
             return Lent { bytes: vec![0; length], home: Weak::new() };
@@ -49,7 +45,7 @@ impl Buffers {
     }
 }
 
-/// A buffer that goes back when its last reader drops it.
+/// A buffer that returns to the pool when its last reader drops it.
 struct Lent {
     bytes: Vec<u8>,
     home: Weak<Buffers>,
@@ -98,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_filled_is_not_shown() {
+    fn the_unfilled_part_of_a_buffer_is_not_shown() {
         let buffers = Buffers::of(100);
         drop(filled(&buffers, 100, 1));
         assert_eq!(buffers.filled(100, |_| Ok(7)).unwrap()[..], [1; 7]);

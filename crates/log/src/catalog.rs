@@ -1,9 +1,9 @@
-//! Which topics there are, and how far groups have read.
+//! The catalog of topics and of committed group positions.
 //!
 //! Invariants
-//! - A topic is here from the moment its creation is durable until its deletion is.
-//! - Each position is kept twice: as it was committed or forgotten last, and as the last sync covers it. `meta` gets
-//!   only the latter: a position must not outlive the records that it was committed with.
+//! - A topic is listed from the moment its creation is durable until its deletion is durable.
+//! - Each position has two versions: the current one, and the one that the last sync covers. `meta` keeps only the
+//!   latter: a position must not outlive the records that it was committed with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId, TopicName,
 use parking_lot::RwLock;
 
 use crate::meta::{PartitionRecord, PositionRecord};
-use crate::partition::{PartitionLog, TopicState};
-use crate::shared::Shared;
+use crate::partition::{PartitionContext, PartitionLog, TopicState};
+use crate::shared::EngineShared;
 use crate::watchers::Watchers;
 use crate::{Bell, CommittedPosition, Error, Topic};
 
@@ -25,39 +25,39 @@ pub(crate) struct TopicEntry {
 }
 
 impl TopicEntry {
-    pub(crate) fn new(shared: &Arc<Shared>, topic: Topic, partitions: Vec<PartitionRecord>) -> Arc<Self> {
+    pub(crate) fn new(context: &PartitionContext, topic: Topic, partitions: Vec<PartitionRecord>) -> Arc<Self> {
         let state = Arc::new(TopicState::new(topic));
-        let partitions = partitions_from(shared, &state, 0, partitions);
+        let partitions = partitions_from(context, &state, 0, partitions);
         Arc::new(Self { state, partitions })
     }
 
-    /// The topic with `total` partitions, those beyond its own as they are created under `epoch`.
-    pub(crate) fn grown(&self, shared: &Arc<Shared>, total: u32, epoch: Epoch) -> Arc<Self> {
+    /// A copy of the topic with `total` partitions; new ones start under `epoch`.
+    pub(crate) fn grown(&self, context: &PartitionContext, total: u32, epoch: Epoch) -> Arc<Self> {
         let present = self.partitions.len() as u32;
         let records = (present..total).map(|_| crate::partition::new_partition_record(epoch)).collect();
         let mut partitions = self.partitions.clone();
-        partitions.extend(partitions_from(shared, &self.state, present, records));
+        partitions.extend(partitions_from(context, &self.state, present, records));
         Arc::new(Self { state: self.state.clone(), partitions })
     }
 }
 
-/// Partitions of a topic, from the number `first` on.
+/// Creates the partitions of a topic, numbered from `first` on.
 fn partitions_from(
-    shared: &Arc<Shared>,
+    context: &PartitionContext,
     state: &Arc<TopicState>,
     first: u32,
     records: Vec<PartitionRecord>,
 ) -> Vec<Arc<PartitionLog>> {
     let name = state.current().name.clone();
-    let log = |(number, record)| PartitionLog::new(shared, state, TopicPartition::new(name.clone(), number), record);
+    let log = |(number, record)| PartitionLog::new(context, state, TopicPartition::new(name.clone(), number), record);
     (first..).zip(records).map(log).collect()
 }
 
-/// What becomes true when a round is synced.
-pub(crate) enum Effect {
+/// A change of the catalog that takes effect when its round is synced.
+pub(crate) enum CatalogChange {
     Created(Arc<TopicEntry>),
     Altered(Topic),
-    /// With partitions added to those it had.
+    /// The topic gets more partitions.
     Grown(Arc<TopicEntry>, Topic),
     Deleted(TopicId),
     Committed(PositionRecord),
@@ -73,9 +73,9 @@ pub(crate) enum Effect {
     },
 }
 
-/// See the module.
+/// The topics and positions of the log.
 #[derive(Default)]
-pub(crate) struct Catalog {
+pub(crate) struct TopicCatalog {
     state: RwLock<State>,
     watchers: Watchers,
 }
@@ -85,18 +85,18 @@ struct State {
     names: BTreeMap<TopicName, TopicId>,
     topics: BTreeMap<TopicId, Arc<TopicEntry>>,
     positions: BTreeMap<(TopicId, PartitionId), BTreeMap<String, Committed>>,
-    /// Directories of deleted topics, to be removed.
+    /// Directories of deleted topics that are still to be removed.
     garbage: Vec<PathBuf>,
 }
 
-/// `None` where there is nothing (any more).
+/// A group's position; `None` if there is none, or none any more.
 #[derive(Default)]
 struct Committed {
     current: Option<PositionRecord>,
     synced: Option<PositionRecord>,
 }
 
-impl Catalog {
+impl TopicCatalog {
     pub(crate) fn topic(&self, name: &TopicName) -> Option<Arc<TopicEntry>> {
         let state = self.state.read();
         state.topics.get(state.names.get(name)?).cloned()
@@ -106,14 +106,11 @@ impl Catalog {
         self.state.read().topics.get(&id).cloned()
     }
 
-    /// All topics, by name.
     pub(crate) fn topics(&self) -> Vec<Arc<TopicEntry>> {
         let state = self.state.read();
         state.names.values().filter_map(|id| state.topics.get(id).cloned()).collect()
     }
 
-    /// # Errors
-    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`].
     pub(crate) fn partition(&self, partition: &TopicPartition) -> Result<Arc<PartitionLog>, Error> {
         let topic =
             self.topic(&partition.topic).ok_or_else(|| Error::UnknownTopic { topic: partition.topic.clone() })?;
@@ -156,26 +153,28 @@ impl Catalog {
         found
     }
 
-    /// What all groups have committed for the partitions of a topic, by partition and group.
+    /// The offsets that all groups have committed in a topic, by partition and group.
     pub(crate) fn positions_in(&self, topic: TopicId) -> Vec<(PartitionId, String, Offset)> {
         let state = self.state.read();
         let partitions = state.positions.range((topic, PartitionId(0))..=(topic, PartitionId(u32::MAX)));
         let groups =
             partitions.flat_map(|((_, partition), groups)| groups.iter().map(move |group| (*partition, group)));
         let current = groups.filter_map(|(partition, (group, committed))| {
-            Some((partition, group.clone(), committed.current.as_ref()?.position.offset))
+            let offset = committed.current.as_ref()?.position.offset;
+            // A client's own number is not an offset.
+            (!offset.0.cast_signed().is_negative()).then(|| (partition, group.clone(), offset))
         });
         current.collect()
     }
 
-    /// A group has committed; the sync is still to come.
+    /// Records a commit that is not synced yet.
     pub(crate) fn commit(&self, record: &PositionRecord) {
         let mut state = self.state.write();
         let groups = state.positions.entry((record.position.topic, record.partition)).or_default();
         groups.entry(record.group.clone()).or_default().current = Some(record.clone());
     }
 
-    /// A group's position is to go; the sync is still to come.
+    /// Records the deletion of a position that is not synced yet.
     pub(crate) fn forget(&self, group: &str, topic: TopicId, partition: PartitionId) {
         let mut state = self.state.write();
         if let Some(committed) = state.positions.get_mut(&(topic, partition)).and_then(|groups| groups.get_mut(group)) {
@@ -183,28 +182,28 @@ impl Catalog {
         }
     }
 
-    /// Makes true what a sync has made durable.
-    pub(crate) fn apply(&self, shared: &Shared, effect: Effect) {
+    /// Applies a change that a sync has made durable.
+    pub(crate) fn apply(&self, shared: &EngineShared, effect: CatalogChange) {
         let mut state = self.state.write();
         match effect {
-            Effect::Created(topic) => {
+            CatalogChange::Created(topic) => {
                 let name = topic.state.current().name.clone();
                 state.names.insert(name, topic.state.id);
                 state.topics.insert(topic.state.id, topic);
             }
-            Effect::Altered(altered) => {
+            CatalogChange::Altered(altered) => {
                 if let Some(topic) = state.topics.get(&altered.id) {
                     topic.partitions.iter().for_each(|partition| partition.keep_high());
                     topic.state.replace(altered);
                 }
             }
-            Effect::Grown(grown, topic) => {
+            CatalogChange::Grown(grown, topic) => {
                 if state.topics.contains_key(&topic.id) {
                     grown.state.replace(topic);
                     state.topics.insert(grown.state.id, grown);
                 }
             }
-            Effect::Deleted(id) => {
+            CatalogChange::Deleted(id) => {
                 if let Some(topic) = state.topics.remove(&id) {
                     topic.state.delete();
                     state.names.remove(&topic.state.current().name);
@@ -213,7 +212,7 @@ impl Catalog {
                     topic.partitions.iter().for_each(|partition| partition.watchers.ring());
                 }
             }
-            Effect::Committed(record) => {
+            CatalogChange::Committed(record) => {
                 if !state.topics.contains_key(&record.position.topic) {
                     return;
                 }
@@ -222,7 +221,7 @@ impl Catalog {
                 committed.synced = Some(record);
                 return;
             }
-            Effect::Forgotten { group, topic, partition } => {
+            CatalogChange::Forgotten { group, topic, partition } => {
                 let Some(groups) = state.positions.get_mut(&(topic, partition)) else { return };
                 if let Some(committed) = groups.get_mut(&group) {
                     committed.synced = None;
@@ -232,7 +231,7 @@ impl Catalog {
                 }
                 return;
             }
-            Effect::Trimmed { topic, partition, first } => {
+            CatalogChange::Trimmed { topic, partition, first } => {
                 let topic = state.topics.get(&topic);
                 if let Some(log) = topic.and_then(|topic| topic.partitions.get(partition.0 as usize)) {
                     log.set_first(first.0);
@@ -244,13 +243,13 @@ impl Catalog {
         self.watchers.ring();
     }
 
-    /// What `meta` says of positions.
+    /// The positions that `meta` keeps.
     pub(crate) fn synced_positions(&self) -> Vec<PositionRecord> {
         let state = self.state.read();
         state.positions.values().flat_map(BTreeMap::values).filter_map(|committed| committed.synced.clone()).collect()
     }
 
-    /// Directories that may be removed.
+    /// Takes the directories that may be removed.
     pub(crate) fn take_garbage(&self) -> Vec<PathBuf> {
         std::mem::take(&mut self.state.write().garbage)
     }
@@ -260,8 +259,8 @@ impl Catalog {
     }
 }
 
-/// The topic of `config` with its partitions, as it is created under `epoch`.
-pub(crate) fn new_topic(shared: &Arc<Shared>, topic: Topic, epoch: Epoch) -> Arc<TopicEntry> {
+/// Creates a topic and its partitions under `epoch`.
+pub(crate) fn new_topic(context: &PartitionContext, topic: Topic, epoch: Epoch) -> Arc<TopicEntry> {
     let partitions = (0..topic.config.partitions).map(|_| crate::partition::new_partition_record(epoch)).collect();
-    TopicEntry::new(shared, topic, partitions)
+    TopicEntry::new(context, topic, partitions)
 }

@@ -1,73 +1,93 @@
-//! How the embedded engine is set up.
+//! The configuration of the embedded engine.
 
 use std::path::PathBuf;
 
+use millstream_types::TopicName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What a journal file needs beside the largest append: its own header, the frame's, and those of the batches.
+/// Space that a journal file needs beside the largest append: the headers of file, frame and batches.
 const JOURNAL_FILE_SPARE_BYTES: u64 = 16 << 10;
 
-/// Where the embedded engine keeps its files, and its limits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The directory, the limits and the intervals of the embedded engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// The engine's directory; one process at a time owns it. Not a setting: it follows from the data directory.
+    /// The engine's directory, which one process owns at a time. Not a setting: it is
+    /// derived from the data directory.
     #[serde(skip)]
     pub dir: PathBuf,
+    /// The topics that a start may set aside if they are damaged. Not a setting: the planes that own them name them.
+    /// Default none.
+    #[serde(skip)]
+    pub derived: Vec<DerivedTopic>,
     /// Size of one journal file, in bytes; an append must fit into one. Default 10 MiB.
     pub journal_file_bytes: u64,
-    /// Size of all journal files together, in bytes: how far the segments may lag behind what was acknowledged, and how
-    /// much a start after a crash reads; memory holds what they lack. At least three files. Default 40 MiB.
+    /// Size of all journal files together, in bytes. It bounds the lag of the segments behind acknowledged records,
+    /// the memory for these records, and the work of a start after a crash. At least three files. Default 40 MiB.
     pub journal_max_bytes: u64,
-    /// Bytes that the disk must still take for appends to be taken; below it they are refused until there is room again.
-    /// Default 256 MiB.
+    /// Free bytes on the disk below which appends are refused until there is room again. Default 256 MiB.
     pub disk_free_min_bytes: u64,
-    /// Bytes accepted and not yet written, over all partitions; beyond it appends are refused as overloaded.
-    /// Default 64 MiB.
+    /// Bytes accepted and not yet written, over all partitions; further appends are refused
+    /// as overloaded. Default 64 MiB.
     pub pending_max_bytes: usize,
-    /// How much of `pending_max_bytes` appends may fill that nobody waits for (`memory`: telemetry at QoS 0), in percent;
-    /// the rest is kept for those that somebody waits for. Such an append of `append_max_bytes` always fits. Default 50.
+    /// Share of `log.pending_max_bytes` that appends at level `memory` (telemetry at QoS 0) may fill, in percent;
+    /// the remainder is for appends whose sender waits for an acknowledgement. One such append of
+    /// `log.append_max_bytes` always fits. Default 50.
     pub pending_unwaited_percent: u8,
     /// Largest append, in bytes: records, their keys and headers. Default 8 MiB.
     pub append_max_bytes: usize,
     /// Size at which a batch is sealed and the next begun, in bytes. Default 1 MiB.
     pub batch_max_bytes: usize,
-    /// Bytes of batches in memory up to which those that have reached their segment are kept, for readers near the tail.
-    /// Default 16 MiB.
+    /// Bytes of batches in memory up to which batches stay after they have reached their segment, for readers near
+    /// the tail. Default 16 MiB.
     pub cache_bytes: usize,
-    /// Bytes that all topics in memory may take together, at `max_bytes` for each of their partitions; another topic is
-    /// refused. Default 256 MiB.
+    /// Bytes that all memory topics may take together, at `max_bytes` for each partition; another topic
+    /// is refused. Default 256 MiB.
     pub memory_topics_max_bytes: usize,
-    /// How long records that nobody waits for stay unsynced, in milliseconds; where they are many, they are durable once
-    /// their segments are, which takes as long as the disk takes for them. Default 50.
+    /// Time that records whose sender waits for no sync may stay unsynced, in milliseconds; where there are many,
+    /// they are durable once their segments are written. Default 50.
     pub sync_interval_ms: u64,
-    /// How long records may stay in the journal only, in milliseconds; also how often retention is looked at.
-    /// Default 2,000.
+    /// Longest time that records are in the journal only, in milliseconds; also the
+    /// interval of retention. Default 2,000.
     pub flush_interval_ms: u64,
-    /// Idempotent producers that each partition remembers; beyond it the one longest unused is forgotten, and what it
-    /// sends again can be stored again. Default 1,000.
+    /// Idempotent producers that each partition remembers; beyond that the one unused for longest is forgotten, and
+    /// records that it sends again may be stored twice. Default 1,000.
     pub producers_max: usize,
-    /// Aborted transactions that each partition remembers, until retention or compaction has removed their records;
-    /// beyond it no transaction begins there. Default 10,000.
+    /// Aborted transactions that each partition remembers until retention or compaction has removed their records.
+    /// Beyond it no transaction can begin there. Default 10,000.
     pub aborted_max: usize,
-    /// How long after its last append an idempotent producer is remembered, in milliseconds. Default one day.
+    /// Time after its last append for which an idempotent producer is remembered, in milliseconds. Default one day.
     pub producer_expiry_ms: u64,
-    /// Memory for the keys that one compaction looks at, in bytes (about 46 for each key); what does not fit waits for
-    /// the next. Default 32 MiB.
+    /// Memory for the keys of one compaction, in bytes (about 46 for each key). Further keys wait for the
+    /// next one. Default 32 MiB.
     pub compaction_map_bytes: usize,
-    /// A compacted topic's partition is compacted when this share of its closed segments, in percent of their bytes,
-    /// has not been compacted. Default 50.
+    /// Share of a partition's closed segments, in percent of their bytes, that must be uncompacted for a
+    /// compaction to start. Default 50.
     pub compaction_dirty_percent: u64,
-    /// Bytes that compaction reads and writes in a second, at most. Default 64 MiB.
+    /// Bytes per second that compaction reads and writes at most. Default 64 MiB.
     pub compaction_bytes_per_second: u64,
+}
+
+/// A topic whose owner builds it anew if it is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivedTopic {
+    /// Name of the topic.
+    pub name: TopicName,
+    /// The topic that it is a copy of; it is set aside only while that one is intact. `None` if it is rebuilt from
+    /// topics that lose old records by themselves.
+    pub source: Option<TopicName>,
+    /// A description of the loss, for the warning.
+    pub loses: &'static str,
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("data/log"),
+            derived: Vec::new(),
             journal_file_bytes: 10 << 20,
             journal_max_bytes: 40 << 20,
             disk_free_min_bytes: 256 << 20,
@@ -90,13 +110,13 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Bytes up to which appends are taken that nobody waits for.
+    /// Most pending bytes of appends that nobody waits for.
     pub(crate) fn pending_unwaited_max_bytes(&self) -> usize {
         let share = self.pending_max_bytes as u128 * u128::from(self.pending_unwaited_percent) / 100;
         (share as usize).max(self.append_max_bytes)
     }
 
-    /// Checks that the limits can hold together.
+    /// Checks each limit, and that the limits fit together.
     ///
     /// # Errors
     /// [`Error::InvalidLimit`] names the limit, its value and the rule.
@@ -202,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_holds_and_a_limit_that_cannot_is_named_with_its_rule() {
+    fn the_defaults_are_valid_and_an_invalid_limit_is_refused_with_its_rule() {
         LogConfig::default().validate().unwrap();
         type Change = fn(&mut LogConfig);
         let table: [(Change, &str); 13] = [

@@ -1,15 +1,16 @@
-//! The contract of the log, sentence by sentence, as checks that every engine passes.
+//! The contract of the log as checks that every engine passes, one for each sentence.
 //!
-//! An engine's tests implement [`Subject`] and call [`conformance_suite!`](crate::conformance_suite), which makes one
-//! test of each sentence. A check takes topics of its own, so that all of them may run against one server.
+//! The tests of an engine implement [`Subject`] and call [`conformance_suite!`](crate::conformance_suite), which
+//! creates one test for each check. Each check creates its own topics, so all of them can run against one server.
 //!
-//! Not here: what is left after a crash. That depends on the engine's disk, and its own suites say it.
+//! Not here: the state after a crash. It depends on the engine's disk; each engine has its own crash tests.
 
 pub mod append;
 pub mod atomic;
 pub mod position;
 pub mod producers;
 pub mod read;
+pub mod read_one;
 pub mod topics;
 pub mod transactions;
 pub mod trim;
@@ -24,22 +25,22 @@ use millstream_types::{BatchLimits, Offset, Record, RecordView, TenantId, TopicN
 
 use crate::{AckLevel, Appended, Done, Error, Log, Partition, TopicConfig, UpTo};
 
-/// Longest time that a check waits for an answer: only an engine that never answers meets it.
+/// Longest wait for an answer; only an engine that never answers reaches it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that [`read_all`] asks for at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// An engine under test; whatever it has started ends when it is dropped.
+/// An engine under test; dropping it ends everything that it started.
 pub trait Subject {
-    /// Starts the engine on an empty place.
+    /// Starts the engine without any data.
     fn start() -> Self;
-    /// The running engine.
+    /// The log of the running engine.
     fn log(&self) -> &Arc<dyn Log>;
-    /// Stops the engine in good order and starts it on what it has left.
+    /// Stops the engine cleanly and starts it again on the same data.
     fn restart(&mut self);
 }
 
-/// Makes one `#[test]` of each sentence of the contract, for the given [`Subject`].
+/// Creates one `#[test]` for each check of the contract, for the given [`Subject`].
 #[macro_export]
 macro_rules! conformance_suite {
     ($subject:ty) => {
@@ -47,12 +48,12 @@ macro_rules! conformance_suite {
             a_created_topic_is_found_by_its_name,
             topics_are_listed_by_name,
             creating_a_topic_again_returns_it,
-            creating_a_topic_with_another_configuration_names_what_differs,
-            a_configuration_that_cannot_be_is_refused,
-            altering_a_topic_changes_what_may_change,
-            altering_what_may_not_change_is_refused,
+            creating_a_topic_with_another_configuration_names_the_difference,
+            an_invalid_configuration_is_refused,
+            altering_a_topic_changes_its_alterable_settings,
+            altering_a_fixed_setting_is_refused,
             partitions_are_added_to_a_topic,
-            a_number_of_partitions_that_cannot_be_is_refused,
+            an_invalid_number_of_partitions_is_refused,
             a_deleted_topic_is_unknown_to_readers_and_writers,
             a_topic_created_anew_has_another_id_and_no_records,
             topics_and_their_configurations_survive_a_restart,
@@ -68,10 +69,10 @@ macro_rules! conformance_suite {
             an_answer_at_memory_level_comes_before_append_returns,
             an_answer_at_the_topics_level_makes_the_records_stable,
             an_answer_covers_everything_before_it,
-            an_append_that_nobody_waits_for_is_stored,
+            an_unawaited_append_is_stored,
             a_record_over_the_limit_is_refused_and_nothing_is_taken,
-            a_batch_that_somebody_else_built_keeps_its_records,
-            a_batch_that_nobody_could_read_is_refused,
+            a_batch_built_by_a_client_keeps_its_records,
+            an_unreadable_batch_is_refused,
             a_compressed_topic_returns_the_same_records,
         );
         $crate::conformance_suite!(@tests $subject; producers:
@@ -86,18 +87,18 @@ macro_rules! conformance_suite {
             a_topic_in_memory_knows_its_producers,
             producers_are_listed_with_where_they_stand,
             a_topic_created_anew_knows_no_producer,
-            a_batch_that_cannot_be_an_idempotent_producers_is_refused,
+            a_batch_with_an_invalid_idempotent_producer_is_refused,
         );
         $crate::conformance_suite!(@tests $subject; transactions:
             records_of_a_transaction_are_seen_once_it_is_committed,
             records_of_an_aborted_transaction_are_never_seen,
             a_transaction_ends_everywhere_at_once,
             an_open_transaction_stays_open_over_a_restart,
-            what_comes_after_its_transaction_was_ended_under_a_later_epoch_is_refused,
+            a_batch_after_the_end_of_its_transaction_under_a_later_epoch_is_refused,
             a_batch_of_a_transaction_is_stored_once,
-            what_cannot_be_part_of_a_transaction_is_refused,
+            a_batch_that_cannot_be_part_of_a_transaction_is_refused,
             ending_a_transaction_again_or_where_a_topic_is_gone_does_no_harm,
-            a_reader_gets_past_what_it_is_not_shown,
+            a_reader_passes_records_of_aborted_transactions,
             stored_batches_come_with_the_aborted_transactions_that_reach_into_them,
             a_position_may_be_committed_behind_an_open_transaction,
         );
@@ -107,10 +108,10 @@ macro_rules! conformance_suite {
             positions_are_committed_with_the_records,
             positions_may_be_committed_alone,
             an_atomic_append_with_one_bad_part_takes_nothing,
-            a_position_beyond_what_is_stable_is_refused,
+            a_position_beyond_the_stable_offset_is_refused,
             groups_have_positions_of_their_own,
             committed_positions_survive_a_restart,
-            a_position_keeps_what_was_stored_with_it_and_when,
+            a_position_keeps_its_metadata_and_commit_time,
             metadata_over_the_limit_are_refused_and_nothing_is_taken,
             groups_with_positions_are_listed_with_all_of_them,
             a_forgotten_position_is_gone_for_good_and_others_stay,
@@ -129,6 +130,12 @@ macro_rules! conformance_suite {
             a_bell_rings_when_records_arrive,
             every_watching_bell_rings,
         );
+        $crate::conformance_suite!(@tests $subject; read_one:
+            a_record_is_read_by_its_offset,
+            no_record_is_found_below_the_first_offset_or_beyond_the_tail,
+            a_single_read_sees_no_more_than_its_limit,
+            a_record_of_a_topic_in_memory_is_read_by_its_offset,
+        );
         $crate::conformance_suite!(@tests $subject; position:
             a_reader_goes_on_where_it_stopped,
             a_position_outlives_a_restart,
@@ -140,7 +147,7 @@ macro_rules! conformance_suite {
             a_trim_below_the_first_offset_changes_nothing,
             a_partition_can_be_trimmed_up_to_its_stable_offset,
             a_trim_survives_a_restart,
-            a_trim_leaves_what_a_reader_holds,
+            a_trim_leaves_records_that_a_reader_holds,
             a_compacted_topic_refuses_to_be_trimmed,
             a_topic_in_memory_is_trimmed,
         );
@@ -155,22 +162,22 @@ macro_rules! conformance_suite {
     };
 }
 
-/// A record as it was read, with bytes of its own.
+/// A record that was read, with its own bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    /// Where it stands.
+pub struct ReadRecord {
+    /// Offset at which the record stands.
     pub offset: Offset,
     /// Its event time, milliseconds since 1970-01-01T00:00:00Z.
     pub timestamp_ms: i64,
-    /// Its key.
+    /// Key of the record; `None` if it has none.
     pub key: Option<Vec<u8>>,
-    /// Its payload.
+    /// Payload of the record; `None` for a tombstone.
     pub value: Option<Vec<u8>>,
-    /// Its headers, in order.
+    /// Headers of the record, in order.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-impl From<RecordView<'_>> for Stored {
+impl From<RecordView<'_>> for ReadRecord {
     fn from(record: RecordView<'_>) -> Self {
         Self {
             offset: record.offset,
@@ -182,8 +189,8 @@ impl From<RecordView<'_>> for Stored {
     }
 }
 
-impl Stored {
-    /// What an appended record must be read as at `offset`.
+impl ReadRecord {
+    /// The expected result of reading `record` at `offset`.
     pub fn at(offset: Offset, record: &Record<'_>) -> Self {
         Self {
             offset,
@@ -195,21 +202,21 @@ impl Stored {
     }
 }
 
-/// Appends and waits until the records have `level`.
+/// Appends records and waits until they have `level`.
 ///
 /// # Errors
-/// What the append ended with.
+/// The error that ended the append.
 pub fn append_and_wait(partition: &dyn Partition, records: &[Record<'_>], level: AckLevel) -> Result<Appended, Error> {
     let (done, answer) = answer();
     partition.append(records, level, done)?;
     answer()
 }
 
-/// All records from `from` to the limit, batch by batch.
+/// Reads all records from `from` to the limit, batch by batch.
 ///
 /// # Errors
-/// What [`Partition::read`] ends with; [`Error::Batch`] if a batch cannot be decoded.
-pub fn read_all(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<Vec<Stored>, Error> {
+/// The errors of [`Partition::read`]; [`Error::Batch`] if a batch cannot be decoded.
+pub fn read_all(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<Vec<ReadRecord>, Error> {
     let undecodable = |source| Error::Batch { partition: partition.id().clone(), source };
     let mut found = Vec::new();
     let mut next = from;
@@ -222,28 +229,28 @@ pub fn read_all(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<
             for record in batch.records() {
                 let record = record.map_err(undecodable)?;
                 if record.offset >= from {
-                    found.push(Stored::from(record));
+                    found.push(ReadRecord::from(record));
                 }
             }
         }
     }
 }
 
-/// A [`Done`] and what waits for it.
+/// A [`Done`], and a function that waits for it.
 fn answer<T: Send + 'static>() -> (Done<T>, impl FnOnce() -> Result<T, Error>) {
     let (sender, receiver) = mpsc::channel();
     let done = Done::call(move |result| drop(sender.send(result)));
     (done, move || receiver.recv_timeout(ANSWER_TIMEOUT).expect("an append was never answered"))
 }
 
-/// A topic name that no other check has.
+/// A topic name that no other check uses.
 fn new_name() -> Result<TopicName, Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     Ok(TopicName::user(&name, &TenantId::default())?)
 }
 
-/// A new topic, and its partition 0.
+/// A new topic with its partition 0.
 fn new_topic(log: &dyn Log, config: &TopicConfig) -> Result<(TopicName, Arc<dyn Partition>), Error> {
     let name = new_name()?;
     log.create_topic(&name, config)?;
@@ -251,12 +258,12 @@ fn new_topic(log: &dyn Log, config: &TopicConfig) -> Result<(TopicName, Arc<dyn 
     Ok((name, partition))
 }
 
-/// Values `0`, `1`, … as text.
+/// The values `0`, `1`, … as text.
 fn numbers(range: Range<u32>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 
-/// A record for each value, its number as event time.
+/// One record for each value, numbered by event time.
 fn records(values: &[String]) -> Vec<Record<'_>> {
     (0..)
         .zip(values)
@@ -264,7 +271,6 @@ fn records(values: &[String]) -> Vec<Record<'_>> {
         .collect()
 }
 
-/// The values of `stored` as text.
-fn texts(stored: &[Stored]) -> Vec<String> {
+fn texts(stored: &[ReadRecord]) -> Vec<String> {
     stored.iter().map(|record| String::from_utf8_lossy(record.value.as_deref().unwrap_or_default()).into()).collect()
 }

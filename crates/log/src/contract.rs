@@ -1,73 +1,67 @@
-//! The contract that every engine keeps, and that one conformance suite checks.
+//! The contract of the log: every engine keeps it, and the conformance suite checks it.
+//!
+//! It promises no more than an engine over Apache Kafka can keep. There a producer has one transaction at a time, so appends
+//! of one owner take effect in order and a failed one takes all later ones with it; a call that timed out may have been
+//! stored; commit markers leave gaps in the offsets; retention cannot be held back; and offsets come from the broker, so no
+//! answer is immediate. Where engines differ, [`Capabilities`] says so.
 //!
 //! ```text
-//!            append(records, level)                     read(from, up_to)
+//!            append(records, level)                     read(from, up_to), read_one(offset, up_to)
 //!   writers ───────────────────────►  partition 0 [ . . . . . . . | . . ]  ───────► readers
 //!            append_atomic(parts) ─►  partition 1 [ . . . . | . ]             ▲
 //!                                                   first   stable  tail      └ Bell rings when either end moves
 //! ```
 //!
 //! Always true
-//! - `first <= stable <= high <= tail`; offsets ascend, may have gaps, and are never handed out twice, not even after a crash.
+//! - `first <= stable <= high <= tail`. Offsets ascend, may have gaps, and are never handed out twice,
+//!   not even after a crash.
 //! - When an append is answered at a level, everything before it in its partition has that level too.
-//! - Up to `high` nothing is lost by what the topic's own level survives; a group's position stays below it.
-//! - Up to `stable` it is known of each transaction how it ended, too; views and checkpoints stay below it.
+//! - A failure that the topic's level survives loses nothing below `high`; a group's position stays at or below it.
+//! - The outcome of every transaction below `stable` is known too; views and checkpoints stay at or below it.
 
 use std::sync::Arc;
 
-use millstream_types::{Epoch, Offset, Position, Record, RecordBatch, TopicName, TopicPartition};
+use millstream_types::{
+    Epoch, Offset, Position, Record, RecordBatch, StoredRecord, TopicId, TopicName, TopicPartition,
+};
 
-use crate::{Bell, Done, Error, Located, Reply, Topic, TopicConfig};
+use crate::{
+    AbortedTransaction, AckLevel, Appended, Bell, Done, Error, Located, OpenTransaction, Reply, Topic, TopicConfig,
+};
 
-/// What an answered append survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AckLevel {
-    /// Accepted in memory; a crash of the process may lose it.
-    Memory,
-    /// Handed to the operating system: survives `kill -9`.
-    Written,
-    /// On the medium: survives power loss.
-    Synced,
-}
-
-/// How far a read may see.
+/// The limit of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpTo {
-    /// Only what the topic's level protects and no open transaction precedes. For everything that acts on what it reads.
+    /// Up to the stable offset: protected by the topic's level, and before every open transaction. For readers
+    /// that act on the records.
     Stable,
-    /// Whatever the topic's level protects, records of open transactions among it. For Kafka's `read_uncommitted`.
+    /// Up to the high watermark: protected by the topic's level, records of open
+    /// transactions included. For Kafka's `read_uncommitted`.
     High,
-    /// Whatever has been accepted and no open transaction precedes, some of which may never become stable. For live
-    /// readers that keep nothing.
+    /// Up to the tail, but before every open transaction; some of the records may never become stable. For
+    /// live readers that keep nothing.
     Tail,
 }
 
-/// Where an append ended up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
-    /// Offset of the first record.
-    pub first: Offset,
-    /// Offset of the last record.
-    pub last: Offset,
-    /// The epoch under which both were handed out.
-    pub epoch: Epoch,
-}
-
-/// The ends of a partition at one moment.
+/// The offsets of a partition at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offsets {
-    /// Oldest offset that may be read (there may be a gap behind it).
+    /// Oldest readable offset; a gap may follow it.
     pub first: Offset,
     /// First offset that [`UpTo::Stable`] does not see: Kafka's last stable offset.
     pub stable: Offset,
     /// First offset that the topic's level does not protect, whatever transactions are open: Kafka's high watermark.
     pub high: Offset,
-    /// First offset that has not been handed out. Above the others, with nothing in between, after a start that skipped
-    /// what a crash may have lost, until something is appended.
+    /// First offset that has not been handed out. After a crash it is above the others until the next append, since
+    /// the start skips offsets that the crash may have lost.
     pub tail: Offset,
     /// The epoch under which the next record will be appended.
     pub epoch: Epoch,
 }
+
+/// The epoch of a position that no reader has reached: a client's own number, or an offset beyond the last record.
+/// Such a position need not be stable.
+pub const NO_EPOCH: Epoch = Epoch(u32::MAX);
 
 /// Longest text that a group may keep with a position.
 pub const POSITION_METADATA_MAX_BYTES: usize = 4 << 10;
@@ -75,13 +69,13 @@ pub const POSITION_METADATA_MAX_BYTES: usize = 4 << 10;
 /// A group's position to be stored together with records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionCommit {
-    /// The consumer group.
+    /// Name of the consumer group.
     pub group: String,
     /// The partition that was read.
     pub partition: TopicPartition,
     /// The next offset that the group will read.
     pub position: Position,
-    /// Whatever the group wants to find with it, at most [`POSITION_METADATA_MAX_BYTES`]; often empty.
+    /// Free text of the group, at most [`POSITION_METADATA_MAX_BYTES`]; often empty.
     pub metadata: String,
 }
 
@@ -92,96 +86,72 @@ pub struct CommittedPosition {
     pub partition: TopicPartition,
     /// The next offset that the group will read.
     pub position: Position,
-    /// What the group has stored with it.
+    /// The group's text for it.
     pub metadata: String,
     /// When it was committed: milliseconds since 1970-01-01T00:00:00Z.
     pub committed_ms: i64,
 }
 
-/// Records for several partitions and positions of groups: all of them or none.
+/// Records for several partitions and positions of groups, appended all or nothing.
 #[derive(Debug, Default)]
 pub struct AtomicAppend<'a> {
     /// Records by partition; a partition may appear more than once, its records keep their order.
     pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
-    /// Positions to commit.
+    /// The group positions to commit.
     pub positions: Vec<PositionCommit>,
 }
 
-/// How a producer's transaction ends, and what takes effect with it: all or nothing.
+/// The end of a producer's transaction, and everything that takes effect with it, all or nothing.
 #[derive(Debug, Default)]
 pub struct EndTransaction<'a> {
-    /// The producer's id.
+    /// Id of the idempotent producer.
     pub producer_id: i64,
-    /// Its epoch: what it sends to `partitions` under an earlier one is refused from then on.
+    /// Epoch of the producer. Batches that it sends to `partitions` under an earlier epoch are refused afterwards.
     pub producer_epoch: i16,
-    /// The partitions that belong to the transaction; those that are gone or in memory are passed over.
+    /// The partitions of the transaction. Deleted topics and topics in memory are skipped.
     pub partitions: Vec<TopicPartition>,
-    /// Whether its records count.
+    /// `true` to commit the transaction, `false` to abort it.
     pub commit: bool,
-    /// Positions that are committed with it if it is; those in topics that are gone are passed over.
+    /// Positions to commit if the transaction commits. Deleted topics are skipped.
     pub positions: Vec<PositionCommit>,
-    /// What the coordinator notes of it.
+    /// Records of the transaction coordinator.
     pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
 }
 
-/// A transaction that has begun in a partition and not ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenTransaction {
-    /// Its producer's id.
-    pub producer_id: i64,
-    /// The epoch under which that has begun it.
-    pub producer_epoch: i16,
-    /// Its first record.
-    pub first: Offset,
-    /// When that was appended: milliseconds since 1970-01-01T00:00:00Z.
-    pub since_ms: i64,
-}
-
-/// An idempotent producer, as a partition remembers it.
+/// An idempotent producer that a partition remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownProducer {
-    /// Its id.
+    /// Id of the idempotent producer.
     pub id: i64,
     /// The latest epoch that has reached the partition.
     pub epoch: i16,
-    /// The sequence number of its last record; `None` if that epoch has none yet.
+    /// Sequence number of its last record; `None` if the epoch has none yet.
     pub last_sequence: Option<i32>,
     /// When its last batch was appended: milliseconds since 1970-01-01T00:00:00Z.
     pub last_ms: i64,
-    /// The first record of its open transaction, if it has one.
+    /// First record of its open transaction, if there is one.
     pub transaction: Option<Offset>,
 }
 
-/// A transaction whose records do not count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AbortedTransaction {
-    /// Its producer's id.
-    pub producer_id: i64,
-    /// Its first record.
-    pub first: Offset,
-}
-
-/// Batches as they lie, and what must be known to read them.
+/// Stored batches as they are, with the aborted transactions that a reader must know.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Stored {
-    /// The batches, those of aborted transactions and markers among them.
+pub struct StoredBatches {
+    /// The batches, including markers and batches of aborted transactions.
     pub batches: Vec<RecordBatch>,
-    /// The aborted transactions that reach into them, by their first records: from there to its marker, a batch of
-    /// that producer's transaction does not count.
+    /// The aborted transactions that overlap the batches, by first record. From that record to its marker, the
+    /// transactional batches of the producer are void.
     pub aborted: Vec<AbortedTransaction>,
 }
 
-/// What only some engines can do; asked for by name.
+/// Optional abilities of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Topics that live in memory only ([`crate::Storage::Memory`]).
     pub memory_topics: bool,
-    /// An ack level for each append; without it every append is as durable as its topic.
+    /// Each append may choose its ack level; without it every append is as durable as its topic.
     pub level_per_append: bool,
-    /// Reading a value by (offset, position hint) without scanning.
-    pub read_by_position: bool,
-    /// [`Partition::hold`] keeps records. Without it a slow reader can find [`Error::Trimmed`], and rebuilds.
+    /// [`Partition::hold`] keeps records. Without it a slow reader may get [`Error::Trimmed`] and has to rebuild.
     pub holds: bool,
     /// [`Partition::append_batch`] stores a batch of an idempotent producer once, however often it is sent.
     pub idempotent_producers: bool,
@@ -191,71 +161,74 @@ pub struct Capabilities {
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.
 pub trait Log: Send + Sync + 'static {
-    /// What this engine can do beyond the contract.
+    /// The optional abilities of this engine.
     fn capabilities(&self) -> Capabilities;
 
-    /// Creates a topic, or returns it if it exists with the same configuration. Durable when it returns.
+    /// Creates a topic, or returns it if it exists with the same configuration. Durable on return.
     ///
     /// # Errors
     /// [`Error::TopicExists`] with another configuration; [`Error::InvalidConfig`]; [`Error::MemoryTopicsFull`].
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
 
-    /// Changes what may change in a topic's configuration: retention, segment sizes, level, compression, limits.
+    /// Changes a topic's configuration: cleanup, retention, segment sizes, level, compression, limits.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] for a change of storage, partitions or cleanup.
+    /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] if storage or partitions differ.
     fn alter_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
 
-    /// Gives a topic `total` partitions. Those that it has keep their records; keys may belong to others from now on.
-    /// Nothing is done if it has as many. Durable when it returns.
+    /// Grows a topic to `total` partitions. Existing partitions keep their records; a key may map to another
+    /// partition afterwards. Does nothing if the topic has `total` partitions. Durable on return.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`]; [`Error::InvalidConfig`] for fewer than it has, and for a topic that is compacted or of
-    /// [`crate::Writers::OwnersOnly`]: in these the place of a key is part of the state; [`Error::MemoryTopicsFull`].
+    /// [`Error::UnknownTopic`]; [`Error::MemoryTopicsFull`]; [`Error::InvalidConfig`] if `total` is too small, or if
+    /// the topic is compacted or [`crate::Writers::OwnersOnly`]: there a key's partition is part of the state.
     fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error>;
 
-    /// Deletes a topic and its records. Durable when it returns; readers get [`Error::UnknownTopic`].
+    /// Deletes a topic and its records. Durable on return; readers get [`Error::UnknownTopic`].
     ///
-    /// # Errors
-    /// [`Error::UnknownTopic`].
     fn delete_topic(&self, name: &TopicName) -> Result<(), Error>;
 
-    /// The topic of that name, if there is one.
+    /// The topic with that name, if it exists.
     fn topic(&self, name: &TopicName) -> Option<Arc<Topic>>;
 
-    /// All topics, by name.
+    /// The topic with that id, if it exists.
+    fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.topics().into_iter().find(|topic| topic.id == id)
+    }
+
+    /// All topics, ordered by name.
     fn topics(&self) -> Vec<Arc<Topic>>;
 
     /// Rings `bell` whenever a topic is created, altered or deleted, for as long as the bell lives.
     fn watch_topics(&self, bell: &Arc<Bell>);
 
-    /// The handle through which one partition is appended to and read. Resolve it once, keep it.
+    /// The handle to append to a partition and to read it. Resolve it once and keep it.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`].
+    /// [`Error::UnknownTopic`] or [`Error::UnknownPartition`] if it does not exist.
     fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error>;
 
     /// Appends to several partitions and commits positions, all or nothing, also across a crash.
     /// `done` gets one [`Appended`] for each entry of `append.records`, once all of them have `level`.
     ///
-    /// The atomic appends of one owner take effect in the order of the calls. If one fails after it was taken, every
-    /// later one in flight fails, too. A position may be committed up to its partition's [`Offsets::high`].
+    /// Atomic appends of one owner take effect in the order of the calls. If an accepted append fails, every later
+    /// one in flight fails too; one that ends in [`Error::WaitsForDisk`] has not failed and takes effect later. A position may be committed up to its partition's [`Offsets::high`].
     ///
     /// # Errors
-    /// As [`Partition::append`]; then nothing was taken and `done` is not called.
+    /// Those of [`Partition::append`]; then nothing is appended and `done` is not called.
     fn append_atomic(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>)
     -> Result<(), Error>;
 
     /// Ends a producer's transaction in all its partitions, commits its positions and appends the coordinator's
     /// records: all or nothing, also across a crash. `done` gets one [`Appended`] for each entry of `records`.
     ///
-    /// Each partition gets a marker, also one in which the transaction has no record: it may be on its way, and is
-    /// refused then if `producer_epoch` is a later one than its own. Again does no harm. It takes effect in the order
-    /// of the atomic appends.
+    /// Every partition gets a marker, also one without a record of the transaction: such a record may be on its way
+    /// and is refused later, if `producer_epoch` is newer than its epoch. A repeated call does no harm. The end takes
+    /// effect in the order of the atomic appends.
     ///
     /// # Errors
-    /// As [`Log::append_atomic`]; [`Error::FencedProducer`] if a partition knows a later epoch;
-    /// [`Error::InvalidTransaction`] for a number below 0, or where the engine has no [`Capabilities::transactions`].
+    /// Those of [`Log::append_atomic`]; [`Error::FencedProducer`] if a partition knows a later epoch;
+    /// [`Error::InvalidTransaction`] if a number is below 0, or if the engine lacks [`Capabilities::transactions`].
     fn end_transaction(
         &self,
         end: &EndTransaction<'_>,
@@ -263,128 +236,148 @@ pub trait Log: Send + Sync + 'static {
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error>;
 
-    /// Whether the disk beside this process has room, by a look at it; for those who keep other things there that grow with
-    /// the log. An engine that keeps nothing beside this process says that it has.
+    /// Checks that the log accepts appends.
     ///
     /// # Errors
-    /// [`Error::DiskFull`].
+    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] after a close, [`Error::DiskFull`].
+    fn check_writing(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Checks now that the local disk has room. For planes that keep files which grow with the log. An engine
+    /// without local files reports success.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] if it has none.
     fn check_disk(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Something to wait for before more is appended at [`AckLevel::Memory`], which nobody waits for: room, where so much
-    /// is waiting to be written that such appends will soon be refused. `None` while there is enough of it.
-    fn room(&self) -> Option<Reply<()>>;
+    /// A reply to await before the next append at [`AckLevel::Memory`]: such appends will soon be refused, as too
+    /// many bytes are waiting to be written. `None` while there is room.
+    fn backpressure(&self) -> Option<Reply<()>>;
 
     /// The position that `group` last committed for `partition`.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]; those of a request to the engine's servers, if it has any.
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], or a failed request to the engine's servers.
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error>;
 
     /// The groups that have positions, by name.
     ///
     /// # Errors
-    /// Those of a request to the engine's servers, if it has any.
+    /// A failed request to the engine's servers.
     fn groups(&self) -> Result<Vec<String>, Error>;
 
     /// All positions of `group`, by topic and partition; none if it has never committed any.
     ///
     /// # Errors
-    /// As [`Log::groups`].
+    /// Those of [`Log::groups`], for the same reasons.
     fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error>;
 
-    /// Deletes what `group` has committed for `partitions`; where it has nothing, nothing is done. Durable when it
-    /// returns, all or nothing. Blocks on the disk: call from a plain thread.
+    /// Deletes the positions of `group` in `partitions`; partitions without one are skipped. All or nothing; durable
+    /// on return. Blocks on the disk: call it from a plain thread.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]: then nothing is deleted. Those that end an append.
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]: nothing is deleted. Also the errors that end an append.
     fn forget_positions(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error>;
 
-    /// Starts to hand partitions of `topic` to `owner`: each is announced by `assigned` with the epoch that fences
-    /// earlier owners, and taken back by `revoked`. The embedded engine assigns all of them at once and for good.
+    /// Assigns the partitions of `topic` to `owner`. Each is announced by `assigned`, with the epoch that fences
+    /// earlier owners, and withdrawn by `revoked`. The embedded engine assigns all of them at once and for good.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`].
+    /// [`Error::UnknownTopic`] if the topic does not exist.
     fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error>;
 }
 
-/// Whoever keeps the state of partitions; told which are his.
+/// Keeps the state of partitions; the log tells it which partitions it owns.
 pub trait Owner: Send + Sync + 'static {
-    /// `partition` is yours under `epoch`.
+    /// The owner now owns `partition` under `epoch`.
     fn assigned(&self, partition: &TopicPartition, epoch: Epoch);
-    /// `partition` is yours no longer: append nothing more to it.
+    /// The owner no longer owns `partition` and must not append to it.
     fn revoked(&self, partition: &TopicPartition);
 }
 
-/// One partition of a topic.
+/// A handle on one partition, to append to it and to read it.
 pub trait Partition: Send + Sync + 'static {
-    /// Which one it is.
+    /// The topic and number of the partition.
     fn id(&self) -> &TopicPartition;
 
     /// The topic, with the configuration in force.
     fn topic(&self) -> Arc<Topic>;
 
-    /// Appends records, in order. In a topic of [`crate::Writers::OwnersOnly`] they stand at `first` to `last` without
-    /// gaps; elsewhere records of other writers may stand between them. `done` is called once, when they have `level`,
-    /// or when that has become impossible. At [`AckLevel::Memory`] that is before this returns, if the engine has
+    /// Appends records in order. `done` is called once: when the records have `level`, when they cannot get it any
+    /// more, or, if it asks for that ([`Done::failing_on_full_disk`]), when they wait for room on the disk. At [`AckLevel::Memory`] that is before this returns, if the engine has
     /// [`Capabilities::level_per_append`]. Never blocks on a disk.
     ///
-    /// The embedded engine puts nothing between them, ever, and keeps all of them or none in a crash.
+    /// In a topic of [`crate::Writers::OwnersOnly`] the records take all offsets from `first` to `last`; in other
+    /// topics records of other writers may stand between them. The embedded engine never puts other records between
+    /// them, and a crash keeps all of them or none.
     ///
     /// # Errors
-    /// Nothing was taken, and `done` is not called: [`Error::RecordTooLarge`], [`Error::Overloaded`],
-    /// [`Error::WritingEnded`], [`Error::UnknownTopic`] (deleted meanwhile).
+    /// Nothing is appended and `done` is not called: [`Error::RecordTooLarge`],
+    /// [`Error::Overloaded`], [`Error::WritingEnded`], [`Error::UnknownTopic`] (deleted meanwhile).
     fn append(&self, records: &[Record<'_>], level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
 
-    /// Appends a batch that somebody else has built; its records stay as they lie, offset and epoch are set anew.
+    /// Appends a batch that another program built. Its records stay as they are; its offset and epoch are set anew.
     ///
-    /// A batch with a [`millstream_types::Producer`] must be the next of its producer's sequence, where the engine has
-    /// [`Capabilities::idempotent_producers`]. One of its last five batches, sent again, is not stored again: `done` gets
-    /// the first offsets once the records there have `level`. A still older one ends in [`Error::DuplicateSequence`],
-    /// through `done`, once that has `level`. A producer that is unknown, perhaps forgotten, may begin anywhere.
+    /// If the engine has [`Capabilities::idempotent_producers`], a batch with a
+    /// [`millstream_types::Producer`] must be next in the producer's sequence. Each of the producer's last
+    /// five batches may be sent again: it is not stored again, and `done` gets the first offsets once those
+    /// records have `level`. A still older batch ends in [`Error::DuplicateSequence`], through `done`. An
+    /// unknown or forgotten producer may begin with any sequence number.
     ///
-    /// A batch of a transaction belongs to its producer's open transaction in this partition, and begins one if there is
-    /// none; that it may is the caller's to know. It is answered once it is synced, whatever was asked: what a
-    /// transaction commits must not have been lost before.
+    /// A transactional batch belongs to its producer's open transaction in this partition, or begins one; the
+    /// caller checks that the producer may. It is answered once it is synced, at any `level`: a commit must
+    /// not refer to lost records.
     ///
     /// # Errors
-    /// As [`Partition::append`]; [`Error::OutOfOrderSequence`], [`Error::FencedProducer`]; [`Error::Batch`] for a
-    /// producer's number below 0; [`Error::UnsupportedBatch`] for a control batch, and for a transaction in a topic in
-    /// memory; [`Error::InvalidTransaction`] for what cannot stand in the producer's open transaction;
-    /// [`Error::TooManyTransactions`].
+    /// Those of [`Partition::append`]; [`Error::OutOfOrderSequence`], [`Error::FencedProducer`];
+    /// [`Error::Batch`] if a producer number is below 0; [`Error::UnsupportedBatch`] for a control batch,
+    /// and for a transaction in a memory topic; [`Error::InvalidTransaction`] if the batch does not fit
+    /// the producer's open transaction; [`Error::TooManyTransactions`].
     fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
 
-    /// Stored batches in order, the first being the one that holds `from` (it may begin before it) or, in a gap, the
-    /// next. At least one batch if there is any below the limit, further ones while they fit `max_bytes`, though fewer
-    /// where those that lie on the disk end. Only empty means that `from` has reached the limit. Reads of old records
-    /// block on the disk: call from a plain thread.
+    /// Reads stored batches in order. The first is the one that contains `from` (it may begin earlier) or, in a gap,
+    /// the next one. Returns at least one batch if there is one below the limit, and further ones while they fit
+    /// `max_bytes`; a read from disk may return fewer. An empty result means that `from` has reached the limit. Reads
+    /// of old records block on the disk: call it from a plain thread.
     ///
-    /// Records of aborted transactions and markers are left out. So that a reader gets past them, the last batch has no
-    /// records where nothing else is left: go on from its [`RecordBatch::next_offset`] as from any other's.
+    /// Omits markers and records of aborted transactions. If nothing else is left, the last batch has no records, so
+    /// that the reader can move on: continue at its [`RecordBatch::next_offset`] as after any other batch.
     ///
-    /// With [`UpTo::Stable`] the last batch may reach beyond the stable offset only if the engine cannot cut it;
-    /// the embedded engine never does so, as a batch becomes stable whole.
+    /// With [`UpTo::Stable`] the last batch may reach beyond the stable offset if the engine cannot cut it. The
+    /// embedded engine never returns such a batch, as its batches become stable whole.
     ///
     /// # Errors
     /// [`Error::Trimmed`] below the first offset, [`Error::BeyondTail`] above the tail,
     /// [`Error::Corrupt`] instead of a damaged batch.
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error>;
 
-    /// As [`Partition::read`], but leaves out nothing, and says which batches do not count: for readers that look for
+    /// The record at `offset`; `None` if none can be read there: it was compacted away or trimmed, lies at the limit
+    /// or beyond, is a marker or belongs to an aborted transaction, or the offset was never given to a record.
+    ///
+    /// The embedded engine reads about the record's batch, and only the first read in a block reads all of it. A read
+    /// of an old record blocks on the disk: call it from a plain thread.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] instead of a damaged batch; [`Error::Batch`] if the batch does not inflate.
+    fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error>;
+
+    /// Like [`Partition::read`], but omits nothing and lists the aborted transactions. For readers that filter by
     /// themselves, as Kafka's clients do.
     ///
     /// # Errors
-    /// As [`Partition::read`].
-    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Stored, Error>;
+    /// Those of [`Partition::read`], for the same reasons.
+    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error>;
 
-    /// As [`Partition::read_stored`], but leaves the batches where they lie: for whoever sends them on as they are. They are
-    /// checked all the same, unless they were written or checked within the last minute, so it reads from the disk: call from a
-    /// plain thread. `None` where they must be read: what is in memory, or is checked together with records below `from` or beyond the limits, and where they are not in files of
-    /// the engine's own.
+    /// Like [`Partition::read_stored`], but returns the places of the batches in the log's files, to send them
+    /// without a copy. Blocks that were not written or verified within the last minute are verified, which reads from
+    /// the disk: call it from a plain thread. `None` if the caller must read instead: the batches are in memory,
+    /// share a block with records below `from` or beyond the limits, or are not in the engine's own files.
     ///
     /// # Errors
-    /// As [`Partition::read_stored`], but damage is that one's to tell.
+    /// Those of [`Partition::read_stored`], except damage: it is reported by the read.
     fn locate(&self, _from: Offset, _max_bytes: usize, _up_to: UpTo) -> Result<Option<Located>, Error> {
         Ok(None)
     }
@@ -392,62 +385,68 @@ pub trait Partition: Send + Sync + 'static {
     /// The open transactions, the oldest first.
     fn transactions(&self) -> Vec<OpenTransaction>;
 
-    /// The idempotent producers that are remembered, by id; none where the engine has no
-    /// [`Capabilities::idempotent_producers`].
+    /// The idempotent producers that the partition remembers, by id; none
+    /// if the engine lacks [`Capabilities::idempotent_producers`].
     fn producers(&self) -> Vec<KnownProducer>;
 
-    /// Bytes that its records take where they are kept.
+    /// Bytes that the partition's records take where they are stored.
     fn size_bytes(&self) -> u64;
 
-    /// Whether a read from `from` on needs no disk now, so that it may be called on an async thread.
+    /// `true` if a read from `from` needs no disk now, so that an async thread may call it.
     fn reads_from_memory(&self, _from: Offset) -> bool {
         false
     }
 
-    /// The ends of the partition now.
+    /// The offsets of the partition now.
     fn offsets(&self) -> Offsets;
 
-    /// The first offset whose record's event time is at or after `timestamp_ms`; `None` if there is none. Records of
-    /// aborted transactions do not count.
+    /// The first offset with an event time at or after `timestamp_ms`; `None` if there is none.
+    /// Ignores records of aborted transactions.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::Corrupt`] or [`Error::Io`] if the disk fails.
     fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error>;
 
-    /// Where a reader with a stored position goes on.
+    /// Returns the offset at which a reader with a stored position continues.
     ///
     /// # Errors
-    /// [`Error::PositionLost`] if the records before `position` are not those the reader saw (another topic of the
-    /// same name, or an epoch that ended earlier than `position.offset`); [`Error::Trimmed`] if they are gone.
+    /// [`Error::PositionLost`] if the records before `position` are not those that the reader saw: another topic of
+    /// the same name, or an epoch that ended below `position.offset`. [`Error::Trimmed`] if they are gone.
     fn resume(&self, position: Position) -> Result<Offset, Error>;
 
-    /// Removes the records below `before`: readers there get [`Error::Trimmed`], and the disk space becomes free soon.
-    /// Returns the first offset then. It is lower than `before` while a [`Partition::hold`] needs older records and is
-    /// within the topic's hold limit: call again once it has advanced. Durable when it returns. Blocks on the disk: call
-    /// from a plain thread.
+    /// Skips offsets that a start left out: returns the first offset after the gap if records
+    /// are stable there, otherwise `offset`.
+    fn behind_gap(&self, offset: Offset) -> Offset {
+        offset
+    }
+
+    /// Removes the records below `before`: readers get [`Error::Trimmed`] there, and the disk space becomes free
+    /// soon. Returns the new first offset. It is lower than `before` while a [`Partition::hold`] within the topic's
+    /// hold limit needs older records: call it again once the hold has advanced. Durable on return. Blocks on the
+    /// disk: call it from a plain thread.
     ///
-    /// Not in topics of [`crate::Cleanup::Compact`]: they hold a state, of which some keys would silently be missing.
+    /// Not for topics of [`crate::Cleanup::Compact`]: they hold a state, which would silently lose keys.
     ///
     /// # Errors
-    /// [`Error::BeyondStable`], [`Error::NotTrimmable`], [`Error::UnknownTopic`]: nothing is removed. Those that end an
-    /// append.
+    /// [`Error::BeyondStable`], [`Error::NotTrimmable`], [`Error::UnknownTopic`]: nothing is removed. Also the
+    /// errors that end an append.
     fn trim(&self, before: Offset) -> Result<Offset, Error>;
 
     /// Rings `bell` whenever `stable`, `high` or `tail` moves, for as long as the bell lives.
     fn watch(&self, bell: &Arc<Bell>);
 
-    /// Whether the bell of a consumer ([`Bell::of_consumer`]) watches it. An engine that cannot know says that there is one.
+    /// `true` if the bell of a consumer ([`Bell::of_consumer`]) watches the partition, or if the engine cannot know.
     fn has_consumer(&self) -> bool {
         true
     }
 
-    /// Keeps records from `from` on from being trimmed or compacted away, up to the topic's hold limit, until dropped;
-    /// only where the engine has [`Capabilities::holds`], and never in a topic in memory.
+    /// Keeps records from `from` on from retention and compaction, up to the topic's hold limit, until the hold is
+    /// dropped. Needs [`Capabilities::holds`]; has no effect in a memory topic.
     fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold>;
 }
 
-/// A reader's claim on records; dropping it gives them free.
+/// A reader's claim on records; dropping it releases them.
 pub trait Hold: Send + Sync {
-    /// Records below `from` are no longer needed.
+    /// Releases the records below `from`.
     fn advance(&self, from: Offset);
 }

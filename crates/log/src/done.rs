@@ -1,4 +1,4 @@
-//! How an append is answered: a callback, or a future that a callback fulfils.
+//! Answers of appends: a callback, or a future that a callback completes.
 
 use std::fmt;
 use std::future::Future;
@@ -9,39 +9,56 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
-enum Told<T> {
+enum ReplyTarget<T> {
     Nobody,
     Callback(Box<dyn FnOnce(Result<T, Error>) + Send>),
     Reply(oneshot::Sender<Result<T, Error>>),
 }
 
-/// Told once how an append ended. Called on an engine's thread: hand over and return, do not work or block in it.
+/// Receives the outcome of an append once. It runs on an engine thread: hand over and return; do not work or block.
 #[must_use = "a `Done` that is dropped answers nobody"]
-pub struct Done<T>(Told<T>);
+pub struct Done<T> {
+    target: ReplyTarget<T>,
+    fails_on_full_disk: bool,
+}
 
 impl<T> Done<T> {
-    /// Nobody wants to know (and nothing is allocated).
+    fn new(target: ReplyTarget<T>) -> Self {
+        Self { target, fails_on_full_disk: false }
+    }
+
+    /// Discards the outcome, without an allocation.
     pub fn ignore() -> Self {
-        Self(Told::Nobody)
+        Self::new(ReplyTarget::Nobody)
     }
 
-    /// Calls `callback`.
+    /// Passes the outcome to `callback`.
     pub fn call(callback: impl FnOnce(Result<T, Error>) + Send + 'static) -> Self {
-        Self(Told::Callback(Box::new(callback)))
+        Self::new(ReplyTarget::Callback(Box::new(callback)))
     }
 
-    /// Whether nobody wants to know.
+    /// Delivers [`Error::WaitsForDisk`] if the disk gets full after the append was accepted and before it is in the
+    /// journal. Without this the outcome comes once there is room: for callers whose state depends on it.
+    pub fn failing_on_full_disk(self) -> Self {
+        Self { fails_on_full_disk: true, ..self }
+    }
+
+    /// `true` if the outcome is discarded.
     pub fn is_ignored(&self) -> bool {
-        matches!(self.0, Told::Nobody)
+        matches!(self.target, ReplyTarget::Nobody)
     }
 
-    /// Answers.
+    pub(crate) fn fails_on_full_disk(&self) -> bool {
+        self.fails_on_full_disk
+    }
+
+    /// Delivers the outcome of the append.
     pub fn finish(self, result: Result<T, Error>) {
-        match self.0 {
-            Told::Nobody => {}
-            Told::Callback(callback) => callback(result),
-            // Whoever no longer listens does not mind.
-            Told::Reply(sender) => drop(sender.send(result)),
+        match self.target {
+            ReplyTarget::Nobody => {}
+            ReplyTarget::Callback(callback) => callback(result),
+            // A receiver that is gone needs no answer.
+            ReplyTarget::Reply(sender) => drop(sender.send(result)),
         }
     }
 }
@@ -52,21 +69,21 @@ impl<T> fmt::Debug for Done<T> {
     }
 }
 
-/// The answer that belongs to a [`Done`]: await it, or [`Reply::wait`] on a plain thread.
+/// The future that belongs to a [`Done`]: await it, or call [`Reply::wait`] on a plain thread.
 #[derive(Debug)]
 pub struct Reply<T>(oneshot::Receiver<Result<T, Error>>);
 
-/// A callback and the future that it fulfils.
+/// A callback and the future that it completes.
 pub fn reply<T: Send + 'static>() -> (Done<T>, Reply<T>) {
     let (sender, receiver) = oneshot::channel();
-    (Done(Told::Reply(sender)), Reply(receiver))
+    (Done::new(ReplyTarget::Reply(sender)), Reply(receiver))
 }
 
 impl<T> Reply<T> {
-    /// Blocks until the answer is there.
+    /// Blocks until the append has ended.
     ///
     /// # Errors
-    /// What the append ended with; [`Error::Stopped`] if the engine went away first.
+    /// The error that ended the append; [`Error::Stopped`] if the engine is gone.
     ///
     /// # Panics
     /// When called on an async thread.

@@ -1,4 +1,4 @@
-//! The engine on one machine: opening, topics, closing.
+//! The engine on one machine: open, topics, close.
 //!
 //! ```text
 //!   append ─► partition ─► appender ─► journal ─► sync thread ─► answers
@@ -16,37 +16,39 @@ use std::thread::{self, JoinHandle};
 use millstream_types::{Epoch, MonotonicClock, PartitionId, Position, TopicId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
+use crate::ack::{AckReply, AckWaiter};
 use crate::appender::Appender;
-use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
+use crate::catalog::{CatalogChange, TopicCatalog, TopicEntry, new_topic};
 use crate::compaction;
-use crate::frame::Part;
-use crate::give_way::{give_way, stand_back};
+use crate::frame::FramePart;
+use crate::group_commit::{ControlEntry, JournalEntry, JournalItem};
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
-use crate::partition::PartitionLog;
-use crate::round::{Answer, Control, Entry, Item, Waiter};
-use crate::shared::Shared;
+use crate::partition::{PartitionContext, PartitionLog};
+use crate::queues::Queues;
+use crate::sched::{run_as_batch, run_in_background};
+use crate::shared::EngineShared;
 use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files, Lock,
-    Log, LogConfig, Owner, Partition, Reply, Topic, TopicConfig, recovery, syncer, writeback,
+    Log, LogConfig, Owner, Partition, Reply, Topic, TopicConfig, derived, recovery, syncer, writeback,
 };
 
-/// The log on one machine: a journal that all partitions share, and segments behind it.
+/// The log on one machine: one journal for all partitions, and segments behind it.
 pub struct Embedded {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) shared: Arc<EngineShared>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) catalog: Arc<TopicCatalog>,
     appender: Arc<Appender>,
-    /// One change of topics at a time.
     changing: Mutex<()>,
-    threads: Mutex<Option<Threads>>,
+    threads: Mutex<Option<EngineThreads>>,
     closed: OnceLock<Result<(), Error>>,
     lock: Mutex<Option<Lock>>,
 }
 
-struct Threads {
+struct EngineThreads {
     appender: JoinHandle<()>,
     syncer: JoinHandle<()>,
     compaction: JoinHandle<()>,
@@ -54,12 +56,12 @@ struct Threads {
 }
 
 impl Embedded {
-    /// Opens the log in `config.dir`, recovering what an earlier process left there; creates it if there is none.
-    /// Whatever was recovered is durable and stable when this returns.
+    /// Opens the log in `config.dir` and recovers the state that an earlier process left, or creates the log. All
+    /// recovered records are durable and stable on return.
     ///
     /// # Errors
-    /// [`Error::InvalidLimit`]; [`Error::InUse`] if another process owns the directory; [`Error::DiskFull`], [`Error::Corrupt`],
-    /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
+    /// [`Error::InvalidLimit`]; [`Error::InUse`] if another process owns the directory; [`Error::DiskFull`],
+    /// [`Error::Corrupt`], [`Error::CorruptFile`], [`Error::UnknownVersion`] and [`Error::Io`] from its files.
     pub fn open(
         config: LogConfig,
         files: Arc<dyn Files>,
@@ -73,37 +75,42 @@ impl Embedded {
         let journal = Journal::new(files.clone(), layout.clone(), config.journal_file_bytes, config.journal_max_bytes);
         let journal = Arc::new(journal);
         let existing = journal.existing()?;
-        let meta = match Meta::read(&*files, &layout)? {
+        let mut meta = match Meta::read(&*files, &layout)? {
             Some(meta) => meta,
             None if existing.is_empty() => fresh_meta(),
             None => return Err(Error::CorruptFile { path: layout.meta(), at: 0, what: "it is missing" }),
         };
-        let frames = if meta.clean { Vec::new() } else { recovery::read_journal(&existing, &meta)? };
+        let mut frames = if meta.clean { Vec::new() } else { recovery::read_journal(&existing, &meta)? };
+        derived::set_damaged_aside(&*files, &layout, &config.derived, &mut meta, &mut frames)?;
         let sequence = frames.last().map_or(meta.journal.sequence, |frame| frame.stamp.sequence);
         let epoch = Epoch(meta.epoch.0 + 1);
-        let shared = Shared::new(config, files, layout, monotonic, wall, epoch, meta.salt, journal);
+        let shared = EngineShared::new(config, files, layout, monotonic, wall, epoch, meta.salt, journal);
         let shared = Arc::new(shared);
-        shared.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
-        let catalog = Arc::new(Catalog::default());
-        recovery::restore(&shared, &catalog, meta, frames)?;
+        let queues = Arc::new(Queues::default());
+        queues.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
+        let catalog = Arc::new(TopicCatalog::default());
+        let context = PartitionContext { shared: shared.clone(), queues: queues.clone() };
+        recovery::restore(&context, &catalog, meta, frames)?;
         let limit = shared.config.memory_topics_max_bytes;
         if memory_bytes(&catalog, |_| true) > limit {
-            let rule = "the topics in memory that there are take more; raise it, delete some and lower it again";
+            let rule =
+                "the existing memory topics need more; raise the limit, or delete some of them before you lower it";
             return Err(Error::InvalidLimit { limit: "log.memory_topics_max_bytes", value: limit as u64, rule });
         }
-        let mut writeback = Writeback::new(shared.clone(), catalog.clone());
+        let mut writeback = Writeback::new(shared.clone(), queues.clone(), catalog.clone());
         writeback.start()?;
-        // Only now that `meta` says what was recovered: the frame that deleted a topic may itself not be durable yet.
+        // Only now: the frame that deletes a topic may not be durable before `meta` is.
         recovery::remove_strays(&shared, &catalog)?;
         shared.journal.adopt(existing)?;
         shared.journal.ensure_free().map_err(|e| match e {
             full if full.is_disk_full() => shared.space.full(shared.config.journal_file_bytes),
             other => other,
         })?;
-        let appender = Arc::new(Appender::new(&shared, sequence + 1));
-        let threads = start(&shared, &catalog, &appender, writeback)?;
+        let appender = Arc::new(Appender::new(&shared, &queues, sequence + 1));
+        let threads = start(&shared, &queues, &catalog, &appender, writeback)?;
         Ok(Arc::new(Self {
             shared,
+            queues,
             catalog,
             appender,
             changing: Mutex::new(()),
@@ -113,56 +120,56 @@ impl Embedded {
         }))
     }
 
-    /// Writes and syncs whatever is accepted, brings it all to the segments, and applies retention.
+    /// Writes and syncs all accepted records, brings them to the segments, and applies retention.
     ///
     /// # Errors
-    /// [`Error::WritingEnded`], [`Error::Stopped`].
+    /// [`Error::WritingEnded`] or [`Error::Stopped`] if the log has ended.
     pub fn flush(&self) -> Result<(), Error> {
         self.shared.check_open()?;
         self.control(None, Vec::new())?;
         let (sender, receiver) = sync_channel(1);
-        self.shared.flush.ask(sender);
+        self.queues.flush.ask(sender);
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Has `prompt` called by each thread that appends something that is waited for, behind the append; the first one that
-    /// is given stays. Where it answers `true` somebody calls [`Embedded::write_accepted`] soon, at best once for all
-    /// that the thread has still to append. Where it answers `false`, the log's own thread writes.
+    /// Registers a callback for threads that append records that somebody waits for; it runs after the append. The
+    /// first registered callback stays. `true` promises a call of [`Embedded::write_accepted`] soon, best once for
+    /// all that the thread still appends. After `false` the log's own thread writes.
     pub fn prompt_with(&self, prompt: impl Fn() -> bool + Send + Sync + 'static) {
-        self.shared.work.prompt_with(Box::new(prompt));
+        self.queues.work.prompt_with(Box::new(prompt));
     }
 
-    /// Writes what has been accepted to the journal on the calling thread, and answers those who wait for no more than that:
-    /// no other thread has to be woken, and none to wake the caller. What would take long, or has to wait for others,
-    /// is left to the log's own thread.
+    /// Writes the accepted records to the journal on the calling thread, and answers callers that wait for
+    /// `written`. That saves waking another thread and being woken by it. A long write, or one that must wait, is
+    /// left to the log's own thread.
     pub fn write_accepted(&self) {
         self.appender.turn_briefly();
     }
 
-    /// Ends the log: refuses new appends, writes and syncs the accepted ones, brings all to the segments and marks the
-    /// directory as cleanly closed. Ends every thread. Again is no error.
+    /// Closes the log: refuses new appends, writes and syncs the accepted ones, brings all of them to the segments,
+    /// marks the directory as cleanly closed, and ends every thread. A second call returns the same result.
     ///
     /// # Errors
-    /// [`Error::WritingEnded`] if not all of it could be written; the next start recovers what is durable.
+    /// [`Error::WritingEnded`] if some records could not be written; the next start recovers the durable ones.
     pub fn close(&self) -> Result<(), Error> {
         let Some(threads) = self.threads.lock().take() else {
             return self.closed.get().cloned().unwrap_or(Ok(()));
         };
         self.shared.stop();
-        // Whoever was taking records when the log stopped has them in the queue once these locks are free again.
+        // Once these locks are free, appends that were under way when the log stopped are in the queue.
         drop(self.shared.gate());
         for topic in self.catalog.topics() {
             topic.partitions.iter().for_each(|partition| drop(partition.lock()));
         }
-        self.shared.work.stop();
+        self.queues.work.stop();
         let appended = threads.appender.join();
-        // Another thread may be writing still, or have left something when that one ended.
+        // Another thread may still be writing, or may have left work behind.
         self.appender.turn();
-        self.shared.sync.stop();
+        self.queues.sync.stop();
         let synced = threads.syncer.join();
-        self.shared.compaction.stop();
+        self.queues.compaction.stop();
         let compacted = threads.compaction.join();
-        self.shared.flush.stop();
+        self.queues.flush.stop();
         let flushed = threads.writeback.join();
         let result = match (appended, synced, compacted, flushed) {
             (Ok(()), Ok(()), Ok(()), Ok(result)) => result,
@@ -172,29 +179,20 @@ impl Embedded {
         self.closed.get_or_init(|| result).clone()
     }
 
-    /// Whether appends are taken.
-    ///
-    /// # Errors
-    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] once it is closed, [`Error::DiskFull`].
-    pub fn check_writing(&self) -> Result<(), Error> {
-        self.shared.check_open()?;
-        self.shared.space.check()
-    }
-
-    /// What the disk still takes, as of at most [`LogConfig::flush_interval_ms`] ago.
+    /// Free bytes on the disk, as of at most [`LogConfig::flush_interval_ms`] ago.
     pub fn disk_free_bytes(&self) -> u64 {
         self.shared.space.free_bytes()
     }
 
-    /// The epoch of this start, larger than that of any before it in this directory.
+    /// The epoch of this start, higher than every earlier one in this directory.
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
     }
 
-    /// What it has done since it was opened, and what is there now.
+    /// Counters since the log was opened, and current sizes.
     pub fn stats(&self) -> LogStats {
         let mut stats = self.shared.counters.stats();
-        stats.pending_bytes = self.shared.room.pending_bytes() as u64;
+        stats.pending_bytes = self.shared.backpressure.pending_bytes() as u64;
         stats.journal_bytes = self.shared.journal.used_bytes();
         for topic in self.catalog.topics() {
             stats.partitions.extend(topic.partitions.iter().map(|partition| partition_stats(partition)));
@@ -202,40 +200,39 @@ impl Embedded {
         stats
     }
 
-    /// The partitions of one topic, in order; none if it does not exist.
+    /// The partitions of one topic, in order; none if the topic does not exist.
     pub fn topic_stats(&self, topic: &TopicName) -> Vec<PartitionStats> {
         let entry = self.catalog.topic(topic);
         entry.iter().flat_map(|topic| &topic.partitions).map(|partition| partition_stats(partition)).collect()
     }
 
-    /// How far each group has read the partitions of a topic for which it has a position, by partition and group.
+    /// The lag of each group with a position in the topic, by partition and group.
     pub fn lags(&self, topic: &TopicName) -> Vec<GroupLag> {
         let Some(entry) = self.catalog.topic(topic) else { return Vec::new() };
         let positions = self.catalog.positions_in(entry.state.id).into_iter();
         let lags = positions.filter_map(|(number, group, position)| {
             let partition = entry.partitions.get(number.0 as usize)?;
-            let lag = partition.offsets().stable.0.saturating_sub(position.0);
-            Some(GroupLag { group, partition: partition.id.clone(), position, lag })
+            Some(GroupLag { group, partition: partition.id.clone(), position, lag: partition.lag(position) })
         });
         lags.collect()
     }
 
-    /// Puts a part into the journal, and returns when it and everything before it is durable.
-    fn control(&self, part: Option<&Part>, effects: Vec<Effect>) -> Result<(), Error> {
+    /// Writes a part to the journal; returns once it and everything before it is durable.
+    fn control(&self, part: Option<&FramePart>, effects: Vec<CatalogChange>) -> Result<(), Error> {
         let mut encoded = Vec::new();
         part.iter().for_each(|part| part.put(&mut encoded));
         let (sender, receiver) = sync_channel(1);
-        let item = Item::Parts { encoded, count: u32::from(part.is_some()), effects };
-        self.shared.work.push_control(Control {
-            entry: Entry { order: self.shared.next_order(), item },
-            waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
+        let item = JournalItem::Parts { encoded, count: u32::from(part.is_some()), effects };
+        self.queues.work.push_control(ControlEntry {
+            entry: JournalEntry { order: self.shared.next_order(), item },
+            waiter: Some(AckWaiter { level: AckLevel::Synced, answer: AckReply::Thread(sender) }),
             pending_bytes: 0,
         });
-        self.shared.work.urge();
+        self.queues.work.urge();
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Whether the topic, if it is one in memory, has room beside the others once it is as `config` says.
+    /// Checks that a memory topic of this configuration fits beside the others.
     fn check_memory(&self, name: &TopicName, config: &TopicConfig) -> Result<(), Error> {
         let (wanted_bytes, limit_bytes) = (config.memory_bytes(), self.shared.config.memory_topics_max_bytes);
         let used_bytes = memory_bytes(&self.catalog, |topic| topic.name != *name);
@@ -243,6 +240,10 @@ impl Embedded {
             return Ok(());
         }
         Err(Error::MemoryTopicsFull { topic: name.clone(), wanted_bytes, used_bytes, limit_bytes })
+    }
+
+    fn context(&self) -> PartitionContext {
+        PartitionContext { shared: self.shared.clone(), queues: self.queues.clone() }
     }
 
     fn known(&self, name: &TopicName) -> Result<Arc<TopicEntry>, Error> {
@@ -257,21 +258,21 @@ fn partition_stats(partition: &PartitionLog) -> PartitionStats {
         offsets: partition.offsets(),
         segment_bytes: accept.segment_bytes(),
         segments: accept.segments.len() as u64,
-        memory_bytes: accept.recent.size_bytes() as u64,
-        record_bytes: accept.segment_bytes() + accept.recent.own_bytes(partition.first()) as u64,
+        memory_bytes: accept.tail_cache.size_bytes() as u64,
+        record_bytes: accept.segment_bytes() + accept.tail_cache.own_bytes(partition.first()) as u64,
         open_transactions: accept.producers.transactions.open().len() as u64,
         aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
     }
 }
 
-/// What those topics in memory that `counts` names may take.
-fn memory_bytes(catalog: &Catalog, counts: impl Fn(&Topic) -> bool) -> usize {
+/// Most bytes of the memory topics that `counts` selects.
+fn memory_bytes(catalog: &TopicCatalog, counts: impl Fn(&Topic) -> bool) -> usize {
     let topics = catalog.topics().into_iter().map(|entry| entry.state.current());
     let each = topics.filter(|topic| counts(topic)).map(|topic| topic.config.memory_bytes());
     each.fold(0, usize::saturating_add)
 }
 
-/// Creates the directories, with names that survive a crash: also those on the way to ours that did not exist.
+/// Creates the directories so that their names survive a crash, missing parents included.
 fn create_dirs(files: &dyn Files, layout: &Layout) -> Result<(), Error> {
     let missing = |dir: &&Path| files.list(dir).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
     let new = layout.dir().ancestors().take_while(missing).count();
@@ -295,7 +296,7 @@ fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
 
 fn fresh_meta() -> Meta {
     Meta {
-        // Nobody outside can know it, so no record can pass for a frame.
+        // A secret salt: no record can look like a frame.
         salt: uuid::Uuid::new_v4().as_u64_pair().0,
         epoch: Epoch(0),
         clean: true,
@@ -306,36 +307,38 @@ fn fresh_meta() -> Meta {
 }
 
 fn start(
-    shared: &Arc<Shared>,
-    catalog: &Arc<Catalog>,
+    shared: &Arc<EngineShared>,
+    queues: &Arc<Queues>,
+    catalog: &Arc<TopicCatalog>,
     appender: &Arc<Appender>,
     writeback: Writeback,
-) -> Result<Threads, Error> {
+) -> Result<EngineThreads, Error> {
     let refuse = |e| Error::io("start a thread for", shared.layout.dir(), e);
     let (appender, for_syncer, topics) = (appender.clone(), shared.clone(), catalog.clone());
-    let for_compaction = shared.clone();
+    let (for_compaction, compaction_queues) = (shared.clone(), queues.clone());
+    let syncer_queues = queues.clone();
     let appender = spawn("log-appender", move || appender.run()).map_err(refuse)?;
-    let syncer = spawn("log-sync", move || syncer::run(&for_syncer, &topics)).map_err(refuse)?;
+    let syncer = spawn("log-sync", move || syncer::run(&for_syncer, &syncer_queues, &topics)).map_err(refuse)?;
     let writeback = spawn("log-writeback", move || {
-        stand_back();
+        run_in_background();
         writeback::run(writeback)
     });
     let writeback = writeback.map_err(refuse)?;
     let compaction = spawn("log-compaction", move || {
-        stand_back();
-        compaction::run(&for_compaction)
+        run_in_background();
+        compaction::run(&for_compaction, &compaction_queues)
     });
     let compaction = compaction.map_err(refuse)?;
-    Ok(Threads { appender, syncer, compaction, writeback })
+    Ok(EngineThreads { appender, syncer, compaction, writeback })
 }
 
-/// Starts a thread of the log: one that gives way.
+/// Starts a thread of the log with batch scheduling.
 fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<thread::JoinHandle<T>> {
     thread::Builder::new().name(name.to_owned()).spawn(|| {
-        give_way();
+        run_as_batch();
         body()
     })
 }
@@ -359,7 +362,6 @@ impl Log for Embedded {
         Capabilities {
             memory_topics: true,
             level_per_append: true,
-            read_by_position: false,
             holds: true,
             idempotent_producers: true,
             transactions: true,
@@ -380,9 +382,9 @@ impl Log for Embedded {
         self.shared.space.check()?;
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
-        let entry = new_topic(&self.shared, topic.clone(), self.shared.epoch);
+        let entry = new_topic(&self.context(), topic.clone(), self.shared.epoch);
         let current = entry.state.current();
-        self.control(Some(&Part::Created(topic)), vec![Effect::Created(entry)])?;
+        self.control(Some(&FramePart::Created(topic)), vec![CatalogChange::Created(entry)])?;
         Ok(current)
     }
 
@@ -402,8 +404,8 @@ impl Log for Embedded {
             return Err(Error::InvalidConfig { topic: name.clone(), setting, value, rule });
         }
         let topic = Topic { config: config.clone(), ..Topic::clone(&current) };
-        self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Altered(topic)])?;
-        // What was accepted under a weaker level before the change took effect is durable, too, when this returns.
+        self.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Altered(topic)])?;
+        // Records accepted under a weaker level before the change are durable on return too.
         self.control(None, Vec::new())?;
         Ok(entry.state.current())
     }
@@ -420,8 +422,8 @@ impl Log for Embedded {
         self.check_memory(name, &config)?;
         self.shared.space.check()?;
         let topic = Topic { config, ..Topic::clone(&current) };
-        let grown = entry.grown(&self.shared, total, self.shared.epoch);
-        self.control(Some(&Part::Altered(topic.clone())), vec![Effect::Grown(grown, topic)])?;
+        let grown = entry.grown(&self.context(), total, self.shared.epoch);
+        self.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Grown(grown, topic)])?;
         Ok(entry.state.current())
     }
 
@@ -432,14 +434,18 @@ impl Log for Embedded {
         entry.state.delete();
         let current = entry.state.current();
         for partition in &entry.partitions {
-            // Whatever was taken before must stand before the deletion in the journal.
+            // Earlier records must precede the deletion in the journal.
             partition.seal(&mut partition.lock(), &current);
         }
-        self.control(Some(&Part::Deleted(entry.state.id)), vec![Effect::Deleted(entry.state.id)])
+        self.control(Some(&FramePart::Deleted(entry.state.id)), vec![CatalogChange::Deleted(entry.state.id)])
     }
 
     fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
         self.catalog.topic(name).map(|topic| topic.state.current())
+    }
+
+    fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.catalog.topic_by_id(id).map(|entry| entry.state.current())
     }
 
     fn topics(&self) -> Vec<Arc<Topic>> {
@@ -472,12 +478,17 @@ impl Log for Embedded {
         self.accept_end(end, level, done)
     }
 
+    fn check_writing(&self) -> Result<(), Error> {
+        self.shared.check_open()?;
+        self.shared.space.check()
+    }
+
     fn check_disk(&self) -> Result<(), Error> {
         self.shared.space.look_and_check()
     }
 
-    fn room(&self) -> Option<Reply<()>> {
-        self.shared.room.wait()
+    fn backpressure(&self) -> Option<Reply<()>> {
+        self.shared.backpressure.wait()
     }
 
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {

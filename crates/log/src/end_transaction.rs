@@ -1,20 +1,19 @@
-//! Ending a transaction: markers in all its partitions, the group positions that it commits, and what its coordinator
-//! notes, in one atomic append. That is all or nothing over a crash by itself: nothing has to be prepared before.
+//! Ends a transaction: markers in all its partitions, the group positions, and the coordinator's records, in one
+//! atomic append. An atomic append is all or nothing over a crash, so there is no prepare phase.
 
 use std::sync::Arc;
 
 use millstream_types::Marker;
 
 use crate::accept::APPEND_OVERHEAD_BYTES;
-use crate::atomic::{Locked, key};
-use crate::partition::PartitionLog;
+use crate::partition::{LockedPartitions, PartitionLog};
 use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, EndTransaction, Error, PositionCommit};
 
-/// What a marker adds to an append: its batch, and what the journal puts around it.
+/// Most bytes that a marker adds to an append: its batch and the journal's headers.
 pub(crate) const MARKER_MAX_BYTES: usize = APPEND_OVERHEAD_BYTES;
 
-/// Markers that are to be appended.
-pub(crate) struct Ending {
+/// The markers of one transaction's end.
+pub(crate) struct TransactionMarkers {
     pub(crate) logs: Vec<Arc<PartitionLog>>,
     marker: Marker,
 }
@@ -34,18 +33,19 @@ impl Embedded {
             coordinator_epoch: self.shared.epoch.0,
             timestamp_ms: self.shared.wall.now_ms(),
         };
-        let ending = Ending { logs: self.ended(end), marker };
+        let markers = TransactionMarkers { logs: self.ended(end), marker };
         let positions = end.positions.iter().filter(|commit| end.commit && self.is_there(commit));
         let append = AtomicAppend { records: end.records.clone(), positions: positions.cloned().collect() };
-        self.accept_atomic(&append, Some(&ending), level, done)
+        self.accept_atomic(&append, Some(&markers), level, done)
     }
 
-    /// The partitions that get a marker, each once: a topic that is gone has taken its part of the transaction along.
+    /// The partitions that get a marker, each once. Deleted topics are skipped: their part
+    /// of the transaction is gone.
     fn ended(&self, end: &EndTransaction<'_>) -> Vec<Arc<PartitionLog>> {
         let found = end.partitions.iter().filter_map(|partition| self.catalog.partition(partition).ok());
         let mut logs: Vec<_> = found.filter(|log| !log.topic.is_memory).collect();
-        logs.sort_by_key(|log| key(log));
-        logs.dedup_by_key(|log| key(log));
+        logs.sort_by_key(|log| log.key());
+        logs.dedup_by_key(|log| log.key());
         logs
     }
 
@@ -54,12 +54,12 @@ impl Embedded {
     }
 }
 
-impl Ending {
-    /// Whether every partition takes its marker.
-    pub(crate) fn check(&self, locked: &mut Locked<'_>) -> Result<(), Error> {
+impl TransactionMarkers {
+    /// Checks that every partition accepts its marker.
+    pub(crate) fn check(&self, locked: &mut LockedPartitions<'_>) -> Result<(), Error> {
         let Marker { producer_id: producer, producer_epoch: given, .. } = self.marker;
         for log in &self.logs {
-            let Some(accept) = locked.get_mut(&key(log)) else { continue };
+            let Some(accept) = locked.get_mut(&log.key()) else { continue };
             log.check_room(accept, 1)?;
             if let Some(current) = accept.producers.epoch_of(producer).filter(|current| *current > given) {
                 return Err(Error::FencedProducer { partition: log.id.clone(), producer, current, given });
@@ -69,9 +69,9 @@ impl Ending {
         Ok(())
     }
 
-    pub(crate) fn take(&self, locked: &mut Locked<'_>, order: u64) {
+    pub(crate) fn take(&self, locked: &mut LockedPartitions<'_>, order: u64) {
         for log in &self.logs {
-            if let Some(accept) = locked.get_mut(&key(log)) {
+            if let Some(accept) = locked.get_mut(&log.key()) {
                 log.accept_marker(accept, &self.marker, order);
             }
         }

@@ -1,21 +1,22 @@
-//! The epochs of a partition: under which start of the log which offsets were handed out.
+//! The epochs of a partition: the offsets that each start of the log handed out.
 //!
-//! After a crash the offsets handed out but not recovered stay unused: the next epoch starts above them. So a stored
-//! position is judged by where its epoch *ended*, which is below where the next one starts.
+//! After a crash the offsets that were handed out and not recovered stay unused: the next epoch starts above them. A
+//! stored position is valid up to the *end* of its epoch, which is below the start of the next one.
+
+use std::ops::Range;
 
 use millstream_types::Epoch;
 
-/// One epoch. `end` of the last entry is not known yet and stands at its start.
+/// One epoch. The `end` of the last entry is unknown and equals its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EpochEntry {
     pub(crate) epoch: Epoch,
-    /// First offset that was handed out under it.
+    /// The first offset of the epoch.
     pub(crate) start: u64,
-    /// The offset behind its last record that survived.
+    /// The offset after its last surviving record.
     pub(crate) end: u64,
 }
 
-/// The epochs, ascending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Epochs(Vec<EpochEntry>);
 
@@ -28,8 +29,8 @@ impl Epochs {
         &self.0
     }
 
-    /// Begins `epoch` at `start`; the one before ended at `end`. Entries that no longer tell anything are dropped:
-    /// those wholly below `first`, and those under which nothing was handed out.
+    /// Begins `epoch` at `start`; the previous one ended at `end`. Drops obsolete entries: those below
+    /// `first`, and those without offsets.
     pub(crate) fn begin(&mut self, epoch: Epoch, start: u64, end: u64, first: u64) {
         if let Some(last) = self.0.last_mut() {
             assert!(last.epoch < epoch && last.start <= end && end <= start, "epochs and their offsets ascend");
@@ -44,20 +45,34 @@ impl Epochs {
         self.0.push(EpochEntry { epoch, start, end: start });
     }
 
-    /// Where the present epoch starts.
     pub(crate) fn start(&self) -> u64 {
         self.0.last().map_or(0, |last| last.start)
     }
 
-    /// The end of what a reader that knew `epoch` can have read; `None` if there has not been such an epoch yet.
-    /// `tail` is the end of the present epoch.
+    /// Ranges of offsets that were skipped and have no record.
+    fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
+        self.0.windows(2).map(|pair| pair[0].end..pair[1].start)
+    }
+
+    /// Number of skipped offsets between `from` and `to`.
+    pub(crate) fn skipped(&self, from: u64, to: u64) -> u64 {
+        self.gaps().map(|gap| gap.end.min(to).saturating_sub(gap.start.max(from))).sum()
+    }
+
+    /// `offset`, or the start of the next epoch if `offset` was skipped.
+    pub(crate) fn behind_gap(&self, offset: u64) -> u64 {
+        self.gaps().fold(offset, |offset, gap| if gap.contains(&offset) { gap.end } else { offset })
+    }
+
+    /// The end of the records that a reader under `epoch` can have read; `None` for a future epoch. `tail` is the
+    /// end of the current epoch.
     pub(crate) fn end_of(&self, epoch: Epoch, tail: u64) -> Option<u64> {
         let present = self.0.last()?;
         if epoch >= present.epoch {
             return (epoch == present.epoch).then_some(tail);
         }
         let known = self.0.iter().rev().find(|entry| entry.epoch <= epoch);
-        // Everything older was trimmed; the caller has already refused what lies below the first offset.
+        // Everything older was trimmed; the caller has refused offsets below the first one.
         Some(known.map_or_else(|| self.0.first().map_or(0, |oldest| oldest.start), |entry| entry.end))
     }
 }
@@ -77,6 +92,12 @@ mod tests {
             assert_eq!(epochs.end_of(Epoch(epoch), 130), end, "epoch {epoch}");
         }
         assert_eq!(epochs.entries().len(), 3);
+        for (from, to, skipped) in [(0, 130, 90), (5, 8, 0), (5, 60, 50), (60, 120, 40), (100, 130, 0), (130, 5, 0)] {
+            assert_eq!(epochs.skipped(from, to), skipped, "{from} to {to}");
+        }
+        for (offset, behind) in [(9, 9), (10, 100), (60, 100), (100, 100), (120, 120)] {
+            assert_eq!(epochs.behind_gap(offset), behind, "{offset}");
+        }
         epochs.begin(Epoch(5), 130, 130, 120);
         assert_eq!(epochs.entries().iter().map(|entry| entry.epoch.0).collect::<Vec<_>>(), [4, 5]);
     }

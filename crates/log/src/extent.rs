@@ -1,4 +1,4 @@
-//! Stored batches where they lie, for whoever sends them on without a look at them.
+//! Places of stored batches in the log's files, to send them without a copy.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{AbortedTransaction, File};
 
-/// Whole batches, one behind the other in a file of the log. They were written, or their checksum matched, within the last minute. They
-/// stay readable for as long as this lives, whatever becomes of their segment.
+/// Whole batches, one after the other, in a file of the log. They were written or verified within the last minute.
+/// They stay readable for as long as this value lives, even if their segment is removed.
 #[derive(Clone)]
 pub struct Extent {
     file: Arc<dyn File>,
@@ -16,34 +16,34 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// `size_bytes` of `file` from `at` on.
+    /// An extent of `size_bytes` bytes at `at` in `file`.
     #[must_use]
     pub fn new(file: Arc<dyn File>, at: u64, size_bytes: usize) -> Self {
         Self { file, at, size_bytes }
     }
 
-    /// The file, if it is one of the operating system's.
+    /// The descriptor of the file; `None` in a simulation.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.descriptor()
     }
 
-    /// Where in the file they begin.
+    /// Position of the first byte in the file.
     #[must_use]
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// How many bytes they take.
+    /// Number of bytes in the extent.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// Leaves out the first `count` bytes, which were sent.
+    /// Skips the first `count` bytes, which were sent.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the extent is shorter than `count`.
     pub fn advance(&mut self, count: usize) {
         assert!(count <= self.size_bytes, "only what is there is passed over");
         self.at += count as u64;
@@ -57,11 +57,11 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Batches where they lie, and what must be known to read them.
+/// Places of stored batches, with the aborted transactions that a reader must know.
 #[derive(Debug)]
 pub struct Located {
-    /// The batches, those of aborted transactions and markers among them; at least one stretch.
+    /// The batches, including markers and batches of aborted transactions; at least one extent.
     pub extents: Vec<Extent>,
-    /// As [`crate::Stored::aborted`].
+    /// The same list as [`crate::StoredBatches::aborted`].
     pub aborted: Vec<AbortedTransaction>,
 }

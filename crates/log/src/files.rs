@@ -1,7 +1,7 @@
-//! The file layer: everything the engine does to a disk goes through here, so that tests can lose power.
+//! The file layer: all disk access of the engine goes through here, so that tests can simulate a power loss.
 //!
-//! What a crash leaves is the operating system's promise and nothing more: bytes are durable after
-//! [`File::sync`], names (created, renamed, removed) after [`Files::sync_dir`] of their directory.
+//! The layer promises exactly as much as the operating system: bytes are durable after [`File::sync`], and names
+//! (created, renamed, removed) after [`Files::sync_dir`] of their directory.
 
 use std::any::Any;
 use std::fmt;
@@ -12,76 +12,75 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most parts that Linux takes in one write (`IOV_MAX`).
+/// Most buffers that Linux accepts in one write (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
-/// What nobody waits for is written in pieces of this size. Fresh pages of the page cache may cost microseconds each, and a
-/// kernel that is not preempted within a call keeps whoever answers clients waiting for the core until it is through.
+/// Background writes are split into pieces of this size. Fresh pages of the page cache may cost microseconds each,
+/// and a kernel without preemption keeps the core until the call ends, while client threads wait.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A directory tree.
+/// A file system. Methods return the errors of the operating system.
 pub trait Files: Send + Sync + 'static {
     /// Creates `dir` and its parents; no error if it exists.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
-    /// Names in `dir`, sorted.
+    /// Lists the names in `dir`, sorted.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
-    /// Opens an existing file to read and write.
+    /// Opens an existing file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound`, or what the system says.
+    /// `NotFound`, or another error of the operating system.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
     /// Creates an empty file, or empties an existing one.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
-    /// Renames a file over another.
+    /// Renames a file, which replaces the target.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
+    /// Removes the file at `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory and all that is in it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
     /// Makes the names in `dir` durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Bytes that the disk behind `dir` still takes; by default no limit is known.
+    /// Free bytes of the disk behind `dir`; unlimited by default.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
     }
-    /// Makes this process the only owner of the lock file `path` (created if need be), until the guard is dropped or
-    /// the process ends.
+    /// Locks the file `path` (created if needed) for this process, until the guard is dropped or the process ends.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn lock(&self, path: &Path) -> io::Result<Lock>;
 }
 
-/// What came of [`Files::lock`].
+/// The outcome of a call of [`Files::lock`].
 pub enum Lock {
-    /// It is ours for as long as this guard lives.
+    /// The lock is held for as long as this guard lives.
     Held(Box<dyn Any + Send + Sync>),
-    /// Another process has it.
+    /// Another process holds the lock.
     Taken {
-        /// What the owner wrote into the file: its process id.
+        /// The process id that the owner wrote into the file.
         by: String,
     },
 }
@@ -95,40 +94,40 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// An open file, read and written by position.
+/// An open file with positional reads and writes.
 pub trait File: Send + Sync {
-    /// Fills `buf` from `at` on; fewer bytes only at the end of the file.
+    /// Fills `buf` from `at` on; reads less only at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
     /// Writes all of `parts`, one after the other, from `at` on.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64) -> io::Result<()>;
     /// Makes the contents and the length durable.
     ///
     /// # Errors
-    /// What the system says; then nobody knows what is durable.
+    /// The error of the operating system; it is unknown then which bytes are durable.
     fn sync(&self) -> io::Result<()>;
-    /// Size in bytes.
+    /// Size of the file in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn size(&self) -> io::Result<u64>;
-    /// Cuts or extends (with zeros).
+    /// Sets the size: cuts the file, or extends it with zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn set_size(&self, bytes: u64) -> io::Result<()>;
-    /// The operating system's name for it, by which bytes go from it to a socket without a copy; `None` where it has none.
+    /// The descriptor, to send bytes to a socket without a copy; `None` for a simulated file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// Writes all of `parts`, and gives way to others after each piece.
+/// Writes all of `parts` and yields the core after each piece.
 pub(crate) fn write_in_pieces(file: &dyn File, parts: &[IoSlice<'_>], mut at: u64) -> io::Result<()> {
     let (mut piece, mut piece_bytes) = (Vec::with_capacity(parts.len()), 0);
     for part in parts {
@@ -149,7 +148,7 @@ pub(crate) fn write_in_pieces(file: &dyn File, parts: &[IoSlice<'_>], mut at: u6
     if piece.is_empty() { Ok(()) } else { file.write_at(&piece, at) }
 }
 
-/// The operating system's files.
+/// The files of the operating system.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemFiles;
 
@@ -192,7 +191,7 @@ impl Files for SystemFiles {
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(dir)?;
-        // Some file systems do not tell their size.
+        // Some file systems do not report their size.
         Ok(if disk.f_blocks == 0 { u64::MAX } else { disk.f_bavail.saturating_mul(disk.f_frsize) })
     }
 
@@ -214,8 +213,8 @@ impl Files for SystemFiles {
     }
 }
 
-/// Gives its lock free when dropped. To close the file would not be enough: a process that is being started has a copy of
-/// it for a moment, and with it the lock.
+/// Unlocks its file when dropped. Closing the file would not be enough: a process that is being spawned briefly has a
+/// copy of the descriptor, and with it the lock.
 struct SystemLock(fs::File);
 
 impl Drop for SystemLock {
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_pieces_is_what_was_given() {
+    fn a_write_in_pieces_writes_the_given_bytes() {
         let file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..5 * PIECE_BYTES).map(|at| (at % 251) as u8).collect();
         for lengths in

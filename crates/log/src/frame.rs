@@ -1,4 +1,4 @@
-//! A frame of the journal: what one round of the appender wrote, whole or not at all.
+//! A frame of the journal: one write of the appender, kept whole or not at all.
 //!
 //! ```text
 //!  0 magic u32      8 length u32 (header and parts, without padding)   16 sequence u64    32 written at, ms i64
@@ -6,54 +6,58 @@
 //! 48 parts: kind u8, version u8, zeros u16, length u32, then as much
 //! ```
 //!
-//! - The CRC covers the log's own secret salt and everything from byte 8 on, so that no record can pass for a frame.
-//! - Frames begin at multiples of 512 bytes: behind a damaged one the next can be found.
-//! - `sequence` ascends by one over all files; `durable` is the highest sequence known to be synced when the frame was
-//!   written; `epoch` is that of the start that wrote it, which is how the leftovers of earlier starts are told apart.
+//! - The CRC covers the log's secret salt and everything from byte 8 on, so no record can look like a frame.
+//! - Frames begin at multiples of 512 bytes, so the next frame can be found behind a damaged one.
+//! - `sequence` ascends by one over all files. `durable` is the highest sequence known to be synced when the frame
+//!   was written. `epoch` is the epoch of the writing start; it identifies leftovers of earlier starts.
 
 use bytes::Bytes;
 use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 
 use crate::Topic;
 use crate::meta::{PositionRecord, UNKNOWN_MS};
-use crate::topic_record::{put_topic, topic};
-use crate::wire::{Reader, Writer};
+use crate::topic_record::{TOPIC_VERSION, put_topic, topic};
+use crate::wire::{WireReader, WireWriter};
 
-/// Frames begin at multiples of this.
 pub(crate) const FRAME_ALIGN: u64 = 512;
-/// Length of a frame's own header.
+/// Size of a frame's header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 48;
-/// Length of the header of a part that holds a batch.
+/// Size of the header of a batch part.
 pub(crate) const BATCH_PART_BYTES: usize = 28;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MSFR");
 const PART_VERSION: u8 = 1;
-/// Parts that hold a topic: version 1 did not say how long tombstones stay.
-const TOPIC_VERSION: u8 = 2;
-/// Version 2 of [`Part::Committed`]: with the text that is stored with the position, and the time of its commit.
+/// Version 2 of [`FramePart::Committed`] adds the position's metadata and its commit time.
 const COMMITTED_VERSION: u8 = 2;
 const PART_HEADER_BYTES: usize = 8;
 
-/// One thing that a frame says.
+/// One entry of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// A batch of a partition.
-    Batch { topic: TopicId, partition: PartitionId, batch: Bytes },
+pub(crate) enum FramePart {
+    Batch {
+        topic: TopicId,
+        partition: PartitionId,
+        batch: Bytes,
+    },
     /// A topic was created; its partitions begin at offset 0 under the frame's epoch.
     Created(Topic),
-    /// A topic's configuration was changed to this.
     Altered(Topic),
-    /// A topic is no more.
     Deleted(TopicId),
-    /// A group committed a position.
     Committed(PositionRecord),
-    /// A group's position is no more.
-    Forgotten { group: String, topic: TopicId, partition: PartitionId },
-    /// A partition's records below `first` are no more.
-    Trimmed { topic: TopicId, partition: PartitionId, first: Offset },
+    Forgotten {
+        group: String,
+        topic: TopicId,
+        partition: PartitionId,
+    },
+    /// The records of a partition below `first` were removed.
+    Trimmed {
+        topic: TopicId,
+        partition: PartitionId,
+        first: Offset,
+    },
 }
 
-impl Part {
+impl FramePart {
     const BATCH: u8 = 1;
     const CREATED: u8 = 2;
     const ALTERED: u8 = 3;
@@ -62,7 +66,19 @@ impl Part {
     const FORGOTTEN: u8 = 6;
     const TRIMMED: u8 = 7;
 
-    /// Appends the part to `out`.
+    /// The topic that the part is about.
+    pub(crate) fn topic(&self) -> TopicId {
+        match self {
+            Self::Created(topic) | Self::Altered(topic) => topic.id,
+            Self::Committed(record) => record.position.topic,
+            Self::Deleted(topic)
+            | Self::Batch { topic, .. }
+            | Self::Forgotten { topic, .. }
+            | Self::Trimmed { topic, .. } => *topic,
+        }
+    }
+
+    /// Encodes the part at the end of `out`.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Batch { topic, partition, batch } => put_batch(out, *topic, *partition, batch),
@@ -91,7 +107,7 @@ impl Part {
         }
     }
 
-    fn read(from: &mut Reader<'_>, frame: &Bytes) -> Option<Self> {
+    fn read(from: &mut WireReader<'_>, frame: &Bytes) -> Option<Self> {
         let (kind, version, _zeros, length) = (from.u8()?, from.u8()?, from.u16()?, from.u32()?);
         let newest = match kind {
             Self::COMMITTED => COMMITTED_VERSION,
@@ -102,14 +118,14 @@ impl Part {
             return None;
         }
         let body = from.bytes(length as usize)?;
-        let mut reader = Reader::new(body);
+        let mut reader = WireReader::new(body);
         let part = match kind {
             Self::BATCH => {
                 let (topic, partition) = (TopicId(reader.u128()?), PartitionId(reader.u32()?));
                 return Some(Self::Batch { topic, partition, batch: frame.slice_ref(body.get(20..)?) });
             }
-            Self::CREATED => Self::Created(topic(&mut reader, version >= 2)?),
-            Self::ALTERED => Self::Altered(topic(&mut reader, version >= 2)?),
+            Self::CREATED => Self::Created(topic(&mut reader, version)?),
+            Self::ALTERED => Self::Altered(topic(&mut reader, version)?),
             Self::DELETED => Self::Deleted(TopicId(reader.u128()?)),
             Self::COMMITTED => {
                 let group = reader.text()?.to_owned();
@@ -148,23 +164,22 @@ fn put_part_of(out: &mut Vec<u8>, kind: u8, version: u8, body: impl FnOnce(&mut 
 }
 
 fn put_batch(out: &mut Vec<u8>, topic: TopicId, partition: PartitionId, batch: &[u8]) {
-    put_part(out, Part::BATCH, |out| {
+    put_part(out, FramePart::BATCH, |out| {
         out.put_u128(topic.0);
         out.put_u32(partition.0);
         out.put(batch);
     });
 }
 
-/// What stands in a frame beside its parts.
+/// The header fields of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    /// One more than the frame before.
+pub(crate) struct FrameStamp {
+    /// One more than the previous frame's.
     pub(crate) sequence: u64,
-    /// The highest sequence known to be synced.
+    /// Highest sequence known to be synced.
     pub(crate) durable: u64,
-    /// Civil time of writing: the append time of the batches.
+    /// Wall-clock time of the write: the append time of the batches.
     pub(crate) written_ms: i64,
-    /// The start that wrote it.
     pub(crate) epoch: Epoch,
 }
 
@@ -186,7 +201,7 @@ impl FrameBuilder {
         self.parts += 1;
     }
 
-    /// Parts that [`Part::put`] has encoded.
+    /// Adds parts that [`FramePart::put`] has encoded.
     pub(crate) fn push_encoded(&mut self, parts: &[u8], count: u32) {
         self.bytes.extend_from_slice(parts);
         self.parts += count;
@@ -196,13 +211,13 @@ impl FrameBuilder {
         self.parts == 0
     }
 
-    /// Bytes that the frame takes in its file, padding included.
+    /// Size of the frame in its file, padding included.
     pub(crate) fn padded_bytes(&self) -> u64 {
         (self.bytes.len() as u64).next_multiple_of(FRAME_ALIGN)
     }
 
-    /// The finished frame with its padding.
-    pub(crate) fn finish(&mut self, stamp: &Stamp) -> &[u8] {
+    /// Completes the header and the padding; returns the frame.
+    pub(crate) fn finish(&mut self, stamp: &FrameStamp) -> &[u8] {
         let length = self.bytes.len();
         let declared = u32::try_from(length).expect("a frame fits a journal file");
         let header = &mut self.bytes[..FRAME_HEADER_BYTES];
@@ -220,7 +235,6 @@ impl FrameBuilder {
         &self.bytes
     }
 
-    /// Begins the next frame.
     pub(crate) fn clear(&mut self) {
         self.bytes.truncate(FRAME_HEADER_BYTES);
         self.parts = 0;
@@ -231,25 +245,26 @@ fn checksum(frame: &[u8], salt: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), &frame[8..])
 }
 
-/// The length that the bytes at the start of a frame declare, if they can be one: at least the header, at most `limit`.
+/// The frame length that a header declares. `None` if the bytes are no frame header, or
+/// if the length exceeds `limit`.
 pub(crate) fn declared_length(start: &[u8], limit: u64) -> Option<usize> {
-    let mut reader = Reader::new(start);
+    let mut reader = WireReader::new(start);
     let (magic, _crc, length) = (reader.u32()?, reader.u32()?, reader.u32()?);
     let length = length as usize;
     (magic == MAGIC && length >= FRAME_HEADER_BYTES && length as u64 <= limit).then_some(length)
 }
 
-/// A frame that was read back: its stamp and what it says.
+/// A frame that was read back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    pub(crate) stamp: Stamp,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) stamp: FrameStamp,
+    pub(crate) parts: Vec<FramePart>,
 }
 
 impl Frame {
-    /// Reads a whole frame (without padding); `None` unless every byte is as it was written.
+    /// Decodes a whole frame without its padding; `None` if any byte is damaged.
     pub(crate) fn parse(frame: &Bytes, salt: u64) -> Option<Self> {
-        let mut reader = Reader::new(frame);
+        let mut reader = WireReader::new(frame);
         let (magic, crc, length, count) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
         if magic != MAGIC || length as usize != frame.len() || crc != checksum(frame, salt) {
             return None;
@@ -258,9 +273,9 @@ impl Frame {
         let (epoch, _zeros) = (Epoch(reader.u32()?), reader.u32()?);
         let mut parts = Vec::with_capacity((count as usize).min(frame.len() / PART_HEADER_BYTES));
         for _ in 0..count {
-            parts.push(Part::read(&mut reader, frame)?);
+            parts.push(FramePart::read(&mut reader, frame)?);
         }
-        reader.is_empty().then_some(Self { stamp: Stamp { sequence, durable, written_ms, epoch }, parts })
+        reader.is_empty().then_some(Self { stamp: FrameStamp { sequence, durable, written_ms, epoch }, parts })
     }
 }
 
@@ -270,29 +285,29 @@ mod tests {
     use crate::TopicConfig;
     use millstream_types::{TenantId, TopicName};
 
-    fn example() -> (Stamp, Vec<Part>) {
+    fn example() -> (FrameStamp, Vec<FramePart>) {
         let name = TopicName::user("orders", &TenantId::default()).unwrap();
         let topic = Topic { id: TopicId(5), name, config: TopicConfig::default() };
         let position = Position { topic: TopicId(5), epoch: Epoch(3), offset: Offset(9) };
         let parts = vec![
-            Part::Created(topic.clone()),
-            Part::Batch { topic: TopicId(5), partition: PartitionId(2), batch: Bytes::from_static(b"a batch") },
-            Part::Altered(topic),
-            Part::Committed(PositionRecord {
+            FramePart::Created(topic.clone()),
+            FramePart::Batch { topic: TopicId(5), partition: PartitionId(2), batch: Bytes::from_static(b"a batch") },
+            FramePart::Altered(topic),
+            FramePart::Committed(PositionRecord {
                 group: "readers".to_owned(),
                 partition: PartitionId(2),
                 position,
                 metadata: "by hand".to_owned(),
                 committed_ms: 12,
             }),
-            Part::Forgotten { group: "readers".to_owned(), topic: TopicId(5), partition: PartitionId(2) },
-            Part::Trimmed { topic: TopicId(5), partition: PartitionId(2), first: Offset(8) },
-            Part::Deleted(TopicId(5)),
+            FramePart::Forgotten { group: "readers".to_owned(), topic: TopicId(5), partition: PartitionId(2) },
+            FramePart::Trimmed { topic: TopicId(5), partition: PartitionId(2), first: Offset(8) },
+            FramePart::Deleted(TopicId(5)),
         ];
-        (Stamp { sequence: 7, durable: 6, written_ms: -1, epoch: Epoch(3) }, parts)
+        (FrameStamp { sequence: 7, durable: 6, written_ms: -1, epoch: Epoch(3) }, parts)
     }
 
-    fn encode(stamp: &Stamp, parts: &[Part], salt: u64) -> Bytes {
+    fn encode(stamp: &FrameStamp, parts: &[FramePart], salt: u64) -> Bytes {
         let mut builder = FrameBuilder::new(salt);
         for part in parts {
             let mut encoded = Vec::new();

@@ -1,4 +1,4 @@
-//! Claims of registered readers on records that retention would take.
+//! Claims of registered readers on records that retention would remove.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,24 +10,24 @@ use crate::Hold;
 
 /// The claims on one partition.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Mutex<Vec<Weak<Claim>>>);
+pub(crate) struct Holds(Mutex<Vec<Weak<HeldOffset>>>);
 
 #[derive(Debug)]
-struct Claim {
+struct HeldOffset {
     reader: String,
     from: AtomicU64,
 }
 
 impl Holds {
     pub(crate) fn add(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
-        let claim = Arc::new(Claim { reader: reader.to_owned(), from: AtomicU64::new(from.0) });
+        let claim = Arc::new(HeldOffset { reader: reader.to_owned(), from: AtomicU64::new(from.0) });
         let mut claims = self.0.lock();
         claims.retain(|claim| claim.strong_count() > 0);
         claims.push(Arc::downgrade(&claim));
-        Box::new(Held(claim))
+        Box::new(ReaderHold(claim))
     }
 
-    /// The lowest offset that somebody still needs, and who.
+    /// The lowest offset that a reader still needs, with the reader's name.
     pub(crate) fn lowest(&self) -> Option<(u64, String)> {
         let claims = self.0.lock();
         let held = claims.iter().filter_map(Weak::upgrade);
@@ -35,9 +35,9 @@ impl Holds {
     }
 }
 
-struct Held(Arc<Claim>);
+struct ReaderHold(Arc<HeldOffset>);
 
-impl Hold for Held {
+impl Hold for ReaderHold {
     fn advance(&self, from: Offset) {
         self.0.from.fetch_max(from.0, Ordering::AcqRel);
     }

@@ -1,30 +1,27 @@
-//! Where the blocks of a segment lie: one entry each, in memory and, for a closed segment, in a file beside it.
+//! The index of a segment: one entry per block, in memory and, for a closed segment, in a file beside it.
 //!
-//! The file: the header (see `layout.rs`), then the entries of 36 bytes: first offset (u64), end (u64), largest event time
-//! (i64), position (u64), payload size (u32).
+//! The file holds the header (see `layout.rs`) and entries of 36 bytes: first offset (u64), end (u64), largest event
+//! time (i64), position (u64), payload size (u32).
 
 use std::path::Path;
 
-use crate::block::BLOCK_HEADER_BYTES;
-use crate::layout::{FILE_HEADER_BYTES, FileKind};
-use crate::wire::{Reader, Writer};
+use crate::layout::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FileKind};
+use crate::wire::{WireReader, WireWriter};
 use crate::{Error, Files};
 
 const ENTRY_BYTES: usize = 36;
 const COUNT_AT: usize = 28;
 
-/// One block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockEntry {
-    /// Offset of its first record.
     pub(crate) first: u64,
-    /// The offset behind its last record.
+    /// The offset after its last record.
     pub(crate) end: u64,
-    /// Largest event time in it.
+    /// Largest event time of its records.
     pub(crate) max_timestamp_ms: i64,
-    /// Where its header begins.
+    /// Position of its header in the file.
     pub(crate) at: u64,
-    /// Size of the batches behind the header.
+    /// Size of the batches after the header.
     pub(crate) payload_bytes: u32,
 }
 
@@ -34,16 +31,13 @@ impl BlockEntry {
         BLOCK_HEADER_BYTES + self.payload_bytes as usize
     }
 
-    /// Where the next block begins.
+    /// Position of the next block.
     pub(crate) fn ends_at(&self) -> u64 {
         self.at + self.size_bytes() as u64
     }
 }
 
-/// Writes the index of the segment whose header's own bytes are `own` (28 bytes), and syncs it.
-///
-/// # Errors
-/// [`Error::Io`].
+/// Writes and syncs the index of a segment. `own` is the kind-specific part of the segment's header (28 bytes).
 pub(crate) fn write(files: &dyn Files, path: &Path, own: &[u8], entries: &[BlockEntry]) -> Result<(), Error> {
     let mut body = Vec::with_capacity(entries.len() * ENTRY_BYTES);
     for entry in entries {
@@ -63,14 +57,14 @@ pub(crate) fn write(files: &dyn Files, path: &Path, own: &[u8], entries: &[Block
     file.sync().map_err(|e| Error::io("sync", path, e))
 }
 
-/// Reads an index back; `Err` says what is wrong with it, in words for the operator.
+/// Reads an index. The error says what is wrong, for the operator.
 pub(crate) fn read(files: &dyn Files, path: &Path, own: &[u8]) -> Result<Vec<BlockEntry>, String> {
     let file = files.open(path).map_err(|e| e.to_string())?;
     let header = FileKind::Index.read_header(&*file, path).map_err(|e| e.to_string())?;
     if header[..COUNT_AT] != *own {
         return Err("it belongs to another segment".to_owned());
     }
-    let mut reader = Reader::new(&header[COUNT_AT..]);
+    let mut reader = WireReader::new(&header[COUNT_AT..]);
     let (Some(count), Some(crc)) = (reader.u32(), reader.u32()) else {
         return Err("its header is cut short".to_owned());
     };
@@ -84,12 +78,12 @@ pub(crate) fn read(files: &dyn Files, path: &Path, own: &[u8]) -> Result<Vec<Blo
     if read < body.len() || crc32c::crc32c(&body) != crc {
         return Err("the checksum of its entries does not match".to_owned());
     }
-    let mut reader = Reader::new(&body);
+    let mut reader = WireReader::new(&body);
     let entries = (0..count).map_while(|_| entry(&mut reader)).collect::<Vec<_>>();
     if entries.len() < count as usize { Err("its entries are cut short".to_owned()) } else { Ok(entries) }
 }
 
-fn entry(from: &mut Reader<'_>) -> Option<BlockEntry> {
+fn entry(from: &mut WireReader<'_>) -> Option<BlockEntry> {
     Some(BlockEntry {
         first: from.u64()?,
         end: from.u64()?,

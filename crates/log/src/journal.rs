@@ -1,11 +1,11 @@
-//! The journal: the files into which every partition's batches go first, so that one sync serves all of them.
+//! The journal: the files that take the batches of every partition first, so that one sync serves all of them.
 //!
 //! ```text
 //!   free ──take──► current (appender writes) ──full──► used ──all of it in segments──► free
 //! ```
 //!
-//! Files have their full length, written with zeros and synced, before they are used: overwriting them costs a sync a
-//! fraction of what growing a file costs. A file is used again only when its last frame has reached the segments.
+//! Before use a file gets its full length: zeros are written and synced. To overwrite it later costs a fraction of a
+//! sync that grows a file. A file is reused once its last frame has reached the segments.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,71 +14,66 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameBuilder, Stamp};
+use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameBuilder, FrameStamp};
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, journal_slot};
 use crate::meta::JournalPlace;
-use crate::wire::Reader;
+use crate::wire::WireReader;
 use crate::{Error, File, Files};
 
-/// Where the first frame of a file begins.
 pub(crate) const FIRST_FRAME_AT: u64 = FRAME_ALIGN;
-/// A round that is longer than this is written as several frames.
+/// A longer round is split into several frames.
 const FRAME_BYTES: u64 = 4 << 20;
 const ZEROS_BYTES: usize = 1 << 20;
-/// How soon another file is tried on a disk that had no room for it, if none is freed before.
+/// Retry interval on a full disk, if no file becomes free before.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
-/// One file.
 pub(crate) struct JournalFile {
     pub(crate) slot: u64,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
     pub(crate) size_bytes: u64,
-    /// Sequence of its last frame; `u64::MAX` while it is written.
+    /// Sequence of its last frame; `u64::MAX` while it is being written.
     last_sequence: AtomicU64,
 }
 
-/// The files, shared by the appender (takes), the writeback thread (frees) and whoever asks how full it is.
+/// The journal files. The appender takes them, the writeback thread frees them.
 pub(crate) struct Journal {
     files: Arc<dyn Files>,
     layout: Layout,
     file_bytes: u64,
     files_max: usize,
-    pool: Mutex<Pool>,
+    pool: Mutex<FilePool>,
     freed: Condvar,
 }
 
 #[derive(Default)]
-struct Pool {
+struct FilePool {
     free: Vec<Arc<JournalFile>>,
     used: VecDeque<Arc<JournalFile>>,
     next_slot: u64,
-    /// Files that are being created.
+    /// Number of files being created.
     coming: usize,
 }
 
-impl Pool {
+impl FilePool {
     fn count(&self) -> usize {
         self.free.len() + self.used.len() + self.coming
     }
 }
 
 impl Journal {
-    /// The journal in `layout`'s directory; no file is in use until [`Journal::adopt`] or [`Journal::take`].
+    /// The journal in `layout`'s directory. No file is in use before [`Journal::adopt`] or [`Journal::take`].
     pub(crate) fn new(files: Arc<dyn Files>, layout: Layout, file_bytes: u64, max_bytes: u64) -> Self {
         let files_max = usize::try_from(max_bytes / file_bytes).unwrap_or(usize::MAX);
         Self { files, layout, file_bytes, files_max, pool: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// The files that are there, each with its header checked; half-made ones are removed.
-    ///
-    /// # Errors
-    /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
+    /// Opens the existing files and checks their headers; removes incomplete ones.
     pub(crate) fn existing(&self) -> Result<Vec<Arc<JournalFile>>, Error> {
         let dir = self.layout.journal_dir();
-        // A process that was killed may have left names that are not durable: what is written now would go with them.
+        // A killed process may have left names that are not durable; files written now would be lost with them.
         self.files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))?;
         let mut found = Vec::new();
         for name in self.files.list(&dir).map_err(|e| Error::io("list", &dir, e))? {
@@ -87,21 +82,12 @@ impl Journal {
                 self.files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
                 continue;
             };
-            let file = self.files.open(&path).map_err(|e| Error::io("open", &path, e))?;
-            let own = FileKind::Journal.read_header(&*file, &path)?;
-            if Reader::new(&own).u64() != Some(slot) {
-                return Err(Error::CorruptFile { path, at: 0, what: "its header names another slot" });
-            }
-            let size_bytes = file.size().map_err(|e| Error::io("read the size of", &path, e))?;
-            found.push(Arc::new(JournalFile { slot, path, file, size_bytes, last_sequence: AtomicU64::new(0) }));
+            found.push(Arc::new(journal_file(&*self.files, path, slot)?));
         }
         Ok(found)
     }
 
-    /// Takes over files whose frames are no longer needed; those of another size than is configured are removed.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Reuses files whose frames are obsolete; removes files of another size than configured.
     pub(crate) fn adopt(&self, existing: Vec<Arc<JournalFile>>) -> Result<(), Error> {
         let mut pool = self.pool.lock();
         for file in existing {
@@ -115,11 +101,9 @@ impl Journal {
         Ok(())
     }
 
-    /// A file to write into; waits until one is free. `None` when `give_up` says so.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    fn take(&self, give_up: impl Fn() -> bool) -> Result<Option<Arc<JournalFile>>, Error> {
+    /// Takes a free file; waits for one. `None` if `give_up` returns `true`. Calls `woken` after each wait, without a
+    /// lock.
+    fn take(&self, give_up: impl Fn() -> bool, mut woken: impl FnMut()) -> Result<Option<Arc<JournalFile>>, Error> {
         let mut pool = self.pool.lock();
         loop {
             if give_up() {
@@ -143,13 +127,12 @@ impl Journal {
             } else {
                 self.freed.wait(&mut pool);
             }
+            MutexGuard::unlocked(&mut pool, &mut woken);
         }
     }
 
-    /// Makes a file if none is free and there may be one more, so that the appender need not wait for it.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; on a full disk nothing of it is left.
+    /// Creates a file if none is free and the limit allows one, so that the appender need not wait. A failed attempt
+    /// leaves nothing on a full disk.
     pub(crate) fn ensure_free(&self) -> Result<(), Error> {
         let slot = {
             let mut pool = self.pool.lock();
@@ -173,7 +156,7 @@ impl Journal {
         let path = self.layout.journal(slot);
         let new = path.with_extension("new");
         self.create_as(slot, &path, &new).inspect_err(|_| {
-            // What is left is removed at the next start at the latest.
+            // The next start removes the file if this fails.
             drop(self.files.remove(&new));
         })
     }
@@ -203,7 +186,7 @@ impl Journal {
         })
     }
 
-    /// Everything up to `sequence` has reached the segments: full files that end there may be used again.
+    /// Frees the full files whose frames up to `sequence` have reached the segments.
     pub(crate) fn free_up_to(&self, sequence: u64) {
         let mut pool = self.pool.lock();
         let done = |file: &Arc<JournalFile>| file.last_sequence.load(Ordering::Acquire) <= sequence;
@@ -215,32 +198,32 @@ impl Journal {
         self.freed.notify_all();
     }
 
-    /// Wakes whoever waits for a file, to look at why he should give up.
+    /// Wakes the appender if it waits for a file, so that it checks whether it still should.
     pub(crate) fn wake(&self) {
         let _pool = self.pool.lock();
         self.freed.notify_all();
     }
 
-    /// Bytes of the files in use.
+    /// Size of all files in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.pool.lock().used.len() as u64 * self.file_bytes
     }
 
-    /// Whether a file is full and not free again, so that segments should catch up now: what they lack is in memory, too.
+    /// `true` if a file is full and not free again: the segments should catch up, as memory holds the same records.
     pub(crate) fn has_full(&self) -> bool {
         self.pool.lock().used.len() > 1
     }
 }
 
-/// A frame that is in its file and not synced.
-pub(crate) struct Written {
-    /// Where the next one begins.
+/// A frame that is written and not synced.
+pub(crate) struct WrittenFrame {
+    /// Position of the next frame.
     pub(crate) place: JournalPlace,
     pub(crate) bytes: u64,
     pub(crate) file: Arc<JournalFile>,
 }
 
-/// Writes frames. Owned by the appender.
+/// Writes frames; owned by the appender.
 pub(crate) struct JournalWriter {
     journal: Arc<Journal>,
     current: Option<Arc<JournalFile>>,
@@ -253,36 +236,34 @@ impl JournalWriter {
         Self { journal, current: None, at: 0, frame: FrameBuilder::new(salt) }
     }
 
-    /// The frame under construction.
     pub(crate) fn frame(&mut self) -> &mut FrameBuilder {
         &mut self.frame
     }
 
-    /// Whether `bytes` more still go into the frame under construction.
+    /// `true` if `bytes` more fit into the frame under construction.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         let padded = (self.frame.padded_bytes() + bytes).next_multiple_of(FRAME_ALIGN);
         self.frame.is_empty() || padded <= FRAME_BYTES.min(self.left())
     }
 
-    /// Whether a new frame of `bytes` goes into the current file.
+    /// `true` if a new frame of `bytes` fits into the current file.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         new_frame_bytes(bytes) <= self.left()
     }
 
-    /// Goes on to the next file, for a new frame of `bytes`; waits until one is free. `false` when `give_up` says so.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Switches to the next file for a frame of `bytes`; waits for a free one. `false` if `give_up` returns `true`.
+    /// Calls `woken` after each wait.
     pub(crate) fn next_file(
         &mut self,
         bytes: u64,
         next_sequence: u64,
         give_up: impl Fn() -> bool,
+        woken: impl FnMut(),
     ) -> Result<bool, Error> {
         if let Some(full) = self.current.take() {
             full.last_sequence.store(next_sequence - 1, Ordering::Release);
         }
-        let Some(next) = self.journal.take(give_up)? else { return Ok(false) };
+        let Some(next) = self.journal.take(give_up, woken)? else { return Ok(false) };
         assert!(FIRST_FRAME_AT + new_frame_bytes(bytes) <= next.size_bytes, "an append fits a journal file");
         self.at = FIRST_FRAME_AT;
         self.current = Some(next);
@@ -290,10 +271,7 @@ impl JournalWriter {
     }
 
     /// Writes the frame under construction.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn write(&mut self, stamp: &Stamp) -> Result<Written, Error> {
+    pub(crate) fn write(&mut self, stamp: &FrameStamp) -> Result<WrittenFrame, Error> {
         let current = self.current.as_ref().expect("there is room for what was begun");
         let bytes = self.frame.finish(stamp);
         let part = IoSlice::new(bytes);
@@ -302,7 +280,7 @@ impl JournalWriter {
         let bytes = bytes.len() as u64;
         self.frame.clear();
         let place = JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at };
-        Ok(Written { place, bytes, file: current.clone() })
+        Ok(WrittenFrame { place, bytes, file: current.clone() })
     }
 
     fn left(&self) -> u64 {
@@ -315,3 +293,13 @@ fn new_frame_bytes(bytes: u64) -> u64 {
 }
 
 const _: () = assert!(FILE_HEADER_BYTES as u64 <= FIRST_FRAME_AT);
+/// Opens the journal file at `path` and checks its header.
+pub(crate) fn journal_file(files: &dyn Files, path: PathBuf, slot: u64) -> Result<JournalFile, Error> {
+    let file = files.open(&path).map_err(|e| Error::io("open", &path, e))?;
+    let own = FileKind::Journal.read_header(&*file, &path)?;
+    if WireReader::new(&own).u64() != Some(slot) {
+        return Err(Error::CorruptFile { path, at: 0, what: "its header names another slot" });
+    }
+    let size_bytes = file.size().map_err(|e| Error::io("read the size of", &path, e))?;
+    Ok(JournalFile { slot, path, file, size_bytes, last_sequence: AtomicU64::new(0) })
+}

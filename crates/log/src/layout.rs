@@ -1,7 +1,7 @@
-//! Which files there are, what they are called, and how each begins.
+//! The files in the log's directory: kinds, names and headers.
 //!
-//! Every file begins with the same 64 bytes: magic (8), format version (u16), zeros (2), bytes of its kind's own (48),
-//! CRC32C of the 60 bytes before (u32). All integers of all files are little endian.
+//! Every file begins with 64 bytes: magic (8), format version (u16), zeros (2), kind-specific bytes (48), CRC32C of
+//! the 60 bytes before (u32). All integers in all files are little endian.
 
 use std::path::{Path, PathBuf};
 
@@ -9,39 +9,42 @@ use millstream_types::TopicId;
 
 use crate::{Error, File};
 
-/// Length of the header with which every file begins.
+/// Size of the header of every file.
 pub(crate) const FILE_HEADER_BYTES: usize = 64;
-/// The newest version of each format, and the only one so far.
+/// Size of the header in front of each block of a segment.
+pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
+/// The newest version of each format; there is only one.
 pub(crate) const FORMAT_VERSION: u16 = 1;
 
 const OWN_BYTES: usize = 48;
 
-/// The kinds of file in the log's directory. `LOCK`, which holds only a process id, is the one file that is not ours to
-/// define.
+/// The kinds of file in the log's directory. `LOCK` has no kind: it holds only a process id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
-    /// `meta`: what the directory contained when the journal was last brought to the segments.
+    /// `meta` and `meta.copy`: the contents of the directory when the journal was last brought to the segments.
     ///
-    /// - Owner: the writeback thread. Never changed: a new one is written beside it, synced and renamed over it.
+    /// - Owner: the writeback thread. Replaced as a whole: a new file is written, synced and
+    ///   renamed over the old one.
     /// - Header: size of the body (u64), CRC32C of the body (u32). Body: see `meta.rs`.
     Meta,
-    /// `journal/<slot, 8 digits>.journal`: what has been accepted and may not yet be anywhere else.
+    /// `journal/<slot, 8 digits>.journal`: accepted batches that may not be anywhere else yet.
     ///
-    /// - Owner: the appender writes it, the sync thread syncs it. Full length from the start, header written once;
-    ///   frames begin at multiples of 512 bytes and are overwritten when the file is used again. See `frame.rs`.
+    /// - Owner: the appender writes it, the sync thread syncs it. It has its full length from the start, and
+    ///   its header is written once. Frames begin at multiples of 512 bytes and are overwritten when the
+    ///   file is reused. See `frame.rs`.
     /// - Header: slot (u64).
     Journal,
     /// `topics/<topic id, 32 hex digits>/<partition>/<base offset, 20 digits>.segment`: batches of one partition.
     ///
-    /// - Owner: the writeback thread. Only grows, by blocks; never changed once closed. See `segment.rs`.
+    /// - Owner: the writeback thread. It grows by blocks and never changes once closed. See `segment.rs`.
     /// - Header: topic id (u128), partition (u32), base offset (u64), zeros (8), generation (u64).
-    /// - Generation 0 is what was appended. Compaction puts a segment of a higher one, `<base>-<generation, 10 digits>`,
-    ///   in the place of its sources; the compaction thread writes it whole before `meta` names it.
+    /// - Generation 0 holds batches as appended. Compaction replaces its sources by a segment of a higher generation,
+    ///   `<base>-<generation, 10 digits>`; the compaction thread writes it as a whole before `meta` names it.
     Segment,
-    /// `… .index` beside a closed segment: where its blocks lie, so that opening it needs no scan.
+    /// `… .index` beside a closed segment: the positions of its blocks, so that opening it needs no scan.
     ///
-    /// - Owner: the writeback thread; written when the segment is closed, and again when it is found damaged. See
-    ///   `index.rs`.
+    /// - Owner: the writeback thread. Written when the segment is closed, and again if it
+    ///   is found damaged. See `index.rs`.
     /// - Header: as the segment, then number of entries (u32), CRC32C of the entries (u32).
     Index,
 }
@@ -56,7 +59,7 @@ impl FileKind {
         }
     }
 
-    /// The header of a file of this kind; `own` is what is its kind's own, at most 48 bytes.
+    /// The header of a file of this kind; `own` is the kind-specific part, at most 48 bytes.
     pub(crate) fn header(self, own: &[u8]) -> [u8; FILE_HEADER_BYTES] {
         let mut header = [0; FILE_HEADER_BYTES];
         header[..8].copy_from_slice(&self.magic());
@@ -67,10 +70,7 @@ impl FileKind {
         header
     }
 
-    /// Reads and checks the header of `file`; returns what is its kind's own.
-    ///
-    /// # Errors
-    /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
+    /// Checks the header of `file` and returns its kind-specific part.
     pub(crate) fn read_header(self, file: &dyn File, path: &Path) -> Result<[u8; OWN_BYTES], Error> {
         let mut header = [0; FILE_HEADER_BYTES];
         let read = file.read_at(&mut header, 0).map_err(|e| Error::io("read", path, e))?;
@@ -117,6 +117,10 @@ impl Layout {
         self.dir.join("meta")
     }
 
+    pub(crate) fn meta_copy(&self) -> PathBuf {
+        self.dir.join("meta.copy")
+    }
+
     pub(crate) fn new_meta(&self) -> PathBuf {
         self.dir.join("meta.new")
     }
@@ -142,17 +146,17 @@ impl Layout {
     }
 }
 
-/// The slot of a journal file with this name.
+/// The slot in the name of a journal file.
 pub(crate) fn journal_slot(name: &str) -> Option<u64> {
     name.strip_suffix(".journal")?.parse().ok()
 }
 
-/// The name of the segment of that generation that begins at `base`.
+/// The file name of a segment.
 pub(crate) fn segment_name(base: u64, generation: u64) -> String {
     format!("{}.segment", stem(base, generation))
 }
 
-/// The name of the index of that segment.
+/// The file name of a segment's index.
 pub(crate) fn index_name(base: u64, generation: u64) -> String {
     format!("{}.index", stem(base, generation))
 }

@@ -1,23 +1,31 @@
-//! What is accepted stays, in order: the partitioned log, its contract and its embedded engine.
+//! The partitioned log keeps accepted records, in order: its contract and its embedded engine.
 //!
 //! The contract is [`Log`] and [`Partition`]; the engine on one machine is [`Embedded`]. Records enter by
-//! [`Partition::append`] or, all or nothing over several partitions and group positions, by [`Log::append_atomic`];
-//! they leave by [`Partition::read`].
+//! [`Partition::append`], or by [`Log::append_atomic`] for an all-or-nothing append to several partitions and group
+//! positions. They leave by [`Partition::read`],
+//! or one at a time by [`Partition::read_one`].
 //!
-//! Not here: what a record means (the planes), state that follows from records (`view`), Kafka's wire protocol (`kafka`).
+//! Not here: the meaning of a record (the planes), state derived from records
+//! (`view`), Kafka's wire protocol (`kafka`).
 
 mod accept;
+mod ack;
 mod appender;
 mod atomic;
+mod backpressure;
 mod bell;
 mod block;
 mod buffers;
 mod catalog;
-mod checked;
+mod checksum_cache;
+mod clock_cache;
 mod compaction;
+mod compaction_queue;
 mod config;
 pub mod conformance;
 mod contract;
+mod dead_records;
+mod derived;
 mod done;
 mod embedded;
 mod end_transaction;
@@ -25,48 +33,55 @@ mod epochs;
 mod error;
 mod extent;
 mod files;
+mod flush_queue;
 mod frame;
-mod give_way;
+mod group_commit;
 mod holds;
 mod index;
 mod journal;
+mod last_stable;
 mod layout;
 mod meta;
 mod partition;
 mod producers;
+mod queues;
 mod read;
-mod recent;
 mod recovery;
+mod repair;
 mod retention;
-mod room;
-mod round;
+mod sched;
 mod segment;
+mod segment_cache;
 mod shared;
 pub mod sim;
 mod space;
 mod stats;
+mod sync_queue;
 mod syncer;
+mod tail_cache;
 mod topic;
 mod topic_record;
 mod transactions;
 mod trim;
-mod undecided;
 mod watchers;
 mod wire;
+mod work_queue;
 mod writeback;
 
+pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
-pub use config::LogConfig;
+pub use config::{DerivedTopic, LogConfig};
 pub use contract::{
-    AbortedTransaction, AckLevel, Appended, AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold,
-    KnownProducer, Log, Offsets, OpenTransaction, Owner, POSITION_METADATA_MAX_BYTES, Partition, PositionCommit,
-    Stored, UpTo,
+    AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold, KnownProducer, Log, NO_EPOCH, Offsets, Owner,
+    POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, StoredBatches, UpTo,
 };
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;
 pub use error::Error;
 pub use extent::{Extent, Located};
 pub use files::{File, Files, Lock, SystemFiles};
-pub use give_way::{give_way, stand_back};
+pub use repair::{Damage, check, repair};
+pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};
+pub use transactions::{AbortedTransaction, OpenTransaction};

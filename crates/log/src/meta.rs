@@ -1,11 +1,16 @@
-//! `meta`: what the directory contained when the journal was last brought to the segments.
+//! The `meta` file: the contents of the directory when the journal was last brought to the segments.
 //!
-//! Header: see `layout.rs`. Body: record version u8, log salt u64, epoch u32, clean u8, last sequence u64, journal slot
-//! u64 and position u64 behind it, then topics, each with its partitions and their epochs, segments and (from record
-//! version 2 on) idempotent producers with (from 4 on) their transactions, then positions.
-//! Every list has its count (u32) in front. What the journal holds beyond `sequence` comes on top of it.
+//! For the header see `layout.rs`. The body holds: record version u8, log salt u64, epoch u32, clean u8, last
+//! sequence u64, journal slot u64 and position u64 after it; the topics, each with its partitions and their epochs,
+//! segments, idempotent producers (from record version 2 on) and transactions (from 4 on); the positions.
+//!
+//! There are two files, `meta` and `meta.copy`, written one after the other. No file that either names is removed
+//! before both are durable. A start uses the copy if `meta` is damaged.
+//!
+//! Every list begins with its count (u32). The journal frames after `sequence` are applied on top.
 
 use std::io::IoSlice;
+use std::path::Path;
 
 use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 
@@ -13,30 +18,29 @@ use crate::epochs::{EpochEntry, Epochs};
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout};
 use crate::producers::{BATCHES_KEPT, ProducerState, Producers, TakenBatch};
 use crate::segment::SegmentRecord;
-use crate::topic_record::{put_topic, topic};
-use crate::transactions::{Aborted, Open, Transactions};
-use crate::wire::{Reader, Writer};
+use crate::topic_record::{TOPIC_VERSION, put_topic, topic};
+use crate::transactions::{Aborted, OpenedTransaction, Transactions};
+use crate::wire::{WireReader, WireWriter};
 use crate::{Appended, Error, Files, Topic};
 
-/// Version 2: a position has the text that was stored with it, and the time of its commit; partitions have producers.
-/// Version 3: what compaction has done, and how long a topic's tombstones stay. Version 4: transactions.
-const RECORD_VERSION: u8 = 4;
-/// The oldest that is read.
+/// Version 2 adds the metadata and commit time of positions, and the producers of partitions. Version 3 adds the
+/// state of compaction and the retention of tombstones, version 4 transactions, version 5 the compaction lags and
+/// the append time of topics, version 6 their compaction by live bytes and the dates of segments.
+const RECORD_VERSION: u8 = 6;
 const OLDEST_VERSION: u8 = 1;
-/// When a position was committed that version 1 has stored.
+/// Commit time of a position from version 1, which has none.
 pub(crate) const UNKNOWN_MS: i64 = i64::MIN;
 
-/// A place in the journal: behind the frame `sequence`.
+/// A position in the journal, after the frame `sequence`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JournalPlace {
     pub(crate) sequence: u64,
-    /// The file; 0 if the next frame begins a file.
+    /// The file; 0 if the next frame begins a new file.
     pub(crate) slot: u64,
-    /// Where in it the next frame begins.
+    /// Position of the next frame in the file.
     pub(crate) at: u64,
 }
 
-/// A position and who committed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PositionRecord {
     pub(crate) group: String,
@@ -46,24 +50,21 @@ pub(crate) struct PositionRecord {
     pub(crate) committed_ms: i64,
 }
 
-/// A partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PartitionRecord {
-    /// Oldest readable offset.
     pub(crate) first: u64,
-    /// First offset not handed out; what is handed out later is not in it, unless the log was closed cleanly.
+    /// First offset without a segment, or the next offset if the log was closed cleanly.
     pub(crate) tail: u64,
     pub(crate) epochs: Epochs,
     pub(crate) segments: Vec<SegmentRecord>,
-    /// As of the last record in the segments.
+    /// The producers as of the last record in the segments.
     pub(crate) producers: Producers,
-    /// Below it, each key has one record.
+    /// Each key has one record below it.
     pub(crate) clean_to: u64,
     /// Tombstones below it may be gone.
     pub(crate) horizon: u64,
 }
 
-/// The whole of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) salt: u64,
@@ -75,10 +76,7 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// Puts it durably in the place of the one before.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Replaces `meta` and its copy durably.
     pub(crate) fn write(&self, files: &dyn Files, layout: &Layout) -> Result<(), Error> {
         let body = self.encode();
         let mut own = Vec::new();
@@ -86,43 +84,67 @@ impl Meta {
         own.put_u32(crc32c::crc32c(&body));
         let header = FileKind::Meta.header(&own);
         let path = layout.new_meta();
-        let file = files.create(&path).map_err(|e| Error::io("create", &path, e))?;
-        file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0).map_err(|e| Error::io("write", &path, e))?;
-        file.sync().map_err(|e| Error::io("sync", &path, e))?;
-        files.rename(&path, &layout.meta()).map_err(|e| Error::io("rename", &path, e))?;
-        files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))
+        for place in [layout.meta(), layout.meta_copy()] {
+            let file = files.create(&path).map_err(|e| Error::io("create", &path, e))?;
+            file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0)
+                .map_err(|e| Error::io("write", &path, e))?;
+            file.sync().map_err(|e| Error::io("sync", &path, e))?;
+            files.rename(&path, &place).map_err(|e| Error::io("rename", &path, e))?;
+            files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))?;
+        }
+        Ok(())
     }
 
-    /// Reads it; `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::CorruptFile`], [`Error::UnknownVersion`], [`Error::Io`].
+    /// Reads `meta`, or its copy if `meta` is damaged; `None` if neither exists.
     pub(crate) fn read(files: &dyn Files, layout: &Layout) -> Result<Option<Self>, Error> {
-        let path = layout.meta();
-        let file = match files.open(&path) {
+        let meta = Self::read_file(files, &layout.meta());
+        if !matches!(meta, Ok(_) | Err(Error::CorruptFile { .. })) {
+            return meta;
+        }
+        match (meta, Self::read_file(files, &layout.meta_copy())) {
+            (Ok(Some(meta)), copy) => {
+                if let Err(error) = copy {
+                    tracing::warn!(%error, "the copy of the log's meta is damaged; it will be rewritten");
+                }
+                Ok(Some(meta))
+            }
+            (meta, Ok(Some(copy))) => {
+                let path = layout.meta();
+                let missing = Error::CorruptFile { path, at: 0, what: "it is missing" };
+                let error = meta.err().unwrap_or(missing);
+                tracing::warn!(%error, "the log's meta cannot be read; its copy is used, and nothing is lost");
+                Ok(Some(copy))
+            }
+            (Ok(None), Err(error)) => Err(error),
+            (meta, _) => meta,
+        }
+    }
+
+    pub(crate) fn read_file(files: &dyn Files, path: &Path) -> Result<Option<Self>, Error> {
+        let file = match files.open(path) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("open", &path, e)),
+            Err(e) => return Err(Error::io("open", path, e)),
         };
-        let corrupt = |what| Err(Error::CorruptFile { path: path.clone(), at: FILE_HEADER_BYTES as u64, what });
-        let own = FileKind::Meta.read_header(&*file, &path)?;
-        let mut reader = Reader::new(&own);
+        let corrupt = |what| Err(Error::CorruptFile { path: path.to_owned(), at: FILE_HEADER_BYTES as u64, what });
+        let own = FileKind::Meta.read_header(&*file, path)?;
+        let mut reader = WireReader::new(&own);
         let (Some(size), Some(crc)) = (reader.u64(), reader.u32()) else { return corrupt("its header is cut short") };
-        let stored = file.size().map_err(|e| Error::io("read the size of", &path, e))?;
+        let stored = file.size().map_err(|e| Error::io("read the size of", path, e))?;
         if Some(stored) != size.checked_add(FILE_HEADER_BYTES as u64) {
             return corrupt("its size is not what its header says");
         }
         let mut body = vec![0; usize::try_from(size).unwrap_or(0)];
-        file.read_at(&mut body, FILE_HEADER_BYTES as u64).map_err(|e| Error::io("read", &path, e))?;
+        file.read_at(&mut body, FILE_HEADER_BYTES as u64).map_err(|e| Error::io("read", path, e))?;
         if crc32c::crc32c(&body) != crc {
             return corrupt("its checksum does not match");
         }
         let version = body.first().copied().filter(|version| (OLDEST_VERSION..=RECORD_VERSION).contains(version));
         let Some(version) = version else { return corrupt("its record has a version that is not known") };
-        let mut reader = Reader::new(&body[1..]);
+        let mut reader = WireReader::new(&body[1..]);
         match Self::decode(&mut reader, version) {
             Some(meta) if reader.is_empty() => Ok(Some(meta)),
-            _ => corrupt("it does not read"),
+            _ => corrupt("its record cannot be decoded"),
         }
     }
 
@@ -154,11 +176,12 @@ impl Meta {
         out
     }
 
-    fn decode(from: &mut Reader<'_>, version: u8) -> Option<Self> {
+    fn decode(from: &mut WireReader<'_>, version: u8) -> Option<Self> {
         let (salt, epoch, clean) = (from.u64()?, Epoch(from.u32()?), from.u8()? == 1);
         let journal = JournalPlace { sequence: from.u64()?, slot: from.u64()?, at: from.u64()? };
-        let topics =
-            list(from, |from| Some((topic(from, version >= 3)?, list(from, |from| partition(from, version))?)))?;
+        let topics = list(from, |from| {
+            Some((topic(from, topic_version(version))?, list(from, |from| partition(from, version))?))
+        })?;
         let positions = list(from, |from| {
             let group = from.text()?.to_owned();
             let (topic, partition) = (TopicId(from.u128()?), PartitionId(from.u32()?));
@@ -173,11 +196,21 @@ impl Meta {
     }
 }
 
+/// The topic version in a record of that version.
+fn topic_version(version: u8) -> u8 {
+    match version {
+        ..=2 => 1,
+        3 | 4 => 2,
+        5 => 3,
+        _ => TOPIC_VERSION,
+    }
+}
+
 fn put_count(out: &mut Vec<u8>, count: usize) {
     out.put_u32(u32::try_from(count).expect("lists in meta are shorter than 2^32"));
 }
 
-fn list<T>(from: &mut Reader<'_>, mut item: impl FnMut(&mut Reader<'_>) -> Option<T>) -> Option<Vec<T>> {
+fn list<T>(from: &mut WireReader<'_>, mut item: impl FnMut(&mut WireReader<'_>) -> Option<T>) -> Option<Vec<T>> {
     let count = from.u32()?;
     (0..count).map(|_| item(from)).collect()
 }
@@ -201,6 +234,7 @@ fn put_partition(out: &mut Vec<u8>, partition: &PartitionRecord) {
         out.put_i64(segment.max_timestamp_ms);
         out.put_u8(u8::from(segment.closed));
         out.put_u64(segment.generation);
+        out.put_i64(segment.dated_ms);
     }
     put_producers(out, &partition.producers);
     put_transactions(out, &partition.producers.transactions);
@@ -208,7 +242,7 @@ fn put_partition(out: &mut Vec<u8>, partition: &PartitionRecord) {
     out.put_u64(partition.horizon);
 }
 
-fn partition(from: &mut Reader<'_>, version: u8) -> Option<PartitionRecord> {
+fn partition(from: &mut WireReader<'_>, version: u8) -> Option<PartitionRecord> {
     let (first, tail) = (from.u64()?, from.u64()?);
     let epochs =
         list(from, |from| Some(EpochEntry { epoch: Epoch(from.u32()?), start: from.u64()?, end: from.u64()? }))?;
@@ -222,6 +256,7 @@ fn partition(from: &mut Reader<'_>, version: u8) -> Option<PartitionRecord> {
             max_timestamp_ms: from.i64()?,
             closed: from.u8()? == 1,
             generation: if version >= 3 { from.u64()? } else { 0 },
+            dated_ms: if version >= 6 { from.i64()? } else { i64::MIN },
         })
     })?;
     let producers = if version < 2 { Vec::new() } else { list(from, producer)? };
@@ -264,10 +299,10 @@ fn put_transactions(out: &mut Vec<u8>, transactions: &Transactions) {
     }
 }
 
-fn transactions(from: &mut Reader<'_>) -> Option<Transactions> {
+fn transactions(from: &mut WireReader<'_>) -> Option<Transactions> {
     let open = list(from, |from| {
         let (producer, epoch) = (from.i64()?, from.u16()?.cast_signed());
-        Some((producer, Open { epoch, first: from.u64()?, since_ms: from.i64()? }))
+        Some((producer, OpenedTransaction { epoch, first: from.u64()?, since_ms: from.i64()? }))
     })?;
     let aborted = list(from, |from| {
         let aborted = Aborted { producer: from.i64()?, first: from.u64()?, marker: from.u64()? };
@@ -277,7 +312,7 @@ fn transactions(from: &mut Reader<'_>) -> Option<Transactions> {
     ascend.then(|| Transactions::new(open, aborted))
 }
 
-fn producer(from: &mut Reader<'_>) -> Option<(i64, ProducerState)> {
+fn producer(from: &mut WireReader<'_>) -> Option<(i64, ProducerState)> {
     let (id, epoch) = (from.i64()?, from.u16()?.cast_signed());
     let (taken, last_ms) = (from.u32()?, from.i64()?);
     let batches = list(from, |from| {
@@ -300,7 +335,7 @@ mod tests {
             (4, ProducerState { epoch: 1, taken: 3, last_ms: 50, batches }),
             (5, ProducerState { epoch: 8, taken: 0, last_ms: 51, batches: Vec::new() }),
         ];
-        let open = [(4, Open { epoch: 1, first: 7, since_ms: 50 })];
+        let open = [(4, OpenedTransaction { epoch: 1, first: 7, since_ms: 50 })];
         let aborted = vec![Aborted { producer: 5, first: 2, marker: 4 }, Aborted { producer: 4, first: 1, marker: 6 }];
         let mut epochs = Epochs::default();
         epochs.begin(Epoch(2), 0, 0, 0);
@@ -320,21 +355,21 @@ mod tests {
         let record = example();
         let mut out = Vec::new();
         put_partition(&mut out, &record);
-        let mut reader = Reader::new(&out);
+        let mut reader = WireReader::new(&out);
         assert_eq!(partition(&mut reader, RECORD_VERSION), Some(record));
         assert!(reader.is_empty());
         for length in 0..out.len() {
-            assert_eq!(partition(&mut Reader::new(&out[..length]), RECORD_VERSION), None, "cut at {length}");
+            assert_eq!(partition(&mut WireReader::new(&out[..length]), RECORD_VERSION), None, "cut at {length}");
         }
     }
 
     #[test]
-    fn transactions_that_cannot_be_are_refused() {
+    fn invalid_transactions_are_refused() {
         let aborted = |first, marker| Aborted { producer: 4, first, marker };
         for wrong in [vec![aborted(4, 4)], vec![aborted(1, 6), aborted(2, 3)], vec![aborted(1, 6), aborted(2, 6)]] {
             let mut out = Vec::new();
             put_transactions(&mut out, &Transactions::new([], wrong.clone()));
-            assert_eq!(transactions(&mut Reader::new(&out)), None, "{wrong:?}");
+            assert_eq!(transactions(&mut WireReader::new(&out)), None, "{wrong:?}");
         }
     }
 }

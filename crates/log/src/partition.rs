@@ -1,39 +1,44 @@
-//! One partition of the embedded engine: where records are accepted, kept near the tail, and read.
+//! One partition of the embedded engine: it accepts records, keeps the tail in memory, and serves reads.
 //!
-//! One short lock per partition guards what is accepted and what is in memory. It is never held over a disk access.
-//! Invariants
+//! One short lock per partition guards the accepted records and the tail in memory. It is never
+//! held during disk access. Invariants
 //! - `first <= stable <= high <= tail`, and none of them moves back.
-//! - `written` and `synced` are ends of rounds: whatever lies below them is in the journal, or durable.
-//! - At most [`UNSYNCED_MAX_RECORDS`] offsets are handed out beyond `synced`; that is what a start after a crash skips.
+//! - `written` and `synced` are ends of rounds: everything below `written` is in the journal,
+//!   everything below `synced` is durable.
+//! - At most [`UNSYNCED_MAX_RECORDS`] offsets are handed out beyond `synced`; a start after a crash skips as many.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 
-use millstream_types::{BatchBuilder, Epoch, Offset, Position, Record, RecordBatch, TopicId, TopicPartition};
+use millstream_types::{
+    BatchBuilder, Epoch, Offset, PartitionId, Position, Record, RecordBatch, StoredRecord, TopicId, TopicPartition,
+};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::ack::AckWaiter;
 use crate::epochs::Epochs;
 use crate::holds::Holds;
+use crate::last_stable::LastStableOffset;
 use crate::meta::PartitionRecord;
 use crate::producers::{ProducerLimits, Producers};
-use crate::recent::{Recent, Stored};
-use crate::round::Waiter;
 use crate::segment::{Segment, SegmentPlace};
-use crate::shared::Shared;
-use crate::undecided::Undecided;
+use crate::shared::EngineShared;
+use crate::tail_cache::{CachedBatch, TailCache};
 use crate::watchers::Watchers;
 use crate::{
     AckLevel, Appended, Bell, Done, Error, Hold, KnownProducer, Located, Offsets, OpenTransaction, Partition, Storage,
     Topic, UpTo, contract,
 };
 
-/// Most records of one partition that may be accepted and not yet synced. A start after a crash continues this far
-/// above what it recovered, and so above every offset that was ever handed out.
+/// Most records of one partition that are accepted and not synced. A start after a crash continues this far above the
+/// recovered records, hence above every offset that was handed out.
 pub(crate) const UNSYNCED_MAX_RECORDS: u64 = 1 << 20;
-/// The same for a memory topic, of which nothing is recovered: the most records of one partition in one life.
+/// The same for a memory topic, which recovers nothing: the most records of one partition in one run.
 pub(crate) const MEMORY_MAX_RECORDS: u64 = 1 << 40;
 
-/// What the partitions of a topic share.
+/// The state that the partitions of a topic share.
 pub(crate) struct TopicState {
     pub(crate) id: TopicId,
     pub(crate) is_memory: bool,
@@ -56,7 +61,7 @@ impl TopicState {
         *self.current.write() = Arc::new(topic);
     }
 
-    /// From now on appends and reads are refused.
+    /// Refuses appends and reads from now on.
     pub(crate) fn delete(&self) {
         self.deleted.store(true, Ordering::Release);
     }
@@ -69,10 +74,41 @@ impl TopicState {
     }
 }
 
-/// See the module.
+/// The engine's queues, as a partition uses them.
+pub(crate) trait PartitionQueues: Send + Sync {
+    /// Queues the partition for the appender. `true` if the caller must wake the appender after
+    /// it has dropped its locks.
+    fn push_dirty(&self, partition: Arc<PartitionLog>) -> bool;
+    /// Queues a journal entry that removes the records below `first`. The receiver gets the
+    /// result once it is durable.
+    fn push_trim(&self, partition: &PartitionLog, first: u64) -> Receiver<Result<(), Error>>;
+    /// Wakes the appender for records that nobody waits for.
+    fn wake_appender(&self);
+    /// Wakes the appender for records that a caller waits for.
+    fn urge_appender(&self);
+    /// `true` if the calling thread will have the journal written soon.
+    fn prompt_writer(&self) -> bool;
+    /// Requests a sync of the journal now.
+    fn demand_sync(&self);
+    /// Requests a turn of the writeback thread now.
+    fn wake_writeback(&self);
+}
+
+/// The partitions of one atomic append, each under its lock.
+pub(crate) type LockedPartitions<'a> = BTreeMap<(TopicId, PartitionId), MutexGuard<'a, Accept>>;
+
+/// The parts of the engine that its partitions use.
+#[derive(Clone)]
+pub(crate) struct PartitionContext {
+    pub(crate) shared: Arc<EngineShared>,
+    pub(crate) queues: Arc<dyn PartitionQueues>,
+}
+
+/// A partition with its queues, offsets and locks.
 pub(crate) struct PartitionLog {
     me: Weak<Self>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineShared>,
+    pub(crate) queues: Arc<dyn PartitionQueues>,
     pub(crate) topic: Arc<TopicState>,
     pub(crate) id: TopicPartition,
     pub(crate) watchers: Watchers,
@@ -82,75 +118,78 @@ pub(crate) struct PartitionLog {
     tail: AtomicU64,
     written: AtomicU64,
     synced: AtomicU64,
-    /// The end of the records that this start has found, and the first offset that it hands out: behind it, with nothing in
-    /// between, if the last start ended in a crash.
+    /// The end of the recovered records, and the first offset of this start. After a crash there
+    /// is a gap between them.
     found_to: AtomicU64,
     begins_at: AtomicU64,
-    /// What an earlier level of the topic protects.
+    /// The high watermark under an earlier level of the topic.
     high_floor: AtomicU64,
-    pub(crate) undecided: Undecided,
-    /// The producers as of the last record in the segments: what `meta` keeps.
+    pub(crate) last_stable: LastStableOffset,
+    /// The producers as of the last record in the segments, for `meta`.
     flushed_producers: Mutex<Producers>,
     /// Tombstones below it may be gone.
     horizon: AtomicU64,
 }
 
-/// What the lock guards.
+/// The state under the partition's lock.
 pub(crate) struct Accept {
     /// First offset not handed out.
     pub(crate) next: u64,
-    /// Records that are accepted and not sealed, from `open_from` on.
+    /// Accepted records that are not sealed, from `open_from` on.
     pub(crate) builder: BatchBuilder,
     pub(crate) open_from: u64,
-    pub(crate) recent: Recent,
-    /// Sealed batches that the appender has not taken, with their places in the order.
+    pub(crate) tail_cache: TailCache,
+    /// Sealed batches that the appender has not taken, with their order.
     pub(crate) unwritten: Vec<(u64, RecordBatch)>,
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Vec<AckWaiter>,
     pub(crate) pending_bytes: usize,
-    /// Whether the appender knows that there is something to take.
+    /// `true` while the partition is in the appender's queue.
     pub(crate) dirty: bool,
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) epochs: Epochs,
-    /// The producers as of `next`.
     pub(crate) producers: Producers,
-    /// Below it, compaction has left each key one record.
+    /// Compaction has left one record of each key below it.
     pub(crate) clean_to: u64,
-    /// Compaction has met damage: nothing is compacted before a restart.
+    /// In this run, compaction has looked for later records of each key below it: what is superseded below it is gone,
+    /// or noted with its segment. At least `clean_to`.
+    pub(crate) mapped_to: u64,
+    /// Compaction has met damage; the partition is not compacted before a restart.
     pub(crate) is_damaged: bool,
 }
 
 impl Accept {
-    /// Bytes of all segments.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size_bytes()).sum()
     }
 }
 
 impl PartitionLog {
-    /// A partition as `record` describes it; `begin` it before anything is appended.
+    /// Restores a partition from its record in `meta`. Call `begin` before the first append.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        context: &PartitionContext,
         topic: &Arc<TopicState>,
         id: TopicPartition,
         record: PartitionRecord,
     ) -> Arc<Self> {
+        let PartitionContext { shared, queues } = context.clone();
         let place = SegmentPlace {
             files: &shared.files,
             buffers: &shared.buffers,
+            cache: &shared.segment_cache,
             layout: &shared.layout,
             topic: topic.id,
             partition: &id,
         };
         let segments: Vec<_> =
             record.segments.iter().map(|segment| Arc::new(Segment::known(&place, segment))).collect();
-        // What was trimmed may not have reached a segment: `first` does not tell how far these go.
+        // Trimmed records may not have reached a segment, so `first` does not tell the end of the segments.
         let flushed = segments.last().map_or(record.tail, |last| last.end());
         let end = flushed.max(record.tail).max(record.epochs.start());
         let accept = Accept {
             next: end,
             builder: BatchBuilder::default(),
             open_from: end,
-            recent: Recent::new(flushed),
+            tail_cache: TailCache::new(flushed),
             unwritten: Vec::new(),
             waiters: Vec::new(),
             pending_bytes: 0,
@@ -159,11 +198,13 @@ impl PartitionLog {
             epochs: record.epochs,
             producers: record.producers.clone(),
             clean_to: record.clean_to,
+            mapped_to: record.clean_to,
             is_damaged: false,
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            shared: shared.clone(),
+            shared,
+            queues,
             topic: topic.clone(),
             id,
             watchers: Watchers::default(),
@@ -176,17 +217,17 @@ impl PartitionLog {
             found_to: AtomicU64::new(end),
             begins_at: AtomicU64::new(end),
             high_floor: AtomicU64::new(0),
-            undecided: Undecided::default(),
+            last_stable: LastStableOffset::default(),
             flushed_producers: Mutex::new(record.producers),
             horizon: AtomicU64::new(record.horizon),
         })
     }
 
-    /// Puts back a batch that the journal held; `false` if it is not above what is there.
+    /// Adds a batch from the journal; `false` if it is not above the existing ones.
     pub(crate) fn replay(&self, batch: RecordBatch, appended_ms: i64) -> bool {
         let mut accept = self.accept.lock();
-        let stored = Stored::new(batch, appended_ms);
-        if stored.end <= accept.recent.begins() {
+        let stored = CachedBatch::new(batch, appended_ms);
+        if stored.end <= accept.tail_cache.begins() {
             return true;
         }
         if stored.first < accept.next {
@@ -194,12 +235,12 @@ impl PartitionLog {
         }
         accept.next = stored.end;
         accept.producers.observe(&stored.batch, appended_ms, self.producer_limits());
-        accept.recent.push(stored);
+        accept.tail_cache.push(stored);
         true
     }
 
-    /// Begins this start's epoch at `start`, or right behind what is there. Nothing of it is handed out before `meta`
-    /// says so durably.
+    /// Begins this start's epoch, `skip` offsets above the recovered records. No offset is handed out
+    /// before `meta` records that durably.
     pub(crate) fn begin(&self, skip: u64) {
         let mut accept = self.accept.lock();
         let end = accept.next;
@@ -208,14 +249,14 @@ impl PartitionLog {
         accept.epochs.begin(self.shared.epoch, start, end, first);
         accept.next = start;
         accept.open_from = start;
-        accept.producers.transactions.open().for_each(|(producer, open)| self.undecided.begin(producer, open.first));
+        accept.producers.transactions.open().for_each(|(producer, open)| self.last_stable.begin(producer, open.first));
         if self.topic.is_memory {
-            accept.recent = Recent::new(start);
+            accept.tail_cache = TailCache::new(start);
         }
         self.first.store(first, Ordering::Release);
-        // Where there is no record, readers have nothing to get to behind the first offset.
-        let has_records = !accept.segments.is_empty() || accept.recent.end() > accept.recent.begins();
-        let found_to = if has_records { accept.recent.end().max(first) } else { first };
+        // Without records, readers have nothing to reach behind the first offset.
+        let has_records = !accept.segments.is_empty() || accept.tail_cache.end() > accept.tail_cache.begins();
+        let found_to = if has_records { accept.tail_cache.end().max(first) } else { first };
         self.found_to.store(found_to, Ordering::Release);
         self.begins_at.store(start, Ordering::Release);
         for end in [&self.tail, &self.written, &self.synced] {
@@ -227,7 +268,7 @@ impl PartitionLog {
         self.accept.lock()
     }
 
-    /// The partition itself, for the queues of the threads.
+    /// The partition as an `Arc`, for the queues.
     pub(crate) fn shared_self(&self) -> Option<Arc<Self>> {
         self.me.upgrade()
     }
@@ -236,17 +277,23 @@ impl PartitionLog {
         SegmentPlace {
             files: &self.shared.files,
             buffers: &self.shared.buffers,
+            cache: &self.shared.segment_cache,
             layout: &self.shared.layout,
             topic: self.topic.id,
             partition: &self.id,
         }
     }
 
+    /// Topic id and number: the order in which an atomic append locks its partitions.
+    pub(crate) fn key(&self) -> (TopicId, PartitionId) {
+        (self.topic.id, self.id.partition)
+    }
+
     pub(crate) fn first(&self) -> u64 {
         self.first.load(Ordering::Acquire)
     }
 
-    /// A reader of a state that has not come this far may have missed deletions.
+    /// A reader whose state is below this offset may have missed deletions.
     pub(crate) fn horizon(&self) -> u64 {
         self.horizon.load(Ordering::Acquire)
     }
@@ -255,7 +302,7 @@ impl PartitionLog {
         self.horizon.fetch_max(horizon, Ordering::AcqRel);
     }
 
-    /// Records below `first` are gone.
+    /// Removes the records below `first`.
     pub(crate) fn set_first(&self, first: u64) {
         self.first.fetch_max(first, Ordering::AcqRel);
     }
@@ -272,7 +319,7 @@ impl PartitionLog {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Whether half of the records up to `end` that may be unsynced are.
+    /// `true` if more than half of the allowed unsynced records are used up at `end`.
     pub(crate) fn is_far_ahead(&self, end: u64) -> bool {
         !self.topic.is_memory && end.saturating_sub(self.synced()) > UNSYNCED_MAX_RECORDS / 2
     }
@@ -281,15 +328,15 @@ impl PartitionLog {
         self.synced.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// The first offset that nobody may act on yet. Retention takes the oldest records, of open transactions, too.
+    /// The last stable offset. It is at least `first`: retention removes old records of open transactions too.
     pub(crate) fn stable(&self) -> u64 {
-        // In this order: what is below `high` has told `undecided` of its transaction.
+        // Read `high` first: records below it have registered their transactions.
         let high = self.high();
-        self.undecided.bound(high).max(self.first())
+        self.last_stable.bound(high).max(self.first())
     }
 
-    /// The first offset that the topic's level does not protect. While this start has protected nothing, that is the end of
-    /// what it has found: whoever reads up to there must get there.
+    /// The high watermark: the first offset that the topic's level does not protect. Before this start protects a
+    /// record it is the end of the recovered records, so that readers reach that end.
     pub(crate) fn high(&self) -> u64 {
         let level = if self.topic.is_memory { AckLevel::Memory } else { self.level() };
         let end = match level {
@@ -301,12 +348,12 @@ impl PartitionLog {
         if end == self.begins_at.load(Ordering::Acquire) { self.found_to.load(Ordering::Acquire) } else { end }
     }
 
-    /// What is protected now stays so, whatever the topic's level becomes.
+    /// Keeps the current high watermark as a lower bound when the topic's level changes.
     pub(crate) fn keep_high(&self) {
         self.high_floor.fetch_max(self.high(), Ordering::AcqRel);
     }
 
-    /// What everything before `end` has reached.
+    /// `true` if everything below `end` has `level`.
     pub(crate) fn has(&self, end: u64, level: AckLevel) -> bool {
         match level {
             AckLevel::Memory => true,
@@ -320,9 +367,9 @@ impl PartitionLog {
         ProducerLimits { count_max: config.producers_max, expiry_ms: config.producer_expiry_ms }
     }
 
-    /// `batches`, the next after those before, have reached their segments.
-    pub(crate) fn flushed(&self, batches: &[Stored]) {
-        self.lock().recent.mark_flushed(batches.len());
+    /// Marks the next `batches` as written to their segments.
+    pub(crate) fn flushed(&self, batches: &[CachedBatch]) {
+        self.lock().tail_cache.mark_flushed(batches.len());
         let limits = self.producer_limits();
         let mut producers = self.flushed_producers.lock();
         batches.iter().for_each(|stored| producers.observe(&stored.batch, stored.appended_ms, limits));
@@ -333,17 +380,16 @@ impl PartitionLog {
         self.flushed_producers.lock().clone()
     }
 
-    /// Forgets aborted transactions of which no record can be read any more: retention has taken them or, where
-    /// compaction has been, they are neither in the segments nor in memory.
+    /// Forgets aborted transactions without readable records: retention or compaction has removed them.
     pub(crate) fn trim_aborted(&self) {
         let mut accept = self.lock();
-        let from = accept.clean_to.min(accept.recent.begins()).max(self.first());
+        let from = accept.clean_to.min(accept.tail_cache.begins()).max(self.first());
         accept.producers.transactions.trim(from);
         drop(accept);
         self.flushed_producers.lock().transactions.trim(from);
     }
 
-    /// Forgets producers that have sent nothing for too long.
+    /// Forgets producers that have been idle for too long.
     pub(crate) fn expire_producers(&self, now_ms: i64) {
         let limits = self.producer_limits();
         self.lock().producers.expire(now_ms, limits);
@@ -352,6 +398,15 @@ impl PartitionLog {
 
     pub(crate) fn level(&self) -> AckLevel {
         self.topic.current.read().config.level
+    }
+}
+
+impl PartitionLog {
+    /// Number of offsets from `position` to the stable offset that were handed out.
+    pub(crate) fn lag(&self, position: Offset) -> u64 {
+        let stable = self.stable();
+        let skipped = self.accept.lock().epochs.skipped(position.0, stable);
+        stable.saturating_sub(position.0).saturating_sub(skipped)
     }
 }
 
@@ -376,7 +431,11 @@ impl Partition for PartitionLog {
         self.read_visible(from.0, max_bytes, up_to)
     }
 
-    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<contract::Stored, Error> {
+    fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
+        self.read_single(offset, up_to)
+    }
+
+    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<contract::StoredBatches, Error> {
         self.read_marked(from.0, max_bytes, up_to)
     }
 
@@ -396,16 +455,16 @@ impl Partition for PartitionLog {
         let accept = self.lock();
         match self.topic.current.read().config.storage {
             Storage::Disk => accept.segment_bytes(),
-            Storage::Memory { .. } => accept.recent.size_bytes() as u64,
+            Storage::Memory { .. } => accept.tail_cache.size_bytes() as u64,
         }
     }
 
     fn reads_from_memory(&self, from: Offset) -> bool {
-        self.lock().recent.begins() <= from.0
+        self.lock().tail_cache.begins() <= from.0
     }
 
     fn offsets(&self) -> Offsets {
-        // In this order: each only grows, so a later one read later cannot be below an earlier one.
+        // Read in this order: offsets only grow, so a later read cannot return a smaller one.
         let first = Offset(self.first());
         let stable = Offset(self.stable());
         let high = Offset(self.high());
@@ -440,6 +499,11 @@ impl Partition for PartitionLog {
         }
     }
 
+    fn behind_gap(&self, offset: Offset) -> Offset {
+        let (high, behind) = (self.high(), self.accept.lock().epochs.behind_gap(offset.0));
+        if behind < high { Offset(behind) } else { offset }
+    }
+
     fn trim(&self, before: Offset) -> Result<Offset, Error> {
         self.trim_below(before.0).map(Offset)
     }
@@ -457,7 +521,7 @@ impl Partition for PartitionLog {
     }
 }
 
-/// The epochs of a partition that is created under `epoch`.
+/// The initial record of a partition that is created under `epoch`.
 pub(crate) fn new_partition_record(epoch: Epoch) -> PartitionRecord {
     let mut epochs = Epochs::default();
     epochs.begin(epoch, 0, 0, 0);

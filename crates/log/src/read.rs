@@ -1,55 +1,57 @@
-//! Reading a partition: near the tail from memory, else from the segments, without a lock while the disk works.
+//! Reads a partition: the tail from memory, older records from the segments, without a lock during disk access.
+
+mod single;
 
 use std::sync::Arc;
 
 use millstream_types::{Offset, RecordBatch};
 
-use crate::partition::PartitionLog;
+use crate::partition::{Accept, PartitionLog};
 use crate::segment::Segment;
-use crate::transactions::{AbortedIndex, Overlap};
-use crate::{Error, Located, Stored, UpTo};
+use crate::transactions::{AbortedIndex, AbortedOverlap};
+use crate::{Error, Located, StoredBatches, UpTo};
 
-/// What the lock let out: batches from memory, or the segments to look into.
-enum Found {
-    Batches(Raw),
+/// The source of a read, chosen under the lock.
+enum ReadSource {
+    Batches(RawBatches),
     OnDisk { segments: Vec<Arc<Segment>>, visible: u64, aborted: AbortedIndex },
 }
 
-/// Batches as they lie, and the aborted transactions of the moment at which it was decided how far to look.
+/// Batches as stored, and the aborted transactions at the moment when the limit was read.
 #[derive(Default)]
-struct Raw {
+struct RawBatches {
     batches: Vec<RecordBatch>,
     aborted: AbortedIndex,
 }
 
-impl Raw {
-    /// The aborted transactions that reach into the batches.
-    fn overlap(&self) -> Option<Overlap> {
+impl RawBatches {
+    /// The aborted transactions that overlap the batches.
+    fn overlap(&self) -> Option<AbortedOverlap> {
         let (first, last) = (self.batches.first()?, self.batches.last()?);
         Some(self.aborted.within(first.base_offset().0, last.next_offset().0))
     }
 }
 
 impl PartitionLog {
-    /// What the contract says of [`crate::Partition::read_stored`].
-    pub(crate) fn read_marked(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Stored, Error> {
+    /// Implements [`crate::Partition::read_stored`] for the engine.
+    pub(crate) fn read_marked(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error> {
         let raw = self.read_raw(from, max_bytes, up_to)?;
         let aborted = raw.overlap().map(|overlap| overlap.listed()).unwrap_or_default();
-        Ok(Stored { batches: raw.batches, aborted })
+        Ok(StoredBatches { batches: raw.batches, aborted })
     }
 
-    /// What the contract says of [`crate::Partition::locate`].
+    /// Implements [`crate::Partition::locate`] for the engine.
     pub(crate) fn locate_stored(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {
-        let Found::OnDisk { segments, visible, aborted } = self.read_memory(from, max_bytes, up_to)? else {
+        let ReadSource::OnDisk { segments, visible, aborted } = self.read_memory(from, max_bytes, up_to)? else {
             return Ok(None);
         };
         let Some(segment) = segments.first() else { return Ok(None) };
-        // What is wrong is told by whoever reads it, or is in its place elsewhere by then.
+        // A read reports the damage, or finds the segment that replaced this one.
         let Ok(Some((extents, end))) = segment.locate(from, visible, max_bytes) else { return Ok(None) };
         Ok(Some(Located { extents, aborted: aborted.within(from, end).listed() }))
     }
 
-    /// What the contract says of [`crate::Partition::read`].
+    /// Implements [`crate::Partition::read`] for the engine.
     pub(crate) fn read_visible(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
         let mut raw = self.read_raw(from, max_bytes, up_to)?;
         if !raw.batches.iter().any(RecordBatch::is_transactional) {
@@ -63,18 +65,18 @@ impl PartitionLog {
         Ok(raw.batches)
     }
 
-    fn read_raw(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Raw, Error> {
+    fn read_raw(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<RawBatches, Error> {
         let (segments, visible, aborted) = match self.read_memory(from, max_bytes, up_to)? {
-            Found::Batches(raw) => return Ok(raw),
-            Found::OnDisk { segments, visible, aborted } => (segments, visible, aborted),
+            ReadSource::Batches(raw) => return Ok(raw),
+            ReadSource::OnDisk { segments, visible, aborted } => (segments, visible, aborted),
         };
         let mut found = Vec::new();
         let mut budget = max_bytes;
         for segment in segments {
             let batches = match segment.read(from, budget, &self.shared.limits) {
                 Ok(batches) => batches,
-                // A removed file is missing: that is damage only if retention has not removed it.
-                // Compaction has put another segment in its place.
+                // Compaction has replaced the segment: read again. If retention removed the file, the error is
+                // `Trimmed`; otherwise it is damage.
                 Err(_) if found.is_empty() && segment.is_retired() && self.trimmed(from).is_none() => {
                     return self.read_raw(from, max_bytes, up_to);
                 }
@@ -92,18 +94,19 @@ impl PartitionLog {
             }
         }
         if found.is_empty() {
-            // Nothing but a gap up to what is in memory.
-            let begins = self.lock().recent.begins();
-            return if begins > from { self.read_raw(begins, max_bytes, up_to) } else { Ok(Raw::default()) };
+            // There is only a gap up to the batches in memory.
+            let begins = self.lock().tail_cache.begins();
+            return if begins > from { self.read_raw(begins, max_bytes, up_to) } else { Ok(RawBatches::default()) };
         }
         found.retain(|batch: &RecordBatch| batch.base_offset().0 < visible);
-        Ok(Raw { batches: found, aborted })
+        Ok(RawBatches { batches: found, aborted })
     }
 
-    fn read_memory(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Found, Error> {
+    fn read_memory(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<ReadSource, Error> {
         self.topic.check_exists()?;
         let mut accept = self.lock();
-        // Under the lock: a ring that makes room between the check and the look would leave a gap that nobody is told of.
+        // Check under the lock: otherwise a memory ring could drop batches after the check, and the reader would miss
+        // them.
         if let Some(error) = self.trimmed(from) {
             return Err(error);
         }
@@ -111,29 +114,34 @@ impl PartitionLog {
             let tail = Offset(accept.next);
             return Err(Error::BeyondTail { partition: self.id.clone(), wanted: Offset(from), tail });
         }
-        let visible = match up_to {
-            UpTo::Tail => accept.producers.transactions.open_from().unwrap_or(accept.next),
-            UpTo::High => self.high().min(accept.next),
-            UpTo::Stable => self.stable().min(accept.next),
-        };
+        let visible = self.visible(&accept, up_to);
         if from >= visible {
-            return Ok(Found::Batches(Raw::default()));
+            return Ok(ReadSource::Batches(RawBatches::default()));
         }
         let aborted = accept.producers.transactions.aborted().clone();
-        if from < accept.recent.begins() {
+        if from < accept.tail_cache.begins() {
             let begin = accept.segments.partition_point(|segment| segment.end() <= from);
-            return Ok(Found::OnDisk { segments: accept.segments[begin..].to_vec(), visible, aborted });
+            return Ok(ReadSource::OnDisk { segments: accept.segments[begin..].to_vec(), visible, aborted });
         }
         let mut found = Vec::new();
         let mut budget = max_bytes;
-        accept.recent.read(from, visible, &mut budget, &mut found);
+        accept.tail_cache.read(from, visible, &mut budget, &mut found);
         if visible > accept.open_from && (found.is_empty() || budget > 0) {
-            // What is accepted is visible: the reader need not wait for the appender's turn.
+            // Accepted records are visible: do not make the reader wait for the appender's turn.
             let open_from = accept.open_from.max(from);
             self.seal(&mut accept, &self.topic.current());
-            accept.recent.read(open_from, visible, &mut budget, &mut found);
+            accept.tail_cache.read(open_from, visible, &mut budget, &mut found);
         }
-        Ok(Found::Batches(Raw { batches: found, aborted }))
+        Ok(ReadSource::Batches(RawBatches { batches: found, aborted }))
+    }
+
+    /// The first offset that a reader does not see.
+    fn visible(&self, accept: &Accept, up_to: UpTo) -> u64 {
+        match up_to {
+            UpTo::Tail => accept.producers.transactions.open_from().unwrap_or(accept.next),
+            UpTo::High => self.high().min(accept.next),
+            UpTo::Stable => self.stable().min(accept.next),
+        }
     }
 
     pub(crate) fn find_time(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
@@ -163,7 +171,7 @@ impl PartitionLog {
             let (found, aborted) = {
                 let mut accept = self.lock();
                 self.seal(&mut accept, &self.topic.current());
-                let found = accept.recent.batch_at_time(from, timestamp_ms);
+                let found = accept.tail_cache.batch_at_time(from, timestamp_ms);
                 (found, accept.producers.transactions.aborted().clone())
             };
             let Some(batch) = found else { return Ok(None) };
@@ -174,7 +182,7 @@ impl PartitionLog {
         }
     }
 
-    /// The first record of `batch` that is not below `from` and whose event time is at or after `timestamp_ms`.
+    /// The first record of `batch` at or above `from` with an event time at or after `timestamp_ms`.
     fn record_at(
         &self,
         batch: &RecordBatch,

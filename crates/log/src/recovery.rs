@@ -1,7 +1,7 @@
-//! Opening a directory: what `meta` vouches for, and what the journal holds on top of it.
+//! Recovers a directory from `meta` and the journal.
 //!
-//! The journal is read up to the first frame that is missing or damaged. That is where the last crash cut it, unless a
-//! later frame says that the missing one had been synced: then stored bytes have changed, and nothing is opened.
+//! The journal is read up to the first missing or damaged frame. The last crash cut it there, unless a later frame
+//! says that the missing one had been synced: then stored bytes have changed and the log refuses to open.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,30 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use millstream_types::{Epoch, Offset, RecordBatch, TopicId};
 
-use crate::catalog::{Catalog, Effect, TopicEntry, new_topic};
-use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, Part, declared_length};
+use crate::catalog::{CatalogChange, TopicCatalog, TopicEntry, new_topic};
+use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, FramePart, declared_length};
 use crate::journal::{FIRST_FRAME_AT, JournalFile};
 use crate::meta::{Meta, UNKNOWN_MS};
-use crate::shared::Shared;
+use crate::partition::PartitionContext;
+use crate::shared::EngineShared;
 use crate::{Error, Files, Topic};
 
 const LOOK_AHEAD_BYTES: usize = 256 << 10;
 
-/// The frames that the journal holds on top of `meta`.
+/// Reads the journal frames after `meta`.
 ///
 /// # Errors
-/// [`Error::CorruptFile`] if a frame that had been synced does not read; [`Error::Io`].
+/// [`Error::CorruptFile`] if a synced frame is damaged; [`Error::Io`].
 pub(crate) fn read_journal(files: &[Arc<JournalFile>], meta: &Meta) -> Result<Vec<Frame>, Error> {
-    let scan = Scan { files, salt: meta.salt, epoch: meta.epoch };
+    match read_up_to_damage(files, meta)? {
+        (frames, None) => Ok(frames),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// Like [`read_journal`], but returns the damage beside the frames before it.
+pub(crate) fn read_up_to_damage(files: &[Arc<JournalFile>], meta: &Meta) -> Result<(Vec<Frame>, Option<Error>), Error> {
+    let scan = JournalScan { files, salt: meta.salt, epoch: meta.epoch };
     let begins = scan.first_frames()?;
     let mut frames = Vec::new();
     let mut expected = meta.journal.sequence + 1;
@@ -39,7 +48,7 @@ pub(crate) fn read_journal(files: &[Arc<JournalFile>], meta: &Meta) -> Result<Ve
             cursor = Some((file, end));
             continue;
         }
-        // The appender goes on to another file when a frame does not fit.
+        // The appender continues in another file when a frame does not fit.
         match begins.iter().find(|(sequence, _)| *sequence == expected) {
             Some(&(_, file)) if cursor.is_none_or(|(last, at)| last.slot != file.slot || at != FIRST_FRAME_AT) => {
                 cursor = Some((file, FIRST_FRAME_AT));
@@ -47,18 +56,39 @@ pub(crate) fn read_journal(files: &[Arc<JournalFile>], meta: &Meta) -> Result<Ve
             _ => break,
         }
     }
-    scan.check_nothing_durable_is_missing(expected, cursor)?;
-    Ok(frames)
+    match scan.check_nothing_durable_is_missing(expected, cursor) {
+        Err(damage @ Error::CorruptFile { .. }) => Ok((frames, Some(damage))),
+        checked => checked.map(|()| (frames, None)),
+    }
 }
 
-struct Scan<'a> {
+/// Finds the frames of the last start after `sequence`, in any file, with their positions.
+pub(crate) fn frames_behind(
+    files: &[Arc<JournalFile>],
+    meta: &Meta,
+    sequence: u64,
+) -> Result<Vec<(Arc<JournalFile>, u64, Frame)>, Error> {
+    let scan = JournalScan { files, salt: meta.salt, epoch: meta.epoch };
+    let mut behind = Vec::new();
+    for file in files {
+        for at in frame_starts(file)? {
+            match scan.frame(file, at)? {
+                Some((frame, _)) if frame.stamp.sequence > sequence => behind.push((Arc::clone(file), at, frame)),
+                _ => {}
+            }
+        }
+    }
+    Ok(behind)
+}
+
+struct JournalScan<'a> {
     files: &'a [Arc<JournalFile>],
     salt: u64,
     epoch: Epoch,
 }
 
-impl<'a> Scan<'a> {
-    /// The sequences with which files begin.
+impl<'a> JournalScan<'a> {
+    /// The sequence of the first frame of each file.
     fn first_frames(&self) -> Result<Vec<(u64, &'a Arc<JournalFile>)>, Error> {
         let mut begins = Vec::new();
         for file in self.files {
@@ -69,7 +99,7 @@ impl<'a> Scan<'a> {
         Ok(begins)
     }
 
-    /// The frame of the last start that begins at `at`, and where the next may begin.
+    /// The frame of the last start at `at`, and the position of the next one.
     fn frame(&self, file: &JournalFile, at: u64) -> Result<Option<(Frame, u64)>, Error> {
         let mut start = [0; FRAME_HEADER_BYTES];
         let left = file.size_bytes.saturating_sub(at);
@@ -97,7 +127,7 @@ impl<'a> Scan<'a> {
                 let Some((frame, _)) = self.frame(file, at)? else { continue };
                 if frame.stamp.sequence > expected && frame.stamp.durable >= expected {
                     let here = match cursor {
-                        // Frames stand behind one another: what does not read in this file is its first one.
+                        // Frames are contiguous: the damaged frame is the first one of this file.
                         Some((cut, _)) if cut.slot != file.slot && !begins_well => (&file.path, FIRST_FRAME_AT),
                         Some((cut, at)) => (&cut.path, at),
                         None => (&file.path, at),
@@ -110,13 +140,13 @@ impl<'a> Scan<'a> {
             }
         }
         let Some((path, at)) = damaged else { return Ok(()) };
-        let what = "a frame that had been synced does not read";
+        let what = "a synced frame cannot be read";
         tracing::error!(file = %path.display(), at, sequence = expected, "{what}");
         Err(Error::CorruptFile { path: path.clone(), at, what })
     }
 }
 
-/// Where in the file something stands that looks like the beginning of a frame.
+/// Positions in the file that look like the beginning of a frame.
 fn frame_starts(file: &JournalFile) -> Result<Vec<u64>, Error> {
     let mut found = Vec::new();
     let mut chunk = vec![0; LOOK_AHEAD_BYTES];
@@ -137,39 +167,42 @@ fn read(file: &JournalFile, buf: &mut [u8], at: u64) -> Result<usize, Error> {
     file.file.read_at(buf, at).map_err(|e| Error::io("read", &file.path, e))
 }
 
-/// Builds the catalog from `meta` and the frames on top of it, and begins this start's epoch in every partition.
-///
-/// # Errors
-/// [`Error::Corrupt`], [`Error::CorruptFile`], [`Error::Io`].
-pub(crate) fn restore(shared: &Arc<Shared>, catalog: &Catalog, meta: Meta, frames: Vec<Frame>) -> Result<(), Error> {
+/// Builds the catalog from `meta` and the frames, and begins this start's epoch in every partition.
+pub(crate) fn restore(
+    context: &PartitionContext,
+    catalog: &TopicCatalog,
+    meta: Meta,
+    frames: Vec<Frame>,
+) -> Result<(), Error> {
+    let shared = &context.shared;
     let skip = |is_memory| match (meta.clean, is_memory) {
         (true, _) => 0,
         (false, true) => crate::partition::MEMORY_MAX_RECORDS,
         (false, false) => crate::partition::UNSYNCED_MAX_RECORDS,
     };
     for (topic, partitions) in meta.topics {
-        let topic = TopicEntry::new(shared, topic, partitions);
-        catalog.apply(shared, Effect::Created(topic));
+        let topic = TopicEntry::new(context, topic, partitions);
+        catalog.apply(shared, CatalogChange::Created(topic));
     }
     for mut record in meta.positions {
         if record.committed_ms == UNKNOWN_MS {
             record.committed_ms = shared.wall.now_ms();
         }
         catalog.commit(&record);
-        catalog.apply(shared, Effect::Committed(record));
+        catalog.apply(shared, CatalogChange::Committed(record));
     }
-    let mut replay = Replay { shared, catalog, orphans: BTreeSet::new() };
+    let mut replay = JournalReplay { context, shared, catalog, orphans: BTreeSet::new() };
     for frame in frames {
         replay.frame(frame)?;
     }
     if !replay.orphans.is_empty() {
         let path = shared.layout.journal_dir();
-        return Err(Error::CorruptFile { path, at: 0, what: "it holds batches of a topic that it does not know" });
+        return Err(Error::CorruptFile { path, at: 0, what: "it holds batches of an unknown topic" });
     }
     for topic in catalog.topics() {
         let skip = skip(topic.state.is_memory);
         for partition in &topic.partitions {
-            // Not before the replay: the files of a topic whose deletion the journal holds may be gone already.
+            // After the replay: if the journal deletes the topic, its files may be gone already.
             let active = partition.lock().segments.last().filter(|last| !last.is_closed()).cloned();
             active.map_or(Ok(()), |active| active.cut_to_size())?;
             partition.begin(skip);
@@ -178,56 +211,57 @@ pub(crate) fn restore(shared: &Arc<Shared>, catalog: &Catalog, meta: Meta, frame
     Ok(())
 }
 
-struct Replay<'a> {
-    shared: &'a Arc<Shared>,
-    catalog: &'a Catalog,
-    /// Topics that have batches and are not known: their deletion must still come.
+struct JournalReplay<'a> {
+    context: &'a PartitionContext,
+    shared: &'a EngineShared,
+    catalog: &'a TopicCatalog,
+    /// Unknown topics that have batches: their deletion must follow.
     orphans: BTreeSet<TopicId>,
 }
 
-impl Replay<'_> {
+impl JournalReplay<'_> {
     fn frame(&mut self, frame: Frame) -> Result<(), Error> {
         let stamp = frame.stamp;
         for part in frame.parts {
             match part {
-                Part::Batch { topic, partition, batch } => {
+                FramePart::Batch { topic, partition, batch } => {
                     self.batch(topic, partition.0, batch, stamp.written_ms)?;
                 }
-                Part::Created(topic) if self.catalog.topic_by_id(topic.id).is_some() => {}
-                Part::Created(topic) => {
-                    let topic = new_topic(self.shared, topic, stamp.epoch);
-                    self.catalog.apply(self.shared, Effect::Created(topic));
+                FramePart::Created(topic) if self.catalog.topic_by_id(topic.id).is_some() => {}
+                FramePart::Created(topic) => {
+                    let topic = new_topic(self.context, topic, stamp.epoch);
+                    self.catalog.apply(self.shared, CatalogChange::Created(topic));
                 }
-                Part::Altered(topic) => self.alter(topic, stamp.epoch),
-                Part::Deleted(topic) => {
+                FramePart::Altered(topic) => self.alter(topic, stamp.epoch),
+                FramePart::Deleted(topic) => {
                     self.orphans.remove(&topic);
-                    self.catalog.apply(self.shared, Effect::Deleted(topic));
+                    self.catalog.apply(self.shared, CatalogChange::Deleted(topic));
                 }
-                Part::Committed(mut record) => {
+                FramePart::Committed(mut record) => {
                     if record.committed_ms == UNKNOWN_MS {
                         record.committed_ms = stamp.written_ms;
                     }
                     self.catalog.commit(&record);
-                    self.catalog.apply(self.shared, Effect::Committed(record));
+                    self.catalog.apply(self.shared, CatalogChange::Committed(record));
                 }
-                Part::Forgotten { group, topic, partition } => {
+                FramePart::Forgotten { group, topic, partition } => {
                     self.catalog.forget(&group, topic, partition);
-                    self.catalog.apply(self.shared, Effect::Forgotten { group, topic, partition });
+                    self.catalog.apply(self.shared, CatalogChange::Forgotten { group, topic, partition });
                 }
-                Part::Trimmed { topic, partition, first } => {
-                    self.catalog.apply(self.shared, Effect::Trimmed { topic, partition, first });
+                FramePart::Trimmed { topic, partition, first } => {
+                    self.catalog.apply(self.shared, CatalogChange::Trimmed { topic, partition, first });
                 }
             }
         }
         Ok(())
     }
 
-    /// Partitions that a topic has more begin as they did: under the frame's epoch.
+    /// Applies a changed configuration; added partitions begin under the frame's epoch.
     fn alter(&self, topic: Topic, epoch: Epoch) {
         let (known, total) = (self.catalog.topic_by_id(topic.id), topic.config.partitions);
         let effect = match known.filter(|known| (known.partitions.len() as u32) < total) {
-            Some(known) => Effect::Grown(known.grown(self.shared, total, epoch), topic),
-            None => Effect::Altered(topic),
+            Some(known) => CatalogChange::Grown(known.grown(self.context, total, epoch), topic),
+            None => CatalogChange::Altered(topic),
         };
         self.catalog.apply(self.shared, effect);
     }
@@ -245,16 +279,13 @@ impl Replay<'_> {
         match RecordBatch::parse(bytes, &self.shared.limits) {
             Ok(batch) if known.replay(batch.clone(), appended_ms) => Ok(()),
             Ok(batch) => corrupt(batch.base_offset().0, "the journal holds a batch that lies below the one before it"),
-            Err(_) => corrupt(known.lock().next, "the journal holds a batch that does not read"),
+            Err(_) => corrupt(known.lock().next, "the journal holds a batch that cannot be read"),
         }
     }
 }
 
-/// Removes what `meta` does not name: segments and topics that a crash left half made or half removed.
-///
-/// # Errors
-/// [`Error::Io`].
-pub(crate) fn remove_strays(shared: &Shared, catalog: &Catalog) -> Result<(), Error> {
+/// Removes files that `meta` does not name: segments and topics that a crash left half created or half removed.
+pub(crate) fn remove_strays(shared: &EngineShared, catalog: &TopicCatalog) -> Result<(), Error> {
     let files = &*shared.files;
     let topics_dir = shared.layout.topics_dir();
     let known = catalog.topics();

@@ -1,5 +1,5 @@
-//! Which records may go: whole closed segments, by append time, by size and once they are trimmed, unless a registered
-//! reader holds them.
+//! Removes old records: whole closed segments, by append time, by size and after a trim, unless
+//! a registered reader holds them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::partition::PartitionLog;
 use crate::segment::Segment;
 use crate::{Error, TopicConfig};
 
-/// Closes the segment that is written to once it is as old as `segment_age`, or as retention, or wholly trimmed.
-///
-/// # Errors
-/// [`Error::Io`], [`Error::Corrupt`].
+/// Closes the active segment if it is older than `segment_age` or the retention time, is due for compaction, or
+/// is trimmed as a whole.
 pub(crate) fn close_aged(partition: &PartitionLog, config: &TopicConfig, now_ms: i64) -> Result<(), Error> {
     let active = partition.lock().segments.last().filter(|last| !last.is_closed()).cloned();
     let Some(active) = active else { return Ok(()) };
     let record = active.record();
-    let age = config.retention.unwrap_or(Duration::MAX).min(config.segment_age);
+    let compacted = config.compaction_lag_max.filter(|_| config.cleanup.compacts());
+    let ages = [config.retention, compacted];
+    let age = ages.into_iter().flatten().fold(config.segment_age, Duration::min);
     let goes = record.end <= partition.first() || is_older(record.first_append_ms, age, now_ms);
     if record.end > record.base && goes {
         active.close()?;
@@ -24,15 +24,14 @@ pub(crate) fn close_aged(partition: &PartitionLog, config: &TopicConfig, now_ms:
     Ok(())
 }
 
-/// Takes the segments that have expired out of the partition. Their files are the caller's to remove, once `meta` no
-/// longer names them.
+/// Takes the expired segments out of the partition. The caller removes their files once `meta` no longer names them.
 pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64) -> Vec<Arc<Segment>> {
     if !config.cleanup.expires() {
         return Vec::new();
     }
     let mut accept = partition.lock();
     let count = expired_count(&accept.segments, config, now_ms);
-    let held = Held::among(partition, &accept.segments[..count], config.hold_max_bytes);
+    let held = HeldSegments::among(partition, &accept.segments[..count], config.hold_max_bytes);
     held.warn(partition, config.hold_max_bytes);
     let trimmed =
         accept.segments.iter().take_while(|segment| segment.is_closed() && segment.end() <= partition.first());
@@ -44,17 +43,17 @@ pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64
     expired
 }
 
-/// How far up to `before` records may go: not beyond what a reader holds, unless that is more than it may.
+/// The offset up to which records below `before` may be removed: readers may hold at most `hold_max_bytes`.
 pub(crate) fn unheld(partition: &PartitionLog, segments: &[Arc<Segment>], before: u64, hold_max_bytes: u64) -> u64 {
     let Some((lowest, _)) = partition.holds.lowest() else { return before };
     let below = segments.partition_point(|segment| segment.base() < before);
-    let held = Held::among(partition, &segments[..below], hold_max_bytes);
+    let held = HeldSegments::among(partition, &segments[..below], hold_max_bytes);
     held.warn(partition, hold_max_bytes);
     let free = below.checked_sub(held.count + 1).map_or(0, |newest| segments[newest].end());
     before.min(lowest.max(free))
 }
 
-/// How many of the oldest segments retention gives free.
+/// Number of the oldest segments that retention removes.
 fn expired_count(segments: &[Arc<Segment>], config: &TopicConfig, now_ms: i64) -> usize {
     let mut total: u64 = segments.iter().map(|segment| segment.size_bytes()).sum();
     let mut count = 0;
@@ -70,15 +69,15 @@ fn expired_count(segments: &[Arc<Segment>], config: &TopicConfig, now_ms: i64) -
     count
 }
 
-/// Which of some segments readers hold.
-pub(crate) struct Held {
-    /// How many stay, from the newest back: no more than `hold_max_bytes`.
+/// The segments that readers hold.
+pub(crate) struct HeldSegments {
+    /// Number of held segments, counted from the newest, within `hold_max_bytes`.
     pub(crate) count: usize,
-    /// A reader that needs more than that, and from where on.
+    /// The reader that needs more than that, and its offset.
     left_behind: Option<(u64, String)>,
 }
 
-impl Held {
+impl HeldSegments {
     pub(crate) fn among(partition: &PartitionLog, segments: &[Arc<Segment>], hold_max_bytes: u64) -> Self {
         let Some((lowest, reader)) = partition.holds.lowest() else { return Self { count: 0, left_behind: None } };
         let needed = segments.iter().rev().take_while(|segment| segment.end() > lowest).count();

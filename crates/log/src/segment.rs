@@ -1,4 +1,4 @@
-//! A segment: a run of batches of one partition, in blocks that each carry their own checksums.
+//! A segment: consecutive batches of one partition, in blocks that each carry their own checksums.
 //!
 //! ```text
 //! file header (64) | block | block | …            block = header (64) + whole batches as they lie
@@ -8,16 +8,18 @@
 //! 60 CRC32C of the 60 bytes before u32
 //! ```
 //!
-//! In a segment that compaction has written, the append time is that of the first compaction, and the last block's end
-//! offset is that of what it replaced.
+//! In a compacted segment, the append time is the time of the first compaction, and the end offset of the last block
+//! is the end of the segments that it replaced.
 //!
-//! Owner: the writeback thread is the only one that appends, closes and removes; anybody reads. What compaction writes
-//! is the compaction thread's until it is closed.
-//! Invariants
+//! Owner: only the writeback thread appends to, closes and removes a segment; every thread may read. The compaction
+//! thread owns the segments that it writes until it closes them. Invariants
 //! - `end` and `size_bytes` only grow, and only after the bytes that they cover are in the file.
-//! - Nothing is served from a block whose checksums do not match; the batch's own CRC would not cover its offsets. What is
-//!   sent from the file as it lies was written or checked within the last minute.
+//! - No block is served unless its checksums match; the CRC of a batch does not cover its offsets. Bytes that are
+//!   sent straight from the file were written or verified within the last minute.
 //! - A closed segment never changes.
+
+mod locate;
+mod single_batch;
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -28,30 +30,27 @@ use std::time::Instant;
 use millstream_types::{BatchLimits, Offset, RecordBatch, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
-use crate::block::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, split_batches};
+use crate::block::{BLOCK_BYTES, BlockHeader, split_batches};
 use crate::buffers::Buffers;
-use crate::checked::Checked;
-use crate::extent::Extent;
+use crate::checksum_cache::ChecksumCache;
+use crate::dead_records::DeadRecords;
 use crate::files;
 use crate::index::{self, BlockEntry};
-use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, index_name, segment_name};
-use crate::recent::Stored;
-use crate::wire::Writer;
+use crate::layout::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FileKind, Layout, index_name, segment_name};
+use crate::segment_cache::SegmentCache;
+use crate::tail_cache::CachedBatch;
+use crate::wire::WireWriter;
 use crate::{Error, File, Files};
 
-/// Where the generation stands in the header's own bytes: an index has its count and checksum before that.
+/// Position of the generation in the header's kind-specific part; an index has its count and checksum before it.
 const GENERATION: std::ops::Range<usize> = 36..44;
-/// What is checked of a block at a time: so little that it is still in the processor's cache when its checksum is taken.
-const CHECK_BYTES: usize = 64 << 10;
-/// Smaller blocks are not left where they lie.
-const LOCATED_MIN_BYTES: u32 = 16 << 10;
 const CUT_SHORT: &str = "it ends within a block";
 
-/// What `meta` keeps of a segment.
+/// The facts about a segment that `meta` keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentRecord {
     pub(crate) base: u64,
-    /// How often what begins here was replaced by compaction; never the same twice.
+    /// Number of replacements by compaction; never used twice for a base offset.
     pub(crate) generation: u64,
     pub(crate) end: u64,
     pub(crate) size_bytes: u64,
@@ -59,12 +58,16 @@ pub(crate) struct SegmentRecord {
     pub(crate) last_append_ms: i64,
     pub(crate) max_timestamp_ms: i64,
     pub(crate) closed: bool,
+    /// Its tombstones count as appended at this time, if that is later than their block says.
+    pub(crate) dated_ms: i64,
 }
 
-/// One segment.
 pub(crate) struct Segment {
     files: Arc<dyn Files>,
     buffers: Arc<Buffers>,
+    cache: Arc<SegmentCache>,
+    /// Its number in the cache.
+    number: u64,
     partition: TopicPartition,
     own: Vec<u8>,
     path: PathBuf,
@@ -78,17 +81,17 @@ pub(crate) struct Segment {
     max_timestamp_ms: AtomicI64,
     closed: AtomicBool,
     blocks: Mutex<Option<Vec<BlockEntry>>>,
-    checked: Checked,
+    checksum_cache: ChecksumCache,
     reported: AtomicBool,
-    /// Its files go: it is no longer among its partition's segments.
+    /// The segment has been replaced or expired, and its files are removed.
     retired: AtomicBool,
+    dated_ms: AtomicI64,
+    /// Superseded records that compaction has found and left, in this run of the program.
+    dead: Mutex<Arc<DeadRecords>>,
 }
 
 impl Segment {
-    /// A new segment on disk, with nothing but its header. Neither it nor its name is synced yet.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Creates a segment file with only its header. Neither the file nor its name is synced.
     pub(crate) fn create(place: &SegmentPlace<'_>, base: u64, generation: u64) -> Result<Self, Error> {
         let record = SegmentRecord {
             base,
@@ -99,6 +102,7 @@ impl Segment {
             last_append_ms: i64::MIN,
             max_timestamp_ms: i64::MIN,
             closed: false,
+            dated_ms: i64::MIN,
         };
         let segment = Self::known(place, &record);
         let file = segment.files.create(&segment.path).map_err(|e| Error::io("create", &segment.path, e))?;
@@ -111,7 +115,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// A segment that `meta` knows; its file is not touched before somebody reads.
+    /// A segment that `meta` names. Its file is not touched before a read.
     pub(crate) fn known(place: &SegmentPlace<'_>, record: &SegmentRecord) -> Self {
         let dir = place.layout.partition_dir(place.topic, place.partition.partition.0);
         let mut own = Vec::with_capacity(28);
@@ -121,6 +125,8 @@ impl Segment {
         Self {
             files: place.files.clone(),
             buffers: place.buffers.clone(),
+            cache: place.cache.clone(),
+            number: place.cache.next_number(),
             partition: place.partition.clone(),
             own,
             path: dir.join(segment_name(record.base, record.generation)),
@@ -134,9 +140,11 @@ impl Segment {
             max_timestamp_ms: AtomicI64::new(record.max_timestamp_ms),
             closed: AtomicBool::new(record.closed),
             blocks: Mutex::new(None),
-            checked: Checked::new(),
+            checksum_cache: ChecksumCache::new(),
             reported: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            dated_ms: AtomicI64::new(record.dated_ms),
+            dead: Mutex::default(),
         }
     }
 
@@ -150,6 +158,7 @@ impl Segment {
             last_append_ms: self.last_append_ms.load(Ordering::Acquire),
             max_timestamp_ms: self.max_timestamp_ms.load(Ordering::Acquire),
             closed: self.is_closed(),
+            dated_ms: self.dated_ms.load(Ordering::Acquire),
         }
     }
 
@@ -161,13 +170,26 @@ impl Segment {
         self.generation
     }
 
-    /// Its files are about to be removed: whoever misses them looks for what took their place.
+    /// Marks the segment as removed: a reader that misses its files looks for the replacement.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
+    }
+
+    /// Lets the age of its tombstones begin at `now_ms`.
+    pub(crate) fn date(&self, now_ms: i64) {
+        self.dated_ms.fetch_max(now_ms, Ordering::AcqRel);
+    }
+
+    pub(crate) fn dead(&self) -> Arc<DeadRecords> {
+        self.dead.lock().clone()
+    }
+
+    pub(crate) fn set_dead(&self, dead: DeadRecords) {
+        *self.dead.lock() = Arc::new(dead);
     }
 
     pub(crate) fn end(&self) -> u64 {
@@ -194,7 +216,7 @@ impl Segment {
         &self.index_path
     }
 
-    /// Cuts off what an earlier process wrote behind what `meta` vouches for.
+    /// Cuts off bytes that an earlier process wrote beyond the size in `meta`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file is shorter than `meta` says; [`Error::Io`].
@@ -210,11 +232,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes `batches` in blocks. Not synced: [`Segment::sync`].
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn append(&self, batches: &[Stored]) -> Result<(), Error> {
+    /// Writes `batches` in blocks, without a sync.
+    pub(crate) fn append(&self, batches: &[CachedBatch]) -> Result<(), Error> {
         let file = self.files.open(&self.path).map_err(|e| self.unopened(self.end(), e))?;
         let mut rest = batches;
         while !rest.is_empty() {
@@ -231,16 +250,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes what compaction has left of a run of offsets up to `end` as one block.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn append_cleaned(&self, batches: &[Stored], end: u64) -> Result<(), Error> {
+    /// Writes compacted batches as one block that covers the offsets up to `end`.
+    pub(crate) fn append_cleaned(&self, batches: &[CachedBatch], end: u64) -> Result<(), Error> {
         let file = self.files.open(&self.path).map_err(|e| self.unopened(self.end(), e))?;
         self.append_block(&*file, batches, end)
     }
 
-    fn append_block(&self, file: &dyn File, batches: &[Stored], end: u64) -> Result<(), Error> {
+    fn append_block(&self, file: &dyn File, batches: &[CachedBatch], end: u64) -> Result<(), Error> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(()) };
         assert!(first.first >= self.end(), "offsets ascend within a segment");
         let mut payload_crc = 0;
@@ -261,10 +277,11 @@ impl Segment {
         parts.push(IoSlice::new(&header));
         parts.extend(batches.iter().map(|stored| IoSlice::new(stored.batch.bytes())));
         files::write_in_pieces(file, &parts, entry.at).map_err(|e| Error::io("write", &self.path, e))?;
-        // The ends move under the same lock: whoever puts an index in place meanwhile has this block in it, or sees it here.
+        // Update the ends under the same lock: a thread that installs an index now includes this block, or sees it
+        // here.
         let mut blocks = self.blocks.lock();
         if let Some(blocks) = blocks.as_mut() {
-            self.checked.note(blocks.len(), Instant::now());
+            self.checksum_cache.note(blocks.len(), Instant::now());
             blocks.push(entry);
         }
         self.first_append_ms.fetch_min(first.appended_ms, Ordering::AcqRel);
@@ -275,19 +292,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes what was appended durable.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Makes the appended blocks durable.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let file = self.files.open(&self.path).map_err(|e| self.unopened(self.base, e))?;
         file.sync().map_err(|e| Error::io("sync", &self.path, e))
     }
 
-    /// Writes the index; from now on nothing is appended.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::Corrupt`] if the index had to be built from the file first and could not.
+    /// Writes the index; no block is appended afterwards.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let blocks = self.with_blocks(<[BlockEntry]>::to_vec)?;
         index::write(&*self.files, &self.index_path, &self.own, &blocks)?;
@@ -298,10 +309,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Batches from the one that holds `from` on: at least one if there is any, further ones while they fit `max_bytes`.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// Reads batches from the one that contains `from` on: at least one if there is one, further
+    /// ones while they fit `max_bytes`.
     pub(crate) fn read(&self, from: u64, max_bytes: usize, limits: &BatchLimits) -> Result<Vec<RecordBatch>, Error> {
         let blocks = self.with_blocks(|blocks| {
             let begin = blocks.partition_point(|block| block.end <= from);
@@ -334,46 +343,7 @@ impl Segment {
         Ok(found)
     }
 
-    /// Where the blocks lie that begin at or above `from`, end at or below `limit` and fit `max_bytes`, and the offset behind
-    /// them. `None` if the next one is not such a block, or a small one, which costs less to copy than to send by itself;
-    /// and where files have no descriptor.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub(crate) fn locate(&self, from: u64, limit: u64, max_bytes: usize) -> Result<Option<(Vec<Extent>, u64)>, Error> {
-        let (begin, blocks) = self.with_blocks(|blocks| {
-            let begin = blocks.partition_point(|block| block.end <= from);
-            let mut payload_bytes = 0;
-            let fitting = blocks[begin..].iter().take_while(|block| {
-                payload_bytes += block.payload_bytes as usize;
-                let is_worth_it = block.payload_bytes >= LOCATED_MIN_BYTES;
-                is_worth_it && block.first >= from && block.end <= limit && payload_bytes <= max_bytes
-            });
-            (begin, fitting.copied().collect::<Vec<_>>())
-        })?;
-        let Some(last) = blocks.last() else { return Ok(None) };
-        let file = self.open_checked()?;
-        if file.descriptor().is_none() {
-            return Ok(None);
-        }
-        let (now, mut scratch) = (Instant::now(), Vec::new());
-        let mut extents = Vec::with_capacity(blocks.len());
-        for (number, block) in (begin..).zip(&blocks) {
-            if !self.checked.holds(number, now) {
-                scratch.resize(CHECK_BYTES, 0);
-                self.check_block(&*file, block, &mut scratch)?;
-                self.checked.note(number, now);
-            }
-            let (at, size_bytes) = (block.at + BLOCK_HEADER_BYTES as u64, block.payload_bytes as usize);
-            extents.push(Extent::new(file.clone(), at, size_bytes));
-        }
-        Ok(Some((extents, last.end)))
-    }
-
-    /// The first batch that has a record at or after `timestamp_ms`, and is not wholly below `from`.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// The first batch with a record at or after `timestamp_ms` that does not end below `from`.
     pub(crate) fn batch_at_time(
         &self,
         from: u64,
@@ -407,25 +377,20 @@ impl Segment {
         }
     }
 
-    /// Where its blocks lie.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// The index entries of the segment.
     pub(crate) fn blocks(&self) -> Result<Vec<BlockEntry>, Error> {
         self.with_blocks(<[BlockEntry]>::to_vec)
     }
 
-    /// The batches of one block, and when they were appended or first compacted.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// The batches of one block, with the time from which the age of its tombstones counts.
     pub(crate) fn dated_block(
         &self,
         block: &BlockEntry,
         limits: &BatchLimits,
     ) -> Result<(i64, Vec<RecordBatch>), Error> {
         let file = self.open_checked()?;
-        self.read_dated(&*file, block, block.first, limits)
+        let (appended_ms, batches) = self.read_dated(&*file, block, block.first, limits)?;
+        Ok((appended_ms.max(self.dated_ms.load(Ordering::Acquire)), batches))
     }
 
     fn read_block(
@@ -459,35 +424,14 @@ impl Segment {
         Ok((header.appended_ms, batches))
     }
 
-    /// Whether the block in the file is as it was written. What it reads is in the page cache then.
-    fn check_block(&self, file: &dyn File, block: &BlockEntry, scratch: &mut [u8]) -> Result<(), Error> {
-        let refuse = |what| self.corrupt(block.first, block.at, what);
-        let (mut header, mut crc, mut checked_bytes) = (None, 0, 0);
-        while checked_bytes < block.size_bytes() {
-            let piece_bytes = scratch.len().min(block.size_bytes() - checked_bytes);
-            let mut piece = &mut scratch[..piece_bytes];
-            let read = file.read_at(piece, block.at + checked_bytes as u64);
-            if read.map_err(|e| Error::io("read", &self.path, e))? < piece_bytes {
-                return Err(refuse(CUT_SHORT));
-            }
-            if header.is_none() {
-                header = Some(BlockHeader::of(block, piece).map_err(refuse)?);
-                piece = &mut piece[BLOCK_HEADER_BYTES..];
-            }
-            crc = crc32c::crc32c_append(crc, piece);
-            checked_bytes += piece_bytes;
-        }
-        header.map_or(Ok(()), |header| header.check(crc).map_err(refuse))
-    }
-
-    /// Looks at the entries, reading or rebuilding the index first if it is not in memory.
+    /// Passes the index entries to `look`; reads or rebuilds the index first if it is not in memory.
     fn with_blocks<T>(&self, look: impl FnOnce(&[BlockEntry]) -> T) -> Result<T, Error> {
         if let Some(blocks) = self.blocks.lock().as_ref() {
             return Ok(look(blocks));
         }
         let mut loaded = self.load_index()?;
         let mut blocks = self.blocks.lock();
-        // While it was read without the lock, the writeback thread may have appended.
+        // The writeback thread may have appended while the index was read without the lock.
         if blocks.is_none() && loaded.last().map_or(self.base, |block| block.end) < self.end() {
             let file = self.files.open(&self.path).map_err(|e| self.unopened(self.base, e))?;
             self.scan(&*file, &mut loaded)?;
@@ -512,7 +456,7 @@ impl Segment {
         Ok(entries)
     }
 
-    /// Whether the entries lie one behind the other, from the header to the end.
+    /// `true` if the entries are contiguous from the header to the end.
     fn covers_all(&self, entries: &[BlockEntry]) -> bool {
         let start = (FILE_HEADER_BYTES as u64, self.base);
         let end = entries.iter().try_fold(start, |(at, end), entry| {
@@ -532,7 +476,7 @@ impl Segment {
         );
     }
 
-    /// Continues `entries` by the block headers up to the segment's size.
+    /// Extends `entries` from the block headers, up to the segment's size.
     fn scan(&self, file: &dyn File, entries: &mut Vec<BlockEntry>) -> Result<(), Error> {
         let size = self.size_bytes();
         let (mut at, mut end) =
@@ -546,7 +490,7 @@ impl Segment {
                     (at, end) = (entry.ends_at(), entry.end);
                     entries.push(entry);
                 }
-                None => return Err(self.corrupt(end, at, "a block's header does not read")),
+                None => return Err(self.corrupt(end, at, "a block header cannot be read")),
             }
         }
         Ok(())
@@ -581,11 +525,12 @@ impl Segment {
     }
 }
 
-/// Where the segments of a partition are.
+/// The location of a partition's segments.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentPlace<'a> {
     pub(crate) files: &'a Arc<dyn Files>,
     pub(crate) buffers: &'a Arc<Buffers>,
+    pub(crate) cache: &'a Arc<SegmentCache>,
     pub(crate) layout: &'a Layout,
     pub(crate) topic: TopicId,
     pub(crate) partition: &'a TopicPartition,

@@ -1,19 +1,20 @@
-//! A disk in memory from which tests take the power: the file layer for tests, of this crate and of those above it.
+//! A simulated disk with power loss, for the tests of this crate and of the crates above it.
 //!
 //! ```text
 //!   write_at, set_size ──► seen by readers ──sync──► on the medium ──crash──► what a new start finds
 //!   create, rename, remove ► seen by readers ──sync_dir──► on the medium ──crash──► …
 //! ```
 //!
-//! The model promises what [`Files`] promises and not a byte more. A sync covers the changes that were
-//! made before it was called. What was not synced may be lost, or arrive in part: cut at a byte, or sector by sector in
-//! any order; a name that was not synced may be there or not, whatever its file's contents.
+//! The model promises exactly as much as [`Files`]. A sync covers the changes made before it was called. An unsynced
+//! change may be lost, or arrive in part: cut at a byte, or sector by sector in any order. An unsynced name may be
+//! there or not, whatever the contents of its file.
 //!
-//! Not here: what an engine owes its callers after a crash; the suites that use this say it.
+//! Not here: the duties of an engine after a crash; the suites that use this crate check them.
 
 mod contents;
 mod disk;
 mod names;
+mod power_loss;
 mod rng;
 
 use std::fmt;
@@ -24,17 +25,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::disk::{Disk, Operation};
+pub use self::power_loss::PowerLoss;
 pub use self::rng::Rng;
 use crate::{File, Files, Lock};
-
-/// What a crash of the machine does to changes that were not synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PowerLoss {
-    /// All of them are gone.
-    DropAll,
-    /// Some are there, whole or torn, in any order.
-    Torn,
-}
 
 /// A simulated disk. Clones share it.
 #[derive(Clone, Default)]
@@ -43,12 +36,12 @@ pub struct SimFiles {
 }
 
 impl SimFiles {
-    /// An empty disk.
+    /// An empty disk, with the power on.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Switches the machine off, now at the latest, and returns the disk as it is after a restart.
+    /// Turns the power off, if it is still on, and returns the disk after a restart.
     #[must_use = "the disk after the crash is a new one"]
     pub fn crash(&self, seed: u64, loss: PowerLoss) -> Self {
         let mut disk = self.disk.lock();
@@ -56,7 +49,7 @@ impl SimFiles {
         Self::from(disk.after_power_loss(loss, &mut Rng::new(seed)))
     }
 
-    /// Ends the process as `kill -9` does: what it has written stays, synced or not, and it writes nothing more.
+    /// Kills the process as `kill -9` does: all that it wrote stays, synced or not, and it writes no more.
     #[must_use = "the disk of the next process is a new one"]
     pub fn kill(&self) -> Self {
         let mut disk = self.disk.lock();
@@ -64,73 +57,73 @@ impl SimFiles {
         Self::from(disk.after_kill())
     }
 
-    /// Lets the power go during the `operations`-th change from now (1 is the next one). That change may reach the
+    /// Turns the power off during the `operations`-th change from now (1 is the next one). That change may reach the
     /// medium or not; it and every later one fail.
     pub fn crash_after(&self, operations: u64) {
         self.disk.lock().switch_off_after(operations);
     }
 
-    /// Lets the next sync fail, and the changes that it was to make durable be forgotten: they can still be read, and
-    /// later syncs succeed without them. This is what an operating system may do.
+    /// Makes the next sync fail and lose its changes: readers still see them, and later syncs succeed without them.
+    /// Operating systems may do this.
     pub fn fail_next_sync(&self) {
         self.disk.lock().fail_next_sync();
     }
 
-    /// Lets `percent` of a hundred file syncs succeed and do nothing, as a medium without protection from power loss
-    /// does. No engine can live with it; a suite must notice it.
+    /// Makes `percent` of all file syncs succeed without effect, like a medium without power loss protection. No
+    /// engine survives that; a suite must detect it.
     pub fn forget_syncs(&self, seed: u64, percent: u64) {
         self.forget_syncs_of(seed, percent, |_| true);
     }
 
-    /// The same for the files whose path fits.
+    /// Like [`SimFiles::forget_syncs`], for the files whose path matches.
     pub fn forget_syncs_of(&self, seed: u64, percent: u64, of: fn(&Path) -> bool) {
         self.disk.lock().forget_syncs(seed, percent, of);
     }
 
-    /// Lets files grow by `bytes` more; the write that goes beyond is cut short and fails.
+    /// Lets files grow by `bytes` more; the write beyond that is cut short and fails.
     pub fn disk_full_after(&self, bytes: u64) {
         self.disk.lock().set_free_bytes(bytes);
     }
 
-    /// Says from now on that the disk takes `bytes` more, whatever it really takes.
+    /// Reports `bytes` free from now on, independent of the real limit.
     pub fn tell_free(&self, bytes: u64) {
         self.disk.lock().tell_free(bytes);
     }
 
-    /// Flips one bit of a file, counted from its beginning; nothing happens beyond its end.
+    /// Flips one bit of a file, counted from its beginning; does nothing beyond its end.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// `NotFound` if the file does not exist.
     pub fn flip_bit(&self, path: &Path, bit: u64) -> io::Result<()> {
         self.disk.lock().flip_bit(path, bit)
     }
 
-    /// Whether the power has gone.
+    /// `true` once the power is off.
     pub fn is_off(&self) -> bool {
         self.disk.lock().is_off()
     }
 
-    /// Changes and syncs so far: what [`SimFiles::crash_after`] counts.
+    /// Changes and syncs so far, as [`SimFiles::crash_after`] counts them.
     pub fn operations(&self) -> u64 {
         self.disk.lock().operations()
     }
 
-    /// Bytes read so far.
+    /// Bytes read from all files so far.
     pub fn bytes_read(&self) -> u64 {
         self.disk.lock().bytes_read()
     }
 
-    /// Bytes written to files so far.
+    /// Bytes written to all files so far.
     pub fn bytes_written(&self) -> u64 {
         self.disk.lock().bytes_written()
     }
 
-    /// Every file with its size in bytes, by path.
+    /// All files with their sizes in bytes, by path.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         self.disk.lock().files()
     }
 
-    /// Makes a change, unless the power is off; reports failure if it goes during the change.
+    /// Makes a change if the power is on; fails if it goes during the change.
     fn change<T>(&self, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<T> {
         let mut disk = self.disk.lock();
         let operation = disk.begin()?;
@@ -209,7 +202,7 @@ impl Files for SimFiles {
     }
 }
 
-/// Gives its lock free when dropped.
+/// Unlocks its file when dropped.
 struct SimLock {
     files: SimFiles,
     node: usize,
@@ -241,7 +234,7 @@ impl File for SimFile {
         let operation = disk.begin()?;
         let moment = disk.sync_begins();
         drop(disk);
-        // Others may write while the medium works; an engine that counts those writes as synced is caught.
+        // Let other threads write during the sync: an engine that counts those writes as synced is caught.
         std::thread::yield_now();
         let mut disk = self.files.disk.lock();
         match operation {

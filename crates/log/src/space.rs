@@ -1,8 +1,8 @@
-//! How much the disk still takes, and what is refused before it takes nothing.
+//! Watches the free space of the disk and refuses appends before it runs out.
 //!
-//! A write that finds no room ends writing until a restart, for nobody knows what of it is there. So appends are refused
-//! while there is still room for what has been accepted, and the segments wait when there is none; both go on once somebody
-//! has made room.
+//! A write on a full disk ends writing until a restart, since the result on disk is unknown. So appends are
+//! refused while there is still room for the accepted records, and the segments wait if there is none. Both resume
+//! once there is room again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,34 +10,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{Error, Files};
 
-/// What a turn of the writeback thread may take beside batches: `meta`, indexes, directories.
+/// Space that a turn of the writeback thread needs beside the batches: `meta`, indexes, directories.
 const TURN_SPARE_BYTES: u64 = 4 << 20;
 
-/// See the module.
-pub(crate) struct Space {
+/// The free space, and the callers' decisions based on it.
+pub(crate) struct DiskSpace {
     files: Arc<dyn Files>,
     dir: PathBuf,
     free_min_bytes: u64,
-    /// As of the last look.
     free_bytes: AtomicU64,
     is_scarce: AtomicBool,
-    /// The writeback thread waits for room.
-    is_waited_for: AtomicBool,
+    /// Free bytes that the writeback thread waits for; 0 if it does not wait.
+    waited_for_bytes: AtomicU64,
 }
 
-impl Space {
+impl DiskSpace {
     pub(crate) fn new(files: Arc<dyn Files>, dir: PathBuf, free_min_bytes: u64) -> Self {
-        let (is_scarce, is_waited_for) = (AtomicBool::new(false), AtomicBool::new(false));
-        let space = Self { files, dir, free_min_bytes, free_bytes: AtomicU64::new(0), is_scarce, is_waited_for };
+        let (is_scarce, free_bytes, waited_for_bytes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        let space = Self { files, dir, free_min_bytes, free_bytes, is_scarce, waited_for_bytes };
         space.look();
         space
     }
 
-    /// Asks the system. Where it does not tell there is room.
+    /// Asks the system for the free bytes. An unknown amount counts as enough.
     fn look(&self) -> u64 {
         let free_bytes = self.files.free_bytes(&self.dir).unwrap_or(u64::MAX);
         self.free_bytes.store(free_bytes, Ordering::Relaxed);
-        // A little more, or it would change with every file that goes.
+        if free_bytes >= self.waited_for_bytes.load(Ordering::Acquire) {
+            self.waited_for_bytes.store(0, Ordering::Release);
+        }
+        // Add a margin before appends resume, so that the state does not flip with every removed file.
         let more = if self.is_scarce.load(Ordering::Acquire) { self.free_min_bytes / 16 } else { 0 };
         let is_scarce = free_bytes < self.free_min_bytes.saturating_add(more);
         if is_scarce != self.is_scarce.swap(is_scarce, Ordering::AcqRel) {
@@ -51,50 +53,54 @@ impl Space {
         free_bytes
     }
 
-    /// Whether appends are taken, as of the last look.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`].
+    /// Checks the last known free space before an append. Appends are also refused while the segments wait: the
+    /// journal would fill up and block its writers without an explanation.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.is_scarce.load(Ordering::Acquire) { Err(self.full(self.free_min_bytes)) } else { Ok(()) }
+        if self.is_scarce.load(Ordering::Acquire) {
+            return Err(self.full(self.free_min_bytes));
+        }
+        match self.waited_for_bytes.load(Ordering::Acquire) {
+            0 => Ok(()),
+            needed_bytes => Err(self.full(needed_bytes)),
+        }
     }
 
-    /// The same after a look.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`].
+    /// Like [`DiskSpace::check`], after asking the system again.
     pub(crate) fn look_and_check(&self) -> Result<(), Error> {
         self.look();
         self.check()
     }
 
-    /// Looks whether `bytes` can be brought to the segments.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`]: they have to wait.
+    /// Checks that a turn of the writeback thread can write `bytes`. If not, it waits.
     pub(crate) fn admit_turn(&self, bytes: u64) -> Result<(), Error> {
         let needed_bytes = bytes + TURN_SPARE_BYTES;
         let waits = self.look() < needed_bytes;
-        self.is_waited_for.store(waits, Ordering::Release);
+        self.waited_for_bytes.store(if waits { needed_bytes } else { 0 }, Ordering::Release);
         if waits { Err(self.full(needed_bytes)) } else { Ok(()) }
     }
 
-    /// Whether the segments wait for room.
+    /// `true` if the segments wait for room.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.is_waited_for.load(Ordering::Acquire)
+        self.waited_for_bytes.load(Ordering::Acquire) > 0
     }
 
-    /// Whether it is to be looked again soon.
+    /// The error for accepted appends that wait in memory because the segments wait for room; `None` if they do not.
+    pub(crate) fn shortage(&self) -> Option<Error> {
+        let limit_bytes = self.waited_for_bytes.load(Ordering::Acquire);
+        let (path, free_bytes) = (self.dir.clone(), self.free_bytes());
+        (limit_bytes > 0).then_some(Error::WaitsForDisk { path, free_bytes, limit_bytes })
+    }
+
+    /// `true` if the free space must be checked again soon.
     pub(crate) fn is_short(&self) -> bool {
         self.is_scarce.load(Ordering::Acquire) || self.is_waited_for()
     }
 
-    /// As of the last look.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether `bytes` may be written that will become free again.
+    /// `true` if `bytes` may be written temporarily.
     pub(crate) fn has_spare(&self, bytes: u64) -> bool {
         self.free_bytes() >= self.free_min_bytes.saturating_add(bytes)
     }

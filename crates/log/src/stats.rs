@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! Counters and sizes of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,75 +7,76 @@ use millstream_types::{Offset, TopicPartition};
 
 use crate::Offsets;
 
-/// Upper ends of the buckets of [`LogStats::sync_buckets`], in microseconds; one more bucket holds what is slower.
+/// Upper bounds of [`LogStats::sync_buckets`] in microseconds; a further bucket counts slower syncs.
 pub const SYNC_BUCKETS_US: [u64; 12] =
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000, 1_000_000];
 
-/// Counts since the log was opened, and what is there now.
+/// Counters since the log was opened, and current sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
-    /// Appends that were taken.
+    /// Number of appends that were accepted.
     pub appends: u64,
-    /// Records in them.
+    /// Number of records that were accepted.
     pub records: u64,
-    /// Bytes of the batches that they were sealed into.
+    /// Bytes of all sealed batches.
     pub bytes: u64,
-    /// Frames written to the journal.
+    /// Number of frames written to the journal.
     pub frames: u64,
-    /// Syncs of the journal.
+    /// Number of syncs of the journal.
     pub syncs: u64,
-    /// Time that they took together, in microseconds.
+    /// Total time of the syncs, in microseconds.
     pub sync_us: u64,
-    /// How many syncs took at most as long as [`SYNC_BUCKETS_US`] says (each counted once), then the slower ones.
+    /// Syncs by duration: one count for each bound of [`SYNC_BUCKETS_US`], then the slower
+    /// ones. Each sync counts once.
     pub sync_buckets: [u64; SYNC_BUCKETS_US.len() + 1],
     /// Bytes accepted and not yet written.
     pub pending_bytes: u64,
     /// Bytes of the journal files in use.
     pub journal_bytes: u64,
-    /// Each partition.
+    /// Statistics of each partition, by topic.
     pub partitions: Vec<PartitionStats>,
 }
 
-/// One partition.
+/// The statistics of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionStats {
-    /// Which one.
+    /// Topic and number of the partition.
     pub partition: TopicPartition,
-    /// Its ends.
+    /// Current offsets of the partition.
     pub offsets: Offsets,
-    /// Bytes in its segments.
+    /// Bytes of all its segments.
     pub segment_bytes: u64,
-    /// Number of its segments.
+    /// Number of the partition's segments.
     pub segments: u64,
-    /// Bytes of its batches in memory, those included that are in segments too.
+    /// Bytes of its batches in memory, including those that are in segments too.
     pub memory_bytes: u64,
     /// Bytes of all its batches, each counted once.
     pub record_bytes: u64,
     /// Transactions that have begun and not ended.
     pub open_transactions: u64,
-    /// Aborted transactions that are remembered.
+    /// Aborted transactions that the partition remembers.
     pub aborted_transactions: u64,
 }
 
-/// How far a group has read one partition.
+/// The lag of a group in one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupLag {
-    /// The group.
+    /// Name of the consumer group.
     pub group: String,
-    /// The partition.
+    /// The partition that the group reads.
     pub partition: TopicPartition,
-    /// The next offset that the group will read, as it was committed last.
+    /// The committed position: the next offset that the group will read.
     pub position: Offset,
-    /// Offsets from there to the stable one: at most so many records are still to be read.
+    /// Offsets from the position to the stable offset, without skipped ones: an upper bound of the
+    /// records still to be read.
     pub lag: u64,
 }
 
-/// The counters behind [`LogStats`].
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct LogCounters {
     appends: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
@@ -85,7 +86,7 @@ pub(crate) struct Counters {
     sync_buckets: [AtomicU64; SYNC_BUCKETS_US.len() + 1],
 }
 
-impl Counters {
+impl LogCounters {
     pub(crate) fn appended(&self, records: u64) {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
@@ -107,7 +108,7 @@ impl Counters {
         self.sync_buckets[bucket].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts; what is there now is the caller's to add.
+    /// The counters; the caller adds the current sizes.
     pub(crate) fn stats(&self) -> LogStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LogStats {

@@ -6,41 +6,42 @@ use millstream_types::{Compression, TopicId, TopicName};
 
 use crate::{AckLevel, Error};
 
-/// Where a topic's records live.
+/// The place of a topic's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// In the data directory.
+    /// Segments in the data directory.
     Disk,
-    /// In a bounded ring per partition; gone with the process. For live data that nobody reads again.
+    /// A bounded ring per partition, lost when the process ends. For live data that nobody reads again.
     Memory {
-        /// Bytes kept per partition; older batches make room.
+        /// Bytes kept per partition; the oldest batches are dropped.
         max_bytes: usize,
     },
 }
 
-/// What happens to old records.
+/// The treatment of old records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cleanup {
-    /// Whole segments go by age and size.
+    /// Removes whole segments by age and size.
     Delete,
-    /// The last record of each key stays: a state topic.
+    /// Keeps the last record of each key: a state topic.
     Compact,
-    /// Both: the last record of each key stays, until its segment goes by age or size. A state that forgets, as windows do.
+    /// Keeps the last record of each key until its segment is removed by age or size. For a state
+    /// that expires, as windows do.
     CompactDelete,
 }
 
 impl Cleanup {
-    /// Whether of each key only the last record is promised.
+    /// `true` if only the last record of each key is guaranteed.
     pub fn compacts(self) -> bool {
         self != Self::Delete
     }
 
-    /// Whether segments go by age and size.
+    /// `true` if segments are removed by age and size.
     pub fn expires(self) -> bool {
         self != Self::Compact
     }
 
-    /// Its name in settings.
+    /// The name of the value in settings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Delete => "delete",
@@ -49,7 +50,7 @@ impl Cleanup {
         }
     }
 
-    /// The one whose name is `text`: `delete`, `compact`, or both with a comma between them.
+    /// Parses a setting: `delete`, `compact`, or both with a comma between them.
     pub fn from_name(text: &str) -> Option<Self> {
         match text.split(',').map(str::trim).collect::<Vec<_>>()[..] {
             ["delete"] => Some(Self::Delete),
@@ -60,44 +61,55 @@ impl Cleanup {
     }
 }
 
-/// Who may append.
+/// The clients that may append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Writers {
-    /// Every authorised client.
+    /// Every client that is authorised.
     Anyone,
-    /// Only the planes that own the topic: outside producers are refused.
+    /// Only the planes that own the topic; outside producers are refused.
     OwnersOnly,
 }
 
-/// How a topic keeps its records.
+/// The configuration of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicConfig {
     /// Number of partitions, 1 to 10,000. Default 4.
     pub partitions: u32,
-    /// Where records live. Default disk.
+    /// Place of the records. Default disk.
     pub storage: Storage,
-    /// The topic's level: the default of its appends, and what its stable offset means. Default `Synced`.
+    /// The default ack level of appends, and the level that makes records stable. Default `Synced`.
     pub level: AckLevel,
-    /// What happens to old records. Default delete.
+    /// Treatment of old records. Default delete.
     pub cleanup: Cleanup,
-    /// Who may append. Default anyone.
+    /// Clients that may append. Default anyone.
     pub writers: Writers,
-    /// Records older than this, by append time, may go. `None` keeps them. Default seven days.
+    /// Append age at which records may be removed. `None` keeps them. Default seven days.
     pub retention: Option<Duration>,
-    /// Oldest segments go while a partition holds more than this. `None` sets no bound. Default none.
+    /// Partition size above which the oldest segments are removed. `None` sets no bound. Default none.
     pub retention_bytes: Option<u64>,
-    /// Size at which a segment is closed and the next begun. Default 64 MiB.
+    /// Size at which a segment is closed and the next one begins. Default 64 MiB.
     pub segment_bytes: u64,
-    /// Age at which a segment is closed and the next begun. Default one day.
+    /// Age at which a segment is closed and the next one begins. Default one day.
     pub segment_age: Duration,
-    /// How the appender compresses the batches that it seals. Default none.
+    /// Compression of the batches that the log seals. Default none.
     pub compression: Compression,
     /// Largest record (key, value and headers). Default 1 MiB.
     pub record_max_bytes: usize,
-    /// How many bytes a registered reader may hold back beyond retention. Default 1 GiB.
+    /// Bytes beyond retention that a registered reader may hold. Default 1 GiB.
     pub hold_max_bytes: u64,
-    /// How long a tombstone stays in a compacted topic after it was appended and first compacted. Default one day.
+    /// Time that a tombstone stays in a compacted topic after its append and first compaction. Default one day.
     pub delete_retention: Duration,
+    /// Age that a record must reach before compaction may remove it. Default none.
+    pub compaction_lag_min: Duration,
+    /// Age at which a record is compacted at the latest, even if little is gained. `None` leaves
+    /// that to `log.compaction_dirty_percent`. Default none.
+    pub compaction_lag_max: Option<Duration>,
+    /// Share of live bytes, in percent, below which compaction rewrites a segment. Superseded records of other segments
+    /// stay, and each tombstone stays until no older segment can hold a record of its key. For keys with values of
+    /// very different sizes or lifetimes. `None` rewrites every segment that loses a record. Default none.
+    pub compaction_live_percent: Option<u8>,
+    /// `true` gives records the time of their append instead of the producer's. Default false.
+    pub append_time: bool,
 }
 
 impl Default for TopicConfig {
@@ -116,19 +128,23 @@ impl Default for TopicConfig {
             record_max_bytes: 1 << 20,
             hold_max_bytes: 1 << 30,
             delete_retention: Duration::from_secs(24 * 3600),
+            compaction_lag_min: Duration::ZERO,
+            compaction_lag_max: None,
+            compaction_live_percent: None,
+            append_time: false,
         }
     }
 }
 
-/// Most partitions of a topic.
+/// Most partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 10_000;
-/// Smallest segment.
+/// Smallest size of a segment.
 const SEGMENT_MIN_BYTES: u64 = 1 << 10;
 /// Smallest ring of a memory topic.
 const RING_MIN_BYTES: usize = 1 << 10;
 
 impl TopicConfig {
-    /// Checks each setting by itself.
+    /// Checks each setting against its rule.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] names the setting, its value and the rule.
@@ -151,13 +167,26 @@ impl TopicConfig {
         if self.record_max_bytes == 0 {
             return refuse("record_max_bytes", "0".to_owned(), "use at least 1");
         }
+        if let Some(lag) = self.compaction_lag_max
+            && (lag.is_zero() || lag < self.compaction_lag_min)
+        {
+            let rule = "use at least a millisecond, and at least compaction_lag_min (min.compaction.lag.ms)";
+            return refuse("compaction_lag_max", format!("{} ms", lag.as_millis()), rule);
+        }
+        if let Some(percent) = self.compaction_live_percent {
+            if !(1..=100).contains(&percent) {
+                return refuse("compaction_live_percent", percent.to_string(), "use 1 to 100, or none");
+            }
+            if self.compaction_lag_max.is_some() {
+                let rule =
+                    "it leaves superseded records in place; leave compaction_lag_max (max.compaction.lag.ms) out";
+                return refuse("compaction_live_percent", percent.to_string(), rule);
+            }
+        }
         Ok(())
     }
 
-    /// The same with `total` partitions.
-    ///
-    /// # Errors
-    /// [`Error::InvalidConfig`] if the topic may not have them.
+    /// This configuration with `total` partitions, if the topic may have them.
     pub(crate) fn grown(&self, topic: &TopicName, total: u32) -> Result<Self, Error> {
         let refuse = |rule| {
             let value = total.to_string();
@@ -175,7 +204,7 @@ impl TopicConfig {
         grown.validate(topic).map(|()| grown)
     }
 
-    /// Bytes that a topic in memory may take; 0 for one on disk.
+    /// Most bytes of a memory topic; 0 for a topic on disk.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self.storage {
             Storage::Disk => 0,
@@ -183,7 +212,7 @@ impl TopicConfig {
         }
     }
 
-    /// The first setting in which the two differ.
+    /// The first setting that differs, if any does.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let settings = [
             ("partitions", self.partitions == other.partitions),
@@ -199,11 +228,15 @@ impl TopicConfig {
             ("record_max_bytes", self.record_max_bytes == other.record_max_bytes),
             ("hold_max_bytes", self.hold_max_bytes == other.hold_max_bytes),
             ("delete_retention", self.delete_retention == other.delete_retention),
+            ("compaction_lag_min", self.compaction_lag_min == other.compaction_lag_min),
+            ("compaction_lag_max", self.compaction_lag_max == other.compaction_lag_max),
+            ("compaction_live_percent", self.compaction_live_percent == other.compaction_live_percent),
+            ("append_time", self.append_time == other.append_time),
         ];
         settings.iter().find(|(_, same)| !same).map(|(setting, _)| *setting)
     }
 
-    /// The first setting that differs and cannot be altered, with its value here.
+    /// The first differing setting that cannot be altered, with its value in `self`.
     pub(crate) fn fixed_difference(&self, current: &Self) -> Option<(&'static str, String)> {
         if self.partitions != current.partitions {
             return Some(("partitions", self.partitions.to_string()));
@@ -215,17 +248,17 @@ impl TopicConfig {
             };
             return Some(("storage", storage));
         }
-        (self.cleanup != current.cleanup).then(|| ("cleanup", self.cleanup.as_str().to_owned()))
+        None
     }
 }
 
-/// A topic that exists.
+/// A topic that exists in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
-    /// Unique for ever: a topic created again under an old name gets a new one.
+    /// Unique for ever: a topic that is recreated under an old name gets a new id.
     pub id: TopicId,
-    /// Its name.
+    /// Unique name of the topic.
     pub name: TopicName,
-    /// The configuration in force.
+    /// The configuration that is in force.
     pub config: TopicConfig,
 }

@@ -1,14 +1,19 @@
-//! A topic as it lies in the journal and in `meta`.
+//! The encoding of a topic in the journal and in `meta`.
 //!
-//! id (u128), tenant (text), rendered name (text), then the configuration in the order of [`TopicConfig`]'s fields.
-//! A text is its length (u16) and its UTF-8; an optional integer is a flag (u8) and a u64; durations are milliseconds.
+//! The record holds: id (u128), tenant (text), rendered name (text), then the configuration in the order
+//! of [`TopicConfig`]'s fields. Version 2 adds the retention of tombstones, version 3 the compaction
+//! lags and the append time, version 4 compaction by live bytes (u8, 0 for none). A text is its length (u16) and UTF-8; an optional integer is a flag (u8)
+//! and a u64; durations are milliseconds.
 
 use std::time::Duration;
 
 use millstream_types::{Compression, TenantId, TopicId, TopicName};
 
-use crate::wire::{Reader, Writer};
+use crate::wire::{WireReader, WireWriter};
 use crate::{AckLevel, Cleanup, Storage, Topic, TopicConfig, Writers};
+
+/// The version that [`put_topic`] writes.
+pub(crate) const TOPIC_VERSION: u8 = 4;
 
 pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic) {
     out.put_u128(topic.id.0);
@@ -42,14 +47,18 @@ pub(crate) fn put_topic(out: &mut Vec<u8>, topic: &Topic) {
     out.put_u64(config.record_max_bytes as u64);
     out.put_u64(config.hold_max_bytes);
     out.put_u64(millis(config.delete_retention));
+    out.put_u64(millis(config.compaction_lag_min));
+    out.put_optional_u64(config.compaction_lag_max.map(millis));
+    out.put_u8(u8::from(config.append_time));
+    out.put_u8(config.compaction_live_percent.unwrap_or(0));
 }
 
-/// `has_delete_retention` is false for what earlier versions have written.
-pub(crate) fn topic(from: &mut Reader<'_>, has_delete_retention: bool) -> Option<Topic> {
+/// Decodes a topic; fields that an earlier version lacks get their defaults.
+pub(crate) fn topic(from: &mut WireReader<'_>, version: u8) -> Option<Topic> {
     let id = TopicId(from.u128()?);
     let tenant = TenantId::new(from.text()?).ok()?;
     let name = TopicName::parse(from.text()?, &tenant).ok()?;
-    let config = TopicConfig {
+    let mut config = TopicConfig {
         partitions: from.u32()?,
         storage: match from.optional_u64()? {
             None => Storage::Disk,
@@ -65,11 +74,19 @@ pub(crate) fn topic(from: &mut Reader<'_>, has_delete_retention: bool) -> Option
         compression: Compression::from_number(from.u8()?)?,
         record_max_bytes: usize::try_from(from.u64()?).ok()?,
         hold_max_bytes: from.u64()?,
-        delete_retention: match has_delete_retention {
-            true => Duration::from_millis(from.u64()?),
-            false => TopicConfig::default().delete_retention,
-        },
+        ..TopicConfig::default()
     };
+    if version >= 2 {
+        config.delete_retention = Duration::from_millis(from.u64()?);
+    }
+    if version >= 3 {
+        config.compaction_lag_min = Duration::from_millis(from.u64()?);
+        config.compaction_lag_max = from.optional_u64()?.map(Duration::from_millis);
+        config.append_time = from.u8()? == 1;
+    }
+    if version >= 4 {
+        config.compaction_live_percent = Some(from.u8()?).filter(|percent| *percent > 0);
+    }
     Some(Topic { id, name, config })
 }
 
@@ -93,6 +110,10 @@ mod tests {
             retention: None,
             retention_bytes: Some(9),
             delete_retention: Duration::from_secs(3),
+            compaction_lag_min: Duration::from_secs(4),
+            compaction_lag_max: Some(Duration::from_secs(5)),
+            append_time: true,
+            compaction_live_percent: Some(50),
             compression: Compression::Zstd,
             ..TopicConfig::default()
         };
@@ -108,11 +129,11 @@ mod tests {
             let expected = Topic { id: TopicId(77), name, config };
             let mut bytes = Vec::new();
             put_topic(&mut bytes, &expected);
-            let mut reader = Reader::new(&bytes);
-            assert_eq!(topic(&mut reader, true), Some(expected));
+            let mut reader = WireReader::new(&bytes);
+            assert_eq!(topic(&mut reader, TOPIC_VERSION), Some(expected));
             assert!(reader.is_empty());
             for cut in 0..bytes.len() {
-                assert_eq!(topic(&mut Reader::new(&bytes[..cut]), true), None);
+                assert_eq!(topic(&mut WireReader::new(&bytes[..cut]), TOPIC_VERSION), None);
             }
         }
     }

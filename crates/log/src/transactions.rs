@@ -1,15 +1,13 @@
-//! The transactions of a partition: which are open, and which were aborted.
+//! The transactions of a partition: the open ones, and the aborted ones.
 //!
 //! ```text
-//!   batch of p ── opens ──► p is open from its first offset ── marker ──► committed: nothing is kept of it
-//!                                                                └──────► aborted: (p, first, marker) is kept
+//!   batch of p ── opens ──► p is open from its first offset ── marker ──► committed: p is forgotten
+//!                                                                 └──────► aborted: (p, first, marker) is kept
 //! ```
 //!
-//! It stands beside what is known of the producers, in both tables of a partition, so that it is never ahead of the
-//! records.
-//! Invariants
+//! Both producer tables of a partition have such a table, so that it is never ahead of the records. Invariants
 //! - A producer has at most one open transaction in a partition.
-//! - Markers ascend: the aborted transactions are ordered by where they end.
+//! - Aborted transactions are ordered by their markers.
 //! - An aborted transaction is kept as long as a record of it can be read.
 
 use std::collections::BTreeMap;
@@ -17,45 +15,62 @@ use std::sync::Arc;
 
 use millstream_types::{Marker, Offset, RecordBatch};
 
-use crate::{AbortedTransaction, OpenTransaction};
-
-/// A transaction whose end has not been appended.
+/// A transaction that is open in a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Open {
+pub struct OpenTransaction {
+    /// Id of the idempotent producer.
+    pub producer_id: i64,
+    /// The producer epoch that began it.
+    pub producer_epoch: i16,
+    /// Offset of its first record.
+    pub first: Offset,
+    /// Append time of that record: milliseconds since 1970-01-01T00:00:00Z.
+    pub since_ms: i64,
+}
+
+/// A transaction that was aborted; its records are void.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Id of the idempotent producer.
+    pub producer_id: i64,
+    /// Offset of its first record.
+    pub first: Offset,
+}
+
+/// An open transaction in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenedTransaction {
     pub(crate) epoch: i16,
-    /// Its first record.
     pub(crate) first: u64,
-    /// When that was appended, ms since 1970.
+    /// Append time of its first record, ms since 1970.
     pub(crate) since_ms: i64,
 }
 
-/// A transaction that does not count.
+/// An aborted transaction in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Aborted {
     pub(crate) producer: i64,
-    /// Its first record.
     pub(crate) first: u64,
-    /// Where its marker stands.
     pub(crate) marker: u64,
 }
 
-/// See the module.
+/// The transactions of one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Transactions {
-    open: BTreeMap<i64, Open>,
+    open: BTreeMap<i64, OpenedTransaction>,
     aborted: AbortedIndex,
 }
 
 impl Transactions {
-    pub(crate) fn new(open: impl IntoIterator<Item = (i64, Open)>, aborted: Vec<Aborted>) -> Self {
+    pub(crate) fn new(open: impl IntoIterator<Item = (i64, OpenedTransaction)>, aborted: Vec<Aborted>) -> Self {
         Self { open: open.into_iter().collect(), aborted: AbortedIndex(Arc::new(aborted)) }
     }
 
-    pub(crate) fn open(&self) -> impl ExactSizeIterator<Item = (i64, &Open)> {
+    pub(crate) fn open(&self) -> impl ExactSizeIterator<Item = (i64, &OpenedTransaction)> {
         self.open.iter().map(|(producer, open)| (*producer, open))
     }
 
-    pub(crate) fn of(&self, producer: i64) -> Option<&Open> {
+    pub(crate) fn of(&self, producer: i64) -> Option<&OpenedTransaction> {
         self.open.get(&producer)
     }
 
@@ -63,7 +78,7 @@ impl Transactions {
         &self.aborted
     }
 
-    /// Those that are open, the oldest first.
+    /// The open transactions, the oldest first.
     pub(crate) fn listed(&self) -> Vec<OpenTransaction> {
         let list = self.open.iter().map(|(producer, open)| OpenTransaction {
             producer_id: *producer,
@@ -76,19 +91,19 @@ impl Transactions {
         list
     }
 
-    /// The first record of the oldest open one.
+    /// The first record of the oldest open transaction.
     pub(crate) fn open_from(&self) -> Option<u64> {
         self.open.values().map(|open| open.first).min()
     }
 
-    /// Takes note of a batch of a transaction that was taken, or that a start finds taken.
+    /// Records an accepted or recovered batch of a transaction.
     pub(crate) fn observe(&mut self, batch: &RecordBatch, appended_ms: i64) {
         let Some(producer) = batch.producer().filter(|_| batch.is_transactional()) else { return };
         if let Some(marker) = batch.marker() {
             self.end(&marker, batch.base_offset().0);
         } else if !batch.is_control() {
             let (epoch, first) = (producer.epoch, batch.base_offset().0);
-            self.open.entry(producer.id).or_insert(Open { epoch, first, since_ms: appended_ms });
+            self.open.entry(producer.id).or_insert(OpenedTransaction { epoch, first, since_ms: appended_ms });
         }
     }
 
@@ -100,7 +115,7 @@ impl Transactions {
         }
     }
 
-    /// Forgets aborted transactions that end below `from`, where no record of them is left.
+    /// Forgets aborted transactions that end below `from`; none of their records is left.
     pub(crate) fn trim(&mut self, from: u64) {
         if self.aborted.0.first().is_some_and(|oldest| oldest.marker < from) {
             Arc::make_mut(&mut self.aborted.0).retain(|aborted| aborted.marker >= from);
@@ -108,7 +123,7 @@ impl Transactions {
     }
 }
 
-/// The aborted transactions at one moment, by where they end. A clone shares them.
+/// The aborted transactions at one moment, by marker. A clone shares the list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct AbortedIndex(Arc<Vec<Aborted>>);
 
@@ -117,25 +132,25 @@ impl AbortedIndex {
         &self.0
     }
 
-    /// Whether the marker of one that is remembered stands there.
+    /// `true` if an aborted transaction has its marker at `offset`.
     pub(crate) fn ends_at(&self, offset: u64) -> bool {
         self.0.binary_search_by_key(&offset, |aborted| aborted.marker).is_ok()
     }
 
-    /// Those of which a record or the marker lies from `from` to below `end`, by their first records.
-    pub(crate) fn within(&self, from: u64, end: u64) -> Overlap {
+    /// The aborted transactions that overlap `from..end`, marker included, by first record.
+    pub(crate) fn within(&self, from: u64, end: u64) -> AbortedOverlap {
         let begin = self.0.partition_point(|aborted| aborted.marker < from);
         let mut found: Vec<_> = self.0[begin..].iter().filter(|aborted| aborted.first < end).copied().collect();
         found.sort_by_key(|aborted| (aborted.first, aborted.producer));
-        Overlap(found)
+        AbortedOverlap(found)
     }
 }
 
-/// Aborted transactions that reach into a range of offsets.
-pub(crate) struct Overlap(Vec<Aborted>);
+/// Aborted transactions that overlap a range of offsets.
+pub(crate) struct AbortedOverlap(Vec<Aborted>);
 
-impl Overlap {
-    /// Whether the records of `batch`, which lies in the range, do not count.
+impl AbortedOverlap {
+    /// `true` if `batch`, which lies in the range, belongs to one of them.
     pub(crate) fn holds(&self, batch: &RecordBatch) -> bool {
         let Some(producer) = batch.producer().filter(|_| batch.is_transactional()) else { return false };
         let base = batch.base_offset().0;
@@ -162,7 +177,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Step {
+    enum HistoryStep {
         Send,
         Commit,
         Abort,
@@ -181,19 +196,20 @@ mod tests {
         marker.seal(Offset(at), Epoch(1))
     }
 
-    fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
-        let step = prop_oneof![4 => Just(Step::Send), 1 => Just(Step::Commit), 1 => Just(Step::Abort)];
+    fn steps() -> impl Strategy<Value = Vec<(i64, HistoryStep)>> {
+        let step =
+            prop_oneof![4 => Just(HistoryStep::Send), 1 => Just(HistoryStep::Commit), 1 => Just(HistoryStep::Abort)];
         prop::collection::vec((0_i64..4, step), 1..60)
     }
 
-    /// Whether the batch at `at` counts for nothing: the next marker of its producer says so.
-    fn is_aborted(history: &[(i64, Step)], at: usize) -> bool {
+    /// `true` if the next marker of the batch's producer aborts it.
+    fn is_aborted(history: &[(i64, HistoryStep)], at: usize) -> bool {
         let (producer, _) = history[at];
-        let ends = history[at..].iter().find(|(id, step)| *id == producer && *step != Step::Send);
-        ends.is_some_and(|(_, step)| *step == Step::Abort)
+        let ends = history[at..].iter().find(|(id, step)| *id == producer && *step != HistoryStep::Send);
+        ends.is_some_and(|(_, step)| *step == HistoryStep::Abort)
     }
 
-    /// What a Kafka client makes of the same batches and the list that it is sent with them.
+    /// The records that a Kafka client hides, given the batches and the list sent with them.
     fn hidden_from_a_client(batches: &[RecordBatch], listed: &[AbortedTransaction]) -> Vec<u64> {
         let (mut hidden, mut aborting, mut ahead) = (Vec::new(), HashSet::new(), listed.iter().peekable());
         for batch in batches {
@@ -212,12 +228,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_table_says_what_the_whole_history_says(history in steps(), cut in 0_usize..60, trimmed in 0_u64..60) {
+        fn the_transaction_table_agrees_with_the_whole_history(history in steps(), cut in 0_usize..60, trimmed in 0_u64..60) {
             let batches: Vec<_> = (0..)
                 .zip(&history)
                 .map(|(at, (producer, step))| match step {
-                    Step::Send => batch(*producer, at),
-                    step => marker(*producer, *step == Step::Commit, at),
+                    HistoryStep::Send => batch(*producer, at),
+                    step => marker(*producer, *step == HistoryStep::Commit, at),
                 })
                 .collect();
             let mut table = Transactions::default();
@@ -226,14 +242,14 @@ mod tests {
 
             let from = cut.min(batches.len()).max((trimmed as usize).min(batches.len()));
             let overlap = table.aborted().within(from as u64, batches.len() as u64);
-            let sent = (from..batches.len()).filter(|at| history[*at].1 == Step::Send);
+            let sent = (from..batches.len()).filter(|at| history[*at].1 == HistoryStep::Send);
             let expected: Vec<_> = sent.filter(|at| is_aborted(&history, *at)).map(|at| at as u64).collect();
             let held = batches[from..].iter().filter(|batch| !batch.is_control() && overlap.holds(batch));
             prop_assert_eq!(held.map(|batch| batch.base_offset().0).collect::<Vec<_>>(), &expected[..]);
             prop_assert_eq!(hidden_from_a_client(&batches[from..], &overlap.listed()), expected);
 
             let open = |producer: i64| {
-                let last_end = history.iter().rposition(|(id, step)| *id == producer && *step != Step::Send);
+                let last_end = history.iter().rposition(|(id, step)| *id == producer && *step != HistoryStep::Send);
                 let begin = last_end.map_or(0, |end| end + 1);
                 (begin..history.len()).find(|at| history[*at].0 == producer)
             };

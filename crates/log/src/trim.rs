@@ -1,17 +1,12 @@
-//! Moving a partition's first offset up when somebody asks for it.
+//! Moves a partition's first offset up on request.
 //!
-//! The journal says so first, behind everything that goes; the segments' files follow by retention. Until then a start
-//! after a crash finds the records, and the frame that says that they are gone.
-
-use std::sync::mpsc::sync_channel;
+//! The trim enters the journal behind all records that it removes; retention removes the segment files later. A start
+//! after a crash finds the old records and the frame that removes them.
 
 use millstream_types::Offset;
 
-use crate::catalog::Effect;
-use crate::frame::Part;
 use crate::partition::PartitionLog;
-use crate::round::{Answer, Control, Entry, Item, Waiter};
-use crate::{AckLevel, Error, retention};
+use crate::{Error, retention};
 
 impl PartitionLog {
     pub(crate) fn trim_below(&self, before: u64) -> Result<u64, Error> {
@@ -29,26 +24,17 @@ impl PartitionLog {
         }
         let first = retention::unheld(self, &accept.segments, before, topic.config.hold_max_bytes);
         if self.topic.is_memory {
-            accept.recent.drop_below(first);
+            accept.tail_cache.drop_below(first);
             self.set_first(first);
             return Ok(self.first());
         }
-        // What is accepted and goes must not come after this in the journal.
+        // Seal first: removed records must precede the trim in the journal.
         self.seal(&mut accept, &topic);
-        let (id, partition) = (self.topic.id, self.id.partition);
-        let mut encoded = Vec::new();
-        Part::Trimmed { topic: id, partition, first: Offset(first) }.put(&mut encoded);
-        let effects = vec![Effect::Trimmed { topic: id, partition, first: Offset(first) }];
-        let (sender, receiver) = sync_channel(1);
-        self.shared.work.push_control(Control {
-            entry: Entry { order: self.shared.next_order(), item: Item::Parts { encoded, count: 1, effects } },
-            waiter: Some(Waiter { level: AckLevel::Synced, answer: Answer::Thread(sender) }),
-            pending_bytes: 0,
-        });
+        let receiver = self.queues.push_trim(self, first);
         drop(accept);
-        self.shared.work.urge();
+        self.queues.urge_appender();
         receiver.recv().unwrap_or(Err(Error::Stopped))?;
-        self.shared.flush.wake();
+        self.queues.wake_writeback();
         Ok(self.first())
     }
 }

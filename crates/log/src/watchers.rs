@@ -1,4 +1,4 @@
-//! The bells of those who want to know that something moved.
+//! The bells of readers that watch for changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use crate::Bell;
 
-/// Bells, each for as long as it lives.
+/// The registered bells, held weakly.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     bells: Mutex<Vec<Weak<Bell>>>,
-    /// Whether anybody may listen.
+    /// `false` if there is certainly no bell.
     any: AtomicBool,
 }
 
@@ -22,7 +22,7 @@ impl Watchers {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether one that lives is of a consumer.
+    /// `true` if a living bell belongs to a consumer.
     pub(crate) fn have_consumer(&self) -> bool {
         self.any.load(Ordering::Acquire)
             && self.bells.lock().iter().filter_map(Weak::upgrade).any(|bell| bell.is_of_consumer())

@@ -1,10 +1,10 @@
-//! Reading little-endian integers and lengths that nobody has vouched for.
+//! Encodes and decodes little-endian integers and texts; decoding trusts no length.
 
-/// What is left to read; every step is `None` if there is not enough.
+/// The bytes still to be decoded; each method returns `None` if too few are left.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct WireReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -45,13 +45,13 @@ impl<'a> Reader<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A text with its length (u16) in front.
+    /// A text after its length (u16).
     pub(crate) fn text(&mut self) -> Option<&'a str> {
         let length = self.u16()?;
         std::str::from_utf8(self.bytes(usize::from(length))?).ok()
     }
 
-    /// `Some` of the next u64, or `None` where the flag in front of it says so.
+    /// A u64 after a flag (u8): 0 for none, 1 for some.
     pub(crate) fn optional_u64(&mut self) -> Option<Option<u64>> {
         match (self.u8()?, self.u64()?) {
             (0, 0) => Some(None),
@@ -65,8 +65,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writing what [`Reader`] reads.
-pub(crate) trait Writer {
+/// Encodes the values that [`WireReader`] decodes.
+pub(crate) trait WireWriter {
     fn put(&mut self, bytes: &[u8]);
 
     fn put_u8(&mut self, value: u8) {
@@ -93,7 +93,7 @@ pub(crate) trait Writer {
         self.put(&value.to_le_bytes());
     }
 
-    /// Names and groups; their length is limited where they enter.
+    /// A name or a group, whose length was limited when it was accepted.
     fn put_text(&mut self, text: &str) {
         let length = u16::try_from(text.len()).expect("texts are limited to 64 KiB where they enter");
         self.put_u16(length);
@@ -106,7 +106,7 @@ pub(crate) trait Writer {
     }
 }
 
-impl Writer for Vec<u8> {
+impl WireWriter for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }

@@ -11,98 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use millstream_log::conformance::{Stored, read_all};
-use millstream_log::sim::{PowerLoss, SimFiles};
-use millstream_log::{
-    AckLevel, Appended, Cleanup, Embedded, Error, Files, Log, LogConfig, Partition, TopicConfig, UpTo, reply,
-};
-use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Position, Producer, Record};
+use millstream_log::conformance::read_all;
+use millstream_log::sim::PowerLoss;
+use millstream_log::{AckLevel, Cleanup, Embedded, Error, Files, Log, LogConfig, TopicConfig, UpTo, reply};
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, Record};
 use proptest::prelude::*;
 
+use crate::support::compaction::{Bench, HOUR, compacted, state};
 use crate::support::{clock, create, name, new_disk, open, partitions, small_config};
-
-const HOUR: Duration = Duration::from_secs(3600);
-/// Turns of the writeback thread after which compaction must have come to rest.
-const TURNS_MAX: usize = 100_000;
-
-struct Bench {
-    files: SimFiles,
-    clock: Arc<ManualClock>,
-    log: Arc<Embedded>,
-    partition: Arc<dyn Partition>,
-}
-
-fn compacted() -> TopicConfig {
-    TopicConfig {
-        partitions: 1,
-        cleanup: Cleanup::Compact,
-        retention: None,
-        segment_bytes: 2 << 10,
-        delete_retention: HOUR,
-        ..TopicConfig::default()
-    }
-}
-
-impl Bench {
-    fn new(config: TopicConfig) -> Self {
-        let (files, clock) = (new_disk(), clock());
-        let log = open(&files, &clock).unwrap();
-        let partition = create(&log, "t", &config).swap_remove(0);
-        Self { files, clock, log, partition }
-    }
-
-    fn put(&self, key: &str, value: Option<&str>) -> Appended {
-        let (done, answer) = reply();
-        let record =
-            Record { key: Some(key.as_bytes()), value: value.map(str::as_bytes), timestamp_ms: 1, ..Record::default() };
-        self.partition.append(&[record], AckLevel::Synced, done).unwrap();
-        answer.wait().unwrap()
-    }
-
-    /// Many versions of few keys.
-    fn churn(&self, rounds: u32) {
-        for round in 0..rounds {
-            for key in 0..5 {
-                self.put(&format!("churn-{key}"), Some(&format!("{round} {}", "x".repeat(100))));
-            }
-            self.log.flush().unwrap();
-        }
-    }
-
-    fn read(&self) -> Vec<Stored> {
-        let stored = read_all(&*self.partition, self.partition.offsets().first, UpTo::Stable).unwrap();
-        assert!(stored.is_sorted_by(|a, b| a.offset < b.offset), "offsets ascend");
-        stored
-    }
-
-    fn segment_bytes(&self) -> u64 {
-        self.log.stats().partitions[0].segment_bytes
-    }
-
-    /// Turns of the writeback thread until `reached`.
-    fn until(&self, what: &str, reached: impl Fn() -> bool) {
-        for _ in 0..TURNS_MAX {
-            if reached() {
-                return;
-            }
-            self.log.flush().unwrap();
-            thread::yield_now();
-        }
-        panic!("not reached: {what}");
-    }
-}
-
-/// What a reader from the start ends up with.
-fn state(records: &[Stored]) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let mut state = BTreeMap::new();
-    for record in records {
-        match &record.value {
-            Some(value) => drop(state.insert(record.key.clone().unwrap(), value.clone())),
-            None => drop(state.remove(record.key.as_ref().unwrap())),
-        }
-    }
-    state
-}
 
 #[test]
 fn the_last_record_of_each_key_stays_and_the_space_of_the_others_becomes_free() {
@@ -161,6 +77,61 @@ fn a_tombstone_stays_as_long_as_was_promised_and_nothing_comes_back_when_it_goes
 }
 
 #[test]
+fn records_younger_than_the_least_compaction_lag_stay_and_older_ones_go() {
+    let bench = Bench::new(TopicConfig { compaction_lag_min: 24 * HOUR, ..compacted() });
+    bench.churn(40);
+    bench.clock.advance(23 * HOUR);
+    for _ in 0..1_000 {
+        bench.log.flush().unwrap();
+        thread::yield_now();
+    }
+    assert_eq!(bench.read().len(), 200, "a record is compacted before its time");
+    bench.clock.advance(2 * HOUR);
+    bench.until("those that are old enough go", || bench.read().len() < 50);
+    let clean = bench.read().len();
+    bench.churn(40);
+    bench.clock.advance(25 * HOUR);
+    bench.until("what was compacted before waits for no second day", || bench.read().len() < clean + 50);
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn records_older_than_the_largest_compaction_lag_are_compacted_for_any_gain() {
+    let bench = Bench::new(TopicConfig { compaction_lag_max: Some(HOUR), ..compacted() });
+    for key in 0..100 {
+        bench.put(&format!("key-{key}"), Some(&"x".repeat(100)));
+    }
+    bench.clock.advance(2 * HOUR);
+    bench.churn(20);
+    bench.until("clean at first", || bench.read().len() < 120);
+    let first = bench.put("key-0", Some("newer")).first;
+    let has = |offset| bench.read().iter().any(|record| record.offset == offset);
+    assert!(has(Offset(0)) && has(first));
+    bench.clock.advance(2 * HOUR);
+    bench.until("the only old value goes, though its successor's segment was not full", || !has(Offset(0)));
+    assert!(has(first));
+    bench.log.close().unwrap();
+}
+
+#[test]
+fn altering_a_topic_to_compact_starts_compaction_and_altering_it_back_ends_it() {
+    let bench = Bench::new(TopicConfig { cleanup: Cleanup::Delete, ..compacted() });
+    bench.churn(40);
+    let alter = |cleanup| bench.log.alter_topic(&name("t"), &TopicConfig { cleanup, ..compacted() }).unwrap();
+    alter(Cleanup::Compact);
+    bench.until("compacted", || bench.read().len() < 50);
+    alter(Cleanup::Delete);
+    let before = bench.read().len();
+    bench.churn(40);
+    for _ in 0..1_000 {
+        bench.log.flush().unwrap();
+        thread::yield_now();
+    }
+    assert!(bench.read().len() > before + 150, "{} after {before}", bench.read().len());
+    bench.log.close().unwrap();
+}
+
+#[test]
 fn a_tombstone_that_was_compacted_late_stays_as_long_as_any() {
     let bench = Bench::new(compacted());
     let hold = bench.partition.hold("reader", Offset(0));
@@ -185,7 +156,7 @@ fn a_tombstone_that_was_compacted_late_stays_as_long_as_any() {
 }
 
 #[test]
-fn a_reader_of_what_is_left_is_led_behind_what_has_gone_from_the_end_of_a_batch() {
+fn a_reader_passes_records_that_were_compacted_from_the_end_of_a_batch() {
     let bench = Bench::new(compacted());
     let value = "x".repeat(100);
     let producer = Producer { id: 7, epoch: 3, base_sequence: 11 };
@@ -264,7 +235,7 @@ fn more_keys_than_memory_holds_are_compacted_in_several_passes() {
 }
 
 #[test]
-fn whoever_reads_while_segments_are_replaced_sees_every_key_and_no_error() {
+fn readers_see_every_key_and_no_error_while_segments_are_replaced() {
     let bench = Bench::new(compacted());
     bench.put("lonely", Some("still here"));
     let done = AtomicBool::new(false);
@@ -411,7 +382,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_reader_from_the_start_gets_what_a_map_of_last_values_holds(
+    fn a_reader_from_the_start_gets_the_last_value_of_each_key(
         steps in prop::collection::vec((0_u8..12, prop::option::weighted(0.7, 0_u16..1000), 0_u8..30), 1..250)
     ) {
         let bench = Bench::new(TopicConfig { segment_bytes: 1 << 10, delete_retention: Duration::from_secs(5), ..compacted() });

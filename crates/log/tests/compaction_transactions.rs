@@ -11,7 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use millstream_log::sim::{PowerLoss, SimFiles};
-use millstream_log::{AckLevel, Cleanup, Embedded, EndTransaction, Log, Partition, Stored, TopicConfig, UpTo, reply};
+use millstream_log::{
+    AckLevel, Cleanup, Embedded, EndTransaction, Log, Partition, StoredBatches, TopicConfig, UpTo, reply,
+};
 use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Producer, Record, RecordBatch,
 };
@@ -119,7 +121,7 @@ fn records(batches: &[RecordBatch]) -> Found {
     found
 }
 
-/// What our own readers get.
+/// Reads the partition as our own readers do.
 fn read(partition: &dyn Partition) -> Found {
     let (mut found, mut next) = (Vec::new(), Offset(0));
     loop {
@@ -131,7 +133,7 @@ fn read(partition: &dyn Partition) -> Found {
 }
 
 /// Everything up to the limit as it lies, in the pieces in which it is read.
-fn stored(partition: &dyn Partition, up_to: UpTo) -> Vec<Stored> {
+fn stored(partition: &dyn Partition, up_to: UpTo) -> Vec<StoredBatches> {
     let (mut pieces, mut next) = (Vec::new(), Offset(0));
     loop {
         let stored = partition.read_stored(next, 4 << 10, up_to).unwrap();
@@ -145,12 +147,12 @@ fn batches(partition: &dyn Partition, up_to: UpTo) -> Vec<RecordBatch> {
     stored(partition, up_to).into_iter().flat_map(|stored| stored.batches).collect()
 }
 
-/// What a Kafka client with `read_committed` makes of that.
+/// Reads the partition as a Kafka client with `read_committed` does.
 fn seen_by_a_client(partition: &dyn Partition) -> Found {
     stored(partition, UpTo::Stable).iter().flat_map(as_a_client).collect()
 }
 
-fn as_a_client(stored: &Stored) -> Found {
+fn as_a_client(stored: &StoredBatches) -> Found {
     let (mut found, mut aborting) = (Vec::new(), HashSet::new());
     let mut ahead = stored.aborted.iter().peekable();
     for batch in &stored.batches {
@@ -232,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_reader_gets_what_a_map_of_committed_values_holds(
+    fn a_reader_gets_the_last_committed_value_of_each_key(
         steps in prop::collection::vec((0_u8..8, prop::option::weighted(0.8, 0_u16..1000), 0_u8..4, 0_u8..24), 1..200)
     ) {
         let mut bench = Bench::new(Duration::from_secs(5));
@@ -267,7 +269,7 @@ proptest! {
     }
 }
 
-/// What is read is what was committed before the first record that is open.
+/// Checks that a reader gets what was committed before the first record that is open.
 fn check(partition: &dyn Partition, sent: &[(u8, String, Option<String>, Option<bool>)]) {
     let decided = sent.iter().take_while(|(.., fate)| fate.is_some()).filter(|(.., fate)| *fate == Some(true));
     let mut expected = State::new();

@@ -1,4 +1,4 @@
-//! How input is cut into appends never changes the records that are read.
+//! The way in which input is cut into appends never changes the records that are read.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -6,14 +6,14 @@ mod support;
 
 use std::sync::Arc;
 
-use millstream_log::conformance::{Stored, read_all};
+use millstream_log::conformance::{ReadRecord, read_all};
 use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, Log, Partition, Storage, TopicConfig, UpTo};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 use proptest::prelude::*;
 
 use crate::support::{append, clock, create, new_disk, open, partitions};
 
-/// What is done with the next records of the input.
+/// The step for the next records of the input.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Append(usize),
@@ -47,8 +47,8 @@ fn input() -> impl Strategy<Value = Input> {
     prop::collection::vec((bytes(8), bytes(300), 0_i64..1000), 400)
 }
 
-fn expected(input: &[Record<'_>]) -> Vec<Stored> {
-    (0..).zip(input).map(|(offset, record)| Stored::at(Offset(offset), record)).collect()
+fn expected(input: &[Record<'_>]) -> Vec<ReadRecord> {
+    (0..).zip(input).map(|(offset, record)| ReadRecord::at(Offset(offset), record)).collect()
 }
 
 fn append_step(log: &Embedded, target: &[Arc<dyn Partition>], step: Step, records: &[Record<'_>]) -> usize {
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn however_input_is_cut_the_same_records_are_read(input in input(), steps in steps()) {
+    fn cutting_input_into_appends_never_changes_the_records_read(input in input(), steps in steps()) {
         let input: Vec<_> = input
             .iter()
             .map(|(key, value, timestamp_ms)| Record {
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn a_topic_in_memory_returns_the_end_of_what_was_appended(input in input(), cuts in prop::collection::vec(1_usize..30, 1..30)) {
+    fn a_topic_in_memory_returns_the_newest_records(input in input(), cuts in prop::collection::vec(1_usize..30, 1..30)) {
         let input: Vec<_> = input
             .iter()
             .map(|(key, value, _)| Record { key: key.as_deref(), value: value.as_deref(), ..Record::default() })

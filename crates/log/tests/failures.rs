@@ -1,15 +1,16 @@
-//! What the engine says and does when the disk fails, and where it goes on afterwards.
+//! The engine reports failures of the disk, and goes on after them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
 
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use millstream_log::conformance::read_all;
 use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{
-    AckLevel, AtomicAppend, Done, Embedded, Error, Log, LogConfig, Partition, Storage, TopicConfig, UpTo,
+    AckLevel, AtomicAppend, Done, Embedded, Error, Log, LogConfig, Partition, Storage, TopicConfig, UpTo, reply,
 };
 use millstream_types::{ErrorCode, Offset, Position, Record};
 
@@ -68,6 +69,24 @@ fn assert_full<T: std::fmt::Debug>(result: Result<T, Error>) {
 }
 
 #[test]
+fn without_a_floor_appends_are_refused_while_the_segments_wait_for_room() {
+    let (files, clock) = (new_disk(), clock());
+    let config = LogConfig { disk_free_min_bytes: 0, ..support::small_config() };
+    let log = Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+    let topic = create(&log, "t", &TopicConfig::default());
+    append(&*topic[0], b"before", AckLevel::Synced).unwrap();
+    files.tell_free(100);
+    assert_full(log.flush());
+    assert_full(append(&*topic[0], b"refused", AckLevel::Written));
+    assert_full(log.check_writing());
+    files.tell_free(u64::MAX);
+    log.flush().unwrap();
+    append(&*topic[0], b"after", AckLevel::Synced).unwrap();
+    assert_eq!(values(&*topic[0]), ["before", "after"]);
+    log.close().unwrap();
+}
+
+#[test]
 fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room() {
     let (files, clock) = (new_disk(), clock());
     let log = open(&files, &clock).unwrap();
@@ -114,31 +133,37 @@ fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room
 }
 
 #[test]
-fn segments_that_have_no_room_wait_for_it_while_the_journal_takes_what_it_can() {
+fn segments_wait_for_room_while_the_journal_still_takes_records() {
     for level in [AckLevel::Memory, AckLevel::Written, AckLevel::Synced] {
         let (files, clock) = (new_disk(), clock());
         let log = open(&files, &clock).unwrap();
         let topic = create(&log, "t", &TopicConfig { level, ..TopicConfig::default() });
         files.tell_free(0);
-        let mut taken = Vec::new();
-        // Nobody has looked yet.
-        let mut fill = |until_refused: bool| {
-            for number in taken.len().. {
-                let value = format!("{number} {}", "x".repeat(700));
-                match append(&*topic[0], value.as_bytes(), level) {
-                    Ok(_) => taken.push(value),
-                    Err(Error::Overloaded { .. } | Error::TooManyUnsynced { .. }) => std::thread::yield_now(),
-                    refused => return assert_full(refused),
+        let mut taken: Vec<String> = Vec::new();
+        let mut replies = Vec::new();
+        // The shortage is not known yet. Appends that are accepted meanwhile may wait for room in the journal.
+        let refused = loop {
+            let value = format!("{} {}", taken.len(), "x".repeat(700));
+            let (done, answer) = reply();
+            let record = Record { value: Some(value.as_bytes()), ..Record::default() };
+            match topic[0].append(&[record], level, done) {
+                Ok(_) => {
+                    taken.push(value);
+                    replies.push(answer);
                 }
-                if !until_refused {
-                    return;
-                }
+                Err(Error::Overloaded { .. } | Error::TooManyUnsynced { .. }) => std::thread::yield_now(),
+                Err(refused) => break refused,
             }
         };
-        fill(true);
+        assert_full(Err::<(), _>(refused));
         files.tell_free(u64::MAX);
         log.check_disk().unwrap();
-        fill(false);
+        for answer in replies {
+            answer.wait().unwrap();
+        }
+        let value = "after".to_owned();
+        append(&*topic[0], value.as_bytes(), level).unwrap();
+        taken.push(value);
         log.flush().unwrap();
         assert_eq!(values(&*topic[0]), taken, "{level:?}");
         log.close().unwrap();
@@ -146,7 +171,54 @@ fn segments_that_have_no_room_wait_for_it_while_the_journal_takes_what_it_can() 
 }
 
 #[test]
-fn a_disk_that_is_full_all_of_a_sudden_ends_writing_and_keeps_whatever_was_acknowledged() {
+fn an_accepted_append_that_waits_for_a_full_disk_fails_if_its_caller_asks_for_that_and_is_stored_later() {
+    for level in [AckLevel::Written, AckLevel::Synced] {
+        let (files, clock) = (new_disk(), clock());
+        let config = LogConfig { disk_free_min_bytes: 0, pending_max_bytes: 2 << 20, ..support::small_config() };
+        let log = Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+        let topic = create(&log, "t", &TopicConfig { level, ..TopicConfig::default() });
+        let let_go = stall_appender(&*topic[1]);
+        // More than the journal holds.
+        let value = |number: usize| format!("{number} {}", "x".repeat(700));
+        let (mut failing, mut patient) = (Vec::new(), Vec::new());
+        for number in 0..1_000 {
+            let value = value(number);
+            let record = Record { value: Some(value.as_bytes()), ..Record::default() };
+            let (done, answer) = reply();
+            if number % 2 == 0 {
+                topic[0].append(&[record], level, done.failing_on_full_disk()).unwrap();
+                failing.push(answer);
+            } else {
+                topic[0].append(&[record], level, done).unwrap();
+                patient.push(answer);
+            }
+        }
+        files.tell_free(0);
+        let_go.send(()).unwrap();
+
+        for answer in failing {
+            let error = answer.wait().unwrap_err();
+            assert!(matches!(error, Error::WaitsForDisk { .. }), "{error}");
+            assert!(error.is_retryable() && error.may_have_applied() && error.code() == ErrorCode::Overloaded);
+            assert!(error.to_string().contains("the disk of /data/log is full: 0 bytes are free"), "{error}");
+        }
+        assert_full(append(&*topic[0], b"refused", level));
+
+        files.tell_free(u64::MAX);
+        for answer in patient {
+            answer.wait().unwrap();
+        }
+        log.flush().unwrap();
+        append(&*topic[0], b"after", level).unwrap();
+        let stored = values(&*topic[0]);
+        assert_eq!(stored.len(), 1_001);
+        assert!(stored.iter().take(1_000).enumerate().all(|(number, stored)| *stored == value(number)));
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_suddenly_full_disk_ends_writing_and_keeps_acknowledged_records() {
     for free_bytes in [0, 1, 100, 1000, 5000, 20_000, 100_000] {
         let (files, clock) = (new_disk(), clock());
         let log = open(&files, &clock).unwrap();
@@ -268,22 +340,27 @@ fn more_than_the_journal_holds_may_wait_to_be_written() {
     log.close().unwrap();
 }
 
-#[test]
-fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_waits_for() {
-    let (files, clock) = (new_disk(), clock());
-    let log = open(&files, &clock).unwrap();
-    let topic = create(&log, "t", &TopicConfig::default());
-    // The thread that writes calls back, and so writes nothing until it is let go.
-    let (is_stalled, stalled) = std::sync::mpsc::channel();
-    let (let_go, told) = std::sync::mpsc::channel::<()>();
+/// Makes the thread that writes call back, so that it writes nothing until it is let go.
+fn stall_appender(partition: &dyn Partition) -> Sender<()> {
+    let (is_stalled, stalled) = channel();
+    let (let_go, told) = channel();
     let stall = Done::call(move |_| {
         is_stalled.send(()).unwrap();
         let _ = told.recv();
     });
-    topic[0].append(&[Record::default()], AckLevel::Written, stall).unwrap();
+    partition.append(&[Record::default()], AckLevel::Written, stall).unwrap();
     stalled.recv().unwrap();
+    let_go
+}
 
-    assert!(log.room().is_none(), "there is nothing to wait for");
+#[test]
+fn unawaited_appends_are_refused_while_there_is_still_room_for_awaited_ones() {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    let topic = create(&log, "t", &TopicConfig::default());
+    let let_go = stall_appender(&*topic[0]);
+
+    assert!(log.backpressure().is_none(), "there is nothing to wait for");
     let value = [b'x'; 1_000];
     let record = Record { value: Some(&value), ..Record::default() };
     let refusal = (0..1_000).find_map(|_| topic[1].append(&[record], AckLevel::Memory, Done::ignore()).err());
@@ -301,7 +378,7 @@ fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_
         })
         .into();
     topic[1].append(&[record], AckLevel::Memory, Done::ignore()).unwrap_err();
-    let room = log.room().expect("what nobody waits for is refused");
+    let room = log.backpressure().expect("what nobody waits for is refused");
     let_go.send(()).unwrap();
     room.wait().unwrap();
     answers.into_iter().for_each(|answer| assert!(answer.wait().is_ok()));
@@ -310,7 +387,7 @@ fn what_nobody_waits_for_is_refused_while_there_is_still_room_for_what_somebody_
 }
 
 #[test]
-fn topics_in_memory_share_a_bound_and_one_that_has_no_room_is_refused_by_name() {
+fn topics_in_memory_share_a_limit_and_a_topic_without_room_is_refused_by_name() {
     let (files, clock) = (new_disk(), clock());
     let open = |memory_topics_max_bytes: usize| {
         let config = LogConfig { memory_topics_max_bytes, ..support::small_config() };
@@ -327,7 +404,7 @@ fn topics_in_memory_share_a_bound_and_one_that_has_no_room_is_refused_by_name() 
     let refused = log.create_topic(&name("two"), &ring(2)).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Overloaded);
     let text = refused.to_string();
-    assert!(text.contains("'two' in memory would take 20000 bytes, 30000 are taken by others"), "{text}");
+    assert!(text.contains("'two' would take 20000 bytes, and other memory topics take 30000"), "{text}");
     assert!(text.contains("log.memory_topics_max_bytes = 40000; make it smaller"), "{text}");
     create(&log, "one", &ring(1));
     log.delete_topic(&name("three")).unwrap();
@@ -336,7 +413,7 @@ fn topics_in_memory_share_a_bound_and_one_that_has_no_room_is_refused_by_name() 
     let refused = log.add_partitions(&name("two"), 4).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Overloaded);
     let text = refused.to_string();
-    assert!(text.contains("'two' in memory would take 40000 bytes, 10000 are taken by others"), "{text}");
+    assert!(text.contains("'two' would take 40000 bytes, and other memory topics take 10000"), "{text}");
     assert_eq!(log.topic(&name("two")).unwrap().config.partitions, 2, "nothing was added");
     assert_eq!(log.add_partitions(&name("two"), 3).unwrap().config.partitions, 3);
     assert_eq!(log.add_partitions(&name("disk"), 9).unwrap().config.partitions, 9, "on disk there is room");

@@ -2,8 +2,8 @@
 //!
 //! `tests/fixtures/v1` holds, per directory, one data directory (without its lock file); `closed-damaged-meta` holds only
 //! the files in which it differs from `closed`. `v2` holds those whose `meta` knows idempotent producers; `v3` those with
-//! compacted segments, trimmed partitions and added ones; `v4` those with transactions. Each was written once, v4 by
-//! `MILLSTREAM_WRITE_FIXTURES=v4 cargo test -p millstream-log --test fixtures`; a format that is released is never written
+//! compacted segments, trimmed partitions and added ones; `v4` those with transactions; `v5` those with compaction lags, times of
+//! appends and a copy of `meta`; `v6` those with a topic that is compacted by live bytes. Each was written once, v6 by `MILLSTREAM_WRITE_FIXTURES=v6 cargo test -p millstream-log --test fixtures`; a format that is released is never written
 //! again, a new one gets a directory of its own. Damage to what a version has in common with v1 is tried on v1.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -54,6 +54,22 @@ fn topics() -> [(&'static str, TopicConfig); 3] {
         ("packed", TopicConfig { compression: Compression::Zstd, level: AckLevel::Written, ..base.clone() }),
         ("live", TopicConfig { storage: Storage::Memory { max_bytes: 4 << 10 }, ..base }),
     ]
+}
+
+fn timed() -> TopicConfig {
+    TopicConfig {
+        partitions: 1,
+        cleanup: Cleanup::Compact,
+        append_time: true,
+        compaction_lag_min: Duration::from_secs(3_600),
+        compaction_lag_max: Some(Duration::from_secs(7_200)),
+        ..TopicConfig::default()
+    }
+}
+
+/// The topic of v6 that is compacted by live bytes.
+fn bucket() -> TopicConfig {
+    TopicConfig { compaction_live_percent: Some(50), ..compacted() }
 }
 
 fn value(number: u64) -> String {
@@ -197,7 +213,7 @@ fn a_log_that_version_2_has_left_is_read_with_its_producers() {
 }
 
 #[test]
-fn a_log_that_version_3_has_left_is_read_with_what_was_compacted_trimmed_and_added() {
+fn a_log_that_version_3_has_left_is_read_with_its_compactions_trims_and_additions() {
     for fixture in ["v3/closed", "v3/crashed"] {
         check_changed(&load(fixture));
         check_producer(&load(fixture));
@@ -241,7 +257,7 @@ fn held(partition: &dyn Partition) -> usize {
     read_all(partition, partition.offsets().first, UpTo::Stable).unwrap().len()
 }
 
-/// What is sent again has the offsets that it had, and the sequence goes on.
+/// Records that are sent again have the offsets that they had, and the sequence goes on.
 fn check_producer(files: &SimFiles) {
     for round in 0..2 {
         let log = open(files).unwrap();
@@ -269,6 +285,33 @@ fn a_log_that_version_4_has_left_is_read_with_its_transactions() {
         check_transactions(&load(fixture));
         check_changed(&load(fixture));
         check_healthy(&load(fixture), |_, _| RECORDS);
+    }
+}
+
+#[test]
+fn a_log_that_version_6_has_left_is_read_with_its_compaction_by_live_bytes() {
+    for fixture in ["v6/closed", "v6/crashed"] {
+        check_bucket(&load(fixture));
+        check_transactions(&load(fixture));
+        check_changed(&load(fixture));
+        check_healthy(&load(fixture), |_, _| RECORDS);
+    }
+}
+
+#[test]
+fn a_log_that_version_5_has_left_is_read_with_its_settings_and_by_either_copy_of_meta() {
+    for fixture in ["v5/closed", "v5/crashed"] {
+        let without_meta = load(fixture);
+        without_meta.remove(&config().dir.join("meta")).unwrap();
+        for files in [load(fixture), without_meta] {
+            check_producer(&files);
+            check_healthy(&files, |_, _| RECORDS);
+            let log = open(&files).unwrap();
+            assert_eq!(log.topic(&name("timed")).unwrap().config, timed());
+            log.close().unwrap();
+        }
+        check_transactions(&load(fixture));
+        check_changed(&load(fixture));
     }
 }
 
@@ -412,20 +455,7 @@ fn store(files: &SimFiles, fixture: &str) {
     }
 }
 
-/// The first file, by path, whose name has this ending.
-fn first(files: &SimFiles, ending: &str) -> (PathBuf, u64) {
-    files.files().into_iter().find(|(path, _)| path.display().to_string().ends_with(ending)).unwrap()
-}
-
-/// A copy of `image`, with one bit in the middle of a file flipped.
-fn damaged(image: &SimFiles, ending: &str) -> SimFiles {
-    let files = image.kill();
-    let (path, size) = first(&files, ending);
-    files.flip_bit(&path, size * 4).unwrap();
-    files
-}
-
-/// How a topic is compacted that v3 holds.
+/// Returns the configuration of the compacted topic in v3.
 fn compacted() -> TopicConfig {
     TopicConfig {
         partitions: 1,
@@ -441,9 +471,13 @@ fn compacted() -> TopicConfig {
 const CHANGES: u64 = 20;
 
 fn put(log: &Embedded, key: &str, value: Option<&str>) {
+    put_in(log, "state", key, value);
+}
+
+fn put_in(log: &Embedded, topic: &str, key: &str, value: Option<&str>) {
     let (done, answer) = reply();
     let record = Record { key: Some(key.as_bytes()), value: value.map(str::as_bytes), ..Record::default() };
-    partitions(log, "state")[0].append(&[record], AckLevel::Synced, done).unwrap();
+    partitions(log, topic)[0].append(&[record], AckLevel::Synced, done).unwrap();
     answer.wait().unwrap();
 }
 
@@ -464,7 +498,43 @@ fn compact(log: &Embedded, clock: &ManualClock) {
     }
 }
 
-/// What comes on top of segments in the journal.
+/// Lets compaction remove one record that a tombstone hides, and leave another in a segment that lives on.
+fn compact_bucket(log: &Embedded) {
+    put_in(log, "bucket", "gone", Some("value"));
+    put_in(log, "bucket", "image", Some(&"i".repeat(900)));
+    put_in(log, "bucket", "fleeting", Some(&"f".repeat(900)));
+    let bucket = partitions(log, "bucket").swap_remove(0);
+    let is_there = |offset| bucket.read_one(Offset(offset), UpTo::Stable).unwrap().is_some();
+    let change = || (0..CHANGES).for_each(|number| put_in(log, "bucket", "counter", Some(&value(number))));
+    change();
+    put_in(log, "bucket", "gone", None);
+    put_in(log, "bucket", "fleeting", None);
+    change();
+    while is_there(2) {
+        log.flush().unwrap();
+    }
+    assert!(is_there(0) && is_there(1));
+}
+
+/// Deleted keys are gone, and all others have their last values.
+fn check_bucket(files: &SimFiles) {
+    for _ in 0..2 {
+        let log = open(files).unwrap();
+        let partition = partitions(&log, "bucket").swap_remove(0);
+        assert_eq!(partition.topic().config, bucket());
+        let mut last: BTreeMap<_, _> = BTreeMap::new();
+        for record in read_all(&*partition, Offset::ZERO, UpTo::Stable).unwrap() {
+            last.insert(String::from_utf8(record.key.unwrap()).unwrap(), record.value.map(|value| value.len()));
+        }
+        let expected =
+            [("counter", Some(value(CHANGES - 1).len())), ("fleeting", None), ("gone", None), ("image", Some(900))];
+        assert_eq!(last, expected.map(|(key, length)| (key.to_owned(), length)).into());
+        assert!(partition.read_one(Offset(0), UpTo::Stable).unwrap().is_some(), "left in a segment that lives on");
+        log.close().unwrap();
+    }
+}
+
+/// Makes changes that stay in the journal, on top of segments.
 fn change_topics(log: &Embedded) {
     partitions(log, "short")[0].trim(Offset(6)).unwrap();
     log.add_partitions(&name("grown"), 4).unwrap();
@@ -473,12 +543,14 @@ fn change_topics(log: &Embedded) {
 
 #[test]
 fn fixtures_are_written_when_asked_for() {
-    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v4") {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none_or(|version| version != "v6") {
         return;
     }
     let (files, clock) = (SimFiles::new(), clock());
     let log = Embedded::open(config(), Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
     create(&log, "state", &compacted());
+    create(&log, "timed", &timed());
+    create(&log, "bucket", &bucket());
     create(&log, "short", &topics()[0].1);
     create(&log, "grown", &topics()[0].1);
     (0..10).for_each(|number| {
@@ -488,6 +560,7 @@ fn fixtures_are_written_when_asked_for() {
         .iter()
         .for_each(|partition| assert!(append(&**partition, b"old", AckLevel::Synced).is_ok()));
     compact(&log, &clock);
+    compact_bucket(&log);
     topics().iter().for_each(|(topic, config)| drop(create(&log, topic, config)));
     create(&log, "counted", &topics()[0].1);
     create(&log, "settled", &topics()[0].1);
@@ -505,7 +578,6 @@ fn fixtures_are_written_when_asked_for() {
     let files = crashed.kill();
     open(&files).unwrap().close().unwrap();
 
-    store(&files, "v4/closed");
-    store(&damaged(&files, "meta"), "v4/closed-damaged-meta");
-    store(&crashed, "v4/crashed");
+    store(&files, "v6/closed");
+    store(&crashed, "v6/crashed");
 }

@@ -15,7 +15,8 @@ use millstream_log::sim::Rng;
 use millstream_log::{AckLevel, Appended, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
 use millstream_types::{Offset, Record, SystemClock, TenantId, TopicName, TopicPartition};
 
-const KILLS: u64 = 20;
+/// Number of times that the process is killed; `MILLSTREAM_KILLS` sets another number.
+const KILLS: u64 = 5;
 const PARTITIONS: u32 = 4;
 
 fn main() {
@@ -26,7 +27,7 @@ fn main() {
         [list, ..] if list == "--list" => println!("{NAME}: test"),
         _ if arguments.iter().any(|filter| !filter.starts_with('-') && !NAME.contains(filter.as_str())) => report(0),
         _ => {
-            what_was_answered_as_written_survives_kill();
+            records_answered_as_written_survive_kill();
             println!("test {NAME} ... ok");
             report(1);
         }
@@ -123,11 +124,12 @@ fn run_and_kill(dir: &Path, lines: u64) -> Answered {
     answered
 }
 
-fn what_was_answered_as_written_survives_kill() {
+fn records_answered_as_written_survive_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = Rng::new(9);
     let mut answered = Answered::new();
-    for kill in 0..KILLS {
+    let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    for kill in 0..kills {
         let lines = 1 + rng.below(3000);
         for (place, value) in run_and_kill(dir.path(), lines) {
             let before = answered.insert(place, value);

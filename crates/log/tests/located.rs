@@ -93,7 +93,7 @@ fn bytes_of(extents: &[Extent]) -> Vec<u8> {
 }
 
 #[test]
-fn what_lies_there_is_what_reading_finds_up_to_what_is_in_memory() {
+fn located_bytes_are_those_of_a_read_up_to_records_in_memory() {
     let fixture = fixture();
     for max_bytes in [300_000, 600_000, 1 << 30] {
         let (mut from, mut answers) = (0, 0);
@@ -110,7 +110,7 @@ fn what_lies_there_is_what_reading_finds_up_to_what_is_in_memory() {
 }
 
 #[test]
-fn what_is_checked_together_with_what_is_not_asked_for_must_be_read() {
+fn a_range_that_splits_a_checksummed_block_is_not_located() {
     let fixture = fixture();
     assert!(fixture.locate(1, 1 << 30).is_none(), "the first block begins before it");
     assert!(fixture.locate(0, 50_000).is_none(), "no block is that small");
@@ -120,7 +120,7 @@ fn what_is_checked_together_with_what_is_not_asked_for_must_be_read() {
 }
 
 #[test]
-fn what_is_not_stable_is_left_out_and_aborted_transactions_are_told() {
+fn unstable_records_are_not_located_and_aborted_transactions_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(&dir);
     let partition = create(&log, "located", &TopicConfig { partitions: 1, ..TopicConfig::default() }).remove(0);
@@ -147,7 +147,7 @@ fn what_is_not_stable_is_left_out_and_aborted_transactions_are_told() {
 }
 
 #[test]
-fn damage_is_not_left_where_it_lies_and_told_by_the_read() {
+fn damaged_records_are_not_located_and_a_read_reports_them() {
     let fixture = fixture();
     let first = &fixture.segments()[0];
     let file = fs::File::options().read(true).write(true).open(first).unwrap();
@@ -166,7 +166,7 @@ fn damage_is_not_left_where_it_lies_and_told_by_the_read() {
 }
 
 #[test]
-fn what_was_located_stays_readable_although_its_topic_is_deleted() {
+fn located_bytes_stay_readable_after_their_topic_is_deleted() {
     let fixture = fixture();
     let located = fixture.locate(0, 300_000).unwrap();
     let before = bytes_of(&located.extents);

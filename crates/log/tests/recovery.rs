@@ -54,7 +54,7 @@ fn a_start_after_a_crash_reads_only_the_tail() {
 }
 
 #[test]
-fn a_reader_gets_to_the_stable_offset_though_crashes_leave_a_gap_behind_the_last_record() {
+fn a_reader_reaches_the_stable_offset_over_gaps_left_by_crashes() {
     for level in [AckLevel::Memory, AckLevel::Written, AckLevel::Synced] {
         let (mut files, clock) = (new_disk(), clock());
         let mut log = open(&files, &clock).unwrap();
@@ -85,7 +85,7 @@ fn a_reader_gets_to_the_stable_offset_though_crashes_leave_a_gap_behind_the_last
 }
 
 #[test]
-fn a_reader_gets_to_the_stable_offset_of_a_partition_without_records_whichever_way_starts_end() {
+fn a_reader_reaches_the_stable_offset_of_an_empty_partition_after_any_kind_of_stop() {
     for (had_records, level) in [(false, AckLevel::Written), (true, AckLevel::Written), (true, AckLevel::Synced)] {
         let (mut files, clock) = (new_disk(), clock());
         let mut log = open(&files, &clock).unwrap();

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::conformance::{Stored, read_all};
+use millstream_log::conformance::{ReadRecord, read_all};
 use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Appended, Embedded, Error, Partition, TopicConfig, UpTo, reply};
 use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Producer, Record};
@@ -49,7 +49,7 @@ impl Bench {
         self.partition.offsets().first.0
     }
 
-    fn read(&self) -> Vec<Stored> {
+    fn read(&self) -> Vec<ReadRecord> {
         read_all(&*self.partition, self.partition.offsets().first, UpTo::Stable).unwrap()
     }
 }
@@ -85,7 +85,7 @@ fn without_retention_everything_stays() {
 }
 
 #[test]
-fn what_was_trimmed_does_not_come_back() {
+fn trimmed_records_do_not_come_back() {
     let bench = Bench::new(TopicConfig { retention: Some(8 * HOUR), ..TopicConfig::default() });
     let (first, read) = (bench.first(), bench.read());
     let files = bench.files.crash(1, PowerLoss::DropAll);
@@ -169,7 +169,7 @@ fn a_producer_whose_records_are_gone_is_known_until_it_has_been_silent_for_a_day
 }
 
 #[test]
-fn the_files_of_what_was_trimmed_go() {
+fn files_of_trimmed_records_are_removed() {
     let bench = Bench::new(TopicConfig { retention: None, ..TopicConfig::default() });
     let segments = || bench.log.stats().partitions[0].segments;
     let before = segments();
@@ -184,7 +184,7 @@ fn the_files_of_what_was_trimmed_go() {
 }
 
 #[test]
-fn what_was_trimmed_before_it_reached_a_segment_does_not_come_back_after_a_crash() {
+fn records_trimmed_before_they_reach_a_segment_do_not_come_back_after_a_crash() {
     for flushed in [false, true] {
         let bench = Bench::new(TopicConfig { retention: None, ..TopicConfig::default() });
         bench.partition.trim(Offset(40)).unwrap();

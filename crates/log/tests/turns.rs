@@ -1,4 +1,4 @@
-//! Who writes the journal: the log's own thread, or one that appends and was prompted to.
+//! Tests of the thread that writes the journal: the log's own, or one that appends and was prompted to.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -28,7 +28,7 @@ fn begin(partition: &dyn Partition, value: &[u8], done: Done<Appended>) -> Resul
 }
 
 #[test]
-fn who_is_prompted_writes_for_all_and_answers_on_the_spot() {
+fn a_prompted_thread_writes_for_all_and_answers_at_once() {
     let (log, partition) = prompted();
     let mut is_by_us = false;
     // The log's own thread may come first: it looks after a millisecond.
@@ -53,7 +53,7 @@ fn who_is_prompted_writes_for_all_and_answers_on_the_spot() {
 }
 
 #[test]
-fn what_was_prompted_for_and_nobody_writes_the_log_writes() {
+fn the_log_writes_records_that_no_prompted_thread_writes() {
     let (log, partition) = prompted();
     for value in [b"1", b"2"] {
         let (done, answer) = reply();
@@ -64,7 +64,7 @@ fn what_was_prompted_for_and_nobody_writes_the_log_writes() {
 }
 
 #[test]
-fn what_does_not_fit_the_journals_file_is_left_to_the_log_and_stays_in_order() {
+fn records_that_do_not_fit_the_journals_file_are_left_to_the_log_and_stay_in_order() {
     let (log, partition) = prompted();
     let (large, small) = (vec![7; 30 << 10], vec![8; 100]);
     let mut next = 0;
@@ -90,7 +90,7 @@ fn what_does_not_fit_the_journals_file_is_left_to_the_log_and_stays_in_order() {
 }
 
 #[test]
-fn what_others_write_while_the_log_closes_is_answered() {
+fn writes_while_the_log_closes_are_answered() {
     let (log, partition) = prompted();
     let is_begun = AtomicBool::new(false);
     let appended = thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! What is only to be `written` gets to the disk once, in its segment, when the writeback thread comes by.
+//! Records at level `written` reach the disk once, in their segment, when the writeback thread comes by.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -42,7 +42,7 @@ fn values(partition: &dyn Partition) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_nobody_waits_for_outlives_power_loss_without_a_sync_of_the_journal() {
+fn unawaited_records_survive_power_loss_without_a_sync_of_the_journal() {
     let files = new_disk();
     let log = open(&files);
     let written = TopicConfig { level: AckLevel::Written, partitions: 2, ..TopicConfig::default() };

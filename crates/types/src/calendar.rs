@@ -7,12 +7,13 @@ const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
 /// `ms` after 1970-01-01T00:00:00Z as ISO 8601: `YYYY-MM-DDThh:mm:ss.sssZ`.
 ///
-/// Beyond the calendar, that is before the year -9999 or after 9999, it is the calendar's first or last moment.
+/// A time outside the calendar's range, years -9999 to 9999, becomes the first or last moment of the range.
 pub fn iso_time(ms: i64) -> String {
     format!("{:.3}Z", date_time(ms))
 }
 
-/// The date and time of day in UTC, `ms` after 1970-01-01T00:00:00Z; beyond the calendar its first or last moment.
+/// The date and time of day in UTC, `ms` after 1970-01-01T00:00:00Z. Outside the calendar it is
+/// the first or last moment.
 pub fn date_time(ms: i64) -> DateTime {
     EPOCH.saturating_add(SignedDuration::from_millis(ms))
 }

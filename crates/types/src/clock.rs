@@ -1,4 +1,4 @@
-//! The two clocks. Whoever needs time is handed one; nobody reads the system's clock by himself.
+//! The two clocks. Code that needs time takes a clock as a parameter and never reads the system's clock.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,9 +9,9 @@ pub trait MonotonicClock: Send + Sync + 'static {
     fn now(&self) -> Duration;
 }
 
-/// Civil time: for what people and other systems read. May jump when an operator sets it.
+/// Civil time, for people and other systems. It may jump when an operator sets the clock.
 pub trait WallClock: Send + Sync + 'static {
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
     fn now_ms(&self) -> i64;
 }
 
@@ -41,7 +41,7 @@ impl WallClock for SystemClock {
     }
 }
 
-/// Both clocks, standing still until a test moves them.
+/// Both clocks for tests; they stand still until they are moved.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     monotonic_ns: AtomicU64,
@@ -73,6 +73,35 @@ impl WallClock for ManualClock {
     }
 }
 
+/// A wall clock that never goes back: after its wall clock is set back, it goes on from where it was.
+pub struct SteadyClock {
+    wall: std::sync::Arc<dyn WallClock>,
+    monotonic: std::sync::Arc<dyn MonotonicClock>,
+    /// The most that the wall clock was ahead of the monotonic one, in milliseconds.
+    ahead_ms: AtomicI64,
+}
+
+impl SteadyClock {
+    /// A clock that follows `wall`.
+    pub fn new(wall: std::sync::Arc<dyn WallClock>, monotonic: std::sync::Arc<dyn MonotonicClock>) -> Self {
+        Self { wall, monotonic, ahead_ms: AtomicI64::new(i64::MIN) }
+    }
+}
+
+impl std::fmt::Debug for SteadyClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SteadyClock({})", self.now_ms())
+    }
+}
+
+impl WallClock for SteadyClock {
+    fn now_ms(&self) -> i64 {
+        let since_start_ms = self.monotonic.now().as_millis() as i64;
+        let ahead_ms = self.wall.now_ms() - since_start_ms;
+        since_start_ms + self.ahead_ms.fetch_max(ahead_ms, Ordering::SeqCst).max(ahead_ms)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +123,23 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
-        // 2020-09-13, before this line was written.
+        // 2020-09-13, a time before this test was written.
         assert!(clock.now_ms() > 1_600_000_000_000);
+    }
+
+    #[test]
+    fn a_steady_clock_goes_on_when_its_wall_clock_is_set_back() {
+        use std::sync::Arc;
+        let (wall, monotonic) = (Arc::new(ManualClock::at(10_000)), Arc::new(ManualClock::at(0)));
+        let steady = SteadyClock::new(wall.clone(), monotonic.clone());
+        assert_eq!(steady.now_ms(), 10_000);
+        wall.wall_ms.store(13_600, Ordering::SeqCst);
+        assert_eq!(steady.now_ms(), 13_600);
+        wall.wall_ms.store(1_000, Ordering::SeqCst);
+        assert_eq!(steady.now_ms(), 13_600);
+        monotonic.advance(Duration::from_millis(5));
+        assert_eq!(steady.now_ms(), 13_605);
+        wall.wall_ms.store(20_000, Ordering::SeqCst);
+        assert_eq!(steady.now_ms(), 20_000);
     }
 }

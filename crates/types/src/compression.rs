@@ -1,26 +1,26 @@
-//! How the records of a batch are compressed.
+//! Compression of the records of a batch.
 
-/// A codec of the record batch (bits 0 to 2 of its attributes).
+/// A compression codec of the record batch (bits 0 to 2 of its attributes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Compression {
-    /// As they are.
+    /// No compression of the records.
     #[default]
     None,
-    /// Deflate: what everything can read.
+    /// Deflate, which every client can read.
     Gzip,
-    /// Snappy blocks: fast.
+    /// Snappy blocks: fast to compress and read.
     Snappy,
-    /// LZ4 frames: fast.
+    /// LZ4 frames: fast to compress and read.
     Lz4,
-    /// Zstandard: small.
+    /// Zstandard: compresses to the smallest size.
     Zstd,
 }
 
 impl Compression {
-    /// All of them, in the order of their numbers.
+    /// All codecs, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
 
-    /// Its name, as in Kafka's `compression.type`.
+    /// The name of the codec in Kafka's `compression.type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -31,17 +31,17 @@ impl Compression {
         }
     }
 
-    /// The codec of that name.
+    /// Finds the codec with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|codec| codec.as_str() == name)
     }
 
-    /// Its number in batches and files.
+    /// The number of the codec in batches and files.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The codec of that number.
+    /// Finds the codec with that number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }

@@ -1,45 +1,45 @@
-//! The kinds of failure that cross a crate's border: one table from which every door takes its own code.
+//! The kinds of failure that cross crate borders. Each protocol maps them to its own codes.
 
 use std::fmt;
 
-/// What went wrong, independent of the protocol that reports it.
+/// A kind of failure, independent of the protocol that reports it.
 ///
-/// Each library's `Error` maps onto one of these; each door (HTTP, MQTT, Kafka, …) maps these onto its own codes.
+/// Each library's `Error` maps to one of these; each protocol (HTTP, MQTT, Kafka, …) maps these to its own codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The request contradicts a rule; the same request can never succeed.
+    /// The request breaks a rule; the same request can never succeed.
     Invalid,
-    /// The caller did not prove who it is.
+    /// The caller did not prove its identity.
     Unauthenticated,
-    /// The caller is known and may not do this.
+    /// The caller is known but lacks the permission.
     Forbidden,
-    /// What the request names does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// The state forbids it: it exists already, or several things match.
+    /// The current state forbids it: the object exists already, or several objects match.
     Conflict,
-    /// A condition sent along (`If-Match`) does not hold.
+    /// A condition of the request (`If-Match`) does not hold.
     PreconditionFailed,
-    /// A size limit was passed.
+    /// The request exceeds a size limit.
     TooLarge,
     /// The caller's own rate or quota is used up.
     RateLimited,
-    /// A shared queue or budget is full; nothing was taken.
+    /// A shared queue or budget is full; nothing was accepted.
     Overloaded,
-    /// No verdict in time; the call may or may not have taken effect.
+    /// No outcome in time; the call may or may not have taken effect.
     Timeout,
-    /// A needed part is away or stopping; nothing was taken.
+    /// A required part is missing or stopping; nothing was accepted.
     Unavailable,
-    /// Stored bytes are not what was written.
+    /// The stored bytes differ from the written ones.
     Corrupt,
-    /// Asked for, and this version does not do it.
+    /// This version does not support the request.
     Unsupported,
-    /// A fault of ours.
+    /// A fault of Millstream itself.
     Internal,
 }
 
 impl ErrorCode {
-    /// The HTTP status that says the same.
+    /// The HTTP status with the same meaning.
     pub const fn http_status(self) -> u16 {
         match self {
             Self::Invalid => 400,
@@ -56,17 +56,17 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// `true` if the same call may succeed later.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Overloaded | Self::Timeout | Self::Unavailable)
     }
 
-    /// Whether the call may have taken effect although it failed.
+    /// `true` if the call may have taken effect although it failed.
     pub const fn may_have_applied(self) -> bool {
         matches!(self, Self::Timeout | Self::Internal)
     }
 
-    /// A short stable name, as it stands in problem details and metrics.
+    /// A short stable name for problem details and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -98,7 +98,7 @@ mod tests {
     use super::ErrorCode::*;
 
     #[test]
-    fn each_code_says_its_name_its_status_and_what_the_caller_may_do() {
+    fn each_code_has_a_name_a_status_and_says_whether_a_retry_is_safe() {
         const RETRY: bool = true;
         const MAYBE_APPLIED: bool = true;
         for (code, name, status, retryable, may_have_applied) in [

@@ -1,16 +1,16 @@
-//! Latencies, counted in buckets that many threads share and that can be subtracted: percentiles of the last seconds
-//! come from two counts and not from a second bookkeeping.
+//! A latency histogram that many threads share. Two counts can be subtracted, so the percentiles of the last
+//! seconds need no second histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets per doubling; a percentile is at most an eighth above the truth.
+/// Buckets per doubling: a percentile is at most an eighth too high.
 const PER_DOUBLING: u64 = 8;
-/// Doublings from 1 µs to over an hour; longer counts as the longest.
+/// Doublings from 1 µs to over an hour; longer latencies count as the longest.
 const DOUBLINGS: usize = 32;
 const BUCKETS: usize = DOUBLINGS * PER_DOUBLING as usize;
 
-/// Counts of latencies since the start of the process.
+/// Counters of latencies since the start of the process.
 #[derive(Debug)]
 pub struct LatencyHistogram([AtomicU64; BUCKETS]);
 
@@ -21,12 +21,12 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Counts one latency.
+    /// Counts one latency of an operation.
     pub fn record(&self, latency: Duration) {
         self.0[bucket(latency.as_micros() as u64)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts at this moment.
+    /// A copy of the counters at this moment.
     pub fn counts(&self) -> LatencyCounts {
         LatencyCounts(self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect())
     }
@@ -37,19 +37,19 @@ impl LatencyHistogram {
 pub struct LatencyCounts(Vec<u64>);
 
 impl LatencyCounts {
-    /// What has been counted since `earlier`.
+    /// The latencies counted since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |bucket| earlier.0.get(bucket).copied().unwrap_or_default();
         Self(self.0.iter().enumerate().map(|(bucket, count)| count.saturating_sub(before(bucket))).collect())
     }
 
-    /// How many there are.
+    /// The total number of latencies.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The latency in milliseconds that the share `quantile` (0 to 1) does not exceed; `None` if nothing was counted.
+    /// The latency in milliseconds that the share `quantile` (0 to 1) does not exceed; `None` without any latency.
     pub fn quantile_ms(&self, quantile: f64) -> Option<f64> {
         let total = self.total();
         let rank = ((total as f64 * quantile).ceil() as u64).clamp(1, total.max(1));
@@ -71,7 +71,7 @@ fn bucket(us: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// The largest latency that falls into `bucket`.
+/// The largest latency of the bucket.
 fn upper_end_us(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < PER_DOUBLING {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_the_last_seconds_ignore_what_was_before() {
+    fn percentiles_of_the_last_seconds_ignore_earlier_latencies() {
         let histogram = LatencyHistogram::default();
         histogram.record(Duration::from_secs(5));
         let earlier = histogram.counts();

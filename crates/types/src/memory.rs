@@ -1,9 +1,13 @@
 //! The memory that queues, caches and bodies draw on together.
+//!
+//! The largest shares of the log and the views are set aside at start, which fails if they do not fit. Connections,
+//! bodies, answers, fetched records and live queries take from the remainder while they last, and are refused when
+//! nothing is left. Tables that are bounded by a count lie beside the budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many bytes, for all who draw on them. A clone is the same budget.
+/// A budget of bytes. Clones share it.
 ///
 /// ```text
 ///   memory.budget_bytes ───take──► Grant ──drop──► given back
@@ -21,31 +25,30 @@ struct Account {
 }
 
 impl MemoryBudget {
-    /// A budget of `limit_bytes`; `setting` is what an operator changes to have another.
+    /// A budget of `limit_bytes`; `setting` is the option that an operator changes to raise it.
     pub fn new(setting: &'static str, limit_bytes: u64) -> Self {
         Self(Arc::new(Account { setting, limit_bytes, used_bytes: AtomicU64::new(0), whole: None }))
     }
 
-    /// A part with a limit of its own. It sets nothing aside: what is taken from it is taken from the whole too.
+    /// A part of the budget with its own limit. It reserves nothing: its bytes count in the whole budget too.
     #[must_use]
     pub fn share(&self, setting: &'static str, limit_bytes: u64) -> Self {
         let whole = Some(self.clone());
         Self(Arc::new(Account { setting, limit_bytes, used_bytes: AtomicU64::new(0), whole }))
     }
 
-    /// Takes `bytes`, given back when the grant is dropped; `None` if they do not fit, and then nothing is taken.
-    /// Never waits.
+    /// Takes `bytes` until the grant is dropped; `None` if they do not fit. Never waits.
     #[must_use]
     pub fn take(&self, bytes: u64) -> Option<Grant> {
         self.add(bytes).then(|| Grant { budget: self.clone(), bytes })
     }
 
-    /// Bytes that are taken now, never above the limit.
+    /// The bytes taken now, never above the limit.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that there are.
+    /// The limit of the budget in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.0.limit_bytes
     }
@@ -77,7 +80,7 @@ impl MemoryBudget {
     }
 }
 
-/// Bytes taken from a [`MemoryBudget`]; dropping it gives them back.
+/// Bytes taken from a [`MemoryBudget`]; dropping the grant returns them.
 #[derive(Debug)]
 #[must_use = "dropping it gives the bytes back"]
 pub struct Grant {
@@ -86,7 +89,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Takes `bytes` more; whether they fit. If they do not, nothing is taken and what was there stays.
+    /// Takes `bytes` more. `false` if they do not fit; then the grant is unchanged.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let fits = self.budget.add(bytes);
         if fits {
@@ -95,7 +98,7 @@ impl Grant {
         fits
     }
 
-    /// Gives `bytes` back, or all if it has not so many, before the rest.
+    /// Returns `bytes`, or all that the grant has.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -114,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_taken_what_does_not_takes_nothing_and_a_dropped_grant_is_given_back() {
+    fn a_grant_fits_whole_or_takes_nothing_and_is_returned_when_dropped() {
         let memory = MemoryBudget::new("memory.budget_bytes", 100);
         let mut first = memory.take(50).unwrap();
         assert!(first.grow(10) && !first.grow(41));
@@ -160,7 +163,7 @@ mod tests {
                     for turn in 0..20_000 {
                         let bytes = (number * 131 + turn * 17) % 400;
                         let Some(grant) = budget.take(bytes) else { continue };
-                        // Counted by the test after it was taken and until before it is given back.
+                        // Counted after the grant was taken and before it is returned.
                         let sum = held.fetch_add(bytes, Ordering::SeqCst) + bytes;
                         assert!(sum <= LIMIT_BYTES && budget.used_bytes() <= budget.limit_bytes(), "{sum}");
                         held.fetch_sub(bytes, Ordering::SeqCst);

@@ -1,37 +1,57 @@
 //! Names: the tenant that scopes everything, and the topic as (tenant, kind, name).
 //!
-//! A topic has one rendering (`telemetry.acme`, `kv.photos.acme`, `my-topic`) that is the same in the data directory,
-//! on the Kafka protocol and in messages to people; inside the program the three parts stay apart.
+//! A topic has one rendering (`telemetry.acme`, `kv.photos.acme`, `my-topic`), which is the same in the data
+//! directory, in the Kafka protocol and in messages. Inside the program the three parts stay separate.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest tenant id: what NGSI allows in `Fiware-Service`.
+/// Longest tenant id, as in NGSI's `Fiware-Service`.
 pub const TENANT_MAX_CHARS: usize = 50;
-/// Longest rendered topic name: Kafka's limit.
+/// Longest rendered topic name, as in Kafka.
 pub const TOPIC_NAME_MAX_CHARS: usize = 249;
+
+/// The topics of Millstream itself. Other names that begin with `_` belong to users, such
+/// as those of Schema Registry.
+pub const INTERNAL_TOPICS: [&str; 13] = [
+    "_buckets",
+    "_commands",
+    "_context",
+    "_history",
+    "_history_copy",
+    "_jobs",
+    "_mqtt",
+    "_presence",
+    "_queries",
+    "_registry",
+    "_subscriptions",
+    "_transactions",
+    "_usage",
+];
+/// Names with this prefix are reserved for further topics of Millstream.
+const INTERNAL_PREFIX: &str = "_millstream";
 
 /// A name that breaks its rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// Not a tenant id.
+    /// The tenant id is not legal.
     #[error("'{value}' is not a tenant id: use 1 to {TENANT_MAX_CHARS} of the characters a-z A-Z 0-9 - _ .")]
     Tenant {
-        /// What was given.
+        /// The value that was given.
         value: String,
     },
-    /// Not a topic name.
+    /// The topic name is not legal.
     #[error("'{value}' is not a topic name: {rule}")]
     Topic {
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// The rule that it breaks, and the remedy.
+        /// The broken rule, and the remedy.
         rule: &'static str,
     },
 }
 
-/// The owner of a set of names. Hono's tenant, NGSI's `Fiware-Service` and the end of a topic's name are the same thing.
+/// The owner of a set of names: Hono's tenant, NGSI's `Fiware-Service`, and the suffix of a topic's name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(Arc<str>);
 
@@ -39,7 +59,7 @@ impl TenantId {
     /// The tenant of a request that names none.
     pub const DEFAULT: &'static str = "default";
 
-    /// Checks and takes a tenant id.
+    /// Parses and checks a tenant id.
     ///
     /// # Errors
     /// [`NameError::Tenant`] unless it is 1 to 50 of the characters `a-z A-Z 0-9 - _ .`.
@@ -51,7 +71,7 @@ impl TenantId {
         Ok(Self(value.into()))
     }
 
-    /// The tenant as text.
+    /// The tenant id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -75,33 +95,33 @@ impl fmt::Debug for TenantId {
     }
 }
 
-/// What a topic is for; reserved kinds are rendered `<kind>.<tenant>`.
+/// The purpose of a topic. Reserved kinds are rendered `<kind>.<tenant>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Kind {
-    /// Measurements of devices.
+pub enum TopicKind {
+    /// Telemetry messages of the devices.
     Telemetry,
-    /// Events of devices.
+    /// Event messages of the devices.
     Event,
-    /// Commands to devices.
+    /// Commands that go to devices.
     Command,
-    /// Answers of devices to commands.
+    /// Responses of the devices to commands.
     CommandResponse,
-    /// Every change of an entity, kept by time; appended by owners only.
+    /// All changes of entities, kept by time; appended by owners only.
     Context,
-    /// Updates for entities from jobs and other writers.
+    /// Entity updates from jobs and other writers.
     ContextUpdate,
     /// Messages between the MQTT clients of a tenant; appended by `connect` only.
     Mqtt,
     /// A bucket of the store; the only reserved kind with a name: `kv.<bucket>.<tenant>`.
     Kv,
-    /// A user's own topic, with its plain name.
+    /// A topic of a user, with its plain name.
     User,
-    /// Millstream's own state, of all tenants; the name begins with `_`.
+    /// State of Millstream itself, for all tenants: one of [`INTERNAL_TOPICS`].
     Internal,
 }
 
-impl Kind {
+impl TopicKind {
     const RESERVED: [(Self, &'static str); 8] = [
         (Self::Telemetry, "telemetry"),
         (Self::Event, "event"),
@@ -113,7 +133,7 @@ impl Kind {
         (Self::Kv, "kv"),
     ];
 
-    /// The word in front of the tenant, if the kind is reserved.
+    /// The first word of the rendered name, if the kind is reserved.
     pub fn prefix(self) -> Option<&'static str> {
         Self::RESERVED.iter().find(|(kind, _)| *kind == self).map(|(_, word)| *word)
     }
@@ -127,21 +147,21 @@ impl Kind {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicName {
     tenant: TenantId,
-    kind: Kind,
+    kind: TopicKind,
     name: Arc<str>,
 }
 
 impl TopicName {
-    /// A topic of a reserved kind that has no name of its own, such as `telemetry.acme`.
+    /// The topic of a reserved kind without a name, such as `telemetry.acme`.
     ///
     /// # Panics
-    /// If the kind needs a name (`Kv`, `User`, `Internal`): a mistake of the caller, not of a user.
-    pub fn reserved(kind: Kind, tenant: &TenantId) -> Self {
-        assert!(!matches!(kind, Kind::Kv | Kind::User | Kind::Internal), "{kind:?} needs a name");
+    /// If the kind needs a name (`Kv`, `User`, `Internal`), which is a mistake in the program.
+    pub fn reserved(kind: TopicKind, tenant: &TenantId) -> Self {
+        assert!(!matches!(kind, TopicKind::Kv | TopicKind::User | TopicKind::Internal), "{kind:?} needs a name");
         Self { tenant: tenant.clone(), kind, name: "".into() }
     }
 
-    /// The topic of a bucket: `kv.<bucket>.<tenant>`.
+    /// The topic of a bucket: `kv.<bucket>.<tenant>`, after a check of the bucket's name.
     ///
     /// # Errors
     /// [`NameError::Topic`] if the bucket's name is empty, has a dot or another illegal character, or is too long.
@@ -150,60 +170,52 @@ impl TopicName {
             return Err(NameError::Topic { value: bucket.to_owned(), rule: "a bucket's name has no dot" });
         }
         check_chars(bucket)?;
-        Self { tenant: tenant.clone(), kind: Kind::Kv, name: bucket.into() }.checked_length()
+        Self { tenant: tenant.clone(), kind: TopicKind::Kv, name: bucket.into() }.checked_length()
     }
 
-    /// A user's own topic. Names that read as a reserved kind or as internal are refused.
+    /// A topic of a user. Names that look like a reserved kind or an internal topic are refused.
     ///
     /// # Errors
-    /// [`NameError::Topic`] as above, or if the name is not 1 to 249 of `a-z A-Z 0-9 . _ -`, or is `.` or `..`.
+    /// [`NameError::Topic`] if the name is reserved, is not 1 to 249 of `a-z A-Z 0-9 . _ -`, or is `.` or `..`.
     pub fn user(name: &str, tenant: &TenantId) -> Result<Self, NameError> {
         let refuse = |rule| Err(NameError::Topic { value: name.to_owned(), rule });
         check_chars(name)?;
-        if name.starts_with('_') {
-            return refuse("names that begin with '_' are internal; choose another first character");
+        if is_internal(name) {
+            return refuse("it is one of Millstream's own, or begins with '_millstream'; choose another name");
         }
-        if name.split_once('.').is_some_and(|(word, _)| Kind::from_prefix(word).is_some()) {
+        if reserved_by(name).is_some() {
             return refuse(
-                "it begins with a reserved kind (telemetry, event, command, command_response, context, context_update, mqtt, kv); choose another first word",
+                "it begins with a reserved kind (telemetry, event, command, command_response, context, context_update, mqtt, kv) and ends with what may be a tenant; choose another first word",
             );
         }
-        Self { tenant: tenant.clone(), kind: Kind::User, name: name.into() }.checked_length()
+        Self { tenant: tenant.clone(), kind: TopicKind::User, name: name.into() }.checked_length()
     }
 
-    /// A topic of Millstream's own, for all tenants.
+    /// A topic of Millstream itself, for all tenants.
     ///
     /// # Panics
-    /// If `name` does not begin with `_` or is no legal topic name: a mistake in the program.
+    /// If `name` is not in [`INTERNAL_TOPICS`] and does not begin with `_millstream`, which is
+    /// a mistake in the program.
     pub fn internal(name: &'static str) -> Self {
-        assert!(name.starts_with('_') && check_chars(name).is_ok(), "{name} is no internal topic's name");
-        Self { tenant: TenantId::default(), kind: Kind::Internal, name: name.into() }
+        assert!(is_internal(name) && check_chars(name).is_ok(), "{name} is no internal topic's name");
+        Self { tenant: TenantId::default(), kind: TopicKind::Internal, name: name.into() }
     }
 
-    /// Reads a rendered name back. A plain name belongs to `tenant`, a reserved one to the tenant that it names.
+    /// Parses a rendered name. A plain name belongs to `tenant`, a reserved one to the tenant in the name.
     ///
     /// # Errors
-    /// [`NameError`] if it is no legal name.
+    /// [`NameError`] if the name is not legal.
     pub fn parse(rendered: &str, tenant: &TenantId) -> Result<Self, NameError> {
-        if rendered.starts_with('_') {
+        if is_internal(rendered) {
             check_chars(rendered)?;
-            return Self { tenant: TenantId::default(), kind: Kind::Internal, name: rendered.into() }.checked_length();
+            return Self { tenant: TenantId::default(), kind: TopicKind::Internal, name: rendered.into() }
+                .checked_length();
         }
-        let Some((kind, rest)) =
-            rendered.split_once('.').and_then(|(word, rest)| Some((Kind::from_prefix(word)?, rest)))
-        else {
-            return Self::user(rendered, tenant);
-        };
-        if kind != Kind::Kv {
-            return Ok(Self::reserved(kind, &TenantId::new(rest)?));
+        match reserved_by(rendered) {
+            None => Self::user(rendered, tenant),
+            Some((TopicKind::Kv, bucket, owner)) => Self::bucket(bucket, &owner),
+            Some((kind, _, owner)) => Ok(Self::reserved(kind, &owner)),
         }
-        let Some((bucket, owner)) = rest.split_once('.') else {
-            return Err(NameError::Topic {
-                value: rendered.to_owned(),
-                rule: "a bucket's topic is kv.<bucket>.<tenant>",
-            });
-        };
-        Self::bucket(bucket, &TenantId::new(owner)?)
     }
 
     /// The tenant that owns the topic (`default` for internal topics).
@@ -211,8 +223,8 @@ impl TopicName {
         &self.tenant
     }
 
-    /// What the topic is for.
-    pub fn kind(&self) -> Kind {
+    /// The purpose of the topic.
+    pub fn kind(&self) -> TopicKind {
         self.kind
     }
 
@@ -228,6 +240,19 @@ impl TopicName {
         }
         Ok(self)
     }
+}
+
+fn is_internal(name: &str) -> bool {
+    INTERNAL_TOPICS.contains(&name) || name.starts_with(INTERNAL_PREFIX)
+}
+
+/// The reserved kind, bucket (or empty) and tenant of a rendered name. `None` if the part after the first word is no
+/// tenant: then the name is a user's.
+fn reserved_by(name: &str) -> Option<(TopicKind, &str, TenantId)> {
+    let (word, rest) = name.split_once('.')?;
+    let kind = TopicKind::from_prefix(word)?;
+    let (bucket, owner) = if kind == TopicKind::Kv { rest.split_once('.')? } else { ("", rest) };
+    Some((kind, bucket, TenantId::new(owner).ok()?))
 }
 
 fn check_chars(name: &str) -> Result<(), NameError> {
@@ -265,11 +290,15 @@ mod tests {
     fn rendered_names_read_back_as_the_same_topic() {
         let acme = TenantId::new("ac.me").unwrap();
         for topic in [
-            TopicName::reserved(Kind::Telemetry, &acme),
-            TopicName::reserved(Kind::CommandResponse, &acme),
+            TopicName::reserved(TopicKind::Telemetry, &acme),
+            TopicName::reserved(TopicKind::CommandResponse, &acme),
             TopicName::bucket("photos", &acme).unwrap(),
             TopicName::user("orders.eu", &acme).unwrap(),
             TopicName::internal("_registry"),
+            TopicName::user("_schemas", &acme).unwrap(),
+            TopicName::user("_confluent-ksql-default__command_topic", &acme).unwrap(),
+            TopicName::user("kv.photos", &acme).unwrap(),
+            TopicName::user(&format!("event.{}", "x".repeat(51)), &acme).unwrap(),
         ] {
             assert_eq!(TopicName::parse(&topic.to_string(), &acme).unwrap(), topic);
         }
@@ -279,7 +308,8 @@ mod tests {
     #[test]
     fn illegal_names_are_refused_with_the_value_and_the_rule() {
         let tenant = TenantId::default();
-        for name in ["", ".", "..", "a b", "ä", "_mine", "telemetry.x", "kv.a.b", &"x".repeat(250)] {
+        for name in ["", ".", "..", "a b", "ä", "_registry", "_millstream-x", "telemetry.x", "kv.a.b", &"x".repeat(250)]
+        {
             let refusal = TopicName::user(name, &tenant).unwrap_err().to_string();
             assert!(refusal.contains(name) && refusal.contains(':'), "{name}: {refusal}");
         }
@@ -287,6 +317,6 @@ mod tests {
             assert!(TenantId::new(tenant).unwrap_err().to_string().contains(tenant));
         }
         assert!(TopicName::bucket("a.b", &tenant).is_err());
-        assert!(TopicName::parse("kv.x", &tenant).is_err());
+        assert!(TopicName::parse("kv..x", &tenant).is_err());
     }
 }

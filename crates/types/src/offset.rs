@@ -1,10 +1,10 @@
-//! Where a record stands: topic, partition, epoch, offset.
+//! The position of a record: topic, partition, epoch, offset.
 
 use std::fmt;
 
 use crate::TopicName;
 
-/// The place of a record in its partition. Offsets ascend, are never reused, and may have gaps.
+/// The position of a record in its partition. Offsets ascend, are never reused, and may have gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Offset(pub u64);
 
@@ -18,7 +18,7 @@ impl Offset {
         Self(self.0 + 1)
     }
 
-    /// The offset `records` further on.
+    /// The offset that is `records` higher.
     #[must_use]
     pub const fn advance(self, records: u64) -> Self {
         Self(self.0 + records)
@@ -41,7 +41,7 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// The leader epoch under which an offset was handed out: one for each start of the embedded engine.
+/// The leader epoch under which an offset was handed out. Each start of the embedded engine begins a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Epoch(pub u32);
 
@@ -51,7 +51,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The unique id of a topic: a topic that is deleted and created again under its old name gets a new one.
+/// The unique id of a topic. A topic that is recreated under its old name gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicId(pub u128);
 
@@ -61,12 +61,12 @@ impl fmt::Display for TopicId {
     }
 }
 
-/// A stored position: the next offset to be read, and under which epoch it was learnt.
+/// A stored position: the next offset to read, and the epoch of the record before it.
 ///
-/// A bare offset is not enough: after a crash the same partition may continue elsewhere under a new epoch.
+/// An offset alone is not enough: after a crash the partition may continue elsewhere under a new epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The topic's unique id.
+    /// The unique id of the topic.
     pub topic: TopicId,
     /// The epoch of the last record before `offset`.
     pub epoch: Epoch,
@@ -77,14 +77,14 @@ pub struct Position {
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {
-    /// The topic.
+    /// The name of the topic.
     pub topic: TopicName,
-    /// The partition's number.
+    /// Number of the partition in the topic.
     pub partition: PartitionId,
 }
 
 impl TopicPartition {
-    /// Partition `partition` of `topic`.
+    /// Partition `partition` of the topic `topic`.
     pub fn new(topic: TopicName, partition: u32) -> Self {
         Self { topic, partition: PartitionId(partition) }
     }

@@ -1,6 +1,6 @@
-//! How many files the process may have open, and what of that is kept from sockets.
+//! The limit on open files, and the share that sockets may use.
 //!
-//! Sockets are files, too: peers that connect and wait could leave none for the log, which cannot write on then.
+//! Sockets count as open files: idle connections could leave none for the log, which could not write any more.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,15 +8,15 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Most files that are kept from sockets.
+/// Most files that are reserved from sockets.
 const KEPT_MAX: u64 = 1024;
 
 static LIMIT: OnceLock<u64> = OnceLock::new();
 
-/// Lets the process have as many files open as the system allows it (the *hard* limit; shells and services begin with 1024
-/// of them usually), and returns how many connections that leaves room for: three quarters, or all but 1,024.
+/// Raises the limit on open files to the system's *hard* limit (shells and services often start with 1024), and
+/// returns the number of connections that it allows: three quarters of the limit, or all but 1,024.
 ///
-/// Call it before anything is opened. Where the system refuses, the limit stays what it is.
+/// Call it before any file is opened. If the system refuses, the limit stays as it is.
 pub fn raise_open_files() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
@@ -24,11 +24,11 @@ pub fn raise_open_files() -> u64 {
     for_sockets(*LIMIT.get_or_init(|| limit))
 }
 
-/// What was accepted, if it leaves enough files for everything else. The system gives each file the least number that is
-/// free, so its own tells how many there are.
+/// Passes an accepted connection on if enough files are left for everything else. The system assigns the lowest free
+/// number to each file, so the number of the new one shows how many are open.
 ///
 /// # Errors
-/// A text for those who operate the server; the connection is closed. Accept none for a while.
+/// A text for the operator. The connection is closed; pause before accepting the next one.
 pub fn with_room<S: AsFd, A>((socket, peer): (S, A)) -> io::Result<(S, A)> {
     let limit = *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
     let number = u64::try_from(socket.as_fd().as_raw_fd()).unwrap_or_default();
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_is_kept_and_of_many_1024() {
+    fn a_quarter_of_the_open_files_is_reserved_and_at_most_1024() {
         for (limit, sockets) in [(30, 23), (1024, 768), (20_000, 18_976), (1 << 20, (1 << 20) - 1024)] {
             assert_eq!(for_sockets(limit), sockets, "{limit}");
         }

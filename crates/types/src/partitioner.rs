@@ -1,4 +1,4 @@
-//! Which partition a key belongs to: murmur2, as Kafka's Java client computes it.
+//! The partition of a key: murmur2, as Kafka's Java client computes it.
 
 use crate::PartitionId;
 
@@ -26,10 +26,10 @@ pub fn murmur2(key: &[u8]) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// The partition of `key` among `partitions`.
+/// The partition of `key` among `partitions`, as Kafka assigns it.
 ///
 /// # Panics
-/// If `partitions` is zero.
+/// It panics if `partitions` is zero.
 pub fn partition_of_key(key: &[u8], partitions: u32) -> PartitionId {
     assert!(partitions > 0, "a topic has at least one partition");
     PartitionId((murmur2(key) & 0x7fff_ffff) % partitions)

@@ -1,51 +1,51 @@
-//! Who calls, and what he may do.
+//! The caller of a request and its roles.
 
 use crate::TenantId;
 
-/// What a caller may do within a tenant. Each role includes nothing of the others.
+/// A permission of a caller within a tenant. No role includes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// Reads entities, streams, queries.
+    /// May read entities, streams and queries.
     Reader,
-    /// Writes entities and records, sends commands.
+    /// May write entities and records, and send commands.
     Writer,
-    /// Changes tenants, devices, credentials, topics, jobs.
+    /// May change tenants, devices, credentials, topics and jobs.
     Admin,
     /// A device that proved itself with its credentials.
     Device,
 }
 
-/// A set of roles.
+/// A set of [`Role`]s of one caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Roles(u8);
 
 impl Roles {
-    /// No role at all.
+    /// The set without any role.
     pub const NONE: Self = Self(0);
-    /// What a caller on loopback may do while no authentication is configured: everything but be a device.
+    /// The roles of a caller on loopback while no authentication is configured: all except `Device`.
     pub const APPLICATION: Self = Self(0b111);
 
-    /// This set and `role`.
+    /// Returns the set with `role` added.
     #[must_use]
     pub const fn with(self, role: Role) -> Self {
         Self(self.0 | 1 << role as u8)
     }
 
-    /// Whether `role` is in the set.
+    /// `true` if the set contains `role`.
     pub const fn has(self, role: Role) -> bool {
         self.0 & (1 << role as u8) != 0
     }
 }
 
-/// The caller of a request, as established at the rim. Handlers receive this, never a bare tenant string.
+/// The authenticated caller of a request. Handlers receive this, never a bare tenant string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     /// The tenant in which the caller acts.
     pub tenant: TenantId,
-    /// The caller's name for logs: a token's name, a device id, or `anonymous`.
+    /// Name of the caller for logs: a token's name, a device id, or `anonymous`.
     pub name: String,
-    /// What the caller may do in `tenant`.
+    /// The roles of the caller in `tenant`.
     pub roles: Roles,
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_is_had_only_if_it_was_given() {
+    fn a_principal_has_only_the_roles_that_were_given() {
         const ALL: [Role; 4] = [Role::Reader, Role::Writer, Role::Admin, Role::Device];
         assert!(ALL.iter().all(|&role| !Roles::NONE.has(role)));
         for given in ALL {

@@ -1,4 +1,4 @@
-//! How fast clients and tenants may write and read.
+//! Rate limits on the writes and reads of clients and tenants.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,110 +6,112 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{MonotonicClock, TenantId};
 
-/// What a client or tenant may use at once after a rest, as time of its rate.
+/// Idle time that a client or tenant may use up in a burst.
 const BURST: Duration = Duration::from_secs(1);
-/// Clients and tenants whose use is remembered; those behind them share one account for each tenant.
+/// Number of remembered accounts; clients beyond it share one account for each tenant.
 const ACCOUNTS_MAX: usize = 10_000;
-/// The smallest rate: below it a single record would take hours.
+/// The smallest rate: with a lower one a single record would take hours.
 const RATE_MIN: u64 = 1024;
 
 /// Bytes a second that may be written and read; 0 sets no limit. Of a client: what its user, or without authentication
 /// the name that it gives itself, does over all connections. Of a tenant: what all its clients do together.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuotaConfig {
-    /// Bytes a second that one client may append, over Kafka's protocol or HTTP. Default 0: no limit.
+    /// Bytes per second that one client may append, over Kafka's protocol or HTTP. Default 0: no limit.
     pub client_produce_bytes_per_second: u64,
-    /// Bytes a second that one client may fetch over Kafka's protocol. Default 0: no limit.
+    /// Bytes per second that one client may fetch over Kafka's protocol. Default 0: no limit.
     pub client_fetch_bytes_per_second: u64,
-    /// Bytes a second that all clients of a tenant may append together. Default 0: no limit.
+    /// Bytes per second that all clients of a tenant may append together. Default 0: no limit.
     pub tenant_produce_bytes_per_second: u64,
-    /// Bytes a second that all clients of a tenant may fetch together. Default 0: no limit.
+    /// Bytes per second that all clients of a tenant may fetch together. Default 0: no limit.
     pub tenant_fetch_bytes_per_second: u64,
 }
 
 impl QuotaConfig {
-    fn limits(&self) -> [(Traffic, Of, Limit); 4] {
-        let limit = |setting, rate| Limit { setting, rate };
+    fn limits(&self) -> [(QuotaType, QuotaOwner, RateLimit); 4] {
+        let limit = |setting, rate| RateLimit { setting, rate };
         [
             (
-                Traffic::Produce,
-                Of::Client,
+                QuotaType::Produce,
+                QuotaOwner::Client,
                 limit("quota.client_produce_bytes_per_second", self.client_produce_bytes_per_second),
             ),
             (
-                Traffic::Fetch,
-                Of::Client,
+                QuotaType::Fetch,
+                QuotaOwner::Client,
                 limit("quota.client_fetch_bytes_per_second", self.client_fetch_bytes_per_second),
             ),
             (
-                Traffic::Produce,
-                Of::Tenant,
+                QuotaType::Produce,
+                QuotaOwner::Tenant,
                 limit("quota.tenant_produce_bytes_per_second", self.tenant_produce_bytes_per_second),
             ),
             (
-                Traffic::Fetch,
-                Of::Tenant,
+                QuotaType::Fetch,
+                QuotaOwner::Tenant,
                 limit("quota.tenant_fetch_bytes_per_second", self.tenant_fetch_bytes_per_second),
             ),
         ]
     }
 
-    /// Checks each rate by itself.
+    /// Checks each rate against the smallest one.
     ///
     /// # Errors
-    /// A sentence that names the setting, its value and the rule.
+    /// A sentence with the setting, its value and the rule.
     pub fn validate(&self) -> Result<(), String> {
         let low = self.limits().into_iter().find(|(_, _, limit)| (1..RATE_MIN).contains(&limit.rate));
-        low.map_or(Ok(()), |(_, _, Limit { setting, rate })| {
+        low.map_or(Ok(()), |(_, _, RateLimit { setting, rate })| {
             Err(format!("{setting} = {rate}: use at least {RATE_MIN}, or 0 for no limit"))
         })
     }
 }
 
-/// What is counted.
+/// The requests whose bytes a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Traffic {
-    /// Bytes that come in to be appended.
+pub enum QuotaType {
+    /// Bytes of records to be appended.
     Produce,
-    /// Bytes of records that go out.
+    /// Bytes of records that are fetched.
     Fetch,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
+enum QuotaOwner {
     Client,
     Tenant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limit {
+struct RateLimit {
     setting: &'static str,
     rate: u64,
 }
 
-/// A limit that has been used up.
+/// A limit that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Excess {
-    /// The setting that says the limit.
+    /// The setting of the limit.
     pub setting: &'static str,
-    /// Bytes a second that it allows.
+    /// Bytes per second that the limit allows.
     pub rate: u64,
-    /// How long nothing more should come.
+    /// The time to wait before the next use.
     pub wait: Duration,
 }
 
-/// Which account a use is put to: of a client, or (without a name) of a tenant.
-type Account = (Traffic, TenantId, Option<Arc<str>>);
+/// The account of a client or, without a name, of a tenant.
+type Account = (QuotaType, TenantId, Option<Arc<str>>);
 
-/// What clients and tenants have used of their limits. One for the process, so that a limit holds over all listeners.
+/// The use of all limits. One instance serves the process, so that a limit holds over all listeners.
 ///
-/// Each account has a time at which all that it used is paid off at its rate; that time may lie up to a second back.
-/// Who waits as told uses over any span of `t` seconds at most `rate * (t + 1)` and the one use that went beyond it.
+/// Each account has a time at which its use is paid off at its rate; that time lies at most a second in
+/// the past. A caller that waits as told uses, in any span of `t` seconds, at most `rate * (t + 1)` and
+/// the one use that exceeded it.
 pub struct Quotas {
     config: QuotaConfig,
     clock: Arc<dyn MonotonicClock>,
@@ -123,26 +125,26 @@ impl fmt::Debug for Quotas {
 }
 
 impl Quotas {
-    /// Limits of which nothing is used yet.
+    /// The limits of `config`, without any use so far.
     pub fn new(config: QuotaConfig, clock: Arc<dyn MonotonicClock>) -> Arc<Self> {
         Arc::new(Self { config, clock, paid_at: Mutex::default() })
     }
 
-    /// Puts a use of `bytes` to the accounts of a client and its tenant. What has to be waited for, if anything.
-    pub fn charge(&self, traffic: Traffic, tenant: &TenantId, client: &str, bytes: u64) -> Option<Excess> {
+    /// Charges `bytes` to a client and its tenant. Returns the limit to wait for, if one is exceeded.
+    pub fn charge(&self, traffic: QuotaType, tenant: &TenantId, client: &str, bytes: u64) -> Option<Excess> {
         self.look(&mut self.paid_at.lock(), traffic, tenant, client, bytes)
     }
 
-    /// What has to be waited for, if anything, before there may be a further use.
-    pub fn excess(&self, traffic: Traffic, tenant: &TenantId, client: &str) -> Option<Excess> {
+    /// Returns the limit to wait for before the next use, if one is exceeded.
+    pub fn excess(&self, traffic: QuotaType, tenant: &TenantId, client: &str) -> Option<Excess> {
         self.look(&mut self.paid_at.lock(), traffic, tenant, client, 0)
     }
 
-    /// As [`Quotas::charge`] if nothing has to be waited for before.
+    /// Like [`Quotas::charge`], but only if no limit is exceeded before.
     ///
     /// # Errors
-    /// What has to be waited for; then nothing was put to any account.
-    pub fn admit(&self, traffic: Traffic, tenant: &TenantId, client: &str, bytes: u64) -> Result<(), Excess> {
+    /// The limit to wait for; then nothing is charged.
+    pub fn admit(&self, traffic: QuotaType, tenant: &TenantId, client: &str, bytes: u64) -> Result<(), Excess> {
         let mut paid_at = self.paid_at.lock();
         self.look(&mut paid_at, traffic, tenant, client, 0).map_or(Ok(()), Err)?;
         self.look(&mut paid_at, traffic, tenant, client, bytes);
@@ -152,7 +154,7 @@ impl Quotas {
     fn look(
         &self,
         paid_at: &mut HashMap<Account, Duration>,
-        traffic: Traffic,
+        traffic: QuotaType,
         tenant: &TenantId,
         client: &str,
         bytes: u64,
@@ -160,7 +162,7 @@ impl Quotas {
         let now = self.clock.now();
         let limits = self.config.limits().into_iter().filter(|(of, _, limit)| *of == traffic && limit.rate > 0);
         let excesses = limits.filter_map(|(_, of, limit)| {
-            let account = (traffic, tenant.clone(), (of == Of::Client).then(|| client.into()));
+            let account = (traffic, tenant.clone(), (of == QuotaOwner::Client).then(|| client.into()));
             let wait = pay(paid_at, account, now, limit.rate, bytes).saturating_sub(now);
             (!wait.is_zero()).then_some(Excess { setting: limit.setting, rate: limit.rate, wait })
         });
@@ -168,7 +170,7 @@ impl Quotas {
     }
 }
 
-/// Puts `bytes` to an account; when it is paid off.
+/// Charges `bytes` to an account; returns the time at which it is paid off.
 fn pay(
     paid_at: &mut HashMap<Account, Duration>,
     mut account: Account,
@@ -212,50 +214,50 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_waits_as_it_is_told_uses_its_rate_exactly_and_others_their_own() {
+    fn a_client_that_waits_as_requested_uses_its_rate_exactly_and_others_use_their_own() {
         let (quotas, clock) = quotas(0);
         let tenant = TenantId::default();
         let start = clock.now();
         let mut sent = 0;
         while sent < 50 * CLIENT {
             sent += 3_333;
-            let excess = quotas.charge(Traffic::Produce, &tenant, "a", 3_333);
+            let excess = quotas.charge(QuotaType::Produce, &tenant, "a", 3_333);
             clock.advance(excess.map_or(Duration::ZERO, |excess| excess.wait));
         }
         let used = (clock.now() - start).as_secs_f64() * CLIENT as f64;
-        // All but what a second of rest had saved up.
+        // A second of rest had saved up the difference.
         assert!((used + CLIENT as f64 - sent as f64).abs() < 1.0, "{used} of {sent}");
-        assert_eq!(quotas.charge(Traffic::Produce, &tenant, "b", CLIENT), None);
-        assert_eq!(quotas.charge(Traffic::Fetch, &tenant, "a", 1 << 40), None, "no limit is set");
-        let excess = quotas.charge(Traffic::Produce, &tenant, "b", CLIENT).unwrap();
+        assert_eq!(quotas.charge(QuotaType::Produce, &tenant, "b", CLIENT), None);
+        assert_eq!(quotas.charge(QuotaType::Fetch, &tenant, "a", 1 << 40), None, "no limit is set");
+        let excess = quotas.charge(QuotaType::Produce, &tenant, "b", CLIENT).unwrap();
         let expected = ("quota.client_produce_bytes_per_second", CLIENT, Duration::from_secs(1));
         assert_eq!((excess.setting, excess.rate, excess.wait), expected);
-        assert_eq!(quotas.excess(Traffic::Produce, &tenant, "b"), Some(excess), "looking uses nothing");
-        assert_eq!(quotas.admit(Traffic::Produce, &tenant, "b", 1), Err(excess));
+        assert_eq!(quotas.excess(QuotaType::Produce, &tenant, "b"), Some(excess), "looking uses nothing");
+        assert_eq!(quotas.admit(QuotaType::Produce, &tenant, "b", 1), Err(excess));
         clock.advance(excess.wait);
-        assert_eq!(quotas.admit(Traffic::Produce, &tenant, "b", CLIENT), Ok(()));
-        assert!(quotas.admit(Traffic::Produce, &tenant, "b", 1).is_err());
+        assert_eq!(quotas.admit(QuotaType::Produce, &tenant, "b", CLIENT), Ok(()));
+        assert!(quotas.admit(QuotaType::Produce, &tenant, "b", 1).is_err());
     }
 
     #[test]
     fn a_tenants_limit_holds_for_all_its_clients_together() {
         let (quotas, _) = quotas(15_000);
         let (one, other) = (TenantId::default(), TenantId::new("acme").unwrap());
-        assert_eq!(quotas.charge(Traffic::Produce, &one, "a", CLIENT), None);
-        let excess = quotas.charge(Traffic::Produce, &one, "b", CLIENT).unwrap();
+        assert_eq!(quotas.charge(QuotaType::Produce, &one, "a", CLIENT), None);
+        let excess = quotas.charge(QuotaType::Produce, &one, "b", CLIENT).unwrap();
         assert_eq!(excess.setting, "quota.tenant_produce_bytes_per_second");
-        assert_eq!(quotas.charge(Traffic::Produce, &other, "a", CLIENT), None);
+        assert_eq!(quotas.charge(QuotaType::Produce, &other, "a", CLIENT), None);
     }
 
     #[test]
-    fn what_is_remembered_stays_bounded_and_no_client_escapes_by_a_new_name() {
+    fn accounts_are_bounded_and_no_client_escapes_its_quota_by_a_new_name() {
         let (quotas, _) = quotas(0);
         let tenant = TenantId::default();
         for number in 0..ACCOUNTS_MAX {
-            quotas.charge(Traffic::Produce, &tenant, &format!("c-{number}"), CLIENT);
+            quotas.charge(QuotaType::Produce, &tenant, &format!("c-{number}"), CLIENT);
         }
-        assert_eq!(quotas.charge(Traffic::Produce, &tenant, "new", CLIENT), None);
-        assert!(quotas.charge(Traffic::Produce, &tenant, "newer", CLIENT).is_some());
+        assert_eq!(quotas.charge(QuotaType::Produce, &tenant, "new", CLIENT), None);
+        assert!(quotas.charge(QuotaType::Produce, &tenant, "newer", CLIENT).is_some());
         assert!(quotas.paid_at.lock().len() <= ACCOUNTS_MAX + 1);
     }
 

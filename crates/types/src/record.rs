@@ -1,76 +1,78 @@
-//! A record, as it is handed to the log and as it is read from a batch. Nothing here owns bytes.
+//! Records, as appended to the log and as read from a batch. All types here borrow their bytes.
 
 /// One header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// The header's name.
+    /// The name of the header.
     pub key: &'a str,
-    /// The header's value; `None` is Kafka's null.
+    /// The value of the header; `None` is Kafka's null.
     pub value: Option<&'a [u8]>,
 }
 
-/// A record to be appended: borrowed parts, copied once into the batch that carries it.
+/// A record to append. Its parts are borrowed and copied once, into the batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Record<'a> {
     /// Event time, milliseconds since 1970-01-01T00:00:00Z.
     pub timestamp_ms: i64,
-    /// Chooses the partition and is what compaction keeps one record of.
+    /// The key: it selects the partition, and compaction keeps one record for each key.
     pub key: Option<&'a [u8]>,
     /// The payload; `None` deletes the key in a compacted topic.
     pub value: Option<&'a [u8]>,
-    /// Headers in order; names may repeat.
+    /// The headers in order; names may repeat.
     pub headers: &'a [Header<'a>],
 }
 
-/// A record within a batch that has been read.
+/// A record of a batch that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordView<'a> {
-    /// Where it stands in its partition.
+    /// The offset of the record in its partition.
     pub offset: crate::Offset,
     /// Event time, milliseconds since 1970-01-01T00:00:00Z.
     pub timestamp_ms: i64,
-    /// The key.
+    /// The key, if the record has one.
     pub key: Option<&'a [u8]>,
-    /// The payload.
+    /// The payload; `None` is a tombstone.
     pub value: Option<&'a [u8]>,
-    /// The headers, still encoded; [`RecordView::headers`] walks them.
+    /// The encoded headers; [`RecordView::headers`] decodes them.
     pub(crate) encoded_headers: &'a [u8],
     pub(crate) header_count: usize,
 }
 
-/// Names of the headers that records of devices, of commands to them and of changes of entities carry (the reference's
-/// names).
+/// Names of record headers: of device messages, of commands to devices, and of changes of entities. The names
+/// come from Hono and NGSI.
 pub mod header {
-    /// The device that sent it.
+    /// The id of the sending device.
     pub const DEVICE_ID: &str = "device_id";
-    /// The adapter that took it, such as `hono-http`.
+    /// The adapter that accepted the message, such as `hono-http`.
     pub const ORIG_ADAPTER: &str = "orig_adapter";
-    /// The URI or topic it was sent to.
+    /// The URI or topic of the message.
     pub const ORIG_ADDRESS: &str = "orig_address";
-    /// `0` or `1`.
+    /// The quality of service: `0` or `1`.
     pub const QOS: &str = "qos";
-    /// Media type of the payload.
+    /// The media type of the payload.
     pub const CONTENT_TYPE: &str = "content-type";
-    /// How the payload is packed, such as `gzip`.
+    /// The encoding of the payload, such as `gzip`.
     pub const CONTENT_ENCODING: &str = "content-encoding";
-    /// Milliseconds since 1970-01-01T00:00:00Z at which the adapter took it.
+    /// The time of acceptance: milliseconds since 1970-01-01T00:00:00Z.
     pub const CREATION_TIME: &str = "creation-time";
-    /// Seconds the device waits for a command.
+    /// Seconds that the device waits for a command.
     pub const TTD: &str = "ttd";
     /// Milliseconds after which an event is void.
     pub const TTL: &str = "ttl";
-    /// The tenant that an answer to a command is of.
+    /// The tenant of an answer to a command.
     pub const TENANT_ID: &str = "tenant_id";
-    /// What a command and its answer have in common.
+    /// The id that a command shares with its answer.
     pub const CORRELATION_ID: &str = "correlation-id";
-    /// How a device answers a command: a status as of HTTP.
+    /// The status of a command's answer, as in HTTP.
     pub const STATUS: &str = "status";
-    /// What has happened to an entity; see the change topics of `context`.
+    /// The kind of change of an entity; see the change topics of `context`.
     pub const ALTERATION_TYPE: &str = "alteration-type";
-    /// Names of an entity's attributes that differ, separated by commas; a comma in a name is `%2C`, a percent sign `%25`.
+    /// Names of the changed attributes, separated by commas; a comma in a name is `%2C`, a percent sign `%25`.
     pub const CHANGED_ATTRIBUTES: &str = "changed-attributes";
-    /// An entity's service path.
+    /// The changed attributes, in the same form, with a new value and an unchanged observation time.
+    pub const KEPT_OBSERVATION_TIMES: &str = "kept-observation-times";
+    /// The service path of an entity.
     pub const SERVICE_PATH: &str = "fiware-servicepath";
-    /// W3C trace context of the request that caused the record.
+    /// The W3C trace context of the request that caused the record.
     pub const TRACEPARENT: &str = "traceparent";
 }

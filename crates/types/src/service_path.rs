@@ -1,4 +1,4 @@
-//! Service paths: where within a tenant an entity lies.
+//! Service paths: the place of an entity within a tenant.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ const LEVEL_MAX_CHARS: usize = 50;
 const PATHS_MAX: usize = 10;
 const ROOT: &str = "/";
 
-/// Why text names no service path, or too many.
+/// The reason why a text names no service path, or too many.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServicePathError {
-    /// The text is no path.
+    /// The text is not a legal path.
     #[error(
         "Fiware-ServicePath '{0}': use up to {LEVELS_MAX} levels of 1 to {LEVEL_MAX_CHARS} of the characters A-Z a-z 0-9 _, \
          each after a slash; writes take exactly one path, reads also '/#' at its end"
     )]
     Illegal(String),
-    /// A list is too long.
+    /// The list has too many paths.
     #[error("Fiware-ServicePath lists {0} paths: at most {PATHS_MAX} are allowed; send several requests")]
     TooMany(usize),
 }
 
-/// The one path that `text` is, without a slash at its end.
+/// Parses exactly one path and removes a slash at its end.
 ///
 /// # Errors
-/// [`ServicePathError::Illegal`].
+/// [`ServicePathError::Illegal`] if the text is not one path.
 pub fn service_path(text: &str) -> Result<String, ServicePathError> {
     if text == ROOT {
         return Ok(text.to_owned());
@@ -40,46 +40,46 @@ pub fn service_path(text: &str) -> Result<String, ServicePathError> {
     Err(ServicePathError::Illegal(text.to_owned()))
 }
 
-/// Service paths that a read looks at; none means all.
+/// The service paths that a read covers; an empty list covers all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ServicePaths(Vec<Pattern>);
+pub struct ServicePaths(Vec<PathPattern>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Pattern {
+enum PathPattern {
     Exactly(String),
-    /// This one and all below; empty for the root.
+    /// A path and everything below it; empty for the root.
     Below(String),
 }
 
 impl ServicePaths {
-    /// The paths of a list, separated by commas; `/#` at the end of one stands for all below it.
+    /// Parses a comma-separated list of paths; `/#` at the end of a path includes everything below it.
     ///
     /// # Errors
-    /// [`ServicePathError`].
+    /// [`ServicePathError`] if a path is illegal, or if the list is too long.
     pub fn parse(list: &str) -> Result<Self, ServicePathError> {
         let paths: Vec<&str> = list.split(',').map(str::trim).collect();
         if paths.len() > PATHS_MAX {
             return Err(ServicePathError::TooMany(paths.len()));
         }
         let pattern = |path: &&str| match path.strip_suffix("/#") {
-            Some("") => Ok(Pattern::Below(String::new())),
-            Some(parent) => service_path(parent).map(Pattern::Below),
-            None => service_path(path).map(Pattern::Exactly),
+            Some("") => Ok(PathPattern::Below(String::new())),
+            Some(parent) => service_path(parent).map(PathPattern::Below),
+            None => service_path(path).map(PathPattern::Exactly),
         };
         paths.iter().map(pattern).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether every path is among them because none was named.
+    /// `true` if the list is empty and so covers every path.
     pub fn are_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `path` is among them.
+    /// `true` if the list covers `path`.
     pub fn have(&self, path: &str) -> bool {
         self.are_all()
             || self.0.iter().any(|pattern| match pattern {
-                Pattern::Exactly(exact) => path == exact,
-                Pattern::Below(parent) => {
+                PathPattern::Exactly(exact) => path == exact,
+                PathPattern::Below(parent) => {
                     path.strip_prefix(parent.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
                 }
             })
@@ -91,8 +91,8 @@ impl fmt::Display for ServicePaths {
         for (at, pattern) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
             match pattern {
-                Pattern::Exactly(path) => write!(f, "{comma}{path}")?,
-                Pattern::Below(path) => write!(f, "{comma}{path}/#")?,
+                PathPattern::Exactly(path) => write!(f, "{comma}{path}")?,
+                PathPattern::Below(path) => write!(f, "{comma}{path}/#")?,
             }
         }
         Ok(())

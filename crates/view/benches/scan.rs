@@ -1,5 +1,6 @@
-//! What a scan of all keys costs those who update single ones, what many updates at once bring, and how long a restart
-//! takes. The library alone, on a real disk: no sockets. `--quick` for a look; `scan`, `many` or `restart` for a part.
+//! Costs of a scan of all keys for clients that update single ones, gains of many updates at once, and the time of a
+//! restart. The library alone, on a real disk: no sockets. `--quick` for a look; `scan`, `many` or `restart` for a
+//! part.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 #[path = "../tests/common/mod.rs"]

@@ -9,6 +9,7 @@
 //! | partition (4 bytes, big endian), `p` | version, topic id, epoch, next offset: what this partition's copy reflects |
 //! | partition, `r`, key of the state record | value of the state record |
 
+use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +18,15 @@ use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use millstream_log::stand_back;
+use millstream_log::run_in_background;
 use millstream_types::{Epoch, Offset, PartitionId, TopicId};
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::dirty::Dirty;
 use crate::failure::panic_text;
 use crate::intact;
+use crate::merge::Merging;
 use crate::source::{decode_position, encode_position};
 
 const POSITION: u8 = b'p';
@@ -37,14 +40,18 @@ const TABLES_PER_MERGE: u8 = 12;
 /// Records are read and written in whole runs only: larger blocks cost less each.
 const BLOCK_BYTES: u32 = 32 << 10;
 
+/// Bytes of the journal beyond which a start would read too much again, and the least that the store can be told: it then
+/// begins another and writes tables of all that the full one holds, keyspaces that hardly change included.
+const JOURNAL_MAX_BYTES: u64 = 64 << 20;
+
 /// A file that says that the store is damaged: the next start begins a new one.
 const CONDEMNED: &str = "condemned";
 
-/// What is logged when a checkpoint could not be written.
+/// The log line for a checkpoint that could not be written.
 pub(crate) const NOT_WRITTEN: &str =
     "checkpoint not written; it stays as it is and the next start reads more of the log";
 
-/// The process's checkpoint store.
+/// The checkpoint store of the process.
 pub struct Checkpoints {
     path: PathBuf,
     database: Database,
@@ -57,14 +64,15 @@ impl std::fmt::Debug for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens the store in `path`. One that cannot be read is removed and begun anew: the log has everything. Whoever opens
-    /// it has the log's directory to himself.
+    /// Opens the store in `path`. A store that cannot be read is replaced by an empty one: the log has everything.
+    /// The caller owns the log's directory exclusively.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] if another process uses it, or if even a new one cannot be made.
     pub fn open(path: &Path) -> Result<Arc<Self>, Error> {
         // A panic of the store's own is damage that it did not foresee.
-        let open = || in_the_background(|| Database::builder(path).worker_threads(1).open());
+        let store = || Database::builder(path).worker_threads(1).max_journaling_size(JOURNAL_MAX_BYTES);
+        let open = || in_the_background(|| store().open());
         if path.join(CONDEMNED).exists() {
             begin_anew(path, &"it was found damaged");
         } else if let Err(damage) = intact::check(path) {
@@ -94,18 +102,31 @@ impl Checkpoints {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(MEMTABLE_MAX_BYTES)
                 .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
-                // What one looks up is a position or two a start.
+                // A start looks up only a position or two.
                 .filter_policy(FilterPolicy::disabled())
                 .compaction_strategy(leveled.clone())
         };
         let keyspace = self.database.keyspace(view, options).map_err(|e| self.error(e))?;
-        Ok(Checkpoint { store: Arc::clone(self), keyspace })
+        let merging = Mutex::new(Merging::new(keyspace.clone()));
+        Ok(Checkpoint { merging, store: Arc::clone(self), keyspace })
+    }
+
+    /// Removes the checkpoint of a view that is gone.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], if the store cannot remove it.
+    pub fn remove(&self, view: &str) -> Result<(), Error> {
+        if !self.database.keyspace_exists(view) {
+            return Ok(());
+        }
+        let keyspace = self.database.keyspace(view, KeyspaceCreateOptions::default).map_err(|e| self.error(e))?;
+        self.database.delete_keyspace(keyspace).map_err(|e| self.error(e))
     }
 
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`].
+    /// [`Error::Checkpoint`], if the store cannot sync.
     pub fn sync(&self) -> Result<(), Error> {
         self.database.persist(PersistMode::SyncAll).map_err(|e| self.error(e))
     }
@@ -115,12 +136,12 @@ impl Checkpoints {
     }
 }
 
-/// Does `start` on a thread that stands back. Threads share cores as those do that start them, and the store's own works for
-/// seconds on end.
+/// Does `start` on a thread that stands back. Threads share cores as those do that start them, and the store's own
+/// works for seconds on end.
 fn in_the_background<T: Send>(start: impl FnOnce() -> T + Send) -> std::thread::Result<T> {
     std::thread::scope(|scope| {
         let work = || {
-            stand_back();
+            run_in_background();
             start()
         };
         scope.spawn(work).join()
@@ -136,11 +157,13 @@ fn begin_anew(path: &Path, damage: &dyn std::fmt::Display) {
 
 /// One view's part of the store.
 pub(crate) struct Checkpoint {
+    // Dropped first: a merge needs the store open.
+    merging: Mutex<Merging>,
     store: Arc<Checkpoints>,
     keyspace: Keyspace,
 }
 
-/// What a checkpoint reflects of its partition's state topic.
+/// The part of its partition's state topic that a checkpoint reflects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reflected {
     pub(crate) topic: TopicId,
@@ -149,7 +172,7 @@ pub(crate) struct Reflected {
 }
 
 impl Checkpoint {
-    /// What the copy of `partition` reflects; `None` if there is no copy.
+    /// Returns the position that the copy of `partition` reflects; `None` if there is no copy.
     pub(crate) fn reflected(&self, partition: PartitionId) -> Result<Option<Reflected>, Error> {
         let stored = self.keyspace.get(key(partition, POSITION, &[])).map_err(|e| self.store.error(e))?;
         Ok(stored.and_then(|bytes| decode_position(&bytes)).map(|(topic, epoch, next)| Reflected {
@@ -169,6 +192,24 @@ impl Checkpoint {
         for entry in self.keyspace.prefix(&prefix) {
             let (stored, value) = entry.into_inner().map_err(|e| self.store.error(e))?;
             record(&stored[prefix.len()..], &value)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with each state record of `partition` from the key `start` on, in order, until it breaks.
+    pub(crate) fn list(
+        &self,
+        partition: PartitionId,
+        start: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let prefix = key(partition, RECORD, &[]);
+        let (first, end) = (key(partition, RECORD, start), key(partition, RECORD + 1, &[]));
+        for entry in self.keyspace.range(first..end) {
+            let (stored, value) = entry.into_inner().map_err(|e| self.store.error(e))?;
+            if visit(&stored[prefix.len()..], &value).is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -214,7 +255,18 @@ impl Checkpoint {
         }
         let position = encode_position(reflected.epoch, reflected.next, reflected.topic);
         batch.insert(&self.keyspace, key(partition, POSITION, &[]), position);
-        batch.commit().map_err(|e| self.store.error(e))
+        batch.commit().and_then(|()| self.keep_small()).map_err(|e| self.store.error(e))
+    }
+
+    /// Sees to it that the store's files do not outgrow what is in them.
+    fn keep_small(&self) -> Result<(), fjall::Error> {
+        let database = &self.store.database;
+        // The store looks at its journal only when a keyspace has a whole table of changes.
+        if database.journal_count() == 1 && database.journal_disk_space()? > JOURNAL_MAX_BYTES {
+            self.keyspace.rotate_memtable()?;
+        }
+        self.merging.lock().step();
+        Ok(())
     }
 }
 
@@ -230,7 +282,7 @@ fn key(partition: PartitionId, kind: u8, record: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::intact::tests::lists;
-    use crate::state_record::StateRecord;
+    use crate::view::StateRecord;
 
     const TOPIC: TopicId = TopicId(0x0102);
 
@@ -258,28 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stores_own_thread_stands_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let _store = Checkpoints::open(dir.path()).unwrap();
-        let workers = || {
-            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-            // Threads of other tests may end meanwhile.
-            let stats = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
-            stats.filter(|stat| stat.contains("(fjall:")).collect::<Vec<_>>()
-        };
-        // A thread names itself once it runs.
-        while workers().is_empty() {
-            std::thread::yield_now();
-        }
-        for worker in workers() {
-            // Field 19 is the nice value; what stands behind the name in parentheses begins with field 3.
-            let fields: Vec<_> = worker.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
-            assert_eq!(fields[19 - 3], "5", "{worker}");
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_there_after_a_restart_and_partitions_are_apart() {
+    fn a_checkpoint_survives_a_restart_and_keeps_partitions_apart() {
         let dir = tempfile::tempdir().unwrap();
         {
             let checkpoint = Checkpoints::open(dir.path()).unwrap().keyspace("tally").unwrap();

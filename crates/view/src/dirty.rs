@@ -1,21 +1,21 @@
-//! What the checkpoint does not have yet.
+//! The changes that the checkpoint lacks.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use millstream_types::{Epoch, Offset};
 
-use crate::state_record::StateRecord;
+use crate::view::StateRecord;
 
-/// Changes since the checkpoint was last written, the newest of each key.
+/// The newest change of each key since the last checkpoint.
 #[derive(Default)]
 pub(crate) struct Dirty {
     pub(crate) records: HashMap<Bytes, Option<Bytes>>,
     bytes: usize,
-    /// Bytes that were taken out to be written and are not yet.
+    /// Bytes that are being written to the checkpoint.
     writing_bytes: usize,
     pub(crate) reflected: Option<(Epoch, Offset)>,
-    /// Set once a write has failed: one that came after it would lack what the failed one held.
+    /// Set after a failed write: a later write would lack the changes of the failed one.
     abandoned: bool,
 }
 
@@ -31,23 +31,28 @@ impl Dirty {
         self.reflected = Some((epoch, next));
     }
 
-    /// Bytes that are held for the checkpoint, those that are being written included.
+    /// Bytes held for the checkpoint, including those being written.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes + self.writing_bytes
     }
 
-    /// Everything so far, to be written; counts as held until [`Dirty::written`].
+    /// `true` if the checkpoint gets no more changes, after a failed write.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.abandoned
+    }
+
+    /// Takes all changes to write them; their bytes count as held until [`Dirty::written`].
     pub(crate) fn drain(&mut self) -> Self {
         let (abandoned, writing_bytes) = (self.abandoned, self.bytes);
         std::mem::replace(self, Self { abandoned, writing_bytes, ..Self::default() })
     }
 
-    /// What was drained has been written and is gone.
+    /// Releases the bytes of the changes that were drained.
     pub(crate) fn written(&mut self) {
         self.writing_bytes = 0;
     }
 
-    /// Nothing is kept for the checkpoint any more: it stays as it is, and the next start reads more of the log.
+    /// Drops all changes for the checkpoint. It stays as it is, and the next start reads more of the log.
     pub(crate) fn abandon(&mut self) {
         *self = Self { abandoned: true, ..Self::default() };
     }

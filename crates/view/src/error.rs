@@ -1,114 +1,66 @@
-//! What can go wrong between a command and its answer.
+//! The errors of a view.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use millstream_types::{ErrorCode, Offset, TopicName, TopicPartition};
 
-/// A state record that the view does not understand.
+/// A state record that the view cannot decode.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{what}")]
 pub struct DecodeError {
-    /// What does not fit, with the value.
+    /// A description of the fault, with the value.
     pub what: String,
 }
 
 impl DecodeError {
-    /// A record that does not fit because of `what`.
+    /// A fault with the description `what`.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into() }
     }
 }
 
-/// Why a command was not answered, or a view could not be opened.
+/// The reason why a command was refused, or why a view could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the message of each variant explains its fields")]
 pub enum Error {
     /// Too many commands wait for this partition.
     #[error("{waiting} commands wait for {partition}, which lets at most {limit} wait; slow down and try again")]
-    Overloaded {
-        /// The partition of the state topic.
-        partition: TopicPartition,
-        /// How many wait.
-        waiting: usize,
-        /// The limit.
-        limit: usize,
-    },
+    Overloaded { partition: TopicPartition, waiting: usize, limit: usize },
     /// The commands that wait for this partition take too much memory.
     #[error(
         "commands of {waiting_bytes} bytes wait for {partition}, which lets at most {limit_bytes} bytes wait, its part of {setting}; slow down and try again, or raise that"
     )]
-    InboxFull {
-        /// The partition of the state topic.
-        partition: TopicPartition,
-        /// What those that wait take.
-        waiting_bytes: usize,
-        /// The limit.
-        limit_bytes: usize,
-        /// The setting behind it.
-        setting: &'static str,
-    },
-    /// The partition's owner has ended: an append failed, and what was in flight is of unknown fate.
+    InboxFull { partition: TopicPartition, waiting_bytes: usize, limit_bytes: usize, setting: &'static str },
+    /// The partition's owner has ended after a failed append; the outcome of changes in flight is unknown.
     #[error("the owner of {partition} has ended: {source}")]
-    OwnerEnded {
-        /// The partition of the state topic.
-        partition: TopicPartition,
-        /// The append's failure.
-        source: Arc<millstream_log::Error>,
-    },
-    /// Deciding the command panicked: a mistake in the program. Nothing of the command was kept.
+    OwnerEnded { partition: TopicPartition, source: Arc<millstream_log::Error> },
+    /// The decision of the command panicked, a mistake in the program. Its changes were undone.
     #[error("a command for {partition} made its owner panic: {what}; nothing of it was kept, report it with this text")]
-    Panicked {
-        /// The partition of the state topic.
-        partition: TopicPartition,
-        /// What the panic says.
-        what: String,
-    },
-    /// The log refused.
+    Panicked { partition: TopicPartition, what: String },
+    /// The log refused the append.
     #[error(transparent)]
     Log(Arc<millstream_log::Error>),
-    /// A command whose changes do not fit into one append.
+    /// The changes of one command do not fit into one append.
     #[error(
         "the changes of one command take {size_bytes} bytes in {partition}, one append of it takes at most {limit_bytes}; ask for less at once"
     )]
-    ChangesTooLarge {
-        /// The partition of the state topic.
-        partition: TopicPartition,
-        /// What they take.
-        size_bytes: usize,
-        /// The limit.
-        limit_bytes: usize,
-    },
-    /// A record of the state topic that this version cannot read.
+    ChangesTooLarge { partition: TopicPartition, size_bytes: usize, limit_bytes: usize },
+    /// This version cannot read a record of the state topic.
     #[error("offset {offset} of {partition} is no state record of this version; use a newer millstream")]
-    StateRecord {
-        /// The partition of the state topic.
-        partition: TopicPartition,
-        /// The record.
-        offset: Offset,
-        /// What does not fit.
-        source: DecodeError,
-    },
-    /// The state topic has another shape than the view was opened with.
+    StateRecord { partition: TopicPartition, offset: Offset, source: DecodeError },
+    /// The state topic has another number of partitions than the view.
     #[error(
         "state topic '{topic}' has {found} partitions and not {wanted}; their number is fixed when the data directory is made"
     )]
-    Partitions {
-        /// The state topic.
-        topic: TopicName,
-        /// What it has.
-        found: u32,
-        /// What was asked for.
-        wanted: u32,
-    },
+    Partitions { topic: TopicName, found: u32, wanted: u32 },
     /// The checkpoint store cannot be used.
     #[error("cannot use the checkpoint store {}; it may be deleted, it is rebuilt from the log", .path.display())]
-    Checkpoint {
-        /// The directory.
-        path: PathBuf,
-        /// What the store says.
-        source: Arc<fjall::Error>,
-    },
+    Checkpoint { path: PathBuf, source: Arc<fjall::Error> },
+    /// The checkpoint lacks changes, since a write of it has failed.
+    #[error("the checkpoint of {partition} lacks changes since a failed write; it is rebuilt by the next start")]
+    CheckpointBehind { partition: TopicPartition },
     /// The view is shutting down.
     #[error("the view has stopped")]
     Stopped,
@@ -121,12 +73,12 @@ impl From<millstream_log::Error> for Error {
 }
 
 impl Error {
-    /// The kind of failure, from which every door takes its own code.
+    /// The kind of failure, which each protocol maps to its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Overloaded { .. } | Self::InboxFull { .. } => ErrorCode::Overloaded,
             Self::Log(source) => source.code(),
-            Self::Panicked { .. } | Self::Checkpoint { .. } => ErrorCode::Internal,
+            Self::Panicked { .. } | Self::Checkpoint { .. } | Self::CheckpointBehind { .. } => ErrorCode::Internal,
             Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,
             Self::StateRecord { .. } => ErrorCode::Corrupt,
             Self::Partitions { .. } => ErrorCode::Invalid,
@@ -134,8 +86,8 @@ impl Error {
         }
     }
 
-    /// Whether nothing was taken because something is full that becomes free by itself, or by an operator: whoever can wait
-    /// offers the command again.
+    /// `true` if the command was refused because of a limit that frees up by itself or through an operator: a caller
+    /// that can wait may offer the command again.
     pub fn is_full(&self) -> bool {
         let is_disk = |source: &millstream_log::Error| matches!(source, millstream_log::Error::DiskFull { .. });
         match self {
@@ -145,7 +97,7 @@ impl Error {
         }
     }
 
-    /// Whether the same command may succeed later, without a restart.
+    /// `true` if the same command may succeed later, without a restart.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Log(source) => source.is_retryable(),
@@ -154,7 +106,7 @@ impl Error {
         }
     }
 
-    /// Whether the command may have taken effect although it failed.
+    /// `true` if the command may have taken effect although it failed.
     pub fn may_have_applied(&self) -> bool {
         match self {
             Self::Log(source) | Self::OwnerEnded { source, .. } => source.may_have_applied(),

@@ -1,4 +1,4 @@
-//! What has gone wrong in a view and stays wrong until somebody looks: kept here so that it is seen from outside.
+//! Failures of a view that last until a restart, kept for health checks.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -8,29 +8,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_types::{Offset, TopicPartition};
 use parking_lot::Mutex;
 
-/// What of a view has failed.
+/// The part of a view that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailedPart {
-    /// A source is not followed any further: what comes after `offset` does not reach the state.
-    Source,
-    /// Records of a source, the last of them before `offset`, were refused by an owner and did not reach the state.
+    /// A source is not followed any more: records after `offset` do not reach the state.
+    SourcePartition,
+    /// An owner refused records of a source, the last of them before `offset`; they did not reach the state.
     Records,
-    /// The owner of a partition of the state: a command made it panic, or it has ended.
+    /// The owner of a state partition: a command panicked, or the owner has ended.
     Owner,
 }
 
-/// A part of a view that has failed, where and why. At most one of each kind is kept per partition, the first.
+/// A failed part of a view. Each partition keeps at most one failure of each kind, the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The view's name.
+    /// The name of the view.
     pub view: &'static str,
-    /// What has failed.
+    /// The part of the view that failed.
     pub part: FailedPart,
-    /// Of the source, or of the state topic.
+    /// The partition of the source, or of the state topic.
     pub partition: TopicPartition,
-    /// Where in it.
+    /// Offset of the failure in the partition.
     pub offset: Offset,
-    /// Why.
+    /// The reason of the failure.
     pub reason: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { view, part, partition, offset, reason } = self;
         let what = match part {
-            FailedPart::Source => "does not follow this partition any further",
+            FailedPart::SourcePartition => "does not follow this partition any further",
             FailedPart::Records => "has passed over records before this offset",
             FailedPart::Owner => "has failed in this partition",
         };
@@ -50,13 +50,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
-/// The failures of one view. As many as it has partitions and sources, times the kinds, at most.
+/// The failures of one view: at most one per partition, or source, and kind.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     all: Mutex<BTreeMap<(TopicPartition, FailedPart), Failure>>,
@@ -69,12 +69,12 @@ impl Failures {
         self.all.lock().entry((failure.partition.clone(), failure.part)).or_insert(failure);
     }
 
-    /// The source `partition` is gone, and its failures with it.
+    /// Removes the failures of a source that was deleted.
     pub(crate) fn forget(&self, partition: &TopicPartition) {
         self.all.lock().retain(|(of, _), _| of != partition);
     }
 
-    /// Counts records of sources that did not reach the state.
+    /// Counts source records that did not reach the state.
     pub(crate) fn pass_over(&self, records: u64) {
         self.passed_over.fetch_add(records, Ordering::Relaxed);
     }

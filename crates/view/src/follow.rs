@@ -1,10 +1,10 @@
-//! Changes that follow from the records of other topics.
+//! Followers: they turn records of other topics into commands of a view.
 //!
-//! A follower reads its sources up to their *stable* offset, turns records into commands and hands them to the owners.
-//! It stores no position of its own: every command says which records of which source it covers, the owner refuses
-//! what it has already applied and keeps the position in its state. A restart goes on from the least of the owners'
-//! positions, so owners that a source does not concern are told of its progress now and then; retention leaves what is
-//! above it.
+//! A follower reads its sources up to their *stable* offset, turns records into commands and passes these to the
+//! owners. It stores no position: every command names the records of its source that it covers, and the owner ignores
+//! records that it has applied and keeps the position in its state. A restart continues from the lowest position of
+//! all owners. So owners without records in a source are told of its progress now and then, and a hold keeps the
+//! records after the lowest position.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,64 +13,80 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, give_way};
+use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, run_as_batch};
 use millstream_types::{
     BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicId, TopicPartition,
 };
 use parking_lot::Mutex;
 
 use crate::failure::{FailedPart, Failure, panic_text};
-use crate::{Error, Source, View, Views};
+use crate::{Error, SourcePartition, View, Views};
 
-/// How long a follower waits when others fill an owner's inbox.
+/// Pause of a follower while an owner's inbox is full.
 const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
 
-/// How long records are left to gather where none was wanted lately: reading few at a time costs more than reading them.
+/// Pause to collect records of sources that were of no interest lately: reading a few at a time
+/// costs more than processing them.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// Records after which a follower lets go of the core: some 0.1 ms. Whoever answers clients waits for it no longer than that.
+/// A follower yields the core after this many records, about 0.1 ms, so that threads that
+/// answer clients wait no longer.
 const SHARE_RECORDS: usize = 64;
 
-/// Which records become which commands.
+/// A record that a follower has read.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceRecord<'a> {
+    /// The topic of the record.
+    pub topic: &'a Topic,
+    /// The partition of the topic.
+    pub partition: PartitionId,
+    /// The record.
+    pub record: &'a RecordView<'a>,
+}
+
+/// Maps records of topics to commands of a view.
 pub trait Follow<V: View>: Send + Sync + 'static {
-    /// What one record asks of an owner.
+    /// The part of a command that one record asks for.
     type Item: Send;
 
-    /// Whether the records of `topic` matter.
+    /// `true` if the records of `topic` are of interest.
     fn follows(&self, topic: &Topic) -> bool;
 
-    /// The owner that a record concerns and what it asks of it; `None` if it asks nothing.
-    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Self::Item)>;
+    /// Adds the owners that a record concerns, with their items, to `found`; none if the record is of no interest. An
+    /// owner applies its items of a record and the position behind the record in one append. So a record for several
+    /// owners counts once with each of them, but they do not apply it at the same moment.
+    fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>);
 
-    /// The command that applies `items` (with their offsets in `source`, ascending) and then notes that everything
-    /// before `next` has been applied: see [`crate::Draft::applied`] and [`crate::Draft::advance`].
-    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> V::Command;
+    /// The command that applies `items` (with their offsets in `source`, in their order) and then notes that everything
+    /// before `next` is applied: see [`crate::Draft::applied`] and [`crate::Draft::advance`].
+    fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Self::Item)>) -> V::Command;
 
-    /// Bytes that an item owns beside itself, about: what bounds a command ([`FollowerConfig::command_max_bytes`]).
+    /// Approximate heap size of an item, to bound a command ([`FollowerConfig::command_max_bytes`]).
     fn item_bytes(_item: &Self::Item) -> usize {
         0
     }
 }
 
-/// Limits of a follower.
+/// The configuration of a follower.
 #[derive(Debug, Clone)]
 pub struct FollowerConfig {
-    /// Threads; sources are divided among them. Default 2.
+    /// Number of threads, which share the sources. Default 2.
     pub threads: usize,
     /// Bytes of records per read. Default 256 KiB.
     pub read_max_bytes: usize,
-    /// Records per command, so that what they lead to fits into one append. Default 512.
+    /// Most records per command, so that its changes fit into one append. Default 512.
     pub command_max_records: usize,
-    /// Bytes of items per command and read at once, about, for the same end; one item alone may be more. Default 1 MiB.
+    /// Approximate bytes of items per command and per read, for the same reason; a single larger item
+    /// is allowed. Default 1 MiB.
     pub command_max_bytes: usize,
-    /// Commands that may be on their way to owners, per thread. Default 64.
+    /// Most commands in flight per thread. Default 64.
     pub flights_max: usize,
-    /// Records of a source after which owners that it did not concern are told of its progress. Default 10,000.
+    /// Progress of a source, in records, after which owners without records in it are told. Default 10,000.
     pub progress_records: u64,
-    /// How often they are told at most, of all sources at once: each note is a synced append, for which the log has to sync
-    /// what arrives meanwhile. Default 1 s.
+    /// Shortest interval between such notes, over all sources: each note is a synced append, which makes the log sync
+    /// other records too. Default 1 s.
     pub progress_interval: Duration,
-    /// How long a source must be quiet before all owners are told how far it was read. Default 2 s.
+    /// Quiet time of a source after which all owners are told its position. Default 2 s.
     pub quiet: Duration,
 }
 
@@ -89,7 +105,7 @@ impl Default for FollowerConfig {
     }
 }
 
-/// Running threads that follow; stops them when dropped.
+/// The running threads of a follower; dropping it stops them.
 pub struct Follower {
     bells: Vec<Arc<Bell>>,
     stopped: Arc<AtomicBool>,
@@ -103,10 +119,10 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Starts to follow every topic that `follow` names, those created later included.
+    /// Starts to follow the topics that `follow` selects, including topics that are created later.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the system refuses a thread.
+    /// [`Error::Stopped`] if the system cannot start a thread.
     pub fn start<V: View, F: Follow<V>>(
         follow: Arc<F>,
         views: &Arc<Views<V>>,
@@ -118,10 +134,10 @@ impl Follower {
         for number in 0..config.threads.max(1) {
             let bell = Arc::new(Bell::default());
             let board = Board::new(Arc::clone(&bell));
-            let of_topics = board.hang(News::Topics);
+            let of_topics = board.hang(FollowEvent::Topics);
             log.watch_topics(&of_topics);
             follower.bells.push(Arc::clone(&bell));
-            let thread = Thread {
+            let thread = FollowThread {
                 number: number as u128,
                 follow: Arc::clone(&follow),
                 views: Arc::clone(views),
@@ -140,7 +156,7 @@ impl Follower {
             let spawned = std::thread::Builder::new()
                 .name(format!("follow-{}-{number}", V::NAME))
                 .spawn(move || {
-                    give_way();
+                    run_as_batch();
                     thread.run();
                 })
                 .map_err(|_| Error::Stopped)?;
@@ -149,7 +165,7 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Stops reading and waits until what was handed over is answered.
+    /// Stops reading and waits until all commands are answered.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         for bell in &self.bells {
@@ -169,61 +185,61 @@ impl Drop for Follower {
     }
 }
 
-/// What bells ring for.
+/// The reason for a ring of the bell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum News {
-    /// There are other topics than before.
+enum FollowEvent {
+    /// Topics were created, altered or deleted.
     Topics,
-    /// There is more to read.
-    Source(Source),
+    /// The source has new records.
+    SourcePartition(SourcePartition),
 }
 
-/// How far one source has been read.
-struct Cursor {
+/// The position of the follower in one source.
+struct SourceCursor {
     topic: Arc<Topic>,
     partition: Arc<dyn Partition>,
     next: Offset,
-    /// Per owner: how far it knows.
+    /// The position that each owner knows.
     told: Vec<Offset>,
-    /// Keeps what some owner has not applied from being trimmed, where the engine can.
+    /// Keeps records that some owner has not applied, if the engine supports holds.
     hold: Option<Box<dyn Hold>>,
-    /// Rings for as long as it is kept.
+    /// Kept alive so that it rings.
     _bell: Arc<Bell>,
-    /// Set once the source cannot be read any more; it is left alone then.
+    /// The source cannot be read any more and is skipped.
     failed: bool,
 }
 
-/// Records on their way to an owner.
-struct Flight<V: View> {
-    source: Source,
+/// A command that its owner has not answered.
+struct InFlightCommand<V: View> {
+    source: SourcePartition,
     next: Offset,
     records: u64,
     answer: crate::Answer<V>,
 }
 
-struct Thread<V: View, F: Follow<V>> {
+struct FollowThread<V: View, F: Follow<V>> {
     number: u128,
     follow: Arc<F>,
     views: Arc<Views<V>>,
     log: Arc<dyn Log>,
     config: FollowerConfig,
     bell: Arc<Bell>,
-    board: Arc<Board<News>>,
+    board: Arc<Board<FollowEvent>>,
     _of_topics: Arc<Bell>,
     stopped: Arc<AtomicBool>,
-    cursors: HashMap<Source, Cursor>,
-    /// Sources in which there may be something to read.
-    due: HashSet<Source>,
-    flights: VecDeque<Flight<V>>,
-    /// A record was wanted since the bell was last waited for.
+    cursors: HashMap<SourcePartition, SourceCursor>,
+    /// Sources that may have new records.
+    due: HashSet<SourcePartition>,
+    flights: VecDeque<InFlightCommand<V>>,
+    /// A record was of interest since the last wait for the bell.
     has_found: bool,
-    /// When owners were last told of progress that does not concern them.
+    /// The last time at which owners were told of progress.
     told_at: Instant,
 }
 
-impl<V: View, F: Follow<V>> Thread<V, F> {
+impl<V: View, F: Follow<V>> FollowThread<V, F> {
     fn run(mut self) {
-        // A panic is a mistake in the program; it must not end the process, nor go unseen.
+        // A panic is a mistake in the program: it must not end the process, and must be reported.
         let ended = catch_unwind(AssertUnwindSafe(|| self.follow_until_stopped()));
         let ended = ended.unwrap_or_else(|panic| {
             self.fail_all(&format!("following panicked: {}", panic_text(&*panic)));
@@ -267,19 +283,20 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         Ok(())
     }
 
-    /// Notes which sources have something new. There may be thousands, of which one has: the others are not looked at.
+    /// Notes the sources with new records. There may be thousands of sources and one with news;
+    /// the others are not checked.
     fn hear(&mut self) {
         for news in self.board.take() {
             match news {
-                News::Topics => self.discover(),
-                News::Source(source) => {
+                FollowEvent::Topics => self.discover(),
+                FollowEvent::SourcePartition(source) => {
                     self.due.insert(source);
                 }
             }
         }
     }
 
-    /// Takes up sources that are new, lets go those that are gone.
+    /// Adds new sources and removes deleted ones.
     fn discover(&mut self) {
         let topics = self.log.topics();
         let known: HashSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
@@ -294,7 +311,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         let follow = Arc::clone(&self.follow);
         for topic in topics.iter().filter(|topic| follow.follows(topic)) {
             for number in 0..topic.config.partitions {
-                let source = Source { topic: topic.id, partition: PartitionId(number) };
+                let source = SourcePartition { topic: topic.id, partition: PartitionId(number) };
                 let mine = (topic.id.0 + u128::from(number)) % self.config.threads.max(1) as u128 == self.number;
                 if mine && !self.cursors.contains_key(&source) {
                     self.take_up(source, topic);
@@ -303,11 +320,11 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         }
     }
 
-    fn take_up(&mut self, source: Source, topic: &Arc<Topic>) {
+    fn take_up(&mut self, source: SourcePartition, topic: &Arc<Topic>) {
         let Ok(partition) = self.log.partition(&TopicPartition::new(topic.name.clone(), source.partition.0)) else {
             return;
         };
-        let bell = self.board.hang(News::Source(source));
+        let bell = self.board.hang(FollowEvent::SourcePartition(source));
         self.due.insert(source);
         partition.watch(&bell);
         let told = self.applied(source);
@@ -318,23 +335,23 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
             self.pass_over_trimmed(partition.id(), least, next);
         }
         let topic = Arc::clone(topic);
-        self.cursors.insert(source, Cursor { topic, partition, next, told, hold, _bell: bell, failed: false });
+        self.cursors.insert(source, SourceCursor { topic, partition, next, told, hold, _bell: bell, failed: false });
     }
 
-    /// How far each owner has applied `source`, durably.
-    fn applied(&self, source: Source) -> Vec<Offset> {
+    /// The position of `source` that each owner has applied durably.
+    fn applied(&self, source: SourcePartition) -> Vec<Offset> {
         let snapshots = self.views.snapshots();
         snapshots.iter().map(|snapshot| snapshot.sources.get(&source).copied().unwrap_or_default()).collect()
     }
 
-    /// Retention has taken records before they were applied.
+    /// Reports records that retention removed before they were applied.
     fn pass_over_trimmed(&self, partition: &TopicPartition, from: Offset, to: Offset) {
         tracing::warn!(%partition, %from, %to, "records were trimmed before they were applied");
         self.views.failed().pass_over(to.0 - from.0);
     }
 
-    /// Lets retention have what every owner has applied.
-    fn let_go(&self, source: Source) {
+    /// Releases the records that every owner has applied.
+    fn let_go(&self, source: SourcePartition) {
         if let Some(hold) = self.cursors.get(&source).and_then(|cursor| cursor.hold.as_ref())
             && let Some(least) = self.applied(source).into_iter().min()
         {
@@ -342,8 +359,8 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         }
     }
 
-    /// Reads on in one source. Whether there was anything.
-    fn advance(&mut self, source: Source) -> Result<bool, Error> {
+    /// Reads one source further. `true` if there were records.
+    fn advance(&mut self, source: SourcePartition) -> Result<bool, Error> {
         let Some(cursor) = self.cursors.get_mut(&source).filter(|cursor| !cursor.failed) else { return Ok(false) };
         let batches = match cursor.partition.read(cursor.next, self.config.read_max_bytes, UpTo::Stable) {
             Ok(batches) => batches,
@@ -380,24 +397,30 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         Ok(true)
     }
 
-    /// Leaves a source alone that cannot be read from `offset` on, and lets that be seen.
-    fn fail(&mut self, source: Source, offset: Offset, reason: String) {
+    /// Stops following a source that cannot be read from `offset` on, and reports the failure.
+    fn fail(&mut self, source: SourcePartition, offset: Offset, reason: String) {
         let Some(cursor) = self.cursors.get_mut(&source) else { return };
         cursor.failed = true;
         let partition = cursor.partition.id().clone();
-        self.views.failed().add(Failure { view: V::NAME, part: FailedPart::Source, partition, offset, reason });
+        self.views.failed().add(Failure {
+            view: V::NAME,
+            part: FailedPart::SourcePartition,
+            partition,
+            offset,
+            reason,
+        });
     }
 
-    /// Nothing that this thread follows is followed any further.
+    /// Stops following all sources of this thread, and reports the failure.
     fn fail_all(&mut self, reason: &str) {
         let left: Vec<_> = self.cursors.iter().map(|(source, cursor)| (*source, cursor.next)).collect();
         left.into_iter().for_each(|(source, next)| self.fail(source, next, reason.to_owned()));
     }
 
-    /// Hands `items` over in commands that an append can carry.
+    /// Passes `items` on in commands that fit into an append.
     fn hand_over_all(
         &mut self,
-        source: Source,
+        source: SourcePartition,
         owner: PartitionId,
         next: Offset,
         items: Vec<(Offset, F::Item)>,
@@ -407,7 +430,8 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
             let item_bytes = F::item_bytes(&item);
             let is_full = command.len() >= self.config.command_max_records
                 || command_bytes + item_bytes > self.config.command_max_bytes;
-            if is_full && !command.is_empty() {
+            // The items of one record stay together: a command ends between two positions.
+            if is_full && command.last().is_some_and(|(last, _)| *last < offset) {
                 self.hand_over(source, owner, offset, std::mem::take(&mut command))?;
                 command_bytes = 0;
             }
@@ -419,7 +443,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
 
     fn hand_over(
         &mut self,
-        source: Source,
+        source: SourcePartition,
         owner: PartitionId,
         next: Offset,
         items: Vec<(Offset, F::Item)>,
@@ -446,14 +470,14 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
                 Err((refusal, _)) => return Err(refusal),
             }
         };
-        self.flights.push_back(Flight { source, next, records, answer });
+        self.flights.push_back(InFlightCommand { source, next, records, answer });
         if let Some(cursor) = self.cursors.get_mut(&source) {
             cursor.told[owner.0 as usize] = next;
         }
         Ok(())
     }
 
-    /// Waits for the oldest command. One that its owner refused is passed over: it would be refused for ever.
+    /// Waits for the oldest command. A refused command is skipped: its owner would always refuse it.
     fn land_oldest(&mut self) -> Result<(), Error> {
         let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         match flight.answer.blocking_recv().unwrap_or(Err(Error::Stopped)) {
@@ -466,7 +490,7 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         }
     }
 
-    fn pass_over_refused(&self, source: Source, next: Offset, records: u64, refusal: &Error) {
+    fn pass_over_refused(&self, source: SourcePartition, next: Offset, records: u64, refusal: &Error) {
         let Some(cursor) = self.cursors.get(&source) else { return };
         let (partition, reason) = (cursor.partition.id().clone(), refusal.to_string());
         let failed = self.views.failed();
@@ -474,9 +498,9 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
         failed.add(Failure { view: V::NAME, part: FailedPart::Records, partition, offset: next, reason });
     }
 
-    /// Tells every owner how far each source has been read, if that is so many records more than it knows.
+    /// Tells every owner the position of each source if it is `records` or more ahead of the owner's.
     fn tell_those_behind_by(&mut self, records: u64) -> Result<(), Error> {
-        let sources: Vec<(Source, Offset)> =
+        let sources: Vec<(SourcePartition, Offset)> =
             self.cursors.iter().map(|(source, cursor)| (*source, cursor.next)).collect();
         for (source, next) in sources {
             let told = self.cursors.get(&source).map(|cursor| cursor.told.clone()).unwrap_or_default();
@@ -491,27 +515,27 @@ impl<V: View, F: Follow<V>> Thread<V, F> {
     }
 }
 
-/// What records ask of each owner, with their offsets.
+/// The items for each owner, with their offsets.
 type Items<I> = HashMap<PartitionId, Vec<(Offset, I)>>;
 
-/// How much was read at once.
+/// The size of one read.
 #[derive(Default)]
-struct Load {
+struct ReadCount {
     records: usize,
-    /// Of what they ask.
+    /// Heap size of the items.
     items_bytes: usize,
 }
 
-/// What the records of `batches` ask for, up to where they have been read, and why not further: no further than the batch
-/// with which that is more than `max_bytes`. Of a batch that is unreadable nothing is taken.
+/// Collects the items of `batches`, the position up to which they were read, and the error that ended the read. Stops
+/// after the batch that exceeds `max_bytes`. Takes nothing from an unreadable batch.
 fn collect<V: View, F: Follow<V>>(
     follow: &F,
-    cursor: &Cursor,
+    cursor: &SourceCursor,
     batches: &[RecordBatch],
     max_bytes: usize,
 ) -> (Items<F::Item>, Offset, Option<BatchError>) {
     let (mut items, mut next): (Items<F::Item>, _) = (HashMap::new(), cursor.next);
-    let mut read = Load::default();
+    let mut read = ReadCount::default();
     for batch in batches {
         if read.items_bytes > max_bytes {
             break;
@@ -529,20 +553,23 @@ fn collect<V: View, F: Follow<V>>(
 
 fn collect_batch<V: View, F: Follow<V>>(
     follow: &F,
-    cursor: &Cursor,
+    cursor: &SourceCursor,
     batch: &RecordBatch,
-    read: &mut Load,
+    read: &mut ReadCount,
     items: &mut Items<F::Item>,
 ) -> Result<(), BatchError> {
+    let (partition, mut found) = (cursor.partition.id().partition, Vec::new());
     for record in batch.inflated(&BatchLimits::default())?.records() {
         read.records += 1;
         if read.records.is_multiple_of(SHARE_RECORDS) {
             std::thread::yield_now();
         }
         let record = record?;
-        if record.offset >= cursor.next
-            && let Some((owner, item)) = follow.item(&cursor.topic, &record)
-        {
+        if record.offset < cursor.next {
+            continue;
+        }
+        follow.items(SourceRecord { topic: &cursor.topic, partition, record: &record }, &mut found);
+        for (owner, item) in found.drain(..) {
             read.items_bytes += F::item_bytes(&item);
             items.entry(owner).or_default().push((record.offset, item));
         }

@@ -1,65 +1,26 @@
-//! All partitions of one view: where commands go in and snapshots come out.
+//! The handle on all partitions of a view: it accepts commands and returns snapshots.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers, stand_back};
+use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers, run_in_background};
 use millstream_types::{PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::checkpoint::Checkpoint;
 use crate::failure::{Failure, Failures};
-use crate::owner::{Owner, Parts};
-use crate::{Checkpoints, Error, Shards, Snapshot, View};
+use crate::owner::{Owner, OwnerParts};
+use crate::{Checkpoints, Error, Shards, Snapshot, View, ViewsConfig};
 
-/// Limits of a view's owners.
-#[derive(Debug, Clone)]
-pub struct ViewsConfig {
-    /// Partitions of the state topic; fixed when the data directory is made. Default 4.
-    pub partitions: u32,
-    /// Commands that may wait for one partition; further ones are refused. Default 16,384.
-    pub inbox_max_commands: usize,
-    /// Bytes of commands that may wait, an equal part of it for each partition; further ones are refused. A command for
-    /// which nothing waits is taken whatever its size. Default 32 MiB.
-    pub inbox_max_bytes: usize,
-    /// The setting behind that limit, for its refusal. Default `inbox_max_bytes`.
-    pub inbox_setting: &'static str,
-    /// Commands decided in one batch. Default 1,024.
-    pub batch_max_commands: usize,
-    /// Bytes of changes in one append; a command whose own changes take more is refused. At most half of what the
-    /// log takes (`log.append_max_bytes`), as the last command may go beyond. Default 2 MiB.
-    pub append_max_bytes: usize,
-    /// Batches of one partition that may be on their way to the log. Default 8.
-    pub flights_max: usize,
-    /// How long changes stay out of the checkpoint. Default 1 s.
-    pub checkpoint_interval: Duration,
-    /// Bytes of changes that may be on their way to the log or missing from the checkpoint before commands wait, an equal
-    /// part of it for each partition. Default 128 MiB.
-    pub dirty_max_bytes: usize,
-}
-
-impl Default for ViewsConfig {
-    fn default() -> Self {
-        Self {
-            partitions: 4,
-            inbox_max_commands: 16_384,
-            inbox_max_bytes: 32 << 20,
-            inbox_setting: "inbox_max_bytes",
-            batch_max_commands: 1_024,
-            append_max_bytes: 2 << 20,
-            flights_max: 8,
-            checkpoint_interval: Duration::from_secs(1),
-            dirty_max_bytes: 128 << 20,
-        }
-    }
-}
-
-/// A view: its owners, one per partition.
+/// A running view with one owner per partition.
 pub struct Views<V: View> {
     owners: Vec<Arc<Owner<V>>>,
+    /// `None` once the view has stopped, as another process may open the store then.
+    checkpoint: Mutex<Option<Arc<Checkpoint>>>,
     checkpointer: Mutex<Option<JoinHandle<()>>>,
     checkpoint_due: Arc<Bell>,
     stopped: Arc<AtomicBool>,
@@ -72,39 +33,51 @@ impl<V: View> std::fmt::Debug for Views<V> {
     }
 }
 
-/// An answer on its way.
+/// The pending answer of a command.
 pub type Answer<V> = oneshot::Receiver<Result<<V as View>::Answer, Error>>;
 
-/// What a view is opened on.
+/// The services that a view runs on.
 #[derive(Clone)]
-pub struct Ground {
+pub struct ViewRuntime {
     /// The log that holds the state topic.
     pub log: Arc<dyn Log>,
-    /// The process's checkpoint store.
+    /// The checkpoint store of the process.
     pub checkpoints: Arc<Checkpoints>,
-    /// The threads that run owners.
+    /// The threads that run the owners.
     pub shards: Arc<Shards>,
-    /// Civil time for records and decisions.
+    /// The wall clock for records and decisions.
     pub wall: Arc<dyn WallClock>,
 }
 
 impl<V: View> Views<V> {
-    /// Opens the view over the state topic `topic` (created if it is not there) and rebuilds its state:
-    /// checkpoint first, then the tail of the log. Ready for commands when it returns.
+    /// Opens the view over the state topic `topic`, which is created if it does not exist. Rebuilds the state from
+    /// the checkpoint and then from the tail of the log. The view accepts commands on return.
     ///
     /// # Errors
     /// [`Error::Partitions`] if the topic has another number of partitions; [`Error::StateRecord`],
-    /// [`Error::Checkpoint`], [`Error::Log`].
-    pub fn open(view: V, topic: &TopicName, config: &ViewsConfig, ground: &Ground) -> Result<Arc<Self>, Error> {
+    /// [`Error::Checkpoint`] and [`Error::Log`] if the state cannot be rebuilt.
+    pub fn open(view: V, topic: &TopicName, config: &ViewsConfig, ground: &ViewRuntime) -> Result<Arc<Self>, Error> {
+        Self::open_shared(Arc::new(view), topic, config, ground)
+    }
+
+    /// As [`Views::open`], for a view that its plane looks at, too.
+    ///
+    /// # Errors
+    /// Those of [`Views::open`].
+    pub fn open_shared(
+        view: Arc<V>,
+        topic: &TopicName,
+        config: &ViewsConfig,
+        ground: &ViewRuntime,
+    ) -> Result<Arc<Self>, Error> {
         let partitions = open_topic(topic, config, &*ground.log)?;
-        let checkpoint = ground.checkpoints.keyspace(V::NAME)?;
+        let checkpoint = Arc::new(ground.checkpoints.keyspace(&view.checkpoint_name())?);
         let checkpoint_due = Arc::new(Bell::default());
-        let view = Arc::new(view);
         let part = |bytes: usize| bytes / partitions.len().max(1);
         let (inbox_max_bytes, dirty_max_bytes) = (part(config.inbox_max_bytes), part(config.dirty_max_bytes));
         let failures = Arc::new(Failures::default());
         let load = |(index, partition): (usize, Arc<dyn Partition>)| {
-            let parts = Parts {
+            let parts = OwnerParts {
                 view: Arc::clone(&view),
                 log: Arc::clone(&ground.log),
                 partition,
@@ -123,7 +96,7 @@ impl<V: View> Views<V> {
         let stopped = Arc::new(AtomicBool::new(false));
         let checkpointer = Checkpointer {
             owners: owners.clone(),
-            checkpoint,
+            checkpoint: Arc::clone(&checkpoint),
             due: Arc::clone(&checkpoint_due),
             stopped: Arc::clone(&stopped),
             interval: config.checkpoint_interval,
@@ -131,14 +104,15 @@ impl<V: View> Views<V> {
         let thread = std::thread::Builder::new()
             .name(format!("checkpoint-{}", V::NAME))
             .spawn(move || {
-                stand_back();
+                run_in_background();
                 checkpointer.run();
             })
             .map_err(|_| Error::Stopped)?;
-        Ok(Arc::new(Self { owners, checkpointer: Mutex::new(Some(thread)), checkpoint_due, stopped, failures }))
+        let (checkpoint, checkpointer) = (Mutex::new(Some(checkpoint)), Mutex::new(Some(thread)));
+        Ok(Arc::new(Self { owners, checkpoint, checkpointer, checkpoint_due, stopped, failures }))
     }
 
-    /// How many partitions there are.
+    /// The number of partitions of the view.
     pub fn partitions(&self) -> u32 {
         self.owners.len() as u32
     }
@@ -148,11 +122,11 @@ impl<V: View> Views<V> {
         partition_of_key(key, self.partitions())
     }
 
-    /// Hands a command to the owner of `partition` and returns at once; the answer comes through the receiver.
-    /// Dropping the receiver before the command is decided withdraws it.
+    /// Passes a command to the owner of `partition` and returns at once; the receiver gets the answer. Dropping the
+    /// receiver before the decision withdraws the command.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], [`Error::Stopped`]: nothing was taken.
+    /// [`Error::Overloaded`], [`Error::Stopped`]: the command was not accepted.
     ///
     /// # Panics
     /// If the view has no such partition.
@@ -160,10 +134,10 @@ impl<V: View> Views<V> {
         self.offer(partition, command).map_err(|(refusal, _)| refusal)
     }
 
-    /// As [`Views::submit`], but a refusal hands the command back.
+    /// Like [`Views::submit`], but a refusal returns the command.
     ///
     /// # Errors
-    /// As [`Views::submit`].
+    /// Those of [`Views::submit`], with the command.
     ///
     /// # Panics
     /// If the view has no such partition.
@@ -173,15 +147,15 @@ impl<V: View> Views<V> {
         Ok(answer)
     }
 
-    /// Hands a command to the owner of `partition` and waits for the answer.
+    /// Passes a command to the owner of `partition` and waits for the answer.
     ///
     /// # Errors
-    /// As [`Views::submit`]; [`Error::OwnerEnded`] if the change may or may not have been stored.
+    /// Those of [`Views::submit`]; [`Error::OwnerEnded`] if the outcome of the change is unknown.
     pub async fn ask(&self, partition: PartitionId, command: V::Command) -> Result<V::Answer, Error> {
         self.submit(partition, command)?.await.unwrap_or(Err(Error::Stopped))
     }
 
-    /// The state of `partition` now: everything that has been answered is in it. Never waits.
+    /// The current state of `partition`; it includes every answered command. Never waits.
     ///
     /// # Panics
     /// If the view has no such partition.
@@ -194,12 +168,32 @@ impl<V: View> Views<V> {
         self.owners.iter().map(|owner| owner.snapshot()).collect()
     }
 
-    /// What of the view has failed and does not come right by itself: for whoever asks whether the process is well.
+    /// Calls `visit` with the keys of `partition` from `start` on, in order, and their entries in the checkpoint, until it
+    /// breaks. Every answered change is among them, as the checkpoint is written first. Blocks on the disk: call it from
+    /// a plain thread.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`], [`Error::CheckpointBehind`] if the checkpoint cannot be written or read; [`Error::Stopped`].
+    ///
+    /// # Panics
+    /// If the view has no such partition.
+    pub fn list(
+        &self,
+        partition: PartitionId,
+        start: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let checkpoint = self.checkpoint.lock().clone().ok_or(Error::Stopped)?;
+        self.owners[partition.0 as usize].list(&checkpoint, start, visit)
+    }
+
+    /// The failures of the view that last until a restart, for health checks.
     pub fn failures(&self) -> Vec<Failure> {
         self.failures.all()
     }
 
-    /// Records of sources that never reach the state: refused by an owner, or trimmed before they were read.
+    /// Number of source records that never reach the state: an owner refused them, or they were
+    /// trimmed before they were read.
     pub fn records_passed_over(&self) -> u64 {
         self.failures.passed_over()
     }
@@ -208,7 +202,7 @@ impl<V: View> Views<V> {
         Arc::clone(&self.failures)
     }
 
-    /// Takes no more commands, answers those taken, writes the checkpoint.
+    /// Refuses further commands, answers the accepted ones, and writes the checkpoint.
     pub fn stop(&self) {
         self.owners.iter().for_each(|owner| owner.begin_stop());
         self.owners.iter().for_each(|owner| owner.wait_idle());
@@ -219,6 +213,7 @@ impl<V: View> Views<V> {
         {
             tracing::error!(view = V::NAME, "the checkpoint thread panicked");
         }
+        drop(self.checkpoint.lock().take());
     }
 }
 
@@ -249,18 +244,18 @@ fn open_topic(topic: &TopicName, config: &ViewsConfig, log: &dyn Log) -> Result<
     (0..found).map(|number| Ok(log.partition(&TopicPartition::new(topic.clone(), number))?)).collect()
 }
 
-/// The thread that writes a view's checkpoint.
+/// The thread that writes the view's checkpoint.
 struct Checkpointer<V: View> {
     owners: Vec<Arc<Owner<V>>>,
-    checkpoint: Checkpoint,
+    checkpoint: Arc<Checkpoint>,
     due: Arc<Bell>,
     stopped: Arc<AtomicBool>,
     interval: Duration,
 }
 
 impl<V: View> Checkpointer<V> {
-    /// Writes for one owner after the other, each once an interval: all at once would keep a core from whoever answers
-    /// requests for many times as long.
+    /// Writes one owner after the other, each once per interval. Writing all at once would take the core from client
+    /// threads for many times as long.
     fn run(self) {
         let pause = self.interval / self.owners.len().max(1) as u32;
         let mut in_turn = self.owners.iter().cycle();

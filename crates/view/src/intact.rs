@@ -1,4 +1,4 @@
-//! Whether the files of a checkpoint store are whole, seen before the store itself reads them.
+//! Checks that the files of a checkpoint store are whole, before the store itself reads them.
 //!
 //! The store checks its blocks of records and its journal, but believes two kinds of bytes: a keyspace's list of tables
 //! (one that is damaged may name fewer tables, so that records are missing without a word) and the number of sections
@@ -74,7 +74,7 @@ fn check_list(keyspace: &Path) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Whether the table's contents are what the trailer says.
+/// Returns `true` if the table's contents are those that the trailer describes.
 fn check_contents(table: &Path) -> io::Result<bool> {
     let file = File::open(table)?;
     let size = file.metadata()?.len();
@@ -118,12 +118,14 @@ pub(crate) mod tests {
             (0..200).for_each(|n| keyspace.insert(format!("{round}-{n}"), "1").unwrap());
             keyspace.rotate_memtable_and_wait().unwrap();
         }
+        // Until it is closed the store may merge its tables.
+        drop((keyspace, database));
         let keyspaces = entries(&path.join("keyspaces")).unwrap();
         let tables = keyspaces.iter().flat_map(|keyspace| entries(&keyspace.join("tables")).unwrap());
         (lists(path), tables.collect())
     }
 
-    /// Whether a store is found damaged when the byte `at` of `file` is another.
+    /// Returns `true` if a store is found damaged when the byte `at` of `file` is another.
     fn is_seen(path: &Path, file: &Path, at: usize) -> bool {
         let whole = fs::read(file).unwrap();
         let mut bytes = whole.clone();
@@ -158,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_does_not_end_the_check() {
+    fn truncated_files_do_not_panic_the_check() {
         let dir = tempfile::tempdir().unwrap();
         let (lists, tables) = store(dir.path());
         for file in lists.iter().chain(&tables) {

@@ -1,8 +1,9 @@
-//! The state a partition's owner keeps: commands in, changes out, snapshots to read.
+//! A view: the state that a partition's owner keeps. Commands go in, changes come out, readers get snapshots.
 //!
-//! Whatever a plane knows is a [`View`]: state that follows from the records of a *state topic* and can be rebuilt from
-//! it at any time. A plane says how a command is decided and how a change is applied; [`Views`] does the rest: one
-//! owner per partition, many commands per append, several appends in flight, snapshots, checkpoints, restart.
+//! A plane keeps its knowledge in a [`View`]: state that follows from the records of a *state topic* and
+//! can be rebuilt from them at any time. A plane implements the decision of a command and the effect of
+//! a change. [`Views`] does the rest: one owner per partition, many commands per append, several appends
+//! in flight, snapshots, checkpoints, restart.
 //!
 //! ```text
 //!  command ─► inbox ─► owner: decide on state *with changes in flight* ─► one atomic append ─► log
@@ -11,17 +12,19 @@
 //!  reader  ◄── snapshot  └── checkpoint, written behind (deleting it is always safe)
 //! ```
 //!
-//! Not here: what commands and changes mean (the planes), where records are kept (`log`).
+//! Not here: the meaning of commands and changes (the planes), the storage of records (`log`).
 
+mod change_batch;
 mod checkpoint;
+mod config;
 mod dirty;
 mod error;
 mod failure;
 mod follow;
-mod gathered;
 mod handle;
 mod intact;
 mod load;
+mod merge;
 mod owner;
 mod shard;
 mod source;
@@ -31,10 +34,11 @@ mod tally;
 mod view;
 
 pub use checkpoint::Checkpoints;
+pub use config::ViewsConfig;
 pub use error::{DecodeError, Error};
 pub use failure::{FailedPart, Failure};
-pub use follow::{Follow, Follower, FollowerConfig};
-pub use handle::{Answer, Ground, Views, ViewsConfig};
+pub use follow::{Follow, Follower, FollowerConfig, SourceRecord};
+pub use handle::{Answer, ViewRuntime, Views};
 pub use shard::Shards;
-pub use source::{Source, Sources};
-pub use view::{Draft, Encoded, Publish, Snapshot, View};
+pub use source::{SourcePartition, Sources};
+pub use view::{ByReference, Draft, Encoded, Headers, InState, Publish, Referenced, Snapshot, Storage, View};

@@ -1,35 +1,35 @@
-//! A state on its way from checkpoint and log into memory.
+//! Loads a state from the checkpoint and the log.
 //!
-//! The checkpoint is believed only as far as it reads well and the log confirms its position; else the state comes
-//! from the log alone, and the damaged copy is done away with.
+//! The checkpoint is used only if it is readable and the log confirms its position. Otherwise the state is rebuilt
+//! from the log alone and the damaged copy is removed.
 
-use bytes::Bytes;
 use millstream_log::{Partition, UpTo};
 use millstream_types::{BatchLimits, Offset, Position, TopicId, TopicPartition};
 
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
 use crate::dirty::Dirty;
-use crate::state_record::{StateRecord, apply};
-use crate::view::{Snapshot, View};
+use crate::state_record::{replay, restore};
+use crate::view::{Snapshot, StateRecord, View};
 use crate::{DecodeError, Error, Sources};
 
-/// How many bytes one read of the state topic takes.
+/// Bytes per read of the state topic.
 const REPLAY_READ_BYTES: usize = 1 << 20;
 
-/// See the module.
+/// The inputs of loading one partition.
 pub(crate) struct Loading<'a> {
     pub(crate) id: &'a TopicPartition,
     pub(crate) topic: TopicId,
     pub(crate) partition: &'a dyn Partition,
     pub(crate) checkpoint: &'a Checkpoint,
-    /// Bytes of changes after which the checkpoint is written in between.
+    /// Bytes of changes after which loading writes the checkpoint.
     pub(crate) dirty_max_bytes: usize,
 }
 
 impl Loading<'_> {
-    /// The state up to the stable end of the log, and what of it the checkpoint lacks.
+    /// Loads the state up to the stable end of the log, and the changes that the checkpoint lacks.
     pub(crate) fn run<V: View>(&self) -> Result<(Snapshot<V>, Dirty), Error> {
-        // A deletion must not be compacted away between reading what it deletes and getting to it.
+        // Hold the records: a deletion must not be compacted away between reading the deleted record and the
+        // deletion.
         let _hold = self.partition.hold(V::NAME, self.partition.offsets().first);
         let mut dirty = Dirty::default();
         let mut snapshot = match self.copied::<V>() {
@@ -47,12 +47,12 @@ impl Loading<'_> {
         Ok((snapshot, dirty))
     }
 
-    /// What the checkpoint holds; `None` if there is nothing that can be used.
+    /// The state in the checkpoint; `None` if it cannot be used.
     fn copied<V: View>(&self) -> Option<Snapshot<V>> {
         let next = self.resume()?;
         let mut snapshot = empty(next);
         let read = self.checkpoint.load(self.id.partition, |key, value| {
-            apply::<V>(&mut snapshot, key, Some(value)).map_err(|e| self.state_record(next, e))
+            restore(&mut snapshot, key, value).map_err(|e| self.state_record(next, e))
         });
         match read {
             Ok(()) => Some(snapshot),
@@ -63,7 +63,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Where the log goes on after the checkpoint; `None` if there is none that can be used.
+    /// The offset at which the log continues after the checkpoint; `None` if it cannot be used.
     fn resume(&self) -> Option<Offset> {
         let reflected = match self.checkpoint.reflected(self.id.partition) {
             Ok(reflected) => reflected?,
@@ -101,9 +101,7 @@ impl Loading<'_> {
                     if record.offset < snapshot.next {
                         continue;
                     }
-                    let key = record.key.unwrap_or_default();
-                    apply::<V>(snapshot, key, record.value).map_err(|e| self.state_record(record.offset, e))?;
-                    records.push((Bytes::copy_from_slice(key), record.value.map(Bytes::copy_from_slice)));
+                    records.push(replay(snapshot, &record).map_err(|e| self.state_record(record.offset, e))?);
                 }
                 snapshot.next = snapshot.next.max(batch.last_offset().next());
                 dirty.take(records, batch.epoch(), snapshot.next);

@@ -1,15 +1,18 @@
-//! The owner of one partition: the only writer of its state.
+//! The owner of one partition is the only writer of its state.
 //!
-//! Runs on its shard's thread, one turn at a time. A turn settles the appends that have been answered, then decides
-//! all waiting commands on `ahead` (the state with everything in flight) and appends their changes as one batch.
+//! It runs on its shard's thread, one turn at a time. A turn completes the appends that have been answered, decides
+//! all waiting commands on `ahead` (the state including changes in flight), and appends their changes as one batch.
 //!
-//! Always true
-//! - `ahead` = published state + changes of the flights, in order; a flight lands only after all before it.
-//! - An answer goes out after every change it may rest on, its own or another's, has the topic's level; so a refusal
-//!   that is due to a change in flight waits for that change too.
-//! - After a failed append nothing is decided any more: what was in flight is of unknown fate, `ahead` is void.
+//! Invariants
+//! - `ahead` = published state + changes of the appends in flight, in order. An append lands
+//!   only after all earlier ones.
+//! - An answer goes out once every change that it may depend on, of any command, has the topic's level. So a refusal
+//!   that depends on a change in flight waits for that change too.
+//! - After a failed append nothing is decided any more: the outcome of the appends in flight is
+//!   unknown, and `ahead` is void.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Weak;
@@ -21,17 +24,16 @@ use millstream_types::{ErrorCode, Header, Record, TopicId, TopicPartition, WallC
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
+use crate::change_batch::{AppendLimits, ChangeBatch, EncodedChanges};
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
 use crate::dirty::Dirty;
 use crate::failure::{FailedPart, Failure, Failures, panic_text};
-use crate::gathered::{Gathered, Limits};
 use crate::load::Loading;
-use crate::shard::{ShardQueue, Task, Turn};
-use crate::state_record::StateRecord;
-use crate::view::{Publish, Snapshot, View};
+use crate::shard::{ShardQueue, ShardTask, TurnOutcome};
+use crate::view::{Headers, Snapshot, Storage, View};
 use crate::{Error, Sources, ViewsConfig};
 
-/// How an owner's caller hears of his command.
+/// Receives the answer of a command.
 pub(crate) type Reply<V> = oneshot::Sender<Result<<V as View>::Answer, Error>>;
 
 struct Envelope<V: View> {
@@ -40,44 +42,44 @@ struct Envelope<V: View> {
     size_bytes: usize,
 }
 
-struct Inbox<V: View> {
+struct CommandInbox<V: View> {
     commands: VecDeque<Envelope<V>>,
-    /// What `commands` take.
+    /// Size of the waiting commands.
     waiting_bytes: usize,
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
-    /// Commands taken and not answered yet, waiting ones included.
+    /// Accepted commands without an answer, including waiting ones.
     open: usize,
-    /// Why the log takes nothing before an operator has done something; none while it does.
+    /// The error of the log that only an operator can resolve, such as a full disk.
     stalled: Option<Arc<millstream_log::Error>>,
     stopping: bool,
 }
 
-/// Changes on their way to the log, and who waits for them.
-struct Flight<V: View> {
+/// An append in flight, with the callers that wait for it.
+struct InFlightAppend<V: View> {
     id: u64,
     landed: bool,
     last: Option<Appended>,
-    /// Bytes of its changes and of what they tell.
+    /// Size of its state records and published records.
     size_bytes: usize,
-    after: V::State,
+    has_records: bool,
+    held: <V::Storage as Storage<V>>::Held,
     sources: Sources,
-    records: Vec<StateRecord>,
     answers: Vec<(V::Answer, Reply<V>)>,
 }
 
-/// An encoded batch; kept while the log has no room for it.
-struct Batch {
-    records: Vec<StateRecord>,
-    published: Vec<(TopicPartition, Publish)>,
+/// An encoded batch, kept while the log has no room for it.
+struct EncodedBatch {
+    changes: EncodedChanges,
+    level: AckLevel,
     flight: u64,
     now_ms: i64,
 }
 
-struct Core<V: View> {
+struct OwnerCore<V: View> {
     ahead: V::State,
     sources: Sources,
-    flights: VecDeque<Flight<V>>,
-    unsent: Option<Batch>,
+    flights: VecDeque<InFlightAppend<V>>,
+    unsent: Option<EncodedBatch>,
     next_flight: u64,
     ended: Option<Arc<millstream_log::Error>>,
 }
@@ -94,17 +96,19 @@ pub(crate) struct Owner<V: View> {
     config: ViewsConfig,
     queue: ShardQueue,
     scheduled: AtomicBool,
-    inbox: Mutex<Inbox<V>>,
+    inbox: Mutex<CommandInbox<V>>,
     idle: Condvar,
-    core: Mutex<Core<V>>,
+    core: Mutex<OwnerCore<V>>,
     snapshot: ArcSwap<Snapshot<V>>,
     dirty: Mutex<Dirty>,
+    /// Held while the checkpoint is written, so that writes keep their order.
+    writing_checkpoint: Mutex<()>,
     checkpoint_due: Arc<Bell>,
     failures: Arc<Failures>,
 }
 
-/// What an owner works with.
-pub(crate) struct Parts<V: View> {
+/// The dependencies of an owner.
+pub(crate) struct OwnerParts<V: View> {
     pub(crate) view: Arc<V>,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) partition: Arc<dyn Partition>,
@@ -117,13 +121,13 @@ pub(crate) struct Parts<V: View> {
 
 impl<V: View> Owner<V> {
     /// Rebuilds the state from the checkpoint and the tail of the state topic.
-    pub(crate) fn load(parts: Parts<V>, checkpoint: &Checkpoint) -> Result<Arc<Self>, Error> {
+    pub(crate) fn load(parts: OwnerParts<V>, checkpoint: &Checkpoint) -> Result<Arc<Self>, Error> {
         let topic = parts.partition.topic();
         let (id, topic, level) = (parts.partition.id().clone(), topic.id, topic.config.level);
         let dirty_max_bytes = parts.config.dirty_max_bytes;
         let loading = Loading { id: &id, topic, partition: &*parts.partition, checkpoint, dirty_max_bytes };
         let (loaded, dirty) = loading.run::<V>()?;
-        let core = Core {
+        let core = OwnerCore {
             ahead: loaded.state.clone(),
             sources: loaded.sources.clone(),
             flights: VecDeque::new(),
@@ -143,7 +147,7 @@ impl<V: View> Owner<V> {
             config: parts.config,
             queue: parts.queue,
             scheduled: AtomicBool::new(false),
-            inbox: Mutex::new(Inbox {
+            inbox: Mutex::new(CommandInbox {
                 commands: VecDeque::new(),
                 waiting_bytes: 0,
                 landed: Vec::new(),
@@ -155,6 +159,7 @@ impl<V: View> Owner<V> {
             core: Mutex::new(core),
             snapshot: ArcSwap::from_pointee(loaded),
             dirty: Mutex::new(dirty),
+            writing_checkpoint: Mutex::new(()),
             checkpoint_due: parts.checkpoint_due,
             failures: parts.failures,
         }))
@@ -164,8 +169,12 @@ impl<V: View> Owner<V> {
         self.snapshot.load_full()
     }
 
-    /// Takes a command, or hands it back without any effect.
+    /// Accepts a command, or returns it without any effect.
     pub(crate) fn offer(&self, command: V::Command, reply: Reply<V>) -> Result<(), (Error, V::Command)> {
+        // Check before the decision: afterwards the caller can only wait.
+        if let Err(full @ millstream_log::Error::DiskFull { .. }) = self.log.check_writing() {
+            return Err((full.into(), command));
+        }
         {
             let mut inbox = self.inbox.lock();
             if inbox.stopping {
@@ -193,12 +202,12 @@ impl<V: View> Owner<V> {
         Ok(())
     }
 
-    /// Takes no more commands.
+    /// Refuses all further commands from now on.
     pub(crate) fn begin_stop(&self) {
         self.inbox.lock().stopping = true;
     }
 
-    /// Waits until all taken commands are answered.
+    /// Waits until all accepted commands are answered.
     pub(crate) fn wait_idle(&self) {
         let mut inbox = self.inbox.lock();
         while inbox.open > 0 {
@@ -206,12 +215,13 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// Writes what has changed since the last time to the checkpoint.
+    /// Writes the changes since the last time to the checkpoint.
     pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
-        // A store that a write has failed in takes no more before a restart.
+        // After a failed write the store accepts nothing before a restart, so do not try on a full disk.
         if self.log.check_disk().is_err() {
             return;
         }
+        let _in_order = self.writing_checkpoint.lock();
         let dirty = self.dirty.lock().drain();
         if let Err(e) = checkpoint.write_dirty(self.id.partition, self.topic, &dirty) {
             tracing::error!(partition = %self.id, error = &e as &dyn std::error::Error, "{NOT_WRITTEN}");
@@ -225,6 +235,21 @@ impl<V: View> Owner<V> {
         }
     }
 
+    /// Calls `visit` with the keys from `start` on, in order, and their entries in the checkpoint, until it breaks. Every
+    /// answered change is among them.
+    pub(crate) fn list(
+        &self,
+        checkpoint: &Checkpoint,
+        start: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.write_checkpoint(checkpoint);
+        if self.dirty.lock().is_behind() {
+            return Err(Error::CheckpointBehind { partition: self.id.clone() });
+        }
+        checkpoint.list(self.id.partition, start, visit)
+    }
+
     fn schedule(&self) {
         if !self.scheduled.swap(true, Ordering::AcqRel)
             && let Some(me) = self.me.upgrade()
@@ -234,14 +259,14 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// Lands flights that have been answered; from the front, so that answers keep their order.
-    fn settle(&self, core: &mut Core<V>) {
+    /// Completes the appends that have been answered, from the front, so that answers keep their order.
+    fn settle(&self, core: &mut OwnerCore<V>) {
         for (id, outcome) in std::mem::take(&mut self.inbox.lock().landed) {
             match outcome {
                 Ok(appended) => {
                     if let Some(flight) = core.flights.iter_mut().find(|flight| flight.id == id) {
                         flight.landed = true;
-                        flight.last = appended.first().copied().filter(|_| !flight.records.is_empty());
+                        flight.last = appended.first().copied().filter(|_| flight.has_records);
                     }
                 }
                 Err(failure) => self.end(core, failure),
@@ -249,7 +274,7 @@ impl<V: View> Owner<V> {
         }
         while core.flights.front().is_some_and(|flight| flight.landed) {
             if let Some(flight) = core.flights.pop_front() {
-                self.land(flight);
+                self.land(core, flight);
             }
         }
         if let Some(failure) = core.ended.clone() {
@@ -263,20 +288,22 @@ impl<V: View> Owner<V> {
         }
     }
 
-    fn land(&self, flight: Flight<V>) {
+    fn land(&self, core: &mut OwnerCore<V>, flight: InFlightAppend<V>) {
         let before = self.snapshot.load();
+        let first = flight.last.map(|appended| appended.first);
+        let (state, records) = V::Storage::land(flight.held, &before.state, &mut core.ahead, first);
         let next = flight.last.map_or(before.next, |appended| appended.last.next());
-        self.snapshot.store(Arc::new(Snapshot { state: flight.after, sources: flight.sources, next }));
+        self.snapshot.store(Arc::new(Snapshot { state, sources: flight.sources, next }));
         if let Some(appended) = flight.last {
             let mut dirty = self.dirty.lock();
-            dirty.take(flight.records, appended.epoch, next);
+            dirty.take(records, appended.epoch, next);
             if dirty.held_bytes() > self.config.dirty_max_bytes {
                 self.checkpoint_due.ring();
             }
         }
         let count = flight.answers.len();
-        for (answer, reply) in flight.answers {
-            self.view.landed(&answer);
+        for (mut answer, reply) in flight.answers {
+            self.view.landed(&mut answer, first);
             let _ = reply.send(Ok(answer));
         }
         self.close(count);
@@ -290,13 +317,13 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// An append has failed: nothing is decided any more.
-    fn end(&self, core: &mut Core<V>, failure: millstream_log::Error) {
+    /// Ends the owner after a failed append.
+    fn end(&self, core: &mut OwnerCore<V>, failure: millstream_log::Error) {
         self.fail(format!("a state change cannot be appended: {failure}"));
         core.ended = core.ended.take().or(Some(Arc::new(failure)));
     }
 
-    /// Lets be seen that not all is well here.
+    /// Reports the failure of this owner.
     fn fail(&self, reason: String) {
         let (partition, offset) = (self.id.clone(), self.snapshot.load().next);
         self.failures.add(Failure { view: V::NAME, part: FailedPart::Owner, partition, offset, reason });
@@ -306,8 +333,8 @@ impl<V: View> Owner<V> {
         Error::OwnerEnded { partition: self.id.clone(), source: Arc::clone(failure) }
     }
 
-    /// The commands of one batch; none while too much is in flight or the checkpoint has fallen behind.
-    fn take_commands(&self, core: &Core<V>) -> VecDeque<Envelope<V>> {
+    /// Takes the commands of one batch; none while too much is in flight or the checkpoint is behind.
+    fn take_commands(&self, core: &OwnerCore<V>) -> VecDeque<Envelope<V>> {
         let in_flight_bytes: usize = core.flights.iter().map(|flight| flight.size_bytes).sum();
         let held_bytes = in_flight_bytes + self.dirty.lock().held_bytes();
         if core.flights.len() >= self.config.flights_max || held_bytes > self.config.dirty_max_bytes {
@@ -320,7 +347,7 @@ impl<V: View> Owner<V> {
         taken
     }
 
-    /// Puts commands back to where they were taken from.
+    /// Puts commands back at the front of the inbox.
     fn return_commands(&self, mut commands: VecDeque<Envelope<V>>) {
         let mut inbox = self.inbox.lock();
         inbox.waiting_bytes += commands.iter().map(|envelope| envelope.size_bytes).sum::<usize>();
@@ -328,37 +355,39 @@ impl<V: View> Owner<V> {
         inbox.commands = commands;
     }
 
-    /// Decides commands, in order, until an append is full, and puts their changes on the way.
-    fn decide(&self, core: &mut Core<V>, mut commands: VecDeque<Envelope<V>>) -> Turn {
+    /// Decides commands in order until an append is full, and sends their changes.
+    fn decide(&self, core: &mut OwnerCore<V>, mut commands: VecDeque<Envelope<V>>) -> TurnOutcome {
         let now_ms = self.wall.now_ms();
-        let limits = Limits {
+        let limits = AppendLimits {
             partition: &self.id,
             record_max_bytes: self.partition.topic().config.record_max_bytes,
             append_max_bytes: self.config.append_max_bytes,
             log: &*self.log,
         };
-        let mut gathered = Gathered::<V>::new();
+        let mut changes = ChangeBatch::<V>::new();
+        let mut level = None;
         let mut answers = Vec::with_capacity(commands.len());
         let mut closed = 0;
-        while gathered.size_bytes() < self.config.append_max_bytes
+        while changes.size_bytes() < self.config.append_max_bytes
             && let Some(Envelope { command, reply, .. }) = commands.pop_front()
         {
             if reply.is_closed() {
                 closed += 1;
                 continue;
             }
-            let mark = gathered.mark();
-            // Whatever a command that panics leaves behind is undone like one that is refused.
+            level = level.max(Some(V::level(&command).unwrap_or(self.level)));
+            let savepoint = changes.savepoint();
+            // The changes of a command that panics are undone, as those of a refused command are.
             let decided = catch_unwind(AssertUnwindSafe(|| {
-                let draft = &mut gathered.draft(&mut core.ahead, &mut core.sources, now_ms);
+                let draft = &mut changes.draft(&mut core.ahead, &mut core.sources, now_ms);
                 let answer = self.view.decide(draft, command);
-                gathered.take_in(mark, &limits).map(|()| answer)
+                changes.encode_since(savepoint, &limits).map(|()| answer)
             }));
             match decided.unwrap_or_else(|panic| Err(self.panicked(panic_text(&*panic)))) {
                 Ok(answer) => answers.push((answer, reply)),
                 Err(refusal) => {
                     self.rewind(core);
-                    gathered.undo(mark, &mut core.ahead, &mut core.sources);
+                    changes.undo(savepoint, &mut core.ahead, &mut core.sources);
                     let _ = reply.send(Err(refusal));
                     closed += 1;
                 }
@@ -366,58 +395,56 @@ impl<V: View> Owner<V> {
         }
         self.return_commands(commands);
         self.close(closed);
-        self.depart(core, gathered, answers, now_ms)
+        self.depart(core, changes, answers, level.unwrap_or(self.level), now_ms)
     }
 
-    /// Deciding a command panicked, a mistake in the program: its sender hears so, and whoever asks how the view is.
+    /// Reports a panic in the decision of a command, which is a mistake in the program.
     fn panicked(&self, what: &str) -> Error {
         let error = Error::Panicked { partition: self.id.clone(), what: what.to_owned() };
         self.fail(error.to_string());
         error
     }
 
-    /// Begins a flight with what was gathered.
+    /// Starts the append of a batch.
     fn depart(
         &self,
-        core: &mut Core<V>,
-        gathered: Gathered<V>,
+        core: &mut OwnerCore<V>,
+        changes: ChangeBatch<V>,
         answers: Vec<(V::Answer, Reply<V>)>,
+        level: AckLevel,
         now_ms: i64,
-    ) -> Turn {
-        let size_bytes = gathered.size_bytes();
-        let (records, published) = gathered.finish();
+    ) -> TurnOutcome {
+        let size_bytes = changes.size_bytes();
+        let (changes, encoded) = changes.finish();
         let id = core.next_flight;
         core.next_flight += 1;
-        let unchanged = records.is_empty() && published.is_empty();
-        core.flights.push_back(Flight {
+        let has_records = !encoded.records.is_empty();
+        let unchanged = !has_records && encoded.published.is_empty();
+        core.flights.push_back(InFlightAppend {
             id,
             landed: unchanged,
             last: None,
             size_bytes,
-            after: core.ahead.clone(),
+            has_records,
+            held: V::Storage::hold(&core.ahead, changes, &encoded.records),
             sources: core.sources.clone(),
-            records: records.clone(),
             answers,
         });
         if unchanged {
             self.settle(core);
-            return Turn::Rest;
+            return TurnOutcome::Rest;
         }
-        self.send(core, Batch { records, published, flight: id, now_ms })
+        self.send(core, EncodedBatch { changes: encoded, level, flight: id, now_ms })
     }
 
-    /// Sets `ahead` back to where the last flight leaves it.
-    fn rewind(&self, core: &mut Core<V>) {
-        (core.ahead, core.sources) = match core.flights.back() {
-            Some(last) => (last.after.clone(), last.sources.clone()),
-            None => {
-                let landed = self.snapshot.load();
-                (landed.state.clone(), landed.sources.clone())
-            }
-        };
+    /// Resets `ahead` to the state after the last append in flight.
+    fn rewind(&self, core: &mut OwnerCore<V>) {
+        let landed = self.snapshot.load();
+        core.ahead = V::Storage::rewind(&landed.state, core.flights.iter().map(|flight| &flight.held));
+        core.sources = core.flights.back().map_or(&landed.sources, |last| &last.sources).clone();
     }
 
-    fn send(&self, core: &mut Core<V>, batch: Batch) -> Turn {
+    fn send(&self, core: &mut OwnerCore<V>, batch: EncodedBatch) -> TurnOutcome {
         let me = self.me.clone();
         let id = batch.flight;
         let done = Done::call(move |outcome| {
@@ -428,13 +455,13 @@ impl<V: View> Owner<V> {
         });
         let outcome = self.append(&batch, done);
         let is_stopping = self.stalled(outcome.as_ref().err());
-        let Err(refusal) = outcome else { return Turn::Rest };
+        let Err(refusal) = outcome else { return TurnOutcome::Rest };
         match refusal.code() {
             ErrorCode::Overloaded if !is_stopping || !matches!(refusal, millstream_log::Error::DiskFull { .. }) => {
                 core.unsent = Some(batch);
-                return Turn::Retry;
+                return TurnOutcome::Retry;
             }
-            // What is wrong is wrong with this batch only, and nothing was taken.
+            // Only this batch is at fault, and nothing of it was appended.
             ErrorCode::TooLarge | ErrorCode::Invalid | ErrorCode::NotFound | ErrorCode::Conflict => {
                 self.refuse_last(core, refusal);
             }
@@ -443,11 +470,11 @@ impl<V: View> Owner<V> {
                 self.settle(core);
             }
         }
-        Turn::Rest
+        TurnOutcome::Rest
     }
 
-    /// Lets commands be refused while the disk is full: those who send them may wait, or go elsewhere. Whether no more come
-    /// anyway, so that nobody is there who waits for room.
+    /// Refuses commands while the disk is full, so that callers can wait or go elsewhere. `true` if the owner is
+    /// stopping, so no caller waits for space.
     fn stalled(&self, outcome: Option<&millstream_log::Error>) -> bool {
         let full = outcome.filter(|refusal| matches!(refusal, millstream_log::Error::DiskFull { .. }));
         let mut inbox = self.inbox.lock();
@@ -457,8 +484,8 @@ impl<V: View> Owner<V> {
         inbox.stopping
     }
 
-    /// Undoes the last flight, which the log has refused.
-    fn refuse_last(&self, core: &mut Core<V>, refusal: millstream_log::Error) {
+    /// Undoes the last append, which the log has refused.
+    fn refuse_last(&self, core: &mut OwnerCore<V>, refusal: millstream_log::Error) {
         tracing::warn!(partition = %self.id, error = %refusal, "the log refused a batch of changes; its commands are refused");
         let Some(flight) = core.flights.pop_back() else { return };
         self.rewind(core);
@@ -470,19 +497,23 @@ impl<V: View> Owner<V> {
         self.close(count);
     }
 
-    fn append(&self, batch: &Batch, done: Done<Vec<Appended>>) -> Result<(), millstream_log::Error> {
-        let state = batch.records.iter().map(|(key, value)| Record {
+    fn append(&self, batch: &EncodedBatch, done: Done<Vec<Appended>>) -> Result<(), millstream_log::Error> {
+        let EncodedChanges { records, headers, published } = &batch.changes;
+        let of_states: Vec<(usize, Vec<Header<'_>>)> =
+            headers.iter().map(|found| (found.record, borrowed(&found.headers))).collect();
+        let mut with_headers = of_states.iter().peekable();
+        let state = records.iter().enumerate().map(|(index, (key, value))| Record {
             timestamp_ms: batch.now_ms,
             key: Some(key),
             value: value.as_deref(),
-            headers: &[],
+            headers: with_headers.next_if(|(record, _)| *record == index).map_or(&[], |(_, headers)| headers),
         });
         let mut append = AtomicAppend::default();
-        if !batch.records.is_empty() {
+        if !records.is_empty() {
             append.records.push((self.id.clone(), state.collect()));
         }
-        let headers: Vec<Vec<Header<'_>>> = batch.published.iter().map(|(_, record)| headers(record)).collect();
-        for ((to, record), headers) in batch.published.iter().zip(&headers) {
+        let headers: Vec<Vec<Header<'_>>> = published.iter().map(|(_, record)| borrowed(&record.headers)).collect();
+        for ((to, record), headers) in published.iter().zip(&headers) {
             let record = Record {
                 timestamp_ms: record.timestamp_ms,
                 key: record.key.as_deref(),
@@ -494,10 +525,10 @@ impl<V: View> Owner<V> {
                 None => append.records.push((to.clone(), vec![record])),
             }
         }
-        self.log.append_atomic(&append, self.level, done)
+        self.log.append_atomic(&append, batch.level, done)
     }
 
-    /// Answers what waits although nothing can be decided any more.
+    /// Refuses the waiting commands of an owner that has ended.
     fn refuse_waiting(&self, failure: &Arc<millstream_log::Error>) {
         let waiting = {
             let mut inbox = self.inbox.lock();
@@ -512,33 +543,33 @@ impl<V: View> Owner<V> {
     }
 }
 
-impl<V: View> Task for Owner<V> {
-    fn run(&self) -> Turn {
+impl<V: View> ShardTask for Owner<V> {
+    fn run(&self) -> TurnOutcome {
         self.scheduled.store(false, Ordering::Release);
         let mut core = self.core.lock();
         self.settle(&mut core);
         if let Some(batch) = core.unsent.take()
-            && self.send(&mut core, batch) == Turn::Retry
+            && self.send(&mut core, batch) == TurnOutcome::Retry
         {
-            return Turn::Retry;
+            return TurnOutcome::Retry;
         }
         loop {
             if let Some(failure) = core.ended.clone() {
                 self.refuse_waiting(&failure);
-                return Turn::Rest;
+                return TurnOutcome::Rest;
             }
             let commands = self.take_commands(&core);
             if commands.is_empty() {
-                return Turn::Rest;
+                return TurnOutcome::Rest;
             }
-            if self.decide(&mut core, commands) == Turn::Retry {
-                return Turn::Retry;
+            if self.decide(&mut core, commands) == TurnOutcome::Retry {
+                return TurnOutcome::Retry;
             }
             self.settle(&mut core);
         }
     }
 }
 
-fn headers(record: &Publish) -> Vec<Header<'_>> {
-    record.headers.iter().map(|(key, value)| Header { key, value: Some(value) }).collect()
+fn borrowed(headers: &Headers) -> Vec<Header<'_>> {
+    headers.iter().map(|(key, value)| Header { key, value: Some(value) }).collect()
 }

@@ -1,39 +1,39 @@
-//! A few named threads on which all owners take turns.
+//! The threads that run the owners of all views.
 //!
-//! A task is queued at most once at a time, so a shard's queue is never longer than its number of tasks.
+//! A task is queued at most once, so a shard's queue is never longer than its number of tasks.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::give_way;
+use millstream_log::run_as_batch;
 use parking_lot::Mutex;
 
-/// How long a shard waits before it runs a task again that could not go on (the log's queue was full).
+/// Delay before a task runs again that could not continue (the log's queue was full).
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// How many turns of others it waits at most.
+/// Most turns of other tasks before such a retry.
 const RETRY_AFTER_TURNS: u32 = 64;
 
-/// What a task wants after a turn.
+/// The result of a turn of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Nothing until it is scheduled again.
+pub(crate) enum TurnOutcome {
+    /// Wait until the task is scheduled again.
     Rest,
-    /// Another turn after a moment.
+    /// Run again after a short delay.
     Retry,
 }
 
-/// One partition's owner, as its shard sees it.
-pub(crate) trait Task: Send + Sync {
-    fn run(&self) -> Turn;
+/// The owner of a partition, as its shard sees it.
+pub(crate) trait ShardTask: Send + Sync {
+    fn run(&self) -> TurnOutcome;
 }
 
-/// Where a task asks for a turn.
-pub(crate) type ShardQueue = Sender<Arc<dyn Task>>;
+/// The queue of a shard.
+pub(crate) type ShardQueue = Sender<Arc<dyn ShardTask>>;
 
-/// The threads that run owners: as many as cores, each with its own partitions.
+/// The threads that run owners. Each thread serves its own partitions.
 #[derive(Debug)]
 pub struct Shards {
     queues: Vec<ShardQueue>,
@@ -41,10 +41,11 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Starts `count` threads (at least one). They give way: what comes while others have the core is decided at once.
+    /// Starts `count` threads (at least one) with batch scheduling: commands that arrive while others have
+    /// the core are decided together.
     ///
     /// # Errors
-    /// If the system refuses a thread.
+    /// If the system cannot start a thread.
     pub fn start(count: usize) -> std::io::Result<Arc<Self>> {
         let mut queues = Vec::new();
         let mut threads = Vec::new();
@@ -52,7 +53,7 @@ impl Shards {
             let (queue, tasks) = channel();
             queues.push(queue);
             let work = move || {
-                give_way();
+                run_as_batch();
                 run(&tasks);
             };
             threads.push(std::thread::Builder::new().name(format!("shard-{shard}")).spawn(work)?);
@@ -65,7 +66,7 @@ impl Shards {
         self.queues[partition % self.queues.len()].clone()
     }
 
-    /// Waits for the threads to end, which they do once every view on them has been stopped and dropped.
+    /// Waits for the threads to end. They end once every view on them has been stopped and dropped.
     pub fn join(self: Arc<Self>) {
         if let Ok(shards) = Arc::try_unwrap(self) {
             drop(shards.queues);
@@ -78,8 +79,8 @@ impl Shards {
     }
 }
 
-fn run(tasks: &Receiver<Arc<dyn Task>>) {
-    let mut retries: Vec<Arc<dyn Task>> = Vec::new();
+fn run(tasks: &Receiver<Arc<dyn ShardTask>>) {
+    let mut retries: Vec<Arc<dyn ShardTask>> = Vec::new();
     let mut turns = 0;
     loop {
         let next = if retries.is_empty() {
@@ -104,9 +105,9 @@ fn run(tasks: &Receiver<Arc<dyn Task>>) {
     }
 }
 
-fn turn(task: &Arc<dyn Task>, retries: &mut Vec<Arc<dyn Task>>) {
+fn turn(task: &Arc<dyn ShardTask>, retries: &mut Vec<Arc<dyn ShardTask>>) {
     let wants = task.run();
-    if wants == Turn::Retry && !retries.iter().any(|queued| Arc::ptr_eq(queued, task)) {
+    if wants == TurnOutcome::Retry && !retries.iter().any(|queued| Arc::ptr_eq(queued, task)) {
         retries.push(Arc::clone(task));
     }
 }

@@ -1,26 +1,29 @@
-//! Which records of other topics a partition's state already reflects.
+//! Sources: the records of other topics that a partition's state reflects.
+//!
+//! Positions are records of the state topic, appended together with the changes that follow from the source. As headers of
+//! the state records they would vanish when compaction drops the record that carries them.
 
 use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 
 use crate::DecodeError;
 
-/// A partition whose records change this view's state.
+/// A partition whose records change the state of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Source {
-    /// The topic's unique id: a topic created again under its old name is another source.
+pub struct SourcePartition {
+    /// Unique id of the topic. A topic that is recreated under an old name is another source.
     pub topic: TopicId,
-    /// The partition.
+    /// Number of the partition in the topic.
     pub partition: PartitionId,
 }
 
-/// For each source the first offset that is *not* yet reflected. Kept in the state topic itself, one record per source,
-/// written in the same atomic append as what it led to: compaction keeps it as long as anybody could need it.
-pub type Sources = imbl::OrdMap<Source, Offset>;
+/// For each source the first offset that the state does *not* reflect yet. The state topic keeps one record per
+/// source, written in the same atomic append as the changes, so compaction keeps it.
+pub type Sources = imbl::OrdMap<SourcePartition, Offset>;
 
 const VERSION: u8 = 1;
 pub(crate) const KEY_BYTES: usize = 20;
 
-impl Source {
+impl SourcePartition {
     pub(crate) fn encode_key(self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.topic.0.to_be_bytes());
         into.extend_from_slice(&self.partition.0.to_be_bytes());
@@ -50,7 +53,7 @@ pub(crate) fn decode_offset(value: &[u8]) -> Result<Offset, DecodeError> {
     }
 }
 
-/// A checkpoint's position: what the state reflects of its own state topic.
+/// Encodes a checkpoint's position in its own state topic.
 pub(crate) fn encode_position(epoch: Epoch, next: Offset, topic: TopicId) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&topic.0.to_be_bytes());
@@ -71,15 +74,15 @@ pub(crate) fn decode_position(bytes: &[u8]) -> Option<(TopicId, Epoch, Offset)> 
 mod tests {
     use super::*;
 
-    const SOURCE: Source =
-        Source { topic: TopicId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), partition: PartitionId(7) };
+    const SOURCE: SourcePartition =
+        SourcePartition { topic: TopicId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), partition: PartitionId(7) };
 
     #[test]
     fn version_1_is_read_and_written_byte_for_byte() {
         let mut key = Vec::new();
         SOURCE.encode_key(&mut key);
         assert_eq!(key, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 0, 0, 7]);
-        assert_eq!(Source::decode_key(&key).unwrap(), SOURCE);
+        assert_eq!(SourcePartition::decode_key(&key).unwrap(), SOURCE);
 
         let mut value = Vec::new();
         encode_offset(Offset(0x1122), &mut value);
@@ -94,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_was_found() {
+    fn a_malformed_source_record_is_refused_with_its_fault() {
         for (key, expected) in [
             (&[0; 19][..], "a source's key has 20 bytes and not 19"),
             (&[0; 21], "a source's key has 20 bytes and not 21"),
             (&[], "a source's key has 20 bytes and not 0"),
         ] {
-            assert_eq!(Source::decode_key(key).unwrap_err().what, expected);
+            assert_eq!(SourcePartition::decode_key(key).unwrap_err().what, expected);
         }
         for (value, expected) in [
             (&[][..], "an empty source record"),

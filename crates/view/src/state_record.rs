@@ -1,55 +1,67 @@
-//! The records of a state topic: how changes and source positions are written and read back.
+//! The records of a state topic: encoding of changes and source positions.
 //!
 //! | key | value |
 //! | --- | --- |
 //! | 0, topic id (16 bytes), partition (4 bytes, big endian) | version, next offset of that source |
-//! | 1, key of the view's own | value of the view's own, beginning with its version |
+//! | 1, key of the view | value of the view, which begins with its version |
 //!
-//! Kept for ever: fixtures of each are in the tests below.
+//! The prefixes 0 and 1 are those of [`InState`](crate::InState); a view [by reference](crate::ByReference) has others.
+//! This format is fixed: the tests below have fixtures of each record.
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use millstream_types::Offset;
+use millstream_types::{Offset, RecordView};
 
-use crate::source::{decode_offset, encode_offset};
-use crate::view::{Encoded, Snapshot, View};
-use crate::{DecodeError, Source};
+use crate::source::encode_offset;
+use crate::view::{Encoded, Headers, Snapshot, StateRecord, Storage, View};
+use crate::{DecodeError, SourcePartition};
 
-/// First byte of a state record's key: what the record is about.
-const KIND_SOURCE: u8 = 0;
-const KIND_VIEW: u8 = 1;
-
-/// What a record takes in an append beside its key and value, at most.
+/// Largest overhead of a record in an append.
 const RECORD_OVERHEAD_BYTES: usize = 64;
+/// Largest overhead of a header.
+const HEADER_OVERHEAD_BYTES: usize = 10;
 
-/// A key, and its value or tombstone.
-pub(crate) type StateRecord = (Bytes, Option<Bytes>);
-
-/// State records being written, all slices of one buffer.
+/// Encoded state records, all slices of one buffer.
 #[derive(Default)]
 pub(crate) struct StateRecords {
     buffer: Vec<u8>,
     spans: Vec<(Range<usize>, Option<Range<usize>>)>,
     key: Vec<u8>,
     value: Vec<u8>,
+    headers: Vec<RecordHeaders>,
+    headers_bytes: usize,
+}
+
+/// The headers of one record of several.
+pub(crate) struct RecordHeaders {
+    /// The index of the record.
+    pub(crate) record: usize,
+    pub(crate) headers: Headers,
+    size_bytes: usize,
 }
 
 impl StateRecords {
-    /// Writes `change`. The bytes of its key and value.
+    /// Encodes `change`; returns the size of its key, value and headers.
     pub(crate) fn change<V: View>(&mut self, change: &V::Change) -> usize {
         self.key.clear();
         self.value.clear();
-        self.key.push(KIND_VIEW);
+        self.key.extend_from_slice(V::Storage::KEY_PREFIX);
         let is_value = V::encode(change, &mut self.key, &mut self.value) == Encoded::Value;
-        self.store(is_value)
+        let headers = V::Storage::headers(change);
+        let size_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_OVERHEAD_BYTES).sum();
+        if !headers.is_empty() {
+            self.headers.push(RecordHeaders { record: self.spans.len(), headers, size_bytes });
+            self.headers_bytes += size_bytes;
+        }
+        self.store(is_value) + size_bytes
     }
 
-    /// Writes how far the state reflects `source`.
-    pub(crate) fn source(&mut self, source: Source, next: Offset) {
+    /// Encodes the position of `source`.
+    pub(crate) fn source<V: View>(&mut self, source: SourcePartition, next: Offset) {
         self.key.clear();
         self.value.clear();
-        self.key.push(KIND_SOURCE);
+        self.key.extend_from_slice(V::Storage::SOURCE_PREFIX);
         source.encode_key(&mut self.key);
         encode_offset(next, &mut self.value);
         self.store(true);
@@ -67,57 +79,97 @@ impl StateRecords {
         end - start
     }
 
-    /// What they take in an append, at most.
+    /// Largest size of the records in an append.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.buffer.len() + self.spans.len() * RECORD_OVERHEAD_BYTES
+        self.buffer.len() + self.spans.len() * RECORD_OVERHEAD_BYTES + self.headers_bytes
     }
 
-    /// Forgets all but the first `records`.
+    /// Discards all but the first `records`.
     pub(crate) fn truncate(&mut self, records: usize) {
         if let Some((key, _)) = self.spans.get(records) {
             self.buffer.truncate(key.start);
             self.spans.truncate(records);
         }
+        while self.headers.last().is_some_and(|last| last.record >= records) {
+            self.headers_bytes -= self.headers.pop().map_or(0, |last| last.size_bytes);
+        }
     }
 
-    pub(crate) fn finish(self) -> Vec<StateRecord> {
+    /// The records, and the headers of those that have some, in order.
+    pub(crate) fn finish(self) -> (Vec<StateRecord>, Vec<RecordHeaders>) {
         let buffer = Bytes::from(self.buffer);
-        self.spans.into_iter().map(|(key, value)| (buffer.slice(key), value.map(|span| buffer.slice(span)))).collect()
+        let slices = |(key, value): (Range<usize>, Option<Range<usize>>)| {
+            (buffer.slice(key), value.map(|span| buffer.slice(span)))
+        };
+        (self.spans.into_iter().map(slices).collect(), self.headers)
     }
 }
 
-/// Changes the state as a record says.
-pub(crate) fn apply<V: View>(snapshot: &mut Snapshot<V>, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
-    match key.split_first() {
-        Some((&KIND_VIEW, key)) => {
-            V::apply(&mut snapshot.state, &V::decode(key, value)?);
-            Ok(())
+/// The key of a state record, without the bytes that tell its kind.
+pub(crate) enum RecordKey<'a> {
+    /// A position in a source.
+    Source(SourcePartition),
+    /// A key of the view.
+    View(&'a [u8]),
+}
+
+impl<'a> RecordKey<'a> {
+    /// # Errors
+    /// [`DecodeError`] for a key of no kind that `V` writes.
+    pub(crate) fn of<V: View>(key: &'a [u8]) -> Result<Self, DecodeError> {
+        if let Some(source) = key.strip_prefix(V::Storage::SOURCE_PREFIX) {
+            return SourcePartition::decode_key(source).map(Self::Source);
         }
-        Some((&KIND_SOURCE, key)) => {
-            let source = Source::decode_key(key)?;
-            match value {
-                Some(value) => drop(snapshot.sources.insert(source, decode_offset(value)?)),
-                None => drop(snapshot.sources.remove(&source)),
-            }
-            Ok(())
+        match key.strip_prefix(V::Storage::KEY_PREFIX) {
+            Some(own) if !key.is_empty() => Ok(Self::View(own)),
+            _ if key.is_empty() => Err(DecodeError::new("a state record without a key")),
+            _ => Err(DecodeError::new(format!("state record of kind {}", key[0]))),
         }
-        Some((kind, _)) => Err(DecodeError::new(format!("state record of kind {kind}"))),
-        None => Err(DecodeError::new("a state record without a key")),
+    }
+}
+
+/// Applies a record of the state topic to `snapshot`; returns it as the checkpoint keeps it.
+pub(crate) fn replay<V: View>(snapshot: &mut Snapshot<V>, record: &RecordView<'_>) -> Result<StateRecord, DecodeError> {
+    let key = record.key.unwrap_or_default();
+    let kept = match RecordKey::of::<V>(key)? {
+        RecordKey::Source(source) => {
+            snapshot.source(source, record.value)?;
+            record.value.map(Bytes::copy_from_slice)
+        }
+        RecordKey::View(own) => V::Storage::replay(&mut snapshot.state, own, record)?,
+    };
+    Ok((Bytes::copy_from_slice(key), kept))
+}
+
+/// Applies an entry of the checkpoint to `snapshot`.
+pub(crate) fn restore<V: View>(snapshot: &mut Snapshot<V>, key: &[u8], entry: &[u8]) -> Result<(), DecodeError> {
+    match RecordKey::of::<V>(key)? {
+        RecordKey::Source(source) => snapshot.source(source, Some(entry)),
+        RecordKey::View(own) => V::Storage::restore(&mut snapshot.state, own, entry),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use millstream_types::{PartitionId, TopicId};
+    use millstream_types::{BatchBuilder, Compression, Epoch, PartitionId, Record, TopicId};
 
     use super::*;
-    use crate::Sources;
-    use crate::tally::{Change, Tally};
+    use crate::tally::{Change, TallyView};
+    use crate::{Snapshot, Sources};
 
-    const SOURCE: Source = Source { topic: TopicId(0x0a), partition: PartitionId(2) };
+    const SOURCE: SourcePartition = SourcePartition { topic: TopicId(0x0a), partition: PartitionId(2) };
 
-    fn empty() -> Snapshot<Tally> {
+    fn empty() -> Snapshot<TallyView> {
         Snapshot { state: imbl::OrdMap::new(), sources: Sources::new(), next: Offset::ZERO }
+    }
+
+    /// Replays a record of a batch of its own.
+    fn replayed(snapshot: &mut Snapshot<TallyView>, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
+        let mut builder = BatchBuilder::default();
+        builder.push(&Record { timestamp_ms: 0, key: Some(key), value, headers: &[] });
+        let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+        let record = batch.records().next().unwrap().unwrap();
+        replay(snapshot, &record).map(|kept| assert_eq!((&kept.0[..], kept.1.as_deref()), (key, value)))
     }
 
     fn change(name: &str, number: Option<u8>) -> Change {
@@ -127,10 +179,11 @@ mod tests {
     #[test]
     fn records_of_version_1_are_read_and_written_byte_for_byte() {
         let mut records = StateRecords::default();
-        assert_eq!(records.change::<Tally>(&change("bolt", Some(9))), 7);
-        assert_eq!(records.change::<Tally>(&change("nut", None)), 4);
-        records.source(SOURCE, Offset(5));
-        let written = records.finish();
+        assert_eq!(records.change::<TallyView>(&change("bolt", Some(9))), 7);
+        assert_eq!(records.change::<TallyView>(&change("nut", None)), 4);
+        records.source::<TallyView>(SOURCE, Offset(5));
+        let (written, headers) = records.finish();
+        assert!(headers.is_empty());
         let expected: [(&[u8], Option<&[u8]>); 3] = [
             (b"\x01bolt", Some(&[1, 9])),
             (b"\x01nut", None),
@@ -142,11 +195,11 @@ mod tests {
         let mut snapshot = empty();
         snapshot.state.insert("nut".to_owned(), 4);
         for (key, value) in expected {
-            apply(&mut snapshot, key, value).unwrap();
+            replayed(&mut snapshot, key, value).unwrap();
         }
         assert_eq!(snapshot.state, [("bolt".to_owned(), 9)].into_iter().collect());
         assert_eq!(snapshot.sources, [(SOURCE, Offset(5))].into_iter().collect());
-        apply(&mut snapshot, expected[2].0, None).unwrap();
+        replayed(&mut snapshot, expected[2].0, None).unwrap();
         assert_eq!(snapshot.sources, Sources::new());
     }
 
@@ -157,22 +210,23 @@ mod tests {
             (b"\x02bolt", b"", "state record of kind 2"),
             (b"\x01bolt", b"\x02\x09", "no number: [2, 9]"),
         ] {
-            assert_eq!(apply(&mut empty(), key, Some(value)).unwrap_err().what, expected);
+            assert_eq!(replayed(&mut empty(), key, Some(value)).unwrap_err().what, expected);
+            assert_eq!(restore(&mut empty(), key, value).unwrap_err().what, expected);
         }
     }
 
     #[test]
-    fn what_is_cut_off_leaves_what_was_before() {
+    fn truncating_state_records_keeps_the_earlier_ones() {
         let mut records = StateRecords::default();
-        records.change::<Tally>(&change("bolt", Some(1)));
+        records.change::<TallyView>(&change("bolt", Some(1)));
         let before = records.size_bytes();
-        records.change::<Tally>(&change("nut", Some(2)));
-        records.change::<Tally>(&change("screw", None));
+        records.change::<TallyView>(&change("nut", Some(2)));
+        records.change::<TallyView>(&change("screw", None));
         records.truncate(1);
         assert_eq!(records.size_bytes(), before);
         records.truncate(1);
-        records.change::<Tally>(&change("rivet", None));
-        let keys: Vec<_> = records.finish().into_iter().map(|(key, _)| key).collect();
+        records.change::<TallyView>(&change("rivet", None));
+        let keys: Vec<_> = records.finish().0.into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, [&b"\x01bolt"[..], b"\x01rivet"]);
     }
 }

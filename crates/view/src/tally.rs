@@ -1,13 +1,14 @@
-//! The smallest view, for this crate's own tests: numbers by name.
+//! The smallest view, for the tests of this crate: numbers by name.
 
-use crate::{DecodeError, Draft, Encoded, View};
+use crate::{DecodeError, Draft, Encoded, InState, View};
 
-pub(crate) struct Tally;
+pub(crate) struct TallyView;
 
 pub(crate) type Change = (String, Option<u8>);
 
-impl View for Tally {
+impl View for TallyView {
     type State = imbl::OrdMap<String, u8>;
+    type Storage = InState;
     type Change = Change;
     type Command = Change;
     type Answer = ();

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{Command, Deliveries, Shelf, World, pieces, telemetry};
 use millstream_log::{AckLevel, Log, Topic, TopicConfig, reply};
-use millstream_types::{Offset, PartitionId, Record, RecordView, TopicPartition};
-use millstream_view::{Follow, Follower, FollowerConfig, Source};
+use millstream_types::{Offset, PartitionId, Record, TopicPartition};
+use millstream_view::{Follow, Follower, FollowerConfig, SourcePartition, SourceRecord};
 
 /// Follows like [`Deliveries`], but says when it has a record and goes on only when it is told to, or left alone.
 struct Held {
@@ -26,13 +26,13 @@ impl Follow<Shelf> for Held {
         self.deliveries.follows(topic)
     }
 
-    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Self::Item)> {
+    fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>) {
         let _ = self.has_record.send(());
         let _ = self.go_on.lock().unwrap().recv();
-        self.deliveries.item(topic, record)
+        self.deliveries.items(source, found);
     }
 
-    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> Command {
+    fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Self::Item)>) -> Command {
         self.deliveries.command(source, next, items)
     }
 }
@@ -71,7 +71,7 @@ fn records_that_no_owner_has_applied_outlast_retention_and_go_once_they_are_appl
 
     let applied = || pieces(&views, "bolt") == Some(100 * DELIVERIES);
     let patience = Instant::now();
-    while !(applied() && source.offsets().first > Offset(0)) && patience.elapsed() < Duration::from_secs(20) {
+    while !(applied() && source.offsets().first > Offset(0)) && patience.elapsed() < Duration::from_secs(60) {
         world.log.flush().unwrap();
     }
     assert_eq!(while_unapplied, Offset(0), "nothing was applied, so nothing was trimmed");

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::{Deliveries, Shelf, World, pieces};
 use millstream_log::{AckLevel, Log, Topic, TopicConfig, reply};
-use millstream_types::{Kind, Offset, PartitionId, Record, RecordView, TenantId, TopicName, TopicPartition};
-use millstream_view::{Follow, Follower, FollowerConfig, Source, View};
+use millstream_types::{Offset, PartitionId, Record, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_view::{Follow, Follower, FollowerConfig, SourcePartition, SourceRecord, View};
 
 const TENANTS: usize = 60;
 
@@ -29,21 +29,26 @@ impl Follow<Shelf> for Counting {
         self.deliveries.follows(topic)
     }
 
-    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Self::Item)> {
-        self.deliveries.item(topic, record)
+    fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>) {
+        self.deliveries.items(source, found);
     }
 
-    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> <Shelf as View>::Command {
+    fn command(
+        &self,
+        source: SourcePartition,
+        next: Offset,
+        items: Vec<(Offset, Self::Item)>,
+    ) -> <Shelf as View>::Command {
         self.deliveries.command(source, next, items)
     }
 }
 
 fn topic_of(tenant: usize) -> TopicName {
-    TopicName::reserved(Kind::Telemetry, &TenantId::new(&format!("t{tenant}")).unwrap())
+    TopicName::reserved(TopicKind::Telemetry, &TenantId::new(&format!("t{tenant}")).unwrap())
 }
 
 #[test]
-fn only_what_has_something_new_is_looked_at() {
+fn only_partitions_with_new_records_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let views = world.shelf();

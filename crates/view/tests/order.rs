@@ -11,7 +11,7 @@ use millstream_view::{Views, ViewsConfig};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-/// What a thread asks of a key.
+/// The command of a thread for a key.
 #[derive(Debug, Clone, Copy)]
 enum Wish {
     Add(i64),
@@ -35,7 +35,7 @@ enum Outcome {
     Gone,
 }
 
-/// What `wish` answers and leaves where `value` stood.
+/// Returns the answer of `wish` at `value`, and the value that it leaves.
 fn step(value: i64, wish: Wish) -> (Outcome, i64) {
     match wish {
         Wish::Add(pieces) => (Outcome::Now(value + pieces), value + pieces),
@@ -45,8 +45,9 @@ fn step(value: i64, wish: Wish) -> (Outcome, i64) {
     }
 }
 
-/// Whether some order of `events`, in which none stands before one that was answered before it was asked, gives
-/// these very answers when it is carried out one by one. Searches from all orders at once, remembering dead ends.
+/// Returns `true` if some order of `events`, in which none stands before one that was answered before it was asked,
+/// gives these very answers when it is carried out one by one. Searches from all orders at once, remembering dead
+/// ends.
 fn is_sequential(events: &[Event], end: i64) -> bool {
     let mut dead = BTreeSet::new();
     search(events, 0, 0, end, &mut dead)
@@ -148,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn an_order_that_cannot_be_is_told_from_one_that_can() {
+fn an_impossible_order_is_told_from_a_possible_one() {
     let event = |asked, answered, wish, outcome| Event { asked, answered, wish, outcome };
     let one = event(0, 1, Wish::Add(1), Outcome::Now(1));
     let table = [

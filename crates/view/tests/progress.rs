@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Deliveries, Shelf, World, pieces, telemetry};
 use millstream_log::{AckLevel, Log, TopicConfig, reply};
 use millstream_types::{Offset, PartitionId, Record, TopicPartition};
-use millstream_view::{Follower, FollowerConfig, Source, Views};
+use millstream_view::{Follower, FollowerConfig, SourcePartition, Views};
 
 const UNWANTED: u64 = 200;
 
@@ -22,14 +22,14 @@ fn until(what: &str, is_true: impl Fn() -> bool) {
     }
 }
 
-/// How far each owner knows the source.
-fn known(views: &Views<Shelf>, source: Source) -> Vec<u64> {
+/// Returns the position of the source that each owner knows.
+fn known(views: &Views<Shelf>, source: SourcePartition) -> Vec<u64> {
     let snapshots = views.snapshots();
     snapshots.iter().map(|snapshot| snapshot.sources.get(&source).map_or(0, |next| next.0)).collect()
 }
 
 #[test]
-fn who_is_not_concerned_is_told_after_a_while_and_no_sooner() {
+fn owners_without_matching_records_learn_the_position_only_after_the_interval() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let views = world.shelf();
@@ -40,7 +40,7 @@ fn who_is_not_concerned_is_told_after_a_while_and_no_sooner() {
         partition.append(&[Record { key, value: Some(b"x"), ..Record::default() }], AckLevel::Synced, done).unwrap();
         delivered.wait().unwrap();
     };
-    let source = Source { topic: partition.topic().id, partition: PartitionId(0) };
+    let source = SourcePartition { topic: partition.topic().id, partition: PartitionId(0) };
     let log: Arc<dyn Log> = world.log.clone();
     let start = |progress_interval| {
         let deliveries = Arc::new(Deliveries { views: Arc::clone(&views) });

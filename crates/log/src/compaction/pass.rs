@@ -1,43 +1,60 @@
-//! One pass over the oldest segments of a partition.
+//! One compaction pass over the oldest segments of a partition.
 //!
-//! First the keys of what is not clean are mapped to their last offsets, as far as memory reaches; then the segments up to
-//! there are read for what goes: records that the map knows a later one for, those of aborted transactions, and tombstones
-//! and markers that are old enough and hide nothing any more. Those that lose something are written anew, together with
-//! small ones beside them; the others stay. Records without a key stay as they are.
+//! The pass maps the keys of the dirty part to their last offsets, as far as memory allows. Then it reads the
+//! segments below that point and drops records with a later version, records of aborted transactions, and tombstones
+//! and markers that are old enough and hide nothing. It rewrites the segments that lose something, together with
+//! small neighbours, and keeps the others. It keeps records without a key. For a topic with `compaction_live_percent`
+//! see `live.rs`.
+
+mod live;
 
 use std::sync::Arc;
 
 use millstream_types::{BatchBuilder, Header, Record, RecordBatch, RecordView};
 
+use self::live::{RecordVerdict, SourceVerdict};
 use super::keys::KeyMap;
-use super::output::Output;
-use super::plan::{self, Source};
-use super::{Failure, Job, Outcome, Pace};
+use super::output::SegmentOutput;
+use super::plan::{self, SourceSegment};
+use super::{CompactionFailure, Throttle};
+use crate::compaction_queue::{CompactedSegments, CompactionJob};
 use crate::index::BlockEntry;
-use crate::recent::Stored;
+use crate::queues::Queues;
 use crate::retention::is_older;
 use crate::segment::Segment;
-use crate::shared::Shared;
+use crate::shared::EngineShared;
+use crate::tail_cache::CachedBatch;
 use crate::{Error, Partition as _};
 
-/// The age of tombstones is kept to this part of how long they stay.
+/// The age of tombstones is kept at this fraction of `delete_retention`.
 const AGE_PARTS: i64 = 8;
-/// And no finer than this.
+/// Smallest time window for the age of tombstones.
 const WINDOW_MIN_MS: i64 = 1_000;
 
-/// Makes the segments that may take the place of the job's sources.
-pub(super) fn run(shared: &Shared, job: &Job) -> Result<Outcome, Failure> {
-    let pace = Pace { shared, partition: &job.partition, spent_bytes: 0 };
-    let mut pass = Pass { shared, job, pace, keys: KeyMap::new(shared.config.compaction_map_bytes), horizon: 0 };
-    let clean_to = pass.map_keys()?;
-    let sources: Vec<_> = job.sources.iter().take_while(|source| source.base() < clean_to).cloned().collect();
+/// Writes segments that may replace the job's sources.
+pub(super) fn run(
+    shared: &EngineShared,
+    queues: &Queues,
+    job: &CompactionJob,
+) -> Result<CompactedSegments, CompactionFailure> {
+    let throttle = Throttle { shared, queues, partition: &job.partition, spent_bytes: 0 };
+    let keys = KeyMap::new(shared.config.compaction_map_bytes);
+    let mut pass = CompactionPass { shared, job, throttle, keys, horizon: 0, dated: Vec::new() };
+    let mapped_to = pass.map_keys()?;
+    let sources: Vec<_> = job.sources.iter().take_while(|source| source.base() < mapped_to).cloned().collect();
     let generation = 1 + sources.iter().map(|source| source.generation()).max().unwrap_or(0);
     let retention_ms = i64::try_from(job.config.delete_retention.as_millis()).unwrap_or(i64::MAX);
-    let mut output = Output::new(&job.partition, generation, (retention_ms / AGE_PARTS).max(WINDOW_MIN_MS));
-    match pass.clean(&sources, &mut output) {
-        Ok(cleaned) => {
-            Ok(Outcome { partition: job.partition.clone(), sources, cleaned, clean_to, horizon: pass.horizon })
-        }
+    let mut output = SegmentOutput::new(&job.partition, generation, (retention_ms / AGE_PARTS).max(WINDOW_MIN_MS));
+    match pass.clean(&sources, mapped_to, &mut output) {
+        Ok(cleaned) => Ok(CompactedSegments {
+            partition: job.partition.clone(),
+            sources,
+            clean_to: job.config.compaction_live_percent.map_or(mapped_to, |_| clean_to(&cleaned, mapped_to)),
+            mapped_to,
+            cleaned,
+            horizon: pass.horizon,
+            dated: pass.dated,
+        }),
         Err(failure) => {
             output.discard(&*shared.files);
             Err(failure)
@@ -45,40 +62,50 @@ pub(super) fn run(shared: &Shared, job: &Job) -> Result<Outcome, Failure> {
     }
 }
 
-struct Pass<'a> {
-    shared: &'a Shared,
-    job: &'a Job,
-    pace: Pace<'a>,
-    keys: KeyMap,
-    /// Behind the last tombstone that was left out.
-    horizon: u64,
+/// The offset below which each key has one record, if every superseded record that is left is noted with its segment.
+fn clean_to(segments: &[Arc<Segment>], mapped_to: u64) -> u64 {
+    let oldest = segments.iter().find(|segment| !segment.dead().is_empty());
+    oldest.map_or(mapped_to, |oldest| oldest.base().min(mapped_to))
 }
 
-impl Pass<'_> {
-    /// Notes the last offset of every key from `clean_to` on. Up to where there was room for all.
-    fn map_keys(&mut self) -> Result<u64, Failure> {
-        let clean_to = self.job.clean_to;
-        for source in self.job.sources.iter().filter(|source| source.end() > clean_to) {
-            for block in source.blocks().map_err(Failure::Damaged)?.iter().filter(|block| block.end > clean_to) {
+struct CompactionPass<'a> {
+    shared: &'a EngineShared,
+    job: &'a CompactionJob,
+    throttle: Throttle<'a>,
+    keys: KeyMap,
+    /// The offset after the last tombstone that was dropped.
+    horizon: u64,
+    /// Sources that stay, with tombstones whose age begins anew.
+    dated: Vec<Arc<Segment>>,
+}
+
+impl CompactionPass<'_> {
+    /// Maps every key that no earlier pass has mapped to its last offset. Returns the offset up to which all keys fit.
+    fn map_keys(&mut self) -> Result<u64, CompactionFailure> {
+        let mapped_to = self.job.mapped_to;
+        for source in self.job.sources.iter().filter(|source| source.end() > mapped_to) {
+            for block in
+                source.blocks().map_err(CompactionFailure::Damaged)?.iter().filter(|block| block.end > mapped_to)
+            {
                 let aborted = self.job.aborted.within(block.first, block.end);
                 let counts = |batch: &&RecordBatch| !batch.is_control() && !aborted.holds(batch);
                 for batch in self.read(source, block)?.1.iter().filter(counts) {
-                    if let Some(full_at) = self.map_batch(batch).map_err(Failure::Damaged)? {
+                    if let Some(full_at) = self.map_batch(batch).map_err(CompactionFailure::Damaged)? {
                         return Ok(full_at);
                     }
                 }
             }
         }
-        Ok(self.job.sources.last().map_or(clean_to, |last| last.end()))
+        Ok(self.job.sources.last().map_or(mapped_to, |last| last.end()))
     }
 
-    /// The offset of the first record that found no room, if there is one.
+    /// Returns the offset of the first record whose key does not fit, if there is one.
     fn map_batch(&mut self, batch: &RecordBatch) -> Result<Option<u64>, Error> {
         let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
         for record in inflated.records() {
             let record = record.map_err(|e| self.undecodable(e))?;
             let offset = record.offset.0;
-            if let Some(key) = record.key.filter(|_| offset >= self.job.clean_to)
+            if let Some(key) = record.key.filter(|_| offset >= self.job.mapped_to)
                 && !self.keys.note(key, offset)
             {
                 return Ok(Some(offset));
@@ -87,36 +114,54 @@ impl Pass<'_> {
         Ok(None)
     }
 
-    /// What takes the place of the sources: those that change are written anew, the others stay.
-    fn clean(&mut self, sources: &[Arc<Segment>], output: &mut Output<'_>) -> Result<Vec<Arc<Segment>>, Failure> {
-        let mut planned = Vec::with_capacity(sources.len());
-        for source in sources {
-            planned.push(Source { size_bytes: source.size_bytes(), changes: self.changes(source)? });
+    /// Rewrites the sources that change and keeps the others. Returns the new list of segments.
+    fn clean(
+        &mut self,
+        sources: &[Arc<Segment>],
+        mapped_to: u64,
+        output: &mut SegmentOutput<'_>,
+    ) -> Result<Vec<Arc<Segment>>, CompactionFailure> {
+        let (mut planned, mut verdicts) = (Vec::with_capacity(sources.len()), Vec::new());
+        if let Some(live_percent) = self.job.config.compaction_live_percent {
+            verdicts = self.judge(sources, live_percent, mapped_to)?;
+            planned.extend(verdicts.iter().zip(sources).map(|(verdict, source)| verdict.planned(source, live_percent)));
+        } else {
+            for source in sources {
+                planned.push(SourceSegment { size_bytes: source.size_bytes(), changes: self.changes(source)? });
+            }
         }
         let mut cleaned = Vec::new();
         for run in plan::runs(&planned, self.job.config.segment_bytes) {
             let is_last = run.sources.end == sources.len();
-            let run_sources = &sources[run.sources];
-            let written = if run.is_rewritten { self.rewrite(run_sources, output)? } else { None };
+            let (run_sources, run_verdicts) =
+                (&sources[run.sources.clone()], verdicts.get_mut(run.sources).unwrap_or_default());
+            let written = if run.is_rewritten { self.rewrite(run_sources, run_verdicts, output)? } else { None };
             match written {
                 Some(segment) => cleaned.push(segment),
-                // Where nothing is left, nothing need be; but the last one tells how far the segments go.
+                // A run that becomes empty needs no segment, except the last: it tells how far the segments reach.
                 None if run.is_rewritten && !is_last => {}
-                None => cleaned.extend_from_slice(run_sources),
+                None => {
+                    let left = run_sources
+                        .iter()
+                        .zip(run_verdicts)
+                        .filter_map(|(source, verdict)| verdict.leave(source).then_some(source));
+                    self.dated.extend(left.cloned());
+                    cleaned.extend_from_slice(run_sources);
+                }
             }
         }
         Ok(cleaned)
     }
 
-    /// Whether a source loses records, or has tombstones that are to be dated.
-    fn changes(&mut self, source: &Segment) -> Result<bool, Failure> {
-        for block in source.blocks().map_err(Failure::Damaged)? {
-            let is_clean = block.end <= self.job.clean_to;
+    /// `true` if the segment loses records, or if its tombstones are to be dated.
+    fn changes(&mut self, source: &Segment) -> Result<bool, CompactionFailure> {
+        for block in source.blocks().map_err(CompactionFailure::Damaged)? {
+            let is_clean = block.end <= self.job.mapped_to;
             let (appended_ms, batches) = self.read(source, &block)?;
             let aborted = self.job.aborted.within(block.first, block.end);
             for batch in &batches {
                 let is_aborted = !batch.is_control() && aborted.holds(batch);
-                if is_aborted || self.batch_changes(batch, appended_ms, is_clean).map_err(Failure::Damaged)? {
+                if is_aborted || self.batch_changes(batch, appended_ms, is_clean).map_err(CompactionFailure::Damaged)? {
                     return Ok(true);
                 }
             }
@@ -138,33 +183,49 @@ impl Pass<'_> {
         Ok(false)
     }
 
-    /// Makes one segment of some sources; none if nothing is left.
-    fn rewrite(&mut self, sources: &[Arc<Segment>], output: &mut Output<'_>) -> Result<Option<Arc<Segment>>, Failure> {
+    /// Merges the sources into one segment; `None` if nothing is left. `verdicts` is empty unless the topic is compacted
+    /// by live bytes.
+    fn rewrite(
+        &mut self,
+        sources: &[Arc<Segment>],
+        verdicts: &[SourceVerdict],
+        output: &mut SegmentOutput<'_>,
+    ) -> Result<Option<Arc<Segment>>, CompactionFailure> {
         let (Some(first), Some(last)) = (sources.first(), sources.last()) else { return Ok(None) };
         let mut builder = BatchBuilder::default();
-        for source in sources {
-            for block in source.blocks().map_err(Failure::Damaged)? {
+        for (index, source) in sources.iter().enumerate() {
+            let verdict = verdicts.get(index);
+            let mut number = 0;
+            for block in source.blocks().map_err(CompactionFailure::Damaged)? {
                 let (appended_ms, batches) = self.read(source, &block)?;
-                let is_clean = block.end <= self.job.clean_to;
-                let dated_ms = if is_clean { appended_ms } else { appended_ms.max(self.job.now_ms) };
+                let is_dated = verdict.map_or(block.end > self.job.mapped_to, SourceVerdict::renews);
+                let dated_ms = if is_dated { appended_ms.max(self.job.now_ms) } else { appended_ms };
                 let aborted = self.job.aborted.within(block.first, block.end);
-                for batch in batches.into_iter().filter(|batch| batch.is_control() || !aborted.holds(batch)) {
-                    let Some(kept) = self.filter(&batch, appended_ms, &mut builder).map_err(Failure::Damaged)? else {
+                for batch in batches {
+                    let from = number;
+                    number += if batch.is_control() { 0 } else { u64::from(batch.record_count()) };
+                    if !batch.is_control() && aborted.holds(&batch) {
                         continue;
-                    };
-                    let written = output.push(first.base(), Stored::new(kept, dated_ms)).map_err(Failure::Writing)?;
-                    self.pace.spend(written)?;
+                    }
+                    let judged = verdict.map(|verdict| (verdict, from));
+                    let kept = self.filter(&batch, appended_ms, judged, &mut builder);
+                    let Some(kept) = kept.map_err(CompactionFailure::Damaged)? else { continue };
+                    let written = output
+                        .push(first.base(), CachedBatch::new(kept, dated_ms))
+                        .map_err(CompactionFailure::Writing)?;
+                    self.throttle.spend(written)?;
                 }
             }
         }
-        output.finish(last.end()).map_err(Failure::Writing)
+        output.finish(last.end()).map_err(CompactionFailure::Writing)
     }
 
-    /// What stays of a batch, if anything does.
+    /// Returns the part of a batch that stays, if any.
     fn filter(
         &mut self,
         batch: &RecordBatch,
         appended_ms: i64,
+        judged: Option<(&SourceVerdict, u64)>,
         builder: &mut BatchBuilder,
     ) -> Result<Option<RecordBatch>, Error> {
         if batch.is_control() {
@@ -172,16 +233,20 @@ impl Pass<'_> {
         }
         builder.clear();
         let inflated = batch.inflated(&self.shared.limits).map_err(|e| self.undecodable(e))?;
-        for record in inflated.records() {
+        for (number, record) in (0..).zip(inflated.records()) {
             let record = record.map_err(|e| self.undecodable(e))?;
-            if self.keeps(&record, appended_ms) {
+            let keeps = match judged {
+                Some((verdict, from)) => self.keeps_as_judged(&record, verdict.of(from + number)),
+                None => self.keeps(&record, appended_ms),
+            };
+            if keeps {
                 push(builder, batch, &record);
             }
         }
         if builder.is_empty() || builder.record_count() == batch.record_count() {
             return Ok((!builder.is_empty()).then(|| batch.clone()));
         }
-        // Readers go on behind the batch: what has gone from its end is not to be asked for again.
+        // Keep the width of the batch: a reader must not ask again for offsets that were removed from its end.
         builder.extend_to(u32::try_from(batch.last_offset().0 - batch.base_offset().0).expect("the width of a batch"));
         if let Some(producer) = batch.producer() {
             builder.set_producer(producer);
@@ -189,15 +254,18 @@ impl Pass<'_> {
         if batch.is_transactional() {
             builder.set_transactional();
         }
+        if batch.has_append_time() {
+            builder.set_append_time();
+        }
         Ok(Some(builder.seal(batch.base_offset(), batch.epoch(), batch.compression())))
     }
 
     fn keeps(&mut self, record: &RecordView<'_>, appended_ms: i64) -> bool {
         let (Some(key), offset) = (record.key, record.offset.0) else { return true };
-        if self.keys.is_superseded(key, offset) {
+        if self.keys.is_superseded(&self.keys.hash(key), offset) {
             return false;
         }
-        let hides_nothing = record.value.is_none() && offset < self.job.clean_to;
+        let hides_nothing = record.value.is_none() && offset < self.job.mapped_to;
         let goes = hides_nothing && is_older(appended_ms, self.job.config.delete_retention, self.job.now_ms);
         if goes {
             self.horizon = self.horizon.max(offset + 1);
@@ -205,16 +273,23 @@ impl Pass<'_> {
         !goes
     }
 
+    fn keeps_as_judged(&mut self, record: &RecordView<'_>, verdict: RecordVerdict) -> bool {
+        if matches!(verdict, RecordVerdict::Spent) {
+            self.horizon = self.horizon.max(record.offset.0 + 1);
+        }
+        matches!(verdict, RecordVerdict::Kept)
+    }
+
     /// A client that is told of an aborted transaction looks for its marker.
     fn keeps_marker(&self, marker: &RecordBatch, appended_ms: i64) -> bool {
         let at = marker.base_offset().0;
-        let is_clean = at < self.job.clean_to && !self.job.aborted.ends_at(at);
+        let is_clean = at < self.job.mapped_to && !self.job.aborted.ends_at(at);
         !(is_clean && is_older(appended_ms, self.job.config.delete_retention, self.job.now_ms))
     }
 
-    fn read(&mut self, source: &Segment, block: &BlockEntry) -> Result<(i64, Vec<RecordBatch>), Failure> {
-        self.pace.spend(u64::from(block.payload_bytes))?;
-        source.dated_block(block, &self.shared.limits).map_err(Failure::Damaged)
+    fn read(&mut self, source: &Segment, block: &BlockEntry) -> Result<(i64, Vec<RecordBatch>), CompactionFailure> {
+        self.throttle.spend(u64::from(block.payload_bytes))?;
+        source.dated_block(block, &self.shared.limits).map_err(CompactionFailure::Damaged)
     }
 
     fn undecodable(&self, source: millstream_types::BatchError) -> Error {

@@ -1,35 +1,40 @@
-//! Which segments a pass writes anew, and which of them together.
+//! Plans which segments a pass rewrites, and which it merges.
 
 use std::ops::Range;
 
-/// A segment that loses nothing is joined with those beside it only below this part of a full one.
+/// An unchanged segment is merged with its neighbours only below this fraction of a full segment.
 const SMALL_PARTS: u64 = 4;
-/// Segments that lose nothing are joined once so many of them stand side by side.
+/// Unchanged small segments are merged once this many stand side by side.
 const JOINED_MIN: usize = 8;
 
-/// What is asked of a source.
+/// The facts about a source that the plan depends on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source {
+pub(super) struct SourceSegment {
     pub(super) size_bytes: u64,
-    /// It loses records, or its tombstones get the time of their first compaction.
+    /// The segment loses records, or its tombstones get the time of their first compaction.
     pub(super) changes: bool,
 }
 
-/// Sources that stand side by side.
+/// Neighbouring sources that are treated alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct SegmentRun {
     pub(super) sources: Range<usize>,
-    /// All of them become one; otherwise each stays as it is.
+    /// `true` if the sources are merged into one segment; otherwise each stays.
     pub(super) is_rewritten: bool,
 }
 
-/// Divides the sources into runs, none of which becomes larger than a segment of `segment_bytes`.
-pub(super) fn runs(sources: &[Source], segment_bytes: u64) -> Vec<Run> {
+/// `true` if an unchanged segment of `size_bytes` may be merged with its neighbours.
+pub(super) fn may_be_merged(size_bytes: u64, segment_bytes: u64) -> bool {
+    size_bytes <= segment_bytes / SMALL_PARTS
+}
+
+/// Divides the sources into runs, none larger than `segment_bytes`.
+pub(super) fn runs(sources: &[SourceSegment], segment_bytes: u64) -> Vec<SegmentRun> {
     let mut runs = Vec::new();
     let mut begins = 0;
     let mut run_bytes = 0;
     for (number, source) in sources.iter().enumerate() {
-        let stays_alone = !source.changes && source.size_bytes > segment_bytes / SMALL_PARTS;
+        let stays_alone = !source.changes && !may_be_merged(source.size_bytes, segment_bytes);
         let is_full = run_bytes + source.size_bytes > segment_bytes;
         if stays_alone || is_full {
             runs.extend(run(sources, begins..number));
@@ -41,26 +46,26 @@ pub(super) fn runs(sources: &[Source], segment_bytes: u64) -> Vec<Run> {
     runs
 }
 
-fn run(sources: &[Source], range: Range<usize>) -> Option<Run> {
+fn run(sources: &[SourceSegment], range: Range<usize>) -> Option<SegmentRun> {
     let run = sources.get(range.clone()).filter(|run| !run.is_empty())?;
     let is_rewritten = run.iter().any(|source| source.changes) || run.len() >= JOINED_MIN;
-    Some(Run { sources: range, is_rewritten })
+    Some(SegmentRun { sources: range, is_rewritten })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Sizes in percent of a full segment; below 0 for those that change.
+    /// Sizes in percent of a full segment; negative sizes mark segments that change.
     fn rewritten(sizes: &[i64]) -> Vec<(usize, usize)> {
-        let source = |size: &i64| Source { size_bytes: size.unsigned_abs(), changes: *size < 0 };
+        let source = |size: &i64| SourceSegment { size_bytes: size.unsigned_abs(), changes: *size < 0 };
         let runs = runs(&sizes.iter().map(source).collect::<Vec<_>>(), 100);
         assert!(runs.iter().flat_map(|run| run.sources.clone()).eq(0..sizes.len()), "each is in one run, in order");
         runs.into_iter().filter(|run| run.is_rewritten).map(|run| (run.sources.start, run.sources.end)).collect()
     }
 
     #[test]
-    fn what_changes_is_written_with_small_neighbours_and_nothing_else_is() {
+    fn changed_segments_are_rewritten_with_their_small_neighbours_only() {
         assert_eq!(rewritten(&[]), []);
         assert_eq!(rewritten(&[100, 30, 5, 5]), [], "nothing to gain");
         assert_eq!(rewritten(&[-100, 60, -40, 60]), [(0, 1), (2, 3)]);

@@ -8,10 +8,10 @@ use millstream_types::{
 };
 use parking_lot::Mutex;
 
-use super::{Stored, Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
+use super::{ReadRecord, Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
 use crate::{AckLevel, Done, Error, TopicConfig, UpTo, Writers};
 
-/// Null and empty keys and values, negative times and headers come back as they went in.
+/// Null and empty keys and values, negative times and headers are read back as appended.
 pub fn records_are_read_as_they_were_appended<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -23,13 +23,13 @@ pub fn records_are_read_as_they_were_appended<S: Subject>() -> Result<(), Error>
         Record { timestamp_ms: 3, key: Some(b"k"), value: None, headers: &headers[..1] },
     ];
     let appended = append_and_wait(&*partition, &given, AckLevel::Synced)?;
-    let expected: Vec<Stored> =
-        (appended.first.0..).zip(&given).map(|(offset, record)| Stored::at(Offset(offset), record)).collect();
+    let expected: Vec<ReadRecord> =
+        (appended.first.0..).zip(&given).map(|(offset, record)| ReadRecord::at(Offset(offset), record)).collect();
     assert_eq!(read_all(&*partition, appended.first, UpTo::Stable)?, expected);
     Ok(())
 }
 
-/// The offsets of an append are those of its first and last record, and the next append's follow.
+/// An append gets the offsets of its first and last record, and the next append continues after them.
 pub fn offsets_ascend_from_one_append_to_the_next<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -44,7 +44,7 @@ pub fn offsets_ascend_from_one_append_to_the_next<S: Subject>() -> Result<(), Er
     Ok(())
 }
 
-/// In a topic of its owners, records of one append stand in order and without others between them, whoever appends.
+/// In an owners-only topic the records of one append are contiguous, even with concurrent appends.
 pub fn the_records_of_one_append_stand_together<S: Subject>() -> Result<(), Error> {
     const WRITERS: u32 = 4;
     const APPENDS: u32 = 50;
@@ -125,7 +125,7 @@ pub fn an_answer_covers_everything_before_it<S: Subject>() -> Result<(), Error> 
 }
 
 /// An append whose answer is ignored is stored like any other.
-pub fn an_append_that_nobody_waits_for_is_stored<S: Subject>() -> Result<(), Error> {
+pub fn an_unawaited_append_is_stored<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
     partition.append(&records(&numbers(0..3)), AckLevel::Synced, Done::ignore())?;
@@ -155,7 +155,7 @@ pub fn a_record_over_the_limit_is_refused_and_nothing_is_taken<S: Subject>() -> 
 }
 
 /// A batch built elsewhere, compressed or not, gets offsets and the epoch of this partition, and keeps its records.
-pub fn a_batch_that_somebody_else_built_keeps_its_records<S: Subject>() -> Result<(), Error> {
+pub fn a_batch_built_by_a_client_keeps_its_records<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
     let values = numbers(0..10);
@@ -175,9 +175,9 @@ pub fn a_batch_that_somebody_else_built_keeps_its_records<S: Subject>() -> Resul
     Ok(())
 }
 
-/// What would stop its readers is refused as a whole, and those that follow are taken.
-pub fn a_batch_that_nobody_could_read_is_refused<S: Subject>() -> Result<(), Error> {
-    /// Where the header has its CRC, and where the bytes begin that this is of.
+/// A batch that readers could not decode is refused as a whole; later batches are accepted.
+pub fn an_unreadable_batch_is_refused<S: Subject>() -> Result<(), Error> {
+    /// The header's CRC, which covers all bytes after it.
     const CRC: std::ops::Range<usize> = 17..21;
     let subject = S::start();
     let config = TopicConfig { record_max_bytes: 2 << 20, ..TopicConfig::default() };
@@ -201,7 +201,7 @@ pub fn a_batch_that_nobody_could_read_is_refused<S: Subject>() -> Result<(), Err
         refused.push(Ok(built(&["x".repeat((2 << 20) + 1)], compression)));
     }
     refused.push(changed(built(&values, Compression::None), |records| records.rotate_left(1)));
-    // Small as they lie, and more than any batch may have once inflated.
+    // The batch is small when compressed and exceeds the limit when inflated.
     let large = vec!["x".repeat(1 << 20); 17];
     refused.extend([Compression::Gzip, Compression::Lz4, Compression::Zstd].map(|codec| Ok(built(&large, codec))));
     for (number, batch) in refused.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Appending to several partitions, with positions, all or nothing.
+//! Atomic appends to several partitions, with positions.
 
 use millstream_types::{Offset, Position, TopicName, TopicPartition};
 
@@ -143,8 +143,8 @@ pub fn an_atomic_append_with_one_bad_part_takes_nothing<S: Subject>() -> Result<
     Ok(())
 }
 
-/// Nobody commits what may vanish: a position lies at most at its partition's stable offset.
-pub fn a_position_beyond_what_is_stable_is_refused<S: Subject>() -> Result<(), Error> {
+/// A position may be committed at most up to its partition's stable offset.
+pub fn a_position_beyond_the_stable_offset_is_refused<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let log = &**subject.log();
     let commit = source(log, "group", 3)?;
@@ -194,7 +194,7 @@ pub fn committed_positions_survive_a_restart<S: Subject>() -> Result<(), Error> 
 }
 
 /// A group finds the text that it has stored with a position, and the time of the commit, also after a restart.
-pub fn a_position_keeps_what_was_stored_with_it_and_when<S: Subject>() -> Result<(), Error> {
+pub fn a_position_keeps_its_metadata_and_commit_time<S: Subject>() -> Result<(), Error> {
     let mut subject = S::start();
     let log = &**subject.log();
     let commit = PositionCommit { metadata: "page 7, \u{e9}".into(), ..source(log, "keeper", 2)? };
@@ -270,7 +270,7 @@ pub fn a_forgotten_position_is_gone_for_good_and_others_stay<S: Subject>() -> Re
     Ok(())
 }
 
-/// What is committed after a position was forgotten is there, also after a restart.
+/// A commit after a deletion stays, also after a restart.
 pub fn a_position_committed_after_it_was_forgotten_stays<S: Subject>() -> Result<(), Error> {
     let mut subject = S::start();
     let log = &**subject.log();

@@ -1,11 +1,11 @@
-//! Stored positions: where a reader goes on, and when it cannot.
+//! Stored positions: the offset at which a reader continues, and the refusals.
 
 use millstream_types::{Offset, Position, TopicPartition};
 
 use super::{Subject, append_and_wait, new_topic, numbers, records};
 use crate::{AckLevel, Error, Storage, TopicConfig};
 
-/// A position on the partition's history is where the reader goes on, be it in the middle or at the tail.
+/// A reader continues at its stored position, in the middle or at the tail.
 pub fn a_reader_goes_on_where_it_stopped<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -41,7 +41,7 @@ pub fn a_position_outlives_a_restart<S: Subject>() -> Result<(), Error> {
     Ok(())
 }
 
-/// A topic created anew does not take over the readers of its predecessor; they begin at its first record.
+/// A recreated topic does not accept positions of its predecessor; readers start at its first record.
 pub fn a_position_in_a_deleted_topic_is_lost<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let log = subject.log();
@@ -61,7 +61,7 @@ pub fn a_position_in_a_deleted_topic_is_lost<S: Subject>() -> Result<(), Error> 
     }
 }
 
-/// A reader that comes too late is told the oldest record. (Shown on a topic in memory, whose ring is soon full.)
+/// A reader that comes too late is told the oldest offset. (Uses a memory topic, whose ring fills up soon.)
 pub fn a_position_whose_records_are_gone_names_the_oldest<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     if !subject.log().capabilities().memory_topics {

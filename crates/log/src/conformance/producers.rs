@@ -1,4 +1,4 @@
-//! Batches of idempotent producers: stored once, however often they are sent, and never with a gap.
+//! Batches of idempotent producers: stored once, and without a gap.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn send(partition: &dyn Partition, batch: RecordBatch) -> Result<Appended, Error
 /// An engine and a new partition.
 type Started<S> = (S, Arc<dyn Partition>);
 
-/// `None` if the engine has not the capability.
+/// `None` if the engine lacks the capability.
 fn start<S: Subject>() -> Result<Option<Started<S>>, Error> {
     let subject = S::start();
     if !subject.log().capabilities().idempotent_producers {
@@ -89,7 +89,7 @@ pub fn a_gap_in_a_producers_sequence_is_refused<S: Subject>() -> Result<(), Erro
     Ok(())
 }
 
-/// Behind the largest sequence number comes 0.
+/// The sequence number after the largest one is 0.
 pub fn sequence_numbers_begin_again_at_0<S: Subject>() -> Result<(), Error> {
     let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
     let first = send(&*partition, batch(0, i32::MAX - 1, 0..4))?;
@@ -132,7 +132,7 @@ pub fn producers_are_listed_with_where_they_stand<S: Subject>() -> Result<(), Er
     Ok(())
 }
 
-/// Each partition counts for itself.
+/// Each partition counts sequence numbers separately.
 pub fn partitions_count_a_producers_batches_apart<S: Subject>() -> Result<(), Error> {
     let Some((subject, first)) = start::<S>()? else { return Ok(()) };
     let (_, second) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -160,7 +160,7 @@ pub fn producers_are_remembered_over_a_restart<S: Subject>() -> Result<(), Error
     Ok(())
 }
 
-/// A topic in memory tells duplicates, too.
+/// A memory topic recognises duplicates too.
 pub fn a_topic_in_memory_knows_its_producers<S: Subject>() -> Result<(), Error> {
     let Some((subject, _)) = start::<S>()? else { return Ok(()) };
     if !subject.log().capabilities().memory_topics {
@@ -175,7 +175,7 @@ pub fn a_topic_in_memory_knows_its_producers<S: Subject>() -> Result<(), Error> 
     Ok(())
 }
 
-/// A topic deleted and created anew knows nobody.
+/// A recreated topic knows no producers.
 pub fn a_topic_created_anew_knows_no_producer<S: Subject>() -> Result<(), Error> {
     let Some((subject, partition)) = start::<S>()? else { return Ok(()) };
     send(&*partition, batch(3, 0, 0..2))?;
@@ -189,7 +189,7 @@ pub fn a_topic_created_anew_knows_no_producer<S: Subject>() -> Result<(), Error>
 }
 
 /// Numbers below 0 beside a producer's id are refused, and so are markers.
-pub fn a_batch_that_cannot_be_an_idempotent_producers_is_refused<S: Subject>() -> Result<(), Error> {
+pub fn a_batch_with_an_invalid_idempotent_producer_is_refused<S: Subject>() -> Result<(), Error> {
     let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
     for (epoch, sequence) in [(-1, 0), (0, -1)] {
         assert!(matches!(send(&*partition, batch(epoch, sequence, 0..1)), Err(Error::Batch { .. })));
@@ -200,7 +200,7 @@ pub fn a_batch_that_cannot_be_an_idempotent_producers_is_refused<S: Subject>() -
     Ok(())
 }
 
-/// The same batch with the bit in its attributes that says so.
+/// The batch with the control bit set.
 fn as_control_batch(batch: &RecordBatch) -> RecordBatch {
     let mut bytes = batch.bytes().to_vec();
     bytes[22] |= 1 << 5;

@@ -1,4 +1,4 @@
-//! Reading, by offset and by time, and being woken.
+//! Reads by offset and by time, and bells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,7 @@ pub fn a_read_begins_with_the_batch_that_holds_the_offset<S: Subject>() -> Resul
     Ok(())
 }
 
-/// Records that have made room are refused by name. (Shown on a topic in memory, whose ring is soon full.)
+/// Reads below the first offset name the oldest one. (Uses a memory topic, whose ring fills up soon.)
 pub fn reading_below_the_first_offset_names_the_oldest<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     if !subject.log().capabilities().memory_topics {
@@ -137,7 +137,7 @@ pub fn first_stable_and_tail_are_always_in_order<S: Subject>() -> Result<(), Err
     })
 }
 
-/// After a stop in good order everything accepted is there, and the next offset is the tail.
+/// After a clean stop all accepted records are there, and appends continue at the tail.
 pub fn records_and_offsets_survive_a_restart<S: Subject>() -> Result<(), Error> {
     let mut subject = S::start();
     let (name, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;

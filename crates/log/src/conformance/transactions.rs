@@ -1,4 +1,4 @@
-//! Transactions: what they hold is seen in all their partitions or in none, and only once they have ended.
+//! Transactions: their records become visible in all partitions or in none, once the transaction has ended.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Produ
 
 use super::{Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
 use crate::{
-    AbortedTransaction, AckLevel, Appended, EndTransaction, Error, Log, Partition, PositionCommit, Storage,
-    TopicConfig, UpTo,
+    AbortedTransaction, AckLevel, Appended, EndTransaction, Error, Log, OpenTransaction, Partition, PositionCommit,
+    Storage, TopicConfig, UpTo,
 };
 
-/// A batch of a transaction with the given values.
+/// A transactional batch of the given values.
 fn batch(id: i64, epoch: i16, base_sequence: i32, values: Range<u32>) -> RecordBatch {
     let values = numbers(values);
     let mut builder = BatchBuilder::default();
@@ -51,7 +51,7 @@ fn seen(partition: &dyn Partition, up_to: UpTo) -> Result<Vec<String>, Error> {
 /// An engine and two partitions of a new topic.
 type Started<S> = (S, Arc<dyn Partition>, Arc<dyn Partition>);
 
-/// `None` if the engine has not the capability.
+/// `None` if the engine lacks the capability.
 fn start<S: Subject>() -> Result<Option<Started<S>>, Error> {
     let subject = S::start();
     if !subject.log().capabilities().transactions {
@@ -67,7 +67,7 @@ fn again<S: Subject>(subject: &S, partition: &dyn Partition) -> Result<Arc<dyn P
     subject.log().partition(partition.id())
 }
 
-/// Until it ends, a transaction hides its records and whatever comes behind them, but not from those who ask for all.
+/// An open transaction hides its records and everything after them, except from `UpTo::High` reads.
 pub fn records_of_a_transaction_are_seen_once_it_is_committed<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
     plain(&*one, 0..1)?;
@@ -88,7 +88,7 @@ pub fn records_of_a_transaction_are_seen_once_it_is_committed<S: Subject>() -> R
     Ok(())
 }
 
-/// What other producers have written in between is, and so it stays.
+/// Records of other producers in between are visible, and stay so.
 pub fn records_of_an_aborted_transaction_are_never_seen<S: Subject>() -> Result<(), Error> {
     let Some((mut subject, one, two)) = start::<S>()? else { return Ok(()) };
     send(&*one, batch(7, 0, 0, 90..95))?;
@@ -112,7 +112,7 @@ pub fn records_of_an_aborted_transaction_are_never_seen<S: Subject>() -> Result<
     Ok(())
 }
 
-/// Its records, the positions it commits and what its coordinator notes.
+/// The records, the committed positions and the coordinator's records take effect together.
 pub fn a_transaction_ends_everywhere_at_once<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, two)) = start::<S>()? else { return Ok(()) };
     let log = &**subject.log();
@@ -145,21 +145,26 @@ pub fn a_transaction_ends_everywhere_at_once<S: Subject>() -> Result<(), Error> 
     Ok(())
 }
 
-/// It goes on where it was, under the same first offset.
+/// Removes the times of first records: a restart replaces the time of acceptance by the time of the write.
+fn dateless(transactions: Vec<OpenTransaction>) -> Vec<OpenTransaction> {
+    transactions.into_iter().map(|open| OpenTransaction { since_ms: 0, ..open }).collect()
+}
+
+/// An open transaction is still open after a restart, under the same first offset.
 pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(), Error> {
     let Some((mut subject, one, two)) = start::<S>()? else { return Ok(()) };
     send(&*one, batch(7, 3, 0, 0..2))?;
     send(&*two, batch(8, 0, 0, 0..1))?;
-    let before = (one.transactions(), two.transactions());
+    let before = (dateless(one.transactions()), dateless(two.transactions()));
     assert_eq!(before.0.len(), 1);
     assert_eq!((before.0[0].producer_id, before.0[0].producer_epoch, before.0[0].first), (7, 3, Offset(0)));
     assert_eq!(one.producers()[0].transaction, Some(Offset(0)));
     subject.restart();
     let (one, two) = (again(&subject, &*one)?, again(&subject, &*two)?);
-    assert_eq!((one.transactions(), two.transactions()), before);
+    assert_eq!((dateless(one.transactions()), dateless(two.transactions())), before);
     assert_eq!(one.offsets().stable, Offset(0));
     send(&*one, batch(7, 3, 2, 2..3))?;
-    assert_eq!(one.transactions(), before.0);
+    assert_eq!(dateless(one.transactions()), before.0);
     end(&**subject.log(), 7, 3, &[&one], true)?;
     end(&**subject.log(), 8, 0, &[&two], false)?;
     assert_eq!((one.transactions(), two.transactions()), (Vec::new(), Vec::new()));
@@ -170,7 +175,7 @@ pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(),
 }
 
 /// A marker under a later epoch ends the earlier one also where nothing of the transaction has arrived.
-pub fn what_comes_after_its_transaction_was_ended_under_a_later_epoch_is_refused<S: Subject>() -> Result<(), Error> {
+pub fn a_batch_after_the_end_of_its_transaction_under_a_later_epoch_is_refused<S: Subject>() -> Result<(), Error> {
     let Some((mut subject, one, two)) = start::<S>()? else { return Ok(()) };
     send(&*one, batch(7, 0, 0, 0..1))?;
     end(&**subject.log(), 7, 1, &[&one, &two], false)?;
@@ -193,7 +198,7 @@ pub fn what_comes_after_its_transaction_was_ended_under_a_later_epoch_is_refused
     Ok(())
 }
 
-/// A batch sent again is answered as any other of an idempotent producer is, also once its transaction has ended.
+/// A batch that is sent again gets its first offsets, also after the transaction has ended.
 pub fn a_batch_of_a_transaction_is_stored_once<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
     let first = send(&*one, batch(7, 0, 0, 0..2))?;
@@ -205,8 +210,8 @@ pub fn a_batch_of_a_transaction_is_stored_once<S: Subject>() -> Result<(), Error
     Ok(())
 }
 
-/// What is refused leaves the transaction, and everything else, as it was.
-pub fn what_cannot_be_part_of_a_transaction_is_refused<S: Subject>() -> Result<(), Error> {
+/// A refused batch changes nothing.
+pub fn a_batch_that_cannot_be_part_of_a_transaction_is_refused<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
     let log = &**subject.log();
     send(&*one, batch(7, 1, 0, 0..1))?;
@@ -267,8 +272,8 @@ pub fn ending_a_transaction_again_or_where_a_topic_is_gone_does_no_harm<S: Subje
     Ok(())
 }
 
-/// However little a read may take, it ends in a batch behind which the reader goes on.
-pub fn a_reader_gets_past_what_it_is_not_shown<S: Subject>() -> Result<(), Error> {
+/// Even the smallest read ends in a batch that lets the reader continue.
+pub fn a_reader_passes_records_of_aborted_transactions<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
     for round in 0..20 {
         send(&*one, batch(7, 0, round * 3, 90..93))?;
@@ -292,7 +297,7 @@ pub fn a_reader_gets_past_what_it_is_not_shown<S: Subject>() -> Result<(), Error
     Ok(())
 }
 
-/// Those of which any offset lies in the batches, by their first offsets; markers are among the batches.
+/// The list has the transactions that overlap the batches, by first offset; the batches include markers.
 pub fn stored_batches_come_with_the_aborted_transactions_that_reach_into_them<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
     let log = &**subject.log();
@@ -321,7 +326,7 @@ pub fn stored_batches_come_with_the_aborted_transactions_that_reach_into_them<S:
     Ok(())
 }
 
-/// A group that reads records of open transactions commits behind them.
+/// A group that reads records of open transactions may commit positions after them.
 pub fn a_position_may_be_committed_behind_an_open_transaction<S: Subject>() -> Result<(), Error> {
     let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
     let log = &**subject.log();

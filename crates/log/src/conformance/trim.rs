@@ -1,4 +1,4 @@
-//! Trimming: records below an offset go when somebody asks for it.
+//! Trims: removing records below an offset on request.
 
 use millstream_types::{Offset, Position, TopicPartition};
 
@@ -9,7 +9,7 @@ fn fill(partition: &dyn Partition, count: u32) -> Result<(), Error> {
     append_and_wait(partition, &records(&numbers(0..count)), AckLevel::Synced).map(drop)
 }
 
-/// `trim` returns the first offset; what lies there and above is read, what lies below is refused.
+/// `trim` returns the first offset; records from there on are readable, records below are refused.
 pub fn records_below_a_trim_are_gone_and_the_others_stay<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -38,7 +38,7 @@ pub fn a_trim_below_the_first_offset_changes_nothing<S: Subject>() -> Result<(),
     Ok(())
 }
 
-/// Everything that is stable may go; a partition that is empty then goes on where it was.
+/// All stable records may be trimmed; an empty partition continues at the same offset.
 pub fn a_partition_can_be_trimmed_up_to_its_stable_offset<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -56,7 +56,7 @@ pub fn a_partition_can_be_trimmed_up_to_its_stable_offset<S: Subject>() -> Resul
     Ok(())
 }
 
-/// What was trimmed does not come back with a restart, and what was not is there.
+/// A restart keeps the trim and the remaining records.
 pub fn a_trim_survives_a_restart<S: Subject>() -> Result<(), Error> {
     let mut subject = S::start();
     let (name, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
@@ -70,8 +70,8 @@ pub fn a_trim_survives_a_restart<S: Subject>() -> Result<(), Error> {
     Ok(())
 }
 
-/// A registered reader keeps its records, where the engine lets it.
-pub fn a_trim_leaves_what_a_reader_holds<S: Subject>() -> Result<(), Error> {
+/// A trim keeps the records that a registered reader holds, if the engine supports holds.
+pub fn a_trim_leaves_records_that_a_reader_holds<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     if !subject.log().capabilities().holds {
         return Ok(());
@@ -102,7 +102,7 @@ pub fn a_compacted_topic_refuses_to_be_trimmed<S: Subject>() -> Result<(), Error
     Ok(())
 }
 
-/// Topics in memory are trimmed as others are.
+/// A memory topic is trimmed like any other topic.
 pub fn a_topic_in_memory_is_trimmed<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     if !subject.log().capabilities().memory_topics {

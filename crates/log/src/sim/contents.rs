@@ -1,32 +1,33 @@
-//! The bytes of one file: what a reader sees now, what is on the medium, and what lies between the two.
+//! The bytes of one file: as readers see them, as they are on the medium, and the changes in between.
 
-use super::{PowerLoss, Rng};
+use super::power_loss::PowerLoss;
+use super::rng::Rng;
 
-/// The unit in which a medium writes: of an unsynced write any of these may have arrived, in any order.
+/// A medium writes in sectors; any sectors of an unsynced write may have arrived, in any order.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(super) enum FileChange {
     Write { at: u64, bytes: Vec<u8> },
     Size(u64),
 }
 
 #[derive(Debug, Clone)]
-struct Pending {
+struct PendingChange {
     moment: u64,
-    change: Change,
+    change: FileChange,
 }
 
-/// Invariant: `now` is `durable` with all of `pending` applied, unless a sync has failed and dropped changes.
+/// Invariant: `now` is `durable` with all of `pending` applied, unless a failed sync has dropped changes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Contents {
+pub(super) struct FileContents {
     now: Vec<u8>,
     durable: Vec<u8>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingChange>,
 }
 
-impl Contents {
-    /// A file that has survived a crash: all of it is durable.
+impl FileContents {
+    /// A file after a crash: all of it is durable.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
         Self { now: bytes.clone(), durable: bytes, pending: Vec::new() }
     }
@@ -35,9 +36,9 @@ impl Contents {
         &self.now
     }
 
-    pub(super) fn change(&mut self, moment: u64, change: Change) {
+    pub(super) fn change(&mut self, moment: u64, change: FileChange) {
         apply(&mut self.now, &change);
-        self.pending.push(Pending { moment, change });
+        self.pending.push(PendingChange { moment, change });
     }
 
     /// Makes every change before `moment` durable.
@@ -47,12 +48,12 @@ impl Contents {
         }
     }
 
-    /// What a failed sync may do: the changes are still read, will never be durable, and the next sync succeeds.
+    /// Simulates a failed sync: readers still see the changes, they never become durable, and the next sync succeeds.
     pub(super) fn forget(&mut self, moment: u64) {
         drop(self.take_before(moment));
     }
 
-    fn take_before(&mut self, moment: u64) -> Vec<Pending> {
+    fn take_before(&mut self, moment: u64) -> Vec<PendingChange> {
         let taken = self.pending.iter().take_while(|p| p.moment < moment).count();
         self.pending.drain(..taken).collect()
     }
@@ -85,14 +86,14 @@ impl Contents {
         for pending in &self.pending[..kept] {
             apply(&mut image, &pending.change);
         }
-        if let Some(Pending { change: Change::Write { at, bytes }, .. }) = self.pending.get(kept) {
+        if let Some(PendingChange { change: FileChange::Write { at, bytes }, .. }) = self.pending.get(kept) {
             let arrived = rng.below(bytes.len() as u64 + 1) as usize;
-            apply(&mut image, &Change::Write { at: *at, bytes: bytes[..arrived].to_vec() });
+            apply(&mut image, &FileChange::Write { at: *at, bytes: bytes[..arrived].to_vec() });
         }
         image
     }
 
-    /// Each sector, and the size, as it was after some number of the changes: they reach the medium in no order.
+    /// Each sector and the size after a random number of changes: changes reach the medium in any order.
     fn sectors_at_random(&self, rng: &mut Rng) -> Vec<u8> {
         let changes = self.pending.len() as u64;
         let touched = self.pending.iter().map(|p| p.change.end()).max().unwrap_or(0).div_ceil(SECTOR_BYTES);
@@ -101,23 +102,23 @@ impl Contents {
 
         let mut image = self.durable.clone();
         let mut size = image.len() as u64;
-        for (index, Pending { change, .. }) in (0..).zip(&self.pending) {
+        for (index, PendingChange { change, .. }) in (0..).zip(&self.pending) {
             match change {
-                Change::Write { at, bytes } => {
+                FileChange::Write { at, bytes } => {
                     for (at, piece) in sectors(*at, bytes) {
                         if index < survives[(at / SECTOR_BYTES) as usize] {
-                            apply(&mut image, &Change::Write { at, bytes: piece.to_vec() });
+                            apply(&mut image, &FileChange::Write { at, bytes: piece.to_vec() });
                         }
                     }
                     if index < size_survives {
                         size = size.max(change.end());
                     }
                 }
-                Change::Size(bytes) if index < size_survives => {
+                FileChange::Size(bytes) if index < size_survives => {
                     apply(&mut image, change);
                     size = *bytes;
                 }
-                Change::Size(_) => {}
+                FileChange::Size(_) => {}
             }
         }
         image.resize(size as usize, 0);
@@ -125,7 +126,7 @@ impl Contents {
     }
 }
 
-impl Change {
+impl FileChange {
     fn end(&self) -> u64 {
         match self {
             Self::Write { at, bytes } => at + bytes.len() as u64,
@@ -133,27 +134,27 @@ impl Change {
         }
     }
 
-    /// Bytes by which it makes a file of `size` longer.
+    /// Bytes by which the change extends a file of `size`.
     pub(super) fn growth(&self, size: u64) -> u64 {
         self.end().saturating_sub(size)
     }
 }
 
-fn apply(image: &mut Vec<u8>, change: &Change) {
+fn apply(image: &mut Vec<u8>, change: &FileChange) {
     match change {
-        Change::Write { at, bytes } if !bytes.is_empty() => {
+        FileChange::Write { at, bytes } if !bytes.is_empty() => {
             let at = *at as usize;
             if image.len() < at + bytes.len() {
                 image.resize(at + bytes.len(), 0);
             }
             image[at..at + bytes.len()].copy_from_slice(bytes);
         }
-        Change::Write { .. } => {}
-        Change::Size(bytes) => image.resize(*bytes as usize, 0),
+        FileChange::Write { .. } => {}
+        FileChange::Size(bytes) => image.resize(*bytes as usize, 0),
     }
 }
 
-/// The pieces of a write, cut where sectors begin.
+/// Splits a write at sector boundaries.
 fn sectors(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut rest = bytes;
     let mut at = at;

@@ -1,22 +1,23 @@
-//! The state behind a [`SimFiles`](super::SimFiles): a tree of names and files, and what is to go wrong with it.
+//! The state behind a [`SimFiles`](super::SimFiles): a tree of names and files, and the planned failures.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::contents::{self, Contents};
-use super::names::{self, Names, NodeId};
-use super::{PowerLoss, Rng};
+use super::contents::{self, FileContents};
+use super::names::{self, DirectoryNames, NodeId};
+use super::power_loss::PowerLoss;
+use super::rng::Rng;
 
 const ROOT: NodeId = 0;
 
 #[derive(Debug, Clone)]
-enum Node {
-    Directory(Names),
-    File(Contents),
+enum DiskNode {
+    Directory(DirectoryNames),
+    File(FileContents),
 }
 
-/// Whether an operation is an ordinary one, or the one during which the power goes.
+/// An operation: an ordinary one, or the one during which the power goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Whole,
@@ -25,11 +26,11 @@ pub(super) enum Operation {
 
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
-    nodes: Vec<Node>,
-    /// Files that somebody has locked; a crash gives them free.
+    nodes: Vec<DiskNode>,
+    /// Locked files; a crash unlocks them.
     locked: HashSet<NodeId>,
     off: bool,
-    /// The count of operations at which the power goes.
+    /// The operation count at which the power goes.
     off_at: Option<u64>,
     fail_next_sync: bool,
     forgetful: Option<Forgetful>,
@@ -39,7 +40,7 @@ pub(super) struct Disk {
     operations: u64,
     bytes_read: u64,
     bytes_written: u64,
-    /// Ascends with every change, so that changes of different files can be put in order.
+    /// Grows with every change, to order changes of different files.
     moment: u64,
 }
 
@@ -47,20 +48,18 @@ pub(super) struct Disk {
 #[derive(Debug, Clone)]
 struct Forgetful {
     rng: Rng,
-    /// How many of a hundred.
     percent: u64,
-    /// Of which files.
     of: fn(&Path) -> bool,
 }
 
 impl Default for Disk {
     fn default() -> Self {
-        Self::with_nodes(vec![Node::Directory(Names::default())])
+        Self::with_nodes(vec![DiskNode::Directory(DirectoryNames::default())])
     }
 }
 
 impl Disk {
-    fn with_nodes(nodes: Vec<Node>) -> Self {
+    fn with_nodes(nodes: Vec<DiskNode>) -> Self {
         Self {
             nodes,
             locked: HashSet::new(),
@@ -77,7 +76,7 @@ impl Disk {
         }
     }
 
-    // --- What goes wrong.
+    // --- Failures.
 
     pub(super) fn switch_off(&mut self) {
         self.off = true;
@@ -131,16 +130,16 @@ impl Disk {
         self.bytes_written
     }
 
-    /// What the next owner of the machine's memory finds: all that was written, durable or not.
+    /// The disk after `kill -9`: all written bytes, durable or not.
     pub(super) fn after_kill(&self) -> Self {
         Self::with_nodes(self.nodes.clone()).at(self.moment)
     }
 
-    /// What is on the medium once the power is back.
+    /// The disk after a power loss.
     pub(super) fn after_power_loss(&self, loss: PowerLoss, rng: &mut Rng) -> Self {
-        // Sometimes everything stops at one moment, in order; else each file and directory loses what it loses.
+        // Sometimes everything stops at one moment; otherwise each file and directory loses changes independently.
         let stopped_at = rng.chance(30).then(|| rng.below(self.moment + 1));
-        let mut survivors = vec![Node::Directory(Names::default())];
+        let mut survivors = vec![DiskNode::Directory(DirectoryNames::default())];
         self.copy_directory(ROOT, ROOT, &mut survivors, loss, stopped_at, rng);
         Self::with_nodes(survivors)
     }
@@ -149,27 +148,28 @@ impl Disk {
         &self,
         from: NodeId,
         to: NodeId,
-        survivors: &mut Vec<Node>,
+        survivors: &mut Vec<DiskNode>,
         loss: PowerLoss,
         stopped_at: Option<u64>,
         rng: &mut Rng,
     ) {
-        let Node::Directory(names) = &self.nodes[from] else { return };
+        let DiskNode::Directory(names) = &self.nodes[from] else { return };
         let mut kept = BTreeMap::new();
         for (name, node) in names.after_power_loss(loss, stopped_at, rng) {
             let copy = survivors.len();
             match &self.nodes[node] {
-                Node::File(contents) => {
-                    survivors.push(Node::File(Contents::durable(contents.after_power_loss(loss, stopped_at, rng))));
+                DiskNode::File(contents) => {
+                    survivors
+                        .push(DiskNode::File(FileContents::durable(contents.after_power_loss(loss, stopped_at, rng))));
                 }
-                Node::Directory(_) => {
-                    survivors.push(Node::Directory(Names::default()));
+                DiskNode::Directory(_) => {
+                    survivors.push(DiskNode::Directory(DirectoryNames::default()));
                     self.copy_directory(node, copy, survivors, loss, stopped_at, rng);
                 }
             }
             kept.insert(name, copy);
         }
-        survivors[to] = Node::Directory(Names::durable(kept));
+        survivors[to] = DiskNode::Directory(DirectoryNames::durable(kept));
     }
 
     fn at(mut self, moment: u64) -> Self {
@@ -203,7 +203,7 @@ impl Disk {
             let existing = self.directory(parent)?.now().get(&name).copied();
             parent = match existing {
                 Some(node) => node,
-                None => self.add(parent, name, Node::Directory(Names::default()))?,
+                None => self.add(parent, name, DiskNode::Directory(DirectoryNames::default()))?,
             };
             self.directory(parent)?;
         }
@@ -214,16 +214,16 @@ impl Disk {
         let (parent, name) = self.parent(path)?;
         let existing = self.directory(parent)?.now().get(&name).copied();
         match existing {
-            Some(node) => self.change(node, contents::Change::Size(0)).map(|()| node),
-            None => self.add(parent, name, Node::File(Contents::default())),
+            Some(node) => self.change(node, contents::FileChange::Size(0)).map(|()| node),
+            None => self.add(parent, name, DiskNode::File(FileContents::default())),
         }
     }
 
-    fn add(&mut self, parent: NodeId, name: String, node: Node) -> io::Result<NodeId> {
+    fn add(&mut self, parent: NodeId, name: String, node: DiskNode) -> io::Result<NodeId> {
         let id = self.nodes.len();
         self.nodes.push(node);
         let moment = self.tick();
-        self.directory_mut(parent)?.change(moment, names::Change::Add { name, node: id });
+        self.directory_mut(parent)?.change(moment, names::NameChange::Add { name, node: id });
         Ok(id)
     }
 
@@ -235,7 +235,7 @@ impl Disk {
         }
         let node = self.node(from)?;
         let moment = self.tick();
-        let change = names::Change::Rename { from: from_name, to: to_name, node };
+        let change = names::NameChange::Rename { from: from_name, to: to_name, node };
         self.directory_mut(parent)?.change(moment, change);
         Ok(())
     }
@@ -249,8 +249,8 @@ impl Disk {
     pub(super) fn remove_dir_all(&mut self, dir: &Path) -> io::Result<()> {
         for (name, node) in self.directory(self.node(dir)?)?.now().clone() {
             match self.nodes[node] {
-                Node::Directory(_) => self.remove_dir_all(&dir.join(name))?,
-                Node::File(_) => self.unlink(&dir.join(name))?,
+                DiskNode::Directory(_) => self.remove_dir_all(&dir.join(name))?,
+                DiskNode::File(_) => self.unlink(&dir.join(name))?,
             }
         }
         self.unlink(dir)
@@ -259,7 +259,7 @@ impl Disk {
     fn unlink(&mut self, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let moment = self.tick();
-        self.directory_mut(parent)?.change(moment, names::Change::Remove { name });
+        self.directory_mut(parent)?.change(moment, names::NameChange::Remove { name });
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The lock file, created if need be; `None` if it is locked.
+    /// Locks the file, which is created if needed; `None` if it is locked.
     pub(super) fn lock(&mut self, path: &Path) -> io::Result<Option<NodeId>> {
         let node = match self.file_node(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.create(path)?,
@@ -290,15 +290,15 @@ impl Disk {
         };
         bytes.truncate(bytes.len().saturating_sub(missing as usize));
         self.bytes_written += bytes.len() as u64;
-        self.change(node, contents::Change::Write { at, bytes })?;
+        self.change(node, contents::FileChange::Write { at, bytes })?;
         if missing > 0 { Err(disk_is_full()) } else { Ok(()) }
     }
 
     pub(super) fn set_size(&mut self, node: NodeId, bytes: u64) -> io::Result<()> {
-        self.change(node, contents::Change::Size(bytes))
+        self.change(node, contents::FileChange::Size(bytes))
     }
 
-    fn change(&mut self, node: NodeId, change: contents::Change) -> io::Result<()> {
+    fn change(&mut self, node: NodeId, change: contents::FileChange) -> io::Result<()> {
         let growth = change.growth(self.file(node)?.now().len() as u64);
         if let Some(free) = &mut self.free_bytes {
             *free = free.checked_sub(growth).ok_or_else(disk_is_full)?;
@@ -308,7 +308,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The moment up to which a sync that begins now makes changes durable.
+    /// Changes before the returned moment are durable after a sync that begins now.
     pub(super) fn sync_begins(&mut self) -> u64 {
         self.tick()
     }
@@ -346,7 +346,7 @@ impl Disk {
         Ok(())
     }
 
-    // --- Looking things up.
+    // --- Look-ups.
 
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         Ok(self.directory(self.node(dir)?)?.now().keys().cloned().collect())
@@ -360,14 +360,13 @@ impl Disk {
         found
     }
 
-    /// Every file by its name.
     fn names(&self) -> Vec<(PathBuf, NodeId)> {
         let mut found = Vec::new();
         let mut ahead = vec![(PathBuf::from("/"), ROOT)];
         while let Some((path, node)) = ahead.pop() {
             match &self.nodes[node] {
-                Node::File(_) => found.push((path, node)),
-                Node::Directory(names) => {
+                DiskNode::File(_) => found.push((path, node)),
+                DiskNode::Directory(names) => {
                     ahead.extend(names.now().iter().map(|(name, node)| (path.join(name), *node)));
                 }
             }
@@ -395,31 +394,31 @@ impl Disk {
         Ok((parent, name))
     }
 
-    fn directory(&self, node: NodeId) -> io::Result<&Names> {
+    fn directory(&self, node: NodeId) -> io::Result<&DirectoryNames> {
         match &self.nodes[node] {
-            Node::Directory(names) => Ok(names),
-            Node::File(_) => Err(io::ErrorKind::NotADirectory.into()),
+            DiskNode::Directory(names) => Ok(names),
+            DiskNode::File(_) => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
 
-    fn directory_mut(&mut self, node: NodeId) -> io::Result<&mut Names> {
+    fn directory_mut(&mut self, node: NodeId) -> io::Result<&mut DirectoryNames> {
         match &mut self.nodes[node] {
-            Node::Directory(names) => Ok(names),
-            Node::File(_) => Err(io::ErrorKind::NotADirectory.into()),
+            DiskNode::Directory(names) => Ok(names),
+            DiskNode::File(_) => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
 
-    fn file(&self, node: NodeId) -> io::Result<&Contents> {
+    fn file(&self, node: NodeId) -> io::Result<&FileContents> {
         match &self.nodes[node] {
-            Node::File(contents) => Ok(contents),
-            Node::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
+            DiskNode::File(contents) => Ok(contents),
+            DiskNode::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 
-    fn file_mut(&mut self, node: NodeId) -> io::Result<&mut Contents> {
+    fn file_mut(&mut self, node: NodeId) -> io::Result<&mut FileContents> {
         match &mut self.nodes[node] {
-            Node::File(contents) => Ok(contents),
-            Node::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
+            DiskNode::File(contents) => Ok(contents),
+            DiskNode::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The names in one directory: what a reader sees now, what is on the medium, and what lies between the two.
+//! The names in one directory: as readers see them, as they are on the medium, and the changes in between.
 
 use std::collections::BTreeMap;
 
-use super::{PowerLoss, Rng};
+use super::power_loss::PowerLoss;
+use super::rng::Rng;
 
-/// A file or directory, by its place in the disk's table.
+/// Index of a file or directory in the disk's table.
 pub(super) type NodeId = usize;
 
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(super) enum NameChange {
     Add { name: String, node: NodeId },
     Rename { from: String, to: String, node: NodeId },
     Remove { name: String },
@@ -16,14 +17,14 @@ pub(super) enum Change {
 
 /// Invariant: `now` is `durable` with all of `pending` applied.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names {
+pub(super) struct DirectoryNames {
     now: BTreeMap<String, NodeId>,
     durable: BTreeMap<String, NodeId>,
-    pending: Vec<(u64, Change)>,
+    pending: Vec<(u64, NameChange)>,
 }
 
-impl Names {
-    /// A directory that has survived a crash: all of its names are durable.
+impl DirectoryNames {
+    /// A directory after a crash: all of its names are durable.
     pub(super) fn durable(names: BTreeMap<String, NodeId>) -> Self {
         Self { now: names.clone(), durable: names, pending: Vec::new() }
     }
@@ -32,7 +33,7 @@ impl Names {
         &self.now
     }
 
-    pub(super) fn change(&mut self, moment: u64, change: Change) {
+    pub(super) fn change(&mut self, moment: u64, change: NameChange) {
         apply(&mut self.now, &change);
         self.pending.push((moment, change));
     }
@@ -42,7 +43,7 @@ impl Names {
         self.pending.clear();
     }
 
-    /// File systems that keep a journal lose the end of the changes, others any of them.
+    /// A file system with a journal loses the last changes; others may lose any of them.
     pub(super) fn after_power_loss(
         &self,
         loss: PowerLoss,
@@ -69,16 +70,16 @@ impl Names {
     }
 }
 
-fn apply(names: &mut BTreeMap<String, NodeId>, change: &Change) {
+fn apply(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
     match change {
-        Change::Add { name, node } => {
+        NameChange::Add { name, node } => {
             names.insert(name.clone(), *node);
         }
-        Change::Rename { from, to, node } => {
+        NameChange::Rename { from, to, node } => {
             names.remove(from);
             names.insert(to.clone(), *node);
         }
-        Change::Remove { name } => {
+        NameChange::Remove { name } => {
             names.remove(name);
         }
     }

@@ -34,7 +34,7 @@ fn contents(files: &SimFiles, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_crash_drops_what_was_not_synced() {
+fn a_crash_drops_unsynced_writes() {
     let files = disk();
     let file = write_durably(&files, "a", b"old old old");
     file.write_at(&[IoSlice::new(b"new")], 4).unwrap();

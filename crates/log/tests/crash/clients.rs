@@ -37,7 +37,7 @@ struct Client {
     pending: VecDeque<Pending>,
     /// The last record that the client knows to be stored.
     heard: Option<u64>,
-    /// What is pending must be sent again before anything new.
+    /// The client sends pending batches again before anything new.
     sends_again: bool,
 }
 
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// Whether the batch was taken or had been. If not, it ends as `otherwise` says.
+    /// Returns whether the batch was taken or had been. If not, it ends as `otherwise` says.
     fn send(
         &self,
         pending: &Pending,

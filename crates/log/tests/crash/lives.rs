@@ -21,7 +21,7 @@ const CHANGES_PER_LIFE: u64 = 600;
 const CHANGES_PER_START: u64 = 40;
 const CALLS_PER_WRITER: u64 = 100;
 
-/// How a life ends.
+/// The way in which a life ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
     /// In good order; then the power goes.
@@ -32,7 +32,7 @@ enum End {
     PowerLoss(PowerLoss),
 }
 
-/// What the log lies on.
+/// The medium that the log lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// Keeps what was synced.
@@ -46,10 +46,10 @@ pub(crate) enum Medium {
 /// Syncs of a hundred that a forgetful medium does not carry out.
 const FORGOTTEN_PERCENT: u64 = 20;
 
-/// What came of the lives of one seed.
+/// The findings in the lives of one seed.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// What the engine did wrong, if anything.
+    /// The errors of the engine, if there are any.
     pub(crate) violations: Vec<String>,
     /// Lives that began to work.
     pub(crate) lives: u64,

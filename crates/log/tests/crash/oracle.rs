@@ -1,10 +1,10 @@
-//! What the engine owes: everything that was sent, answered and seen, over all lives of one data directory.
+//! The engine's duties: everything that was sent, answered and seen, over all lives of one data directory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_log::conformance::Stored;
+use millstream_log::conformance::ReadRecord;
 use millstream_log::{AckLevel, Appended, Error, Offsets, PositionCommit, Storage, Topic, TopicConfig};
 use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
 use parking_lot::{Mutex, MutexGuard};
@@ -15,7 +15,7 @@ use crate::state::LastOfKeys;
 /// A partition over all lives: a topic created anew is another one.
 pub(crate) type Place = (TopicId, u32);
 
-/// How an append ended.
+/// The way in which an append ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Not yet.
@@ -41,7 +41,7 @@ pub(crate) struct Append {
     pub(crate) at_ms: i64,
 }
 
-/// What is known of one record.
+/// The knowledge about one record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) append: usize,
@@ -49,13 +49,13 @@ pub(crate) struct Known {
     pub(crate) offset: Option<(Offset, Epoch)>,
     /// A crash has taken it, rightly: it must not come back.
     pub(crate) gone: bool,
-    /// What it says, in a compacted topic.
+    /// The content of the record, in a compacted topic.
     pub(crate) change: Option<Change>,
     /// Compaction has taken it, rightly: its producer goes on behind it.
     pub(crate) compacted: bool,
 }
 
-/// What is known of one partition.
+/// The knowledge about one partition.
 #[derive(Default)]
 pub(crate) struct History {
     /// Every offset that anybody was ever told, and the record that stands there.
@@ -78,7 +78,7 @@ impl History {
     }
 }
 
-/// What may be found under a topic's name after a crash.
+/// A state that may be found under a topic's name after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expected {
     Absent,
@@ -183,7 +183,7 @@ impl Oracle {
     }
 
     /// Takes note of a record that was read, and of what it contradicts.
-    pub(crate) fn seen(&self, place: Place, epoch: Epoch, stored: &Stored) -> Option<u64> {
+    pub(crate) fn seen(&self, place: Place, epoch: Epoch, stored: &ReadRecord) -> Option<u64> {
         let mut ledger = self.ledger();
         let Some(serial) = serial_of(stored).filter(|serial| *serial < ledger.records.len() as u64) else {
             ledger.violations.push(format!("{place:?} {}: a record that nobody has sent", stored.offset));
@@ -216,7 +216,7 @@ impl Oracle {
         &self,
         place: Place,
         epoch: Epoch,
-        stored: &Stored,
+        stored: &ReadRecord,
         last: &mut LastOfKeys,
     ) -> Option<u64> {
         let serial = self.seen(place, epoch, stored)?;

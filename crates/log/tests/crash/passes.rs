@@ -37,7 +37,7 @@ impl SegmentFile {
         Some(Self { dir: path.parent()?.to_owned(), base: base.parse().ok()?, generation: generation.parse().ok()? })
     }
 
-    /// Whether it may hold what `other` held.
+    /// Returns `true` if it may hold what `other` held.
     fn may_replace(&self, other: &Self) -> bool {
         self.dir == other.dir && self.base <= other.base && self.generation > other.generation
     }
@@ -56,7 +56,8 @@ impl Segments {
         Self(files.files().iter().filter_map(|(path, _)| SegmentFile::of(path)).collect())
     }
 
-    /// What a life that ended with these was doing, given what the next start has kept: at most one pass is under way.
+    /// Counts the passes that the end of the life cut short, given the files that the next start has kept: at most
+    /// one pass is under way.
     pub(crate) fn cuts(&self, kept: &Self) -> Cuts {
         let removed: Vec<_> = self.0.iter().filter(|file| !kept.0.contains(file)).collect();
         let replaced = |file: &&&SegmentFile| kept.0.iter().any(|by| by.may_replace(file) && self.0.contains(by));

@@ -1,6 +1,6 @@
 //! Records whose every byte follows from a serial number, so that whatever is read can be held against what was sent.
 
-use millstream_log::conformance::Stored;
+use millstream_log::conformance::ReadRecord;
 use millstream_log::sim::Rng;
 use millstream_types::{Header, Offset, Record};
 
@@ -10,7 +10,7 @@ const HEADER: &str = "sim";
 /// Keys in a compacted topic: more than the smallest map of a pass holds.
 const KEYS: u64 = 40;
 
-/// What a record of a compacted topic says.
+/// The content of a record of a compacted topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) key: u64,
@@ -81,16 +81,16 @@ impl Sent {
 }
 
 /// The serial number that a record claims to have; `None` if it is no record of ours.
-pub(crate) fn serial_of(stored: &Stored) -> Option<u64> {
+pub(crate) fn serial_of(stored: &ReadRecord) -> Option<u64> {
     match &stored.value {
         Some(value) => Some(u64::from_le_bytes(value.get(..8)?.try_into().ok()?)),
         None => std::str::from_utf8(stored.headers.first()?.1.as_deref()?).ok()?.parse().ok(),
     }
 }
 
-/// Whether `stored` is, byte for byte, the record that was sent as `serial`.
-pub(crate) fn is_as_sent(stored: &Stored, serial: u64, is_change: bool) -> bool {
+/// Returns `true` if `stored` is, byte for byte, the record that was sent as `serial`.
+pub(crate) fn is_as_sent(stored: &ReadRecord, serial: u64, is_change: bool) -> bool {
     let sent = Sent::new(serial, is_change);
     let headers = sent.headers();
-    *stored == Stored::at(Offset(stored.offset.0), &sent.record(&headers))
+    *stored == ReadRecord::at(Offset(stored.offset.0), &sent.record(&headers))
 }

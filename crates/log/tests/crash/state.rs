@@ -1,8 +1,8 @@
-//! Compacted topics: whoever reads one from the start ends up with what was written last, key by key.
+//! Compacted topics: a reader from the start ends up with the last written value of each key.
 
 use std::collections::HashMap;
 
-use millstream_log::conformance::Stored;
+use millstream_log::conformance::ReadRecord;
 use millstream_log::sim::Rng;
 use millstream_log::{Offsets, Partition, UpTo};
 use millstream_types::{Epoch, Offset};
@@ -11,10 +11,10 @@ use crate::oracle::{Ledger, Place, is_compacted};
 use crate::verdict;
 use crate::workload::{Aim, Life};
 
-/// What a reader from the start has found last of each key.
+/// The last offset of each key, as a reader from the start found it.
 pub(crate) type LastOfKeys = HashMap<u64, Offset>;
 
-/// What somebody has read of a compacted partition, to be held against what was written.
+/// The records that were read from a compacted partition, to be compared with those that were written.
 pub(crate) struct Reading<'a> {
     pub(crate) place: Place,
     pub(crate) found: &'a LastOfKeys,
@@ -75,7 +75,7 @@ impl Life<'_> {
         }
         let after = self.accept(verdict::read(&**partition, first, UpTo::Stable))?;
         let stays =
-            |record: &(Epoch, Stored)| after.binary_search_by_key(&record.1.offset, |(_, at)| at.offset).is_ok();
+            |record: &(Epoch, ReadRecord)| after.binary_search_by_key(&record.1.offset, |(_, at)| at.offset).is_ok();
         // What memory serves may have been compacted before.
         let mut held = before.iter().take_while(|(_, record)| record.offset < on_disk);
         if let Some((_, gone)) = held.find(|record| !stays(record)) {
@@ -100,7 +100,7 @@ fn memory_begins(partition: &dyn Partition, first: Offset, end: Offset) -> Offse
     Offset(low)
 }
 
-/// Whether a partition is one that [`Life::read_through`] reads.
+/// Returns `true` if [`Life::read_through`] reads the partition.
 pub(crate) fn is_state(aim: Aim<'_>) -> bool {
     is_compacted(&aim.target.topic.config)
 }

@@ -32,7 +32,7 @@ const CHANGES_PER_LIFE: u64 = 400;
 /// A start is cut short at one of this many changes.
 const CHANGES_PER_START: u64 = 40;
 
-/// What came of the lives of one seed, or of several.
+/// The findings in the lives of one seed, or of several.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
@@ -57,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// What the threads of one life share.
+/// The state that the threads of one life share.
 struct Life<'a> {
     log: &'a Arc<Embedded>,
     files: &'a SimFiles,

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millstream_log::conformance::Stored;
+use millstream_log::conformance::ReadRecord;
 use millstream_log::{AckLevel, Error, Log, Partition, Topic, UpTo};
 use millstream_types::{BatchLimits, Epoch, Offset, Position, TopicPartition};
 
 use crate::oracle::{Ending, Expected, Ledger, Oracle, Place, is_compacted, level_of};
 use crate::state::{LastOfKeys, Reading};
 
-/// What the last life ended with, or several that nobody has looked at since: the worst of them.
+/// The end of the last life, or the worst end of several lives that nobody has looked at since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Crash {
     /// The process died; the machine lived on.
@@ -28,7 +28,7 @@ impl Crash {
 }
 
 /// All records from `from` on, with the epoch of their batch.
-pub(crate) fn read(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<Vec<(Epoch, Stored)>, Error> {
+pub(crate) fn read(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<Vec<(Epoch, ReadRecord)>, Error> {
     let undecodable = |source| Error::Batch { partition: partition.id().clone(), source };
     let (mut found, mut next) = (Vec::new(), from);
     loop {
@@ -41,7 +41,7 @@ pub(crate) fn read(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Resu
             for record in inflated.records() {
                 let record = record.map_err(undecodable)?;
                 if record.offset >= from {
-                    found.push((batch.epoch(), Stored::from(record)));
+                    found.push((batch.epoch(), ReadRecord::from(record)));
                 }
             }
         }
@@ -124,7 +124,7 @@ fn check_topics(oracle: &Oracle, log: &dyn Log) {
     }
 }
 
-/// What a partition was found to hold.
+/// The offsets that were found in a partition.
 #[derive(Default)]
 struct Found {
     first: Offset,
@@ -144,11 +144,19 @@ fn check_partition(
     let handle = log.partition(&TopicPartition::new(topic.name.clone(), partition))?;
     // What is found is compared: compaction must not go on meanwhile.
     let _hold = handle.hold("verdict", Offset::ZERO);
-    let offsets = handle.offsets();
     let mut last_of_keys = LastOfKeys::new();
     check_ends(oracle, place, handle.offsets());
-    let stored = read(&*handle, offsets.first, UpTo::Stable)?;
-    if read(&*handle, offsets.first, UpTo::Tail)?.len() != stored.len() {
+    let (offsets, stored, readable) = loop {
+        let offsets = handle.offsets();
+        let stable = read(&*handle, offsets.first, UpTo::Stable);
+        let tail = stable.and_then(|stable| Ok((stable, read(&*handle, offsets.first, UpTo::Tail)?.len())));
+        match tail {
+            // A pass of retention that began before the hold moves the first offset meanwhile.
+            Err(Error::Trimmed { .. }) if handle.offsets().first > offsets.first => {}
+            tail => break tail.map(|(stable, count)| (offsets, stable, count))?,
+        }
+    };
+    if readable != stored.len() {
         oracle.violated(format!("{place:?}: something is recovered and not stable"));
     }
     for (index, (epoch, record)) in stored.iter().enumerate() {
@@ -201,8 +209,9 @@ struct Loss<'a> {
 }
 
 impl Loss<'_> {
-    /// What is missing may be missing: it had no level that outlives the crash, or retention, a trim or compaction has
-    /// taken it. Returns what retention is about to take, which a crash may yet bring back.
+    /// Checks that missing records may be missing: their level does not outlive the crash, or retention, a trim or
+    /// compaction has taken them. Returns the records that retention is about to take, which a crash may yet bring
+    /// back.
     fn check(&self, ledger: &mut Ledger, present: &HashSet<u64>) -> Vec<u64> {
         let place = (self.topic.id, self.partition);
         let Some(history) = ledger.partitions.get(&place) else { return Vec::new() };

@@ -25,13 +25,13 @@ const WRITERS: u64 = 3;
 /// Of the lasting topics the first keep all their records.
 const WHOLE_TOPICS: usize = 2;
 /// These, and those that follow, keep the last of each key.
-const KEPT_TOPICS: usize = 4;
+const KEPT_TOPICS: usize = 5;
 /// Longest time to wait for an answer: only an engine that never answers meets it.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
 pub(crate) const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
-/// What the threads of one life share.
+/// The state that the threads of one life share.
 pub(crate) struct Life<'a> {
     pub(crate) log: &'a Arc<Embedded>,
     pub(crate) files: &'a SimFiles,
@@ -39,11 +39,11 @@ pub(crate) struct Life<'a> {
     pub(crate) clock: &'a ManualClock,
     pub(crate) clients: &'a Clients,
     pub(crate) world: World,
-    /// How many calls each writer makes.
+    /// Number of calls of each writer.
     pub(crate) calls: u64,
 }
 
-/// Which topics there are.
+/// The kinds of topics in the lives of a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
     /// All kinds.
@@ -55,7 +55,7 @@ pub(crate) enum World {
 }
 
 /// Topics that keep a state, with segments of few records.
-fn state_topics() -> [(&'static str, TopicConfig); 2] {
+fn state_topics() -> [(&'static str, TopicConfig); 3] {
     let base = TopicConfig {
         partitions: 2,
         cleanup: Cleanup::Compact,
@@ -68,7 +68,9 @@ fn state_topics() -> [(&'static str, TopicConfig); 2] {
     let (level, compression) = (AckLevel::Written, Compression::Zstd);
     let retention = TopicConfig::default().retention;
     let packed = TopicConfig { level, compression, cleanup: Cleanup::CompactDelete, retention, ..base.clone() };
-    [("state", base), ("packed", packed)]
+    // Segments of some ten records: often one of them lives on.
+    let bucket = TopicConfig { segment_bytes: 6 << 10, compaction_live_percent: Some(50), ..base.clone() };
+    [("state", base), ("packed", packed), ("bucket", bucket)]
 }
 
 /// Topics that exist in every life: one of each kind, with segments so small that they are often closed. Those come first
@@ -188,7 +190,7 @@ impl Life<'_> {
         self.clock.now_ms()
     }
 
-    /// What an append asks for.
+    /// Chooses the level that an append asks for.
     pub(crate) fn level(&self, rng: &mut Rng) -> AckLevel {
         let is_hardly_waited_for = self.world == World::Unwaited && !rng.chance(3);
         let levels = if is_hardly_waited_for { &LEVELS[..2] } else { &LEVELS[..] };
@@ -197,7 +199,7 @@ impl Life<'_> {
 
     /// Creates topics, appends to them, alters and deletes them.
     fn churn(&self, rng: &mut Rng, written: &AtomicBool) {
-        let [(_, state), _] = state_topics();
+        let [(_, state), ..] = state_topics();
         let plain = TopicConfig { retention: None, ..TopicConfig::default() };
         while !written.load(Ordering::Acquire) && !self.files.is_off() {
             let number = rng.below(3);
@@ -231,7 +233,9 @@ impl Life<'_> {
     }
 
     fn alter(&self, topic: &Topic, rng: &mut Rng) -> Option<()> {
-        let config = TopicConfig { segment_bytes: (4 + rng.below(8)) << 10, ..topic.config.clone() };
+        let compaction_live_percent = rng.chance(50).then_some(50);
+        let config =
+            TopicConfig { segment_bytes: (4 + rng.below(8)) << 10, compaction_live_percent, ..topic.config.clone() };
         self.oracle.changing(&topic.name, Expected::Present(Some(topic.id), config.clone()));
         let altered = self.accept(self.log.alter_topic(&topic.name, &config))?;
         self.oracle.changed(&topic.name, Some(&altered));

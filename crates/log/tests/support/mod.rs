@@ -1,6 +1,8 @@
-//! What the suites of the embedded engine share.
+//! Shared parts of the suites of the embedded engine.
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
+
+pub(crate) mod compaction;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Builds batches: records are encoded straight into the bytes that will lie on disk and travel.
+//! Builds batches: records are encoded directly into the bytes that go to disk and over the wire.
 
 use std::ops::Range;
 use std::ptr;
@@ -6,12 +6,12 @@ use std::ptr;
 use bytes::BytesMut;
 
 use super::codec::{self, Compressors};
-use super::header::{CONTROL, Seal, TRANSACTIONAL};
-use super::varint::{self, Writer};
+use super::header::{APPEND_TIME, CONTROL, Seal, TRANSACTIONAL};
+use super::varint::{self, RecordWriter};
 use super::{BATCH_HEADER_BYTES, Producer, RecordBatch};
 use crate::{Compression, Epoch, Header, Offset, Record};
 
-/// Builds batches one after the other, in one buffer that it shares with them until it is full.
+/// Builds one batch after the other in a buffer that it shares with them until the buffer is full.
 ///
 /// ```
 /// use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
@@ -25,7 +25,7 @@ use crate::{Compression, Epoch, Header, Offset, Record};
 /// ```
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
-    /// Empty between batches; else room for the header, then the records.
+    /// Empty between batches; otherwise space for the header, then the records.
     buffer: BytesMut,
     record_count: u32,
     next_delta: u32,
@@ -38,21 +38,20 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Adds a record right after the one before.
+    /// Adds a record after the previous one.
     ///
     /// # Panics
-    /// If the batch would pass 2 GiB: hold it to a limit by [`BatchBuilder::size_bytes`] and
-    /// [`Record::batch_max_bytes`].
+    /// If the batch would pass 2 GiB: limit it by [`BatchBuilder::size_bytes`] and [`Record::batch_max_bytes`].
     #[inline]
     pub fn push(&mut self, record: &Record<'_>) {
         self.push_at(self.next_delta, record);
     }
 
-    /// Adds records, one right after the other. Neighbours that have one list of headers between them, not only equal ones,
-    /// cost less: it is encoded once and copied.
+    /// Adds records one after the other. Neighbours that share one list of headers (the same slice, not an equal one)
+    /// are cheaper: the list is encoded once and copied.
     ///
     /// # Panics
-    /// As [`BatchBuilder::push`].
+    /// For the same reasons as [`BatchBuilder::push`].
     pub fn push_all(&mut self, records: &[Record<'_>]) {
         let mut known: Option<(&[Header<'_>], Range<usize>)> = None;
         for record in records {
@@ -61,16 +60,17 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a record `offset_delta` after the batch's base offset: how compaction leaves gaps.
+    /// Adds a record `offset_delta` after the batch's base offset. Compaction leaves gaps this way.
     ///
     /// # Panics
-    /// As [`BatchBuilder::push`], and if the offset does not ascend.
+    /// For the same reasons as [`BatchBuilder::push`], and if the offset does not ascend.
     #[inline]
     pub fn push_at(&mut self, offset_delta: u32, record: &Record<'_>) {
         self.add(offset_delta, record, None);
     }
 
-    /// Adds a record whose headers lie in the buffer already if it is told where; answers where they lie now.
+    /// Adds a record. `headers` is the place of its headers if they are in the buffer
+    /// already; returns their new place.
     #[inline]
     fn add(&mut self, offset_delta: u32, record: &Record<'_>, headers: Option<Range<usize>>) -> Range<usize> {
         assert!(offset_delta >= self.next_delta && offset_delta < i32::MAX as u32, "offsets ascend and fit the batch");
@@ -85,46 +85,51 @@ impl BatchBuilder {
         lie
     }
 
-    /// Makes the batch under construction stand for offsets up to `offset_delta`, also if its last record lies before it.
+    /// Extends the batch to offsets up to `offset_delta`, even if its last record has a lower one.
     pub fn extend_to(&mut self, offset_delta: u32) {
         self.next_delta = self.next_delta.max(offset_delta + 1);
     }
 
-    /// Names the idempotent producer of the batch under construction.
+    /// Sets the idempotent producer of the batch.
     pub fn set_producer(&mut self, producer: Producer) {
         self.producer = Some(producer);
     }
 
-    /// Makes the batch under construction one of its producer's transaction.
+    /// Makes the batch a part of its producer's transaction.
     pub fn set_transactional(&mut self) {
         self.flags |= TRANSACTIONAL;
     }
 
-    /// Makes it a control batch: [`super::Marker`].
+    /// Marks that all records of the batch carry their append time.
+    pub fn set_append_time(&mut self) {
+        self.flags |= APPEND_TIME;
+    }
+
+    /// Makes it a control batch: see [`super::Marker`].
     pub(super) fn set_control(&mut self) {
         self.flags |= CONTROL;
     }
 
-    /// Records so far.
+    /// Number of records in the batch so far.
     pub fn record_count(&self) -> u32 {
         self.record_count
     }
 
-    /// Whether there is nothing to seal.
+    /// `true` if the batch has no records yet.
     pub fn is_empty(&self) -> bool {
         self.record_count == 0
     }
 
-    /// Bytes so far, header included, before compression.
+    /// Size of the batch so far, header included, before compression.
     pub fn size_bytes(&self) -> usize {
         self.buffer.len().max(BATCH_HEADER_BYTES)
     }
 
-    /// Seals what was pushed and starts anew. Without compression nothing is copied. Records that the codec does not
-    /// make smaller stay uncompressed.
+    /// Seals the batch and starts the next one. Without compression nothing is copied. Records that the codec does
+    /// not make smaller stay uncompressed.
     ///
     /// # Panics
-    /// If nothing was pushed, if an offset would pass 2⁶³−1, or if `epoch` is above 2³¹−1.
+    /// If the batch is empty, if an offset would pass 2⁶³−1, or if `epoch` is above 2³¹−1.
     pub fn seal(&mut self, base_offset: Offset, epoch: Epoch, compression: Compression) -> RecordBatch {
         assert!(self.record_count > 0, "a batch has at least one record");
         self.last_size_bytes = self.buffer.len();
@@ -150,7 +155,7 @@ impl BatchBuilder {
         RecordBatch { bytes: bytes.freeze() }
     }
 
-    /// Forgets what was pushed.
+    /// Discards the records of the batch.
     pub fn clear(&mut self) {
         self.buffer.clear();
         self.record_count = 0;
@@ -161,7 +166,8 @@ impl BatchBuilder {
 
     #[cold]
     fn begin(&mut self, first: &Record<'_>) {
-        // As much as the last batch took, so that the buffer need not grow (and be copied) while records come.
+        // Reserve the size of the last batch, so that the buffer need not grow (and be copied) while records are
+        // added.
         self.buffer.reserve(self.last_size_bytes.max(first.batch_max_bytes()));
         self.buffer.resize(BATCH_HEADER_BYTES, 0);
         self.base_timestamp_ms = first.timestamp_ms;
@@ -170,15 +176,15 @@ impl BatchBuilder {
 }
 
 impl Record<'_> {
-    /// The most bytes that a batch of this record alone can take, uncompressed. Further records add no more than this
-    /// less [`crate::BATCH_HEADER_BYTES`] each.
+    /// The largest size of a batch with only this record, uncompressed. A further record adds at
+    /// most this size less [`crate::BATCH_HEADER_BYTES`].
     pub fn batch_max_bytes(&self) -> usize {
         // Length, attributes, and both deltas at their longest.
         const PROLOGUE: usize = varint::I32_MAX_BYTES + 1 + varint::I64_MAX_BYTES + varint::I32_MAX_BYTES;
         BATCH_HEADER_BYTES + PROLOGUE + nullable(self.key) + nullable(self.value) + self.headers_bytes()
     }
 
-    /// Size of the headers, their number included.
+    /// Size of the encoded headers, their number included.
     #[inline]
     fn headers_bytes(&self) -> usize {
         let headers: usize =
@@ -202,7 +208,8 @@ fn length_of(bytes: Option<&[u8]>) -> i64 {
     bytes.map_or(-1, |bytes| bytes.len() as i64)
 }
 
-/// Writes a record, with headers that lie in `buffer` already if it is told where; answers where they lie now.
+/// Encodes a record. `headers` is the place of its headers if they are in the buffer
+/// already; returns their new place.
 #[inline]
 fn encode(
     buffer: &mut BytesMut,
@@ -223,9 +230,9 @@ fn encode(
     let (begin, value) = (buffer.len(), record.value.unwrap_or_default());
     let size = varint::len(length as i64) + length;
     buffer.reserve(size);
-    // All but the value, which may be large, is written where it lies; there it has to be set to something before.
+    // Everything except the value, which may be large, is written in place; so the bytes must be initialised first.
     buffer.resize(begin + size - headers_bytes - value.len(), 0);
-    let mut writer = Writer { rest: &mut buffer[begin..] };
+    let mut writer = RecordWriter { rest: &mut buffer[begin..] };
     writer.number(length as i64);
     writer.bytes(&[0]); // attributes: none are defined
     writer.number(timestamp_delta);
@@ -237,13 +244,13 @@ fn encode(
     buffer.resize(lie.end, 0);
     match headers {
         Some(known) => buffer.copy_within(known, lie.start),
-        None => write_headers(Writer { rest: &mut buffer[lie.clone()] }, record.headers),
+        None => write_headers(RecordWriter { rest: &mut buffer[lie.clone()] }, record.headers),
     }
     lie
 }
 
 #[inline]
-fn write_headers(mut writer: Writer<'_>, headers: &[Header<'_>]) {
+fn write_headers(mut writer: RecordWriter<'_>, headers: &[Header<'_>]) {
     writer.number(headers.len() as i64);
     for header in headers {
         writer.number(header.key.len() as i64);

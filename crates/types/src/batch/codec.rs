@@ -1,4 +1,4 @@
-//! Compresses and inflates the records of a batch, with the codecs that Kafka's clients have.
+//! Compresses and inflates the records of a batch with the codecs of Kafka's clients.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,23 +13,23 @@ use zstd::zstd_safe;
 use super::{BATCH_HEADER_BYTES, BatchError, BatchLimits, header, snappy};
 use crate::Compression;
 
-/// Zstandard's own default.
+/// The default level of Zstandard.
 const ZSTD_LEVEL: i32 = 3;
 
 /// The smallest upper bound for a Zstandard window (2^23 = 8 MiB) that the format asks every decoder to support.
 const ZSTD_WINDOW_LOG_MIN: u32 = 23;
 
 thread_local! {
-    /// A context takes longer to make than a small batch takes to inflate.
+    /// To create a context takes longer than to inflate a small batch.
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// A builder's compressors, kept from batch to batch; each is made when it is first asked for.
+/// The compressors of a builder, kept from batch to batch and created on first use.
 #[derive(Default)]
 pub(super) struct Compressors {
     lz4: Option<Box<FrameEncoder<Vec<u8>>>>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    /// What the others have written last.
+    /// The last output of the other codecs.
     out: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Compressors {
 
     fn lz4(&mut self, records: &[u8]) -> Option<&[u8]> {
         let encoder = self.lz4.get_or_insert_with(|| {
-            // Independent blocks are the only ones that Kafka's Java client reads; 64 KiB is what it writes.
+            // Kafka's Java client reads only independent blocks, and writes blocks of 64 KiB.
             let frame = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
             Box::new(FrameEncoder::with_frame_info(frame, Vec::new()))
         });
@@ -87,7 +87,7 @@ impl fmt::Debug for Compressors {
     }
 }
 
-/// The bytes of `batch` with its records inflated, header and CRC to match.
+/// The bytes of `batch` with inflated records and a matching header and CRC.
 pub(super) fn inflate(batch: &[u8], codec: Compression, limits: &BatchLimits) -> Result<Bytes, BatchError> {
     let failed = |error: std::io::Error| BatchError::Inflate { codec, reason: error.to_string().into() };
     let (header, records) = batch.split_at(BATCH_HEADER_BYTES);
@@ -111,14 +111,14 @@ pub(super) fn inflate(batch: &[u8], codec: Compression, limits: &BatchLimits) ->
     Ok(Bytes::from(inflated))
 }
 
-/// The inflated size that a single Zstandard frame states: builders that compress in one go state it, as ours does;
-/// those that stream do not.
+/// The inflated size that a single Zstandard frame states. Compressors that have all the input state it, as ours
+/// does; streaming ones do not.
 fn stated_size(records: &[u8]) -> Option<u64> {
     let is_single = zstd_safe::find_frame_compressed_size(records).is_ok_and(|bytes| bytes == records.len());
     is_single.then(|| zstd_safe::get_frame_content_size(records).ok().flatten()).flatten()
 }
 
-/// As streaming does, without its window: a context of the thread writes straight into the result.
+/// Inflates a frame of known size without a streaming window: the thread's context writes directly into the result.
 fn inflate_stated(
     records: &[u8],
     size_bytes: u64,
@@ -143,7 +143,7 @@ fn inflate_stated(
     Ok(behind_header.into_inner())
 }
 
-/// Appends what `decoder` yields; the buffer grows with it, never ahead of it.
+/// Appends the output of `decoder`; the buffer grows with the output, never ahead of it.
 fn read_bounded(
     decoder: impl Read,
     inflated: &mut Vec<u8>,
@@ -163,7 +163,7 @@ fn window_log_max(limits: &BatchLimits) -> u32 {
     limits.inflated_max_bytes.next_power_of_two().trailing_zeros().clamp(ZSTD_WINDOW_LOG_MIN, 30)
 }
 
-/// A batch's bytes from its parts.
+/// Joins the parts of a batch.
 pub(super) fn joined(header: &[u8], records: &[u8]) -> BytesMut {
     let mut batch = BytesMut::with_capacity(header.len() + records.len());
     batch.extend_from_slice(header);

@@ -1,13 +1,13 @@
-//! Walks the records of a batch, and the headers of a record, where they lie.
+//! Decodes the records of a batch and the headers of a record in place.
 
-use super::varint::Reader;
+use super::varint::RecordReader;
 use super::{BATCH_HEADER_BYTES, BatchError, RecordBatch, RecordFault};
 use crate::{Compression, Header, Offset, RecordView};
 
 /// The smallest header: two numbers of one byte each.
 const MIN_HEADER_BYTES: usize = 2;
 
-/// The records of an uncompressed batch: [`RecordBatch::records`].
+/// The records of an uncompressed batch; see [`RecordBatch::records`].
 #[derive(Debug, Clone)]
 pub struct RecordIter<'a> {
     rest: &'a [u8],
@@ -43,9 +43,9 @@ impl<'a> RecordIter<'a> {
 
     #[inline]
     fn record(&mut self) -> Result<RecordView<'a>, RecordFault> {
-        let mut batch = Reader { rest: self.rest };
+        let mut batch = RecordReader { rest: self.rest };
         let length = batch.i32("length")?;
-        let mut record = Reader { rest: batch.bytes(length, "length")? };
+        let mut record = RecordReader { rest: batch.bytes(length, "length")? };
         self.rest = batch.rest;
         record.byte("attributes")?;
         let timestamp_delta = record.i64("timestamp delta")?;
@@ -72,7 +72,7 @@ impl<'a> RecordIter<'a> {
         Ok(delta)
     }
 
-    /// What is said, once, after the last record.
+    /// Reports, once, bytes after the last record.
     #[cold]
     fn end(&mut self) -> Option<Result<RecordView<'a>, BatchError>> {
         if let Some(codec) = self.compressed.take() {
@@ -115,7 +115,7 @@ impl std::iter::FusedIterator for RecordIter<'_> {}
 
 /// Checks the headers at the end of a record; returns their number and bytes.
 #[inline]
-fn headers(mut record: Reader<'_>) -> Result<(usize, &[u8]), RecordFault> {
+fn headers(mut record: RecordReader<'_>) -> Result<(usize, &[u8]), RecordFault> {
     let count = record.i32("header count")?;
     let encoded = record.rest;
     if count != 0 {
@@ -127,7 +127,7 @@ fn headers(mut record: Reader<'_>) -> Result<(usize, &[u8]), RecordFault> {
     Ok((count as usize, encoded))
 }
 
-fn check_headers(record: &mut Reader<'_>, count: i32) -> Result<(), RecordFault> {
+fn check_headers(record: &mut RecordReader<'_>, count: i32) -> Result<(), RecordFault> {
     let left_bytes = record.rest.len();
     let count = usize::try_from(count)
         .ok()
@@ -135,7 +135,7 @@ fn check_headers(record: &mut Reader<'_>, count: i32) -> Result<(), RecordFault>
         .ok_or(RecordFault::Length { field: "header count", value: count, left_bytes })?;
     for index in 0..count {
         let (name, _) = raw_header(record)?;
-        // Nearly all names are plain, and looking whether one is costs little.
+        // Nearly all names are ASCII, and the check is cheap.
         if !name.is_ascii() && std::str::from_utf8(name).is_err() {
             return Err(RecordFault::HeaderName { index });
         }
@@ -144,13 +144,13 @@ fn check_headers(record: &mut Reader<'_>, count: i32) -> Result<(), RecordFault>
 }
 
 #[inline]
-fn raw_header<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), RecordFault> {
+fn raw_header<'a>(reader: &mut RecordReader<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), RecordFault> {
     let length = reader.i32("header name length")?;
     Ok((reader.bytes(length, "header name length")?, reader.nullable("header value length")?))
 }
 
 impl<'a> RecordView<'a> {
-    /// The headers in order.
+    /// The headers of the record, in order.
     pub fn headers(&self) -> HeaderIter<'a> {
         HeaderIter { rest: self.encoded_headers, left: self.header_count }
     }
@@ -161,9 +161,9 @@ impl<'a> RecordView<'a> {
         value
     }
 
-    /// As [`RecordView::header`], of several headers; the record is gone through once.
+    /// Like [`RecordView::header`] for several headers, in one pass.
     pub fn header_values<const N: usize>(&self, names: [&str; N]) -> [Option<&'a [u8]>; N] {
-        let mut reader = Reader { rest: self.encoded_headers };
+        let mut reader = RecordReader { rest: self.encoded_headers };
         let mut found = [None; N];
         for _ in 0..self.header_count {
             // Cannot fail: a `RecordView` exists only once its headers have been checked.
@@ -176,7 +176,7 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// The headers of a record: [`RecordView::headers`].
+/// The headers of a record; see [`RecordView::headers`].
 #[derive(Debug, Clone)]
 pub struct HeaderIter<'a> {
     rest: &'a [u8],
@@ -188,7 +188,7 @@ impl<'a> Iterator for HeaderIter<'a> {
 
     fn next(&mut self) -> Option<Header<'a>> {
         self.left = self.left.checked_sub(1)?;
-        let mut reader = Reader { rest: self.rest };
+        let mut reader = RecordReader { rest: self.rest };
         // Cannot fail: a `RecordView` exists only once its headers have been checked.
         let (name, value) = raw_header(&mut reader).ok()?;
         let key = std::str::from_utf8(name).ok()?;

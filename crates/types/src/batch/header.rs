@@ -1,24 +1,22 @@
-//! The fixed header: where each field lies, what it may hold, and how it is written.
+//! The fixed header of a batch: positions, rules and encoding of its fields.
 
-use super::{BatchError, BatchLimits};
+use super::error::BatchError;
+use super::limits::{BatchLimits, MIN_RECORD_BYTES};
 use crate::{Compression, Epoch, Offset};
 
-/// Size of a batch's header, and so of an empty batch.
+/// Size of a batch's header, hence of an empty batch.
 pub const BATCH_HEADER_BYTES: usize = 61;
 
-/// Bytes before the ones that the length field counts.
+/// Bytes that the length field does not count.
 const LENGTH_COUNTS_FROM: usize = 12;
 const MAGIC: u8 = 2;
-
-/// The smallest record: seven numbers of one byte each.
-pub(super) const MIN_RECORD_BYTES: usize = 7;
 
 const CODEC_BITS: u16 = 0b111;
 pub(super) const APPEND_TIME: u16 = 1 << 3;
 pub(super) const TRANSACTIONAL: u16 = 1 << 4;
 pub(super) const CONTROL: u16 = 1 << 5;
 
-/// Where the fields begin. All are big-endian.
+/// Positions of the fields. All are big-endian.
 pub(super) mod at {
     pub(crate) const BASE_OFFSET: usize = 0;
     pub(crate) const LENGTH: usize = 8;
@@ -35,19 +33,19 @@ pub(super) mod at {
     pub(crate) const RECORD_COUNT: usize = 57;
 }
 
-/// The idempotent producer that built a batch, and how far it had come.
+/// The idempotent producer of a batch, with its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Producer {
-    /// Its id, not negative.
+    /// Id of the producer, never negative.
     pub id: i64,
-    /// Its epoch: a producer that starts again under the same id gets the next one.
+    /// Epoch of the producer: a restart under the same id gets the next one.
     pub epoch: i16,
     /// The sequence number of the batch's first record in its partition.
     pub base_sequence: i32,
 }
 
 impl Producer {
-    /// What stands in a batch that no idempotent producer built.
+    /// The values in a batch without an idempotent producer.
     const NONE: Self = Self { id: -1, epoch: -1, base_sequence: -1 };
 
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
@@ -60,7 +58,7 @@ impl Producer {
     }
 }
 
-/// What a builder knows about the batch that it seals.
+/// The header fields that a builder sets when it seals a batch.
 #[derive(Debug)]
 pub(super) struct Seal {
     pub(super) base_offset: Offset,
@@ -70,7 +68,7 @@ pub(super) struct Seal {
     pub(super) base_timestamp_ms: i64,
     pub(super) max_timestamp_ms: i64,
     pub(super) producer: Option<Producer>,
-    /// [`TRANSACTIONAL`], [`CONTROL`].
+    /// A set of the bits [`APPEND_TIME`], [`TRANSACTIONAL`] and [`CONTROL`].
     pub(super) flags: u16,
     pub(super) record_count: u32,
 }
@@ -93,14 +91,14 @@ impl Seal {
     }
 }
 
-/// Says that the records of `batch`, which are in place, are not compressed.
+/// Marks `batch`, whose records are in place, as uncompressed.
 pub(super) fn mark_inflated(batch: &mut [u8]) {
     let attributes = u16_at(batch, at::ATTRIBUTES) & !CODEC_BITS;
     put(batch, at::ATTRIBUTES, &attributes.to_be_bytes());
     put_length_and_crc(batch);
 }
 
-/// Says that `batch`, a header alone, has no records; it belongs to nobody then.
+/// Marks `batch`, which has only a header, as a batch without records and without a producer.
 pub(super) fn mark_empty(batch: &mut [u8]) {
     let producer = Producer::NONE;
     put(batch, at::ATTRIBUTES, &CONTROL.to_be_bytes());
@@ -111,7 +109,15 @@ pub(super) fn mark_empty(batch: &mut [u8]) {
     put_length_and_crc(batch);
 }
 
-/// Gives `batch` its place. Outside the CRC's reach.
+/// Sets the append time of all records of `batch`, which are in place.
+pub(super) fn mark_append_time(batch: &mut [u8], at_ms: i64) {
+    let attributes = u16_at(batch, at::ATTRIBUTES) | APPEND_TIME;
+    put(batch, at::ATTRIBUTES, &attributes.to_be_bytes());
+    put(batch, at::MAX_TIMESTAMP, &at_ms.to_be_bytes());
+    put_length_and_crc(batch);
+}
+
+/// Sets the offset and epoch of `batch`, which the CRC does not cover.
 pub(super) fn stamp(batch: &mut [u8], base_offset: Offset, epoch: Epoch) {
     let last_offset = base_offset.0.checked_add(u64::from(u32_at(batch, at::LAST_OFFSET_DELTA)));
     assert!(last_offset.is_some_and(|last| last < i64::MAX as u64), "offsets fit into 63 bits");
@@ -128,7 +134,7 @@ fn put_length_and_crc(batch: &mut [u8]) {
     put(batch, at::CRC, &crc.to_be_bytes());
 }
 
-/// The CRC that `batch` should have.
+/// Computes the CRC of `batch`.
 pub(super) fn crc_of(batch: &[u8]) -> u32 {
     crc32c::crc32c(&batch[at::ATTRIBUTES..])
 }
@@ -139,7 +145,7 @@ pub(super) fn check(bytes: &[u8], limits: &BatchLimits) -> Result<usize, BatchEr
     if have < BATCH_HEADER_BYTES {
         return Err(BatchError::Truncated { need: BATCH_HEADER_BYTES, have });
     }
-    // The magic comes first: an older format has other fields where the rest is looked for.
+    // Check the magic first: an older format has other fields at the other positions.
     if bytes[at::MAGIC] != MAGIC {
         return Err(BatchError::Magic { magic: bytes[at::MAGIC].cast_signed() });
     }
@@ -176,7 +182,7 @@ fn check_offsets(bytes: &[u8]) -> Result<(), BatchError> {
     if last_delta < 0 {
         return Err(refuse("last offset delta", i64::from(last_delta), "zero or more"));
     }
-    // One below the largest, so that the offset after the last one is an offset too.
+    // One below the largest, so that the offset after the last one is valid too.
     if base.checked_add(i64::from(last_delta)).is_none_or(|last| last == i64::MAX) {
         return Err(refuse("base offset", base, "such that all offsets are below 2^63-1"));
     }
@@ -190,7 +196,7 @@ fn check_offsets(bytes: &[u8]) -> Result<(), BatchError> {
     Ok(())
 }
 
-/// A batch of `body_bytes` of records, inflated, can hold as many as it claims.
+/// Checks that `body_bytes` of inflated records can hold the claimed number of records.
 pub(super) fn check_record_count(bytes: &[u8], body_bytes: usize) -> Result<(), BatchError> {
     let count = u32_at(bytes, at::RECORD_COUNT);
     if count as usize > body_bytes / MIN_RECORD_BYTES {

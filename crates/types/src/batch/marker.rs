@@ -1,4 +1,4 @@
-//! The marker of a transaction's end: a control batch of one record.
+//! The marker at the end of a transaction: a control batch with one record.
 //!
 //! ```text
 //! key:   version i16 (0)   kind i16 (0 aborted, 1 committed)
@@ -13,29 +13,29 @@ use crate::{Compression, Epoch, Offset, Record};
 const VERSION: i16 = 0;
 const ABORTED: i16 = 0;
 const COMMITTED: i16 = 1;
-/// What stands in a marker instead of a sequence number.
+/// The sequence number in a marker.
 const NO_SEQUENCE: i32 = -1;
 
-/// How a producer's transaction has ended, as a partition keeps it.
+/// The end of a producer's transaction, as a partition stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// The producer's id.
+    /// Id of the idempotent producer.
     pub producer_id: i64,
-    /// Its epoch: what it sends under an earlier one is refused from here on.
+    /// Epoch of the producer; records under an earlier one are refused afterwards.
     pub producer_epoch: i16,
-    /// Whether the transaction's records count.
+    /// `true` if the transaction was committed.
     pub committed: bool,
-    /// The epoch of the coordinator that has ended it.
+    /// Epoch of the coordinator that ended the transaction.
     pub coordinator_epoch: u32,
-    /// When: milliseconds since 1970-01-01T00:00:00Z.
+    /// Time of the end: milliseconds since 1970-01-01T00:00:00Z.
     pub timestamp_ms: i64,
 }
 
 impl Marker {
-    /// The control batch that says so.
+    /// Builds the control batch of this marker.
     ///
     /// # Panics
-    /// As [`BatchBuilder::seal`].
+    /// For the same reasons as [`BatchBuilder::seal`].
     pub fn seal(&self, base_offset: Offset, epoch: Epoch) -> RecordBatch {
         let kind = if self.committed { COMMITTED } else { ABORTED };
         let key = [VERSION.to_be_bytes(), kind.to_be_bytes()].concat();
@@ -49,7 +49,7 @@ impl Marker {
         builder.seal(base_offset, epoch, Compression::None)
     }
 
-    /// What a batch says of a transaction's end; `None` if it is no such marker.
+    /// Decodes a marker; `None` if the batch is no marker.
     pub(super) fn read(batch: &RecordBatch) -> Option<Self> {
         let producer = batch.producer().filter(|_| batch.is_control())?;
         let record = batch.records().next()?.ok()?;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_marker_is_not_read_as_one() {
+    fn other_batches_are_not_read_as_markers() {
         let mut builder = BatchBuilder::default();
         builder.push(&Record { key: Some(&[0, 0, 0, 1]), value: Some(&[0; 6]), ..Record::default() });
         builder.set_producer(Producer { id: 1, epoch: 0, base_sequence: 0 });

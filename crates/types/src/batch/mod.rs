@@ -8,13 +8,13 @@
 //!                                  the CRC covers ▲ from here to the end
 //! ```
 //!
-//! Always true of a [`RecordBatch`]
-//! - Its bytes are exactly one batch: whole header, known codec, as long as its length says.
+//! Invariants of a [`RecordBatch`]
+//! - Its bytes are exactly one batch: a whole header, a known codec, and the length that the header declares.
 //! - `base_offset <= last_offset`, and there are at most as many records as offsets.
-//! - Base offset and epoch lie before the CRC's reach: a batch gets another place without touching its records.
+//! - The CRC does not cover base offset and epoch, so a batch can be moved without touching its records.
 //!
-//! What is *not* known before [`RecordBatch::records`] has walked it: whether each record is well formed. The CRC only
-//! says that the bytes are what their sender meant.
+//! Only [`RecordBatch::records`] checks that each record is well formed. The CRC only proves that
+//! the bytes are the sender's.
 //!
 //! Source: the section "Record Batch" of Apache Kafka's message format.
 
@@ -23,8 +23,10 @@ mod codec;
 mod decode;
 mod error;
 mod header;
+mod limits;
 mod marker;
 mod snappy;
+mod stored_record;
 mod varint;
 
 use bytes::{Bytes, BytesMut};
@@ -33,41 +35,28 @@ pub use build::BatchBuilder;
 pub use decode::{HeaderIter, RecordIter};
 pub use error::{BatchError, RecordFault};
 pub use header::{BATCH_HEADER_BYTES, Producer};
+pub use limits::BatchLimits;
 pub use marker::Marker;
+pub use stored_record::StoredRecord;
 
 use crate::{Compression, Epoch, Offset};
 use header::at;
 
-/// What a decoder accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BatchLimits {
-    /// Largest batch as it lies. Default 16 MiB.
-    pub batch_max_bytes: usize,
-    /// Largest batch once inflated. Default 64 MiB.
-    pub inflated_max_bytes: usize,
-}
-
-impl Default for BatchLimits {
-    fn default() -> Self {
-        Self { batch_max_bytes: 16 << 20, inflated_max_bytes: 64 << 20 }
-    }
-}
-
-/// One sealed batch, exactly as it lies on disk and travels. Cloning shares the bytes.
+/// One sealed batch, with the same bytes on disk and on the wire. Clones share the bytes.
 ///
-/// A `RecordBatch` is a slice of the buffer it was read from and keeps all of that buffer alive.
+/// A `RecordBatch` is a slice of the buffer that it was read from, and keeps that buffer alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordBatch {
     bytes: Bytes,
 }
 
 impl RecordBatch {
-    /// Takes the one batch at the start of `bytes`, without copying; what follows it is let go. Its header and CRC are
-    /// checked, its records are not: see [`RecordBatch::records`].
+    /// Takes one batch from the start of `bytes` without a copy and drops the bytes after it. Checks the header and
+    /// the CRC, but not the records: see [`RecordBatch::records`].
     ///
     /// # Errors
-    /// [`BatchError::Truncated`] if more bytes must be read first; every other variant but those of records and of
-    /// inflating if this is no batch that Millstream takes.
+    /// [`BatchError::Truncated`] if more bytes must be read first; otherwise the reason why Millstream refuses the
+    /// batch, except errors of records and of inflating.
     pub fn parse(bytes: Bytes, limits: &BatchLimits) -> Result<Self, BatchError> {
         let batch = Self::parse_trusted(bytes, limits)?;
         let (stored, computed) = (batch.stored_crc(), header::crc_of(&batch.bytes));
@@ -77,103 +66,103 @@ impl RecordBatch {
         Ok(batch)
     }
 
-    /// As [`RecordBatch::parse`], but believes the CRC: only for bytes that this process has verified or built itself.
-    /// The header is still checked, so that wrong bytes are an error or wrong records, never a panic.
+    /// Like [`RecordBatch::parse`] without the check of the CRC: only for bytes that this process has verified or
+    /// built. The header is still checked, so wrong bytes give an error or wrong records, never a panic.
     ///
     /// # Errors
-    /// As [`RecordBatch::parse`], except [`BatchError::Checksum`].
+    /// Those of [`RecordBatch::parse`], except [`BatchError::Checksum`].
     pub fn parse_trusted(mut bytes: Bytes, limits: &BatchLimits) -> Result<Self, BatchError> {
         let size_bytes = header::check(&bytes, limits)?;
         bytes.truncate(size_bytes);
         Ok(Self { bytes })
     }
 
-    /// The consecutive batches of one buffer, each a slice of it. Ends after the first error; a batch that is cut
-    /// short at the end of the buffer is [`BatchError::Truncated`].
+    /// The consecutive batches of one buffer, each a slice of it. The iterator ends after the first error; a batch
+    /// that is cut short at the end of the buffer is [`BatchError::Truncated`].
     pub fn split(bytes: Bytes, limits: &BatchLimits) -> BatchIter {
         BatchIter { rest: bytes, limits: *limits }
     }
 
-    /// The batch as it lies.
+    /// The bytes of the whole batch.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Its size as it lies, header included.
+    /// Size of the batch in bytes, header included.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Offset of the first record; in a compacted batch, of the first record that there was.
+    /// Offset of the first record. In a compacted batch that record may be gone.
     pub fn base_offset(&self) -> Offset {
         Offset(header::u64_at(&self.bytes, at::BASE_OFFSET))
     }
 
-    /// Offset of the last record; in a compacted batch, of the last record that there was.
+    /// Offset of the last record. In a compacted batch that record may be gone.
     pub fn last_offset(&self) -> Offset {
         self.base_offset().advance(u64::from(self.last_offset_delta()))
     }
 
-    /// The offset after the last one: where the next batch may begin.
+    /// The offset after the last one: the earliest start of the next batch.
     pub fn next_offset(&self) -> Offset {
         self.last_offset().next()
     }
 
-    /// Leader epoch under which the offsets were handed out. A batch fresh from a producer has none and says zero.
+    /// Leader epoch under which the offsets were handed out; zero in a batch fresh from a producer.
     pub fn epoch(&self) -> Epoch {
         Epoch(header::i32_at(&self.bytes, at::LEADER_EPOCH).max(0).unsigned_abs())
     }
 
-    /// Number of records; zero if compaction kept only the batch's header.
+    /// Number of records; zero if compaction kept only the header.
     pub fn record_count(&self) -> u32 {
         header::u32_at(&self.bytes, at::RECORD_COUNT)
     }
 
-    /// Timestamp of the first record, to which the others are relative.
+    /// Timestamp of the first record; the others are relative to it.
     pub fn base_timestamp_ms(&self) -> i64 {
         header::i64_at(&self.bytes, at::BASE_TIMESTAMP)
     }
 
-    /// Largest timestamp of its records, as the batch's builder stated it.
+    /// Largest timestamp of the records, as stated by the builder of the batch.
     pub fn max_timestamp_ms(&self) -> i64 {
         header::i64_at(&self.bytes, at::MAX_TIMESTAMP)
     }
 
-    /// How the records are compressed.
+    /// The codec of the compressed records.
     pub fn compression(&self) -> Compression {
-        // An unknown codec did not pass `header::check`.
+        // `header::check` refuses unknown codecs.
         header::codec_of(self.attributes()).unwrap_or_default()
     }
 
-    /// The idempotent producer that built the batch, if one did.
+    /// The idempotent producer of the batch, if it has one.
     pub fn producer(&self) -> Option<Producer> {
         Producer::read(&self.bytes)
     }
 
-    /// Whether the batch belongs to a transaction.
+    /// `true` if the batch belongs to a transaction.
     pub fn is_transactional(&self) -> bool {
         self.attributes() & header::TRANSACTIONAL != 0
     }
 
-    /// Whether its records are markers of a transaction's end, which no reader is shown.
+    /// `true` if the records are transaction markers, which no reader is shown.
     pub fn is_control(&self) -> bool {
         self.attributes() & header::CONTROL != 0
     }
 
-    /// How a transaction has ended, if that is what the batch says.
+    /// The end of a transaction, if the batch is a marker.
     pub fn marker(&self) -> Option<Marker> {
         Marker::read(self)
     }
 
-    /// Whether all records carry the time at which a log took them, which is [`RecordBatch::max_timestamp_ms`].
+    /// `true` if all records carry their append time, which is [`RecordBatch::max_timestamp_ms`].
     pub fn has_append_time(&self) -> bool {
         self.attributes() & header::APPEND_TIME != 0
     }
 
-    /// The same records at another place. Copies the bytes once.
+    /// The same records at another offset and epoch. Copies the bytes once.
     ///
     /// # Panics
-    /// As [`RecordBatch::into_restamped`].
+    /// For the same reasons as [`RecordBatch::into_restamped`].
     #[must_use]
     pub fn restamped(&self, base_offset: Offset, epoch: Epoch) -> Self {
         let mut bytes = BytesMut::from(&self.bytes[..]);
@@ -181,7 +170,7 @@ impl RecordBatch {
         Self { bytes: bytes.freeze() }
     }
 
-    /// The same records at another place. Copies nothing if no other clone or slice shares the buffer, else once.
+    /// The same records at another offset and epoch. Copies the bytes only if a clone or slice shares the buffer.
     ///
     /// # Panics
     /// If an offset of the batch would pass 2⁶³−1 or `epoch` 2³¹−1: more than an engine can ever hand out.
@@ -192,12 +181,21 @@ impl RecordBatch {
         Self { bytes: bytes.freeze() }
     }
 
-    /// The same records, not compressed; itself if it is not. While it runs, inflating takes besides the
-    /// result up to 13 MiB (LZ4: blocks) or the larger of 8 MiB and `inflated_max_bytes` (Zstandard: window of a
-    /// frame that does not state its size).
+    /// The same records with a common append time. Copies the bytes only if a clone or slice shares the buffer.
+    #[must_use]
+    pub fn into_append_timed(self, at_ms: i64) -> Self {
+        let mut bytes = self.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        header::mark_append_time(&mut bytes, at_ms);
+        Self { bytes: bytes.freeze() }
+    }
+
+    /// The batch with uncompressed records; a clone if they are not compressed. Beside the result, inflating takes up
+    /// to 13 MiB (LZ4: blocks), or the larger of 8 MiB and `inflated_max_bytes` (Zstandard: window of a frame that
+    /// does not state its size).
     ///
     /// # Errors
-    /// [`BatchError::InflatedTooLarge`], [`BatchError::Inflate`], [`BatchError::RecordCount`].
+    /// [`BatchError::InflatedTooLarge`], [`BatchError::Inflate`] or [`BatchError::RecordCount`], if
+    /// the records do not inflate.
     pub fn inflated(&self, limits: &BatchLimits) -> Result<Self, BatchError> {
         match self.compression() {
             Compression::None => Ok(self.clone()),
@@ -205,15 +203,15 @@ impl RecordBatch {
         }
     }
 
-    /// Walks the records of an uncompressed batch, in the order of their offsets, without allocating. Every length
-    /// is checked, and that there are exactly as many records as the header says; ends after the first error.
+    /// Iterates over the records of an uncompressed batch in the order of their offsets, without allocating. Checks
+    /// every length, and the number of records in the header; ends after the first error.
     ///
-    /// A compressed batch yields one [`BatchError::Compressed`]: inflate it first, once for all its readers.
+    /// A compressed batch yields one [`BatchError::Compressed`]: inflate it first, once for all readers.
     pub fn records(&self) -> RecordIter<'_> {
         RecordIter::new(self)
     }
 
-    /// The batch without its records: for a reader that may not see them, and must get past them.
+    /// The batch without its records, for a reader that may not see them but must get past them.
     #[must_use]
     pub fn without_records(&self) -> Self {
         let mut bytes = BytesMut::from(&self.bytes[..BATCH_HEADER_BYTES]);
@@ -234,7 +232,7 @@ impl RecordBatch {
     }
 }
 
-/// The consecutive batches of one buffer: [`RecordBatch::split`].
+/// The consecutive batches of one buffer; see [`RecordBatch::split`].
 #[derive(Debug)]
 pub struct BatchIter {
     rest: Bytes,

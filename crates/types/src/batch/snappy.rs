@@ -1,5 +1,5 @@
-//! Snappy as Kafka's clients frame it: blocks with their lengths, behind a header (the Java client's, and what we write),
-//! or one bare block (librdkafka's).
+//! Snappy as Kafka's clients frame it: either blocks with their lengths behind a header (the Java client, and
+//! Millstream), or one bare block (librdkafka).
 
 use std::io;
 
@@ -7,16 +7,16 @@ use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
 use super::{BatchError, BatchLimits};
 
-/// Magic, the version, and the oldest version that reads it.
+/// Magic, version, and the oldest version that can read it.
 const HEADER: [u8; 16] = *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01";
 const MAGIC_BYTES: usize = 8;
-/// Uncompressed bytes of a block, as in the Java client.
+/// Uncompressed bytes per block, as in the Java client.
 const BLOCK_BYTES: usize = 32 << 10;
 const LENGTH_BYTES: usize = 4;
-/// Three bytes of a block stand for at most 64.
+/// Three bytes of a block expand to at most 64.
 const EXPANSION_MAX: usize = 22;
 
-/// Writes the compressed `records` into `out`; `None` if that cannot be.
+/// Writes the compressed `records` into `out`; `None` if they cannot be compressed.
 pub(super) fn compress(records: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.clear();
     out.extend_from_slice(&HEADER);
@@ -31,7 +31,7 @@ pub(super) fn compress(records: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends what `records` holds.
+/// Appends the inflated `records` to `inflated`.
 pub(super) fn inflate(
     records: &[u8],
     inflated: &mut Vec<u8>,

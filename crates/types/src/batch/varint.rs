@@ -1,4 +1,4 @@
-//! Numbers of variable length: zig-zag, seven bits a byte, least significant first.
+//! Numbers of variable length: zig-zag encoding, seven bits per byte, least significant first.
 
 use super::RecordFault;
 
@@ -7,7 +7,7 @@ pub(super) const I32_MAX_BYTES: usize = 5;
 /// Longest encoding of an `i64`.
 pub(super) const I64_MAX_BYTES: usize = 10;
 
-/// Small numbers of either sign as small numbers: 0, −1, 1, −2 … become 0, 1, 2, 3 …
+/// Maps small numbers of either sign to small numbers: 0, −1, 1, −2 … become 0, 1, 2, 3 …
 #[inline]
 pub(super) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
@@ -18,7 +18,7 @@ const fn unzigzag(raw: u64) -> i64 {
     (raw >> 1).cast_signed() ^ -((raw & 1).cast_signed())
 }
 
-/// Bytes that `value` takes.
+/// Size of the encoded `value`.
 #[inline]
 pub(super) const fn len(value: i64) -> usize {
     let bits = 64 - (zigzag(value) | 1).leading_zeros() as usize;
@@ -26,12 +26,12 @@ pub(super) const fn len(value: i64) -> usize {
     (bits * 9 + 64) / 64
 }
 
-/// Writes a record's parts to the front of a slice, whose length is known to be enough.
-pub(super) struct Writer<'a> {
+/// Encodes a record at the front of a slice that is known to be long enough.
+pub(super) struct RecordWriter<'a> {
     pub(super) rest: &'a mut [u8],
 }
 
-impl Writer<'_> {
+impl RecordWriter<'_> {
     #[inline]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         let (here, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
@@ -54,7 +54,7 @@ impl Writer<'_> {
         self.byte(raw as u8);
     }
 
-    /// A length and that many bytes; null is length −1.
+    /// Writes a length and the bytes; null is length −1.
     #[inline]
     pub(super) fn nullable(&mut self, bytes: Option<&[u8]>) {
         match bytes {
@@ -67,12 +67,12 @@ impl Writer<'_> {
     }
 }
 
-/// Reads a record's parts from the front of a slice.
-pub(super) struct Reader<'a> {
+/// Decodes a record from the front of a slice.
+pub(super) struct RecordReader<'a> {
     pub(super) rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     #[inline]
     pub(super) fn byte(&mut self, field: &'static str) -> Result<u8, RecordFault> {
         let (&byte, rest) = self.rest.split_first().ok_or(RecordFault::CutShort { field })?;
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(super) fn i32(&mut self, field: &'static str) -> Result<i32, RecordFault> {
-        // Nearly all lengths take one byte or two.
+        // Nearly all lengths take one or two bytes.
         match *self.rest {
             [a, ref rest @ ..] if a < 0x80 => {
                 self.rest = rest;
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of any length up to `max_bits`.
+    /// Reads a number of up to `max_bits`.
     fn long(&mut self, field: &'static str, max_bits: u32) -> Result<i64, RecordFault> {
         let mut raw = 0_u64;
         let mut shift = 0;
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         Err(RecordFault::VarintTooLong { field, max_bits })
     }
 
-    /// That many bytes.
+    /// Takes the next `length` bytes of the record.
     #[inline]
     pub(super) fn bytes(&mut self, length: i32, field: &'static str) -> Result<&'a [u8], RecordFault> {
         let split = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A length and that many bytes; length −1 is null.
+    /// Reads a length and the bytes; length −1 is null.
     #[inline]
     pub(super) fn nullable(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, RecordFault> {
         let length = self.i32(field)?;
@@ -152,7 +152,7 @@ mod tests {
 
     fn encoded(value: i64) -> Vec<u8> {
         let mut bytes = vec![0; len(value)];
-        let mut writer = Writer { rest: &mut bytes };
+        let mut writer = RecordWriter { rest: &mut bytes };
         writer.number(value);
         assert!(writer.rest.is_empty(), "{value}");
         bytes
@@ -163,11 +163,11 @@ mod tests {
         let edges = (0..63).flat_map(|bit| [1_i64 << bit, (1 << bit) - 1, -(1 << bit), -(1 << bit) - 1]);
         for value in edges.chain([i64::MIN, i64::MAX, i64::from(i32::MIN), i64::from(i32::MAX)]) {
             let bytes = encoded(value);
-            let mut reader = Reader { rest: &bytes };
+            let mut reader = RecordReader { rest: &bytes };
             assert_eq!(reader.i64("x"), Ok(value));
             assert!(reader.rest.is_empty());
             if let Ok(small) = i32::try_from(value) {
-                assert_eq!(Reader { rest: &bytes }.i32("x"), Ok(small));
+                assert_eq!(RecordReader { rest: &bytes }.i32("x"), Ok(small));
             }
         }
         assert_eq!((encoded(0), encoded(-1), encoded(1), encoded(150)), (vec![0], vec![1], vec![2], vec![0xac, 2]));
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_number_that_is_too_long_or_cut_short_is_an_error() {
-        let i32_of = |bytes: &[u8]| Reader { rest: bytes }.i32("x");
-        let i64_of = |bytes: &[u8]| Reader { rest: bytes }.i64("x");
+        let i32_of = |bytes: &[u8]| RecordReader { rest: bytes }.i32("x");
+        let i64_of = |bytes: &[u8]| RecordReader { rest: bytes }.i64("x");
         let too_long = |max_bits| RecordFault::VarintTooLong { field: "x", max_bits };
         assert_eq!(i32_of(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Ok(i32::MIN));
         assert_eq!(i32_of(&[0xff, 0xff, 0xff, 0xff, 0x1f]), Err(too_long(32)));

@@ -1,4 +1,4 @@
-//! What a user reads when a batch is refused: the value, the rule, the remedy.
+//! The message of a refused batch names the value, the rule and the remedy.
 
 use millstream_types::{BatchError, BatchLimits, Compression, ErrorCode, Offset, RecordBatch, RecordFault};
 
@@ -134,7 +134,7 @@ fn every_refusal_names_value_rule_and_remedy() {
 }
 
 #[test]
-fn too_large_and_compressed_say_what_to_do() {
+fn errors_of_large_and_compressed_batches_name_the_remedy() {
     let bytes = whole(Compression::Zstd);
     let batch = RecordBatch::parse(bytes.into(), &BatchLimits::default()).unwrap();
     let error = batch.inflated(&BatchLimits { inflated_max_bytes: 400, ..BatchLimits::default() }).unwrap_err();

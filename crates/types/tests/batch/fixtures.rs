@@ -14,7 +14,8 @@ fn fixture(name: &str) -> Bytes {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).into()
 }
 
-/// What the fixtures hold. They were sealed by this very code, but gzip by Python, and snappy as one bare block of literals.
+/// The batch in the fixtures. They were sealed by this very code, but gzip by Python, and snappy as one bare block of
+/// literals.
 fn sealed(codec: Compression) -> RecordBatch {
     let mut builder = BatchBuilder::default();
     builder.set_producer(Producer { id: 4711, epoch: 2, base_sequence: 30 });

@@ -120,7 +120,7 @@ fn mutated_batches_are_errors_or_make_sense() {
 }
 
 #[test]
-fn what_a_small_frame_inflates_to_is_bounded() {
+fn the_inflated_size_of_a_small_frame_is_bounded() {
     let zeros = Owned { offset_delta: 0, timestamp_ms: 0, key: None, value: Some(vec![0; 3 << 20]), headers: vec![] };
     for codec in CODECS.into_iter().filter(|codec| *codec != Compression::None) {
         let bomb = built(std::slice::from_ref(&zeros), Offset(0), codec);
@@ -135,7 +135,7 @@ fn what_a_small_frame_inflates_to_is_bounded() {
 }
 
 #[test]
-fn a_count_that_cannot_be_is_refused_before_anything_is_reserved() {
+fn an_impossible_count_is_refused_before_memory_is_reserved() {
     for codec in CODECS {
         let mut bytes = sample(codec).bytes().to_vec();
         bytes[23..27].copy_from_slice(&(i32::MAX - 1).to_be_bytes());
@@ -162,6 +162,7 @@ fn records_of_a_log_that_stamps_them_carry_its_time() {
     bytes[35..43].copy_from_slice(&99_i64.to_be_bytes());
     reseal(&mut bytes);
     let batch = RecordBatch::parse(bytes.into(), &LIMITS).unwrap();
+    assert_eq!(sample(Compression::None).into_append_timed(99), batch);
     assert!(batch.has_append_time() && read(&batch).iter().all(|record| record.timestamp_ms == 99));
 }
 
@@ -185,7 +186,7 @@ fn batch_of(body: &[u8]) -> RecordBatch {
 }
 
 #[test]
-fn malformed_records_say_what_is_wrong() {
+fn malformed_records_name_their_fault() {
     let cut = |field| RecordFault::CutShort { field };
     let length = |field, value, left_bytes| RecordFault::Length { field, value, left_bytes };
     let offset = |value| RecordFault::OffsetDelta { value, min: 0, max: 4 };

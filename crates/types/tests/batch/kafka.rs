@@ -70,7 +70,7 @@ fn timestamps() -> std::ops::Range<i64> {
 
 proptest! {
     #[test]
-    fn they_read_what_we_build(records in records(30, 4, timestamps()).prop_map(with_unique_names)) {
+    fn the_kafka_protocol_crate_reads_our_batches(records in records(30, 4, timestamps()).prop_map(with_unique_names)) {
         for codec in CODECS {
             let batch = built(&records, BASE, codec);
             let set = RecordBatchDecoder::decode(&mut batch.bytes().clone()).unwrap();
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn we_read_what_they_build(mut records in records(30, 4, timestamps()).prop_map(with_unique_names)) {
+    fn batches_of_the_kafka_protocol_crate_are_read(mut records in records(30, 4, timestamps()).prop_map(with_unique_names)) {
         // Their base offset is that of the first record, ours may lie before it.
         let first = records[0].offset_delta;
         records.iter_mut().for_each(|record| record.offset_delta -= first);
@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn they_read_large_batches_of_every_codec() {
+fn the_kafka_protocol_crate_reads_large_batches_of_every_codec() {
     let mut builder = BatchBuilder::default();
     for codec in CODECS {
         for n in 0..20_000_u64 {

@@ -1,4 +1,4 @@
-//! What holds for all records: they read back as they were, whole, and nothing else changes them.
+//! Properties of all records: they read back as they were, whole, and nothing else changes them.
 
 use bytes::{Bytes, BytesMut};
 use millstream_types::{
@@ -28,6 +28,17 @@ proptest! {
             prop_assert_eq!(Some(batch.max_timestamp_ms()), records.iter().map(|r| r.timestamp_ms).max());
             let inflated = batch.inflated(&LIMITS).unwrap();
             prop_assert_eq!(RecordBatch::parse(inflated.bytes().clone(), &LIMITS).unwrap(), inflated);
+        }
+    }
+
+    #[test]
+    fn a_record_is_found_by_its_offset_and_none_between(records in records(20, 5, any::<i64>()), base in 0..1_u64 << 62) {
+        let batch = built(&records, Offset(base), Compression::None);
+        for delta in 0..=records.last().unwrap().offset_delta + 1 {
+            let found = batch.record_at(Offset(base + u64::from(delta))).unwrap();
+            let found = found.map(|found| Owned::read(Offset(base), &found.view()));
+            let expected = records.iter().find(|record| record.offset_delta == delta);
+            prop_assert_eq!(found.as_ref(), expected);
         }
     }
 
@@ -76,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn how_records_are_cut_into_batches_never_changes_them(
+    fn cutting_records_into_batches_never_changes_them(
         records in records(40, 1, any::<i64>()),
         cuts in proptest::collection::vec(1..10_usize, 1..40),
     ) {

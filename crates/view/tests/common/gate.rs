@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use millstream_log::{File, Files, Lock};
 
-/// What waits.
+/// The operations that the gate holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shut {
     Nothing,

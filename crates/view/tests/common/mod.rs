@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_log::{Embedded, Files, Log, LogConfig, SystemFiles, Topic};
-use millstream_types::{Kind, Offset, PartitionId, RecordView, SystemClock, TenantId, TopicName, TopicPartition};
+use millstream_types::{Offset, PartitionId, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{
-    Checkpoints, DecodeError, Draft, Encoded, Error, Follow, Ground, Publish, Shards, Source, View, Views, ViewsConfig,
+    Checkpoints, DecodeError, Draft, Encoded, Error, Follow, InState, Publish, Shards, SourcePartition, SourceRecord,
+    View, ViewRuntime, Views, ViewsConfig,
 };
 use parking_lot::Mutex;
 
 /// Counts pieces per name; every change is told to the topic `moves`.
 pub(crate) struct Shelf {
     pub(crate) moves: Option<TopicName>,
-    /// What has become durable.
+    /// The changes that have become durable.
     heard: Arc<Mutex<Vec<String>>>,
 }
 
@@ -48,7 +49,7 @@ pub(crate) enum Command {
     },
     /// Adds what records of another topic ask for.
     Derived {
-        source: Source,
+        source: SourcePartition,
         next: Offset,
         items: Vec<(Offset, (String, i64))>,
     },
@@ -68,6 +69,7 @@ pub(crate) struct Change {
 
 impl View for Shelf {
     type State = imbl::OrdMap<String, i64>;
+    type Storage = InState;
     type Change = Change;
     type Command = Command;
     type Answer = Answer;
@@ -121,7 +123,7 @@ impl View for Shelf {
         }
     }
 
-    fn landed(&self, answer: &Answer) {
+    fn landed(&self, answer: &mut Answer, _first: Option<Offset>) {
         self.heard.lock().push(format!("{answer:?}"));
     }
 
@@ -171,7 +173,7 @@ impl Shelf {
     }
 }
 
-/// Reads `name` as the record's key and the pieces as its value's length.
+/// Reads the names as the record's key, separated by plus signs, and the pieces of each as its value's length.
 pub(crate) struct Deliveries {
     pub(crate) views: Arc<Views<Shelf>>,
 }
@@ -180,16 +182,18 @@ impl Follow<Shelf> for Deliveries {
     type Item = (String, i64);
 
     fn follows(&self, topic: &Topic) -> bool {
-        topic.name.kind() == Kind::Telemetry
+        topic.name.kind() == TopicKind::Telemetry
     }
 
-    fn item(&self, _: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Self::Item)> {
-        let name = record.key?;
-        let pieces = record.value?.len() as i64;
-        Some((self.views.partition_of(name), (String::from_utf8_lossy(name).into_owned(), pieces)))
+    fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>) {
+        let (Some(names), Some(value)) = (source.record.key, source.record.value) else { return };
+        for name in names.split(|byte| *byte == b'+') {
+            let pieces = (String::from_utf8_lossy(name).into_owned(), value.len() as i64);
+            found.push((self.views.partition_of(name), pieces));
+        }
     }
 
-    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Self::Item)>) -> Command {
+    fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Self::Item)>) -> Command {
         Command::Derived { source, next, items }
     }
 }
@@ -197,8 +201,8 @@ impl Follow<Shelf> for Deliveries {
 /// A process's worth of engine: opened, used, closed or dropped as in a crash.
 pub(crate) struct World {
     pub(crate) log: Arc<Embedded>,
-    pub(crate) ground: Ground,
-    /// What its shelves have heard of.
+    pub(crate) ground: ViewRuntime,
+    /// The changes that its shelves have heard of.
     pub(crate) heard: Arc<Mutex<Vec<String>>>,
 }
 
@@ -216,7 +220,7 @@ impl World {
     ) -> Result<Self, millstream_log::Error> {
         let clock = Arc::new(SystemClock::default());
         let log = Embedded::open(config, files, clock.clone(), clock.clone())?;
-        let ground = Ground {
+        let ground = ViewRuntime {
             log: log.clone() as Arc<dyn Log>,
             checkpoints: Checkpoints::open(checkpoints).unwrap(),
             shards: Shards::start(2).unwrap(),
@@ -247,14 +251,14 @@ impl World {
         views.stop();
         assert!(Arc::into_inner(views).is_some(), "nobody else holds the views");
         let closed = self.log.close();
-        let Ground { shards, .. } = self.ground;
+        let ViewRuntime { shards, .. } = self.ground;
         shards.join();
         closed
     }
 }
 
 pub(crate) fn shelf_topic() -> TopicName {
-    TopicName::internal("_shelf")
+    TopicName::internal("_millstream-shelf")
 }
 
 /// Hands over a command that concerns one name.
@@ -288,7 +292,7 @@ pub(crate) fn whole(views: &Views<Shelf>) -> Vec<(String, i64)> {
 }
 
 pub(crate) fn telemetry() -> TopicName {
-    TopicName::reserved(Kind::Telemetry, &TenantId::default())
+    TopicName::reserved(TopicKind::Telemetry, &TenantId::default())
 }
 
 /// Pieces of `name` in the published state.

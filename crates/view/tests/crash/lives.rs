@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millstream_log::sim::{PowerLoss, Rng, SimFiles};
 use millstream_log::{AckLevel, Log, TopicConfig};
 use millstream_types::{PartitionId, TopicPartition};
-use millstream_view::{Follower, FollowerConfig, Source, Views, ViewsConfig};
+use millstream_view::{Follower, FollowerConfig, SourcePartition, Views, ViewsConfig};
 use parking_lot::Mutex;
 
 use crate::common::{Deliveries, Shelf, World, telemetry};
@@ -22,7 +22,7 @@ const CHANGES_PER_LIFE: u64 = 600;
 /// A start is cut short at one of this many changes.
 const CHANGES_PER_START: u64 = 60;
 
-/// What has been met with, to see that the test tests.
+/// The cases that the lives met, to see that the test tests.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) stores: BTreeMap<Found, u64>,
@@ -163,7 +163,7 @@ fn wait_until_stable(sent: &[Sent], log: &dyn Log) -> bool {
             if has_ended(log) {
                 return false;
             }
-            assert!(patience.elapsed() < Duration::from_secs(30), "{sent:?} does not become stable");
+            assert!(patience.elapsed() < Duration::from_secs(60), "{sent:?} does not become stable");
             std::thread::yield_now();
         }
         true
@@ -179,7 +179,7 @@ fn wait_until_caught_up(views: &Views<Shelf>, log: &dyn Log) -> bool {
     let topic = log.topic(&telemetry()).unwrap().id;
     let patience = Instant::now();
     for number in 0..BINS {
-        let source = Source { topic, partition: PartitionId(number) };
+        let source = SourcePartition { topic, partition: PartitionId(number) };
         let partition = log.partition(&TopicPartition::new(telemetry(), number)).unwrap();
         loop {
             let last = last_record(&*partition);
@@ -192,7 +192,7 @@ fn wait_until_caught_up(views: &Views<Shelf>, log: &dyn Log) -> bool {
             if has_ended(log) {
                 return false;
             }
-            assert!(patience.elapsed() < Duration::from_secs(30), "{source:?} is not followed to its end, {last}");
+            assert!(patience.elapsed() < Duration::from_secs(60), "{source:?} is not followed to its end, {last}");
             std::thread::yield_now();
         }
     }

@@ -5,7 +5,7 @@
 //! a torn one, a mixture of two, one with garbage in it, or none. What must hold is said in `oracle.rs`.
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave: a seed that fails may pass when it
-//! is run again. `MILLSTREAM_CRASH_POINTS=1000` runs a thousand lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
+//! is run again. Each run takes fresh seeds and prints them. `MILLSTREAM_CRASH_POINTS=1000` runs a thousand lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -15,6 +15,7 @@ mod oracle;
 mod stores;
 mod workload;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use millstream_log::sim::{PowerLoss, SimFiles};
@@ -59,11 +60,14 @@ fn number(variable: &str) -> Option<u64> {
 fn views_are_right_after_any_crash_with_any_checkpoint() {
     let seeds = match number("MILLSTREAM_CRASH_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES),
+        None => {
+            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
+            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES)
+        }
     };
     let mut seen = lives::Seen::default();
     for seed in seeds {
-        println!("seed {seed}");
+        println!("MILLSTREAM_CRASH_SEED={seed}");
         lives::run(seed, &mut seen);
     }
     println!("{seen:?}");

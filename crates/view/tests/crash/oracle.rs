@@ -1,4 +1,4 @@
-//! What is known of all lives on one disk, and what a recovered state must therefore be.
+//! The knowledge about all lives on one disk, and the rules for a recovered state.
 //!
 //! For a counter of commands: it stands where its last told move stands, its moves are 1, 2, 3 … without a gap (state
 //! record and published record of a command stand and fall together), and no answer that was given lies above it.
@@ -8,20 +8,21 @@
 //! after it was applied; the state is `synced`), and, once the follower has caught up, over those that the log has at
 //! or above it. A record that was lost before it was applied is never counted: its offset is not given again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_log::{Log, UpTo};
 use millstream_types::{BatchLimits, Offset, TopicPartition};
-use millstream_view::{Source, Views};
+use millstream_view::{SourcePartition, Views};
 
 use crate::common::{Shelf, pieces, telemetry};
 use crate::workload::{BINS, MOVES, PARTS, SLOTS, moves};
 
-/// A record that was handed to the telemetry topic.
+/// A record that was handed to the telemetry topic, for one of the bins in its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) partition: u32,
     pub(crate) offset: Offset,
+    pub(crate) key: String,
     pub(crate) bin: String,
     pub(crate) pieces: i64,
 }
@@ -32,11 +33,11 @@ impl Sent {
     }
 }
 
-/// What is known of a slot, which one thread sets and clears in turn.
+/// The knowledge about a slot, which one thread sets and clears in turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) answered: Option<i64>,
-    /// What a command without an answer may have left.
+    /// The value that a command without an answer may have left.
     pub(crate) perhaps: Option<Option<i64>>,
 }
 
@@ -85,7 +86,7 @@ impl Oracle {
         assert_eq!(bins(views), expected, "derived pieces after catching up");
     }
 
-    /// Which of the records sent are in the log; none is there that was not sent.
+    /// Tells for each sent record if it is in the log; no other record is there.
     fn stored(&self, log: &dyn Log) -> Vec<bool> {
         let mut there = BTreeMap::new();
         for partition in 0..BINS {
@@ -96,14 +97,16 @@ impl Oracle {
         let stored: Vec<bool> = self
             .sent
             .iter()
-            .map(|sent| match there.remove(&(sent.partition, sent.offset)) {
+            .map(|sent| match there.get(&(sent.partition, sent.offset)) {
                 Some(found) => {
-                    assert_eq!(found, (sent.bin.clone(), sent.pieces), "{sent:?}");
+                    assert_eq!(*found, (sent.key.clone(), sent.pieces), "{sent:?}");
                     true
                 }
                 None => false,
             })
             .collect();
+        let known: BTreeSet<(u32, Offset)> = self.sent.iter().map(|sent| (sent.partition, sent.offset)).collect();
+        there.retain(|place, _| !known.contains(place));
         assert!(there.is_empty(), "records that nobody sent: {there:?}");
         stored
     }
@@ -137,10 +140,10 @@ impl Oracle {
     }
 }
 
-/// What the owner of a record's bin has applied of its source.
+/// Returns the offset up to which the owner of a record's bin has applied its source.
 fn applied(views: &Views<Shelf>, log: &dyn Log, sent: &Sent) -> Offset {
     let topic = log.topic(&telemetry()).unwrap().id;
-    let source = Source { topic, partition: millstream_types::PartitionId(sent.partition) };
+    let source = SourcePartition { topic, partition: millstream_types::PartitionId(sent.partition) };
     let owner = views.partition_of(sent.bin.as_bytes());
     views.snapshot(owner).sources.get(&source).copied().unwrap_or_default()
 }

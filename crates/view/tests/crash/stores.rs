@@ -9,7 +9,7 @@ use tempfile::TempDir;
 /// Copies that are kept; the oldest make room.
 const COPIES_MAX: usize = 6;
 
-/// What a start finds as the checkpoint store.
+/// The state of the checkpoint store that a start finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Found {
     Newest,
@@ -32,7 +32,7 @@ impl Stores {
         Self { dir: tempfile::tempdir().unwrap(), copies: Vec::new(), made: 0 }
     }
 
-    /// Where the store in use lies.
+    /// Returns the path of the store in use.
     pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("views")
     }

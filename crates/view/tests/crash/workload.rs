@@ -1,4 +1,4 @@
-//! What happens in one life until the power goes.
+//! The work of one life until the power goes.
 
 use std::collections::VecDeque;
 
@@ -115,17 +115,20 @@ fn send(log: &dyn Log, partition: u32, oracle: &Mutex<Oracle>, mut rng: Rng) {
     for _ in 0..RECORDS {
         let count = 1 + rng.below(4);
         let batch: Vec<(String, Vec<u8>)> =
-            (0..count).map(|_| (format!("bin-{}", rng.below(9)), vec![b'x'; 1 + rng.below(7) as usize])).collect();
+            (0..count).map(|_| (bins(&mut rng), vec![b'x'; 1 + rng.below(7) as usize])).collect();
         let records: Vec<Record<'_>> = batch
             .iter()
-            .map(|(bin, pieces)| Record { key: Some(bin.as_bytes()), value: Some(pieces), ..Record::default() })
+            .map(|(bins, pieces)| Record { key: Some(bins.as_bytes()), value: Some(pieces), ..Record::default() })
             .collect();
         // Before they are appended, as the follower may be faster than this thread.
-        let sent = (next.0..).zip(&batch).map(|(offset, (bin, pieces))| Sent {
-            partition,
-            offset: Offset(offset),
-            bin: bin.clone(),
-            pieces: pieces.len() as i64,
+        let sent = (next.0..).zip(&batch).flat_map(|(offset, (bins, pieces))| {
+            bins.split('+').map(move |bin| Sent {
+                partition,
+                offset: Offset(offset),
+                key: bins.clone(),
+                bin: bin.to_owned(),
+                pieces: pieces.len() as i64,
+            })
         });
         let mut known = oracle.lock();
         if handle.append(&records, AckLevel::Written, Done::ignore()).is_err() {
@@ -135,4 +138,10 @@ fn send(log: &dyn Log, partition: u32, oracle: &Mutex<Oracle>, mut rng: Rng) {
         drop(known);
         next = next.advance(count);
     }
+}
+
+/// The key of a record: one bin, or two that most often have different owners.
+fn bins(rng: &mut Rng) -> String {
+    let bin = rng.below(9);
+    if rng.chance(30) { format!("bin-{bin}+bin-{}", (bin + 1 + rng.below(8)) % 9) } else { format!("bin-{bin}") }
 }

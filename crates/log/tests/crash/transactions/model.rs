@@ -1,4 +1,4 @@
-//! What the engine owes of every transaction.
+//! A model of the engine's duties for every transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Outcome;
 
-/// What a record claims to be: its transaction, and which record of it.
+/// The identity in a record: its transaction, and its number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Serial {
     pub(super) transaction: u64,
@@ -33,7 +33,7 @@ impl Serial {
     }
 }
 
-/// How a transaction stands.
+/// The state of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Nobody has tried to end it.
@@ -51,7 +51,7 @@ pub(super) enum Fate {
 pub(super) struct Sent {
     /// Number of the partition among those of the life.
     pub(super) partition: usize,
-    /// Where it stands, once that was answered or read; an answer says that it is durable.
+    /// The offset of the record, once it was answered or read; an answer says that it is durable.
     pub(super) offset: Option<Offset>,
     pub(super) answered: bool,
 }
@@ -61,7 +61,7 @@ pub(super) struct Transaction {
     pub(super) producer: usize,
     pub(super) fate: Fate,
     pub(super) records: Vec<Sent>,
-    /// What its commit moves the producer's group to.
+    /// The position that the commit gives to the producer's group.
     pub(super) position: Option<Position>,
     /// A reader of what is stable has seen records of it, where that outlives power loss.
     pub(super) seen: bool,

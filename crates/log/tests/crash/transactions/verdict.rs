@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_log::sim::Rng;
-use millstream_log::{Error, Log, Partition, Stored, UpTo};
+use millstream_log::{Error, Log, Partition, StoredBatches, UpTo};
 use millstream_types::{BatchLimits, Offset, RecordBatch};
 
 use super::model::{Fate, PLAIN, Serial, State, by_partition};
@@ -33,8 +33,8 @@ fn read_all(partition: &dyn Partition, up_to: UpTo) -> Result<Read, Error> {
     }
 }
 
-/// What a Kafka client with `read_committed` makes of stored batches.
-fn as_a_client(stored: &Stored) -> Read {
+/// Reads stored batches as a Kafka client with `read_committed` does.
+fn as_a_client(stored: &StoredBatches) -> Read {
     let (mut found, mut aborting) = (Vec::new(), HashSet::new());
     let mut ahead = stored.aborted.iter().peekable();
     for batch in &stored.batches {
