@@ -2,30 +2,33 @@
 
 use std::sync::Arc;
 
+use axum::http::header::ORIGIN;
 use axum::http::{HeaderName, HeaderValue, Method};
 
-use crate::metrics::{Counter, Histogram, Metrics};
+use crate::head::Headers;
+
+use crate::log_rate_limit::LogRateLimit;
 use crate::openapi::{Operation, document};
-use crate::plain::PlainRoute;
-use crate::route::{Endpoint, PATH_PARAMS_MAX, PathParams};
-use crate::sparing::Sparing;
+use crate::path_params::{PATH_PARAMS_MAX, PathParams};
+use crate::route::Endpoint;
 use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Observer, Route, Routes, TraceContext};
+use millstream_net::{Counter, Histogram, Metrics};
 
 /// Upper bounds of the latency histogram, seconds.
 const LATENCY_BOUNDS_S: [f64; 14] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
-/// What a listener answers.
+/// All routes of a listener, with their metrics and their OpenAPI document.
 pub struct Api {
     paths: matchit::Router<usize>,
     entries: Vec<PathEntry>,
     scopes: Vec<(&'static str, Arc<Group>)>,
     rest: Arc<Group>,
     pub(crate) unmatched: RouteMetrics,
-    /// What a browser is shown at an address that is none.
+    /// The HTML page for browsers at unknown paths.
     pub(crate) stray_page: Option<&'static [u8]>,
-    /// Whether any route takes plain requests.
-    pub(crate) takes_plain: bool,
+    /// `true` if the fast head can serve a route.
+    pub(crate) has_fast_routes: bool,
     document: Arc<str>,
 }
 
@@ -35,26 +38,29 @@ impl std::fmt::Debug for Api {
     }
 }
 
-/// What the rim knows of the routes of one [`Routes`].
+/// Settings that the routes of one [`Routes`] share.
 pub(crate) struct Group {
     pub(crate) style: Option<ErrorStyle>,
     pub(crate) cors: Option<Cors>,
     pub(crate) echoed: Option<HeaderName>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Which refusals for want of something of ours are told in the log.
-    pub(crate) told: Sparing,
+    /// Bounds the log lines about requests that the server could not serve (503, 504).
+    pub(crate) log_limit: LogRateLimit,
 }
 
 impl Group {
-    /// The header that every answer of the group carries, if there is one.
-    pub(crate) fn echo(
-        &self,
-        request: impl FnOnce(&HeaderName) -> Option<HeaderValue>,
-        trace: TraceContext,
-    ) -> Option<(HeaderName, HeaderValue)> {
+    /// The header that every answer of the group carries, if one is configured.
+    pub(crate) fn echo(&self, headers: Headers<'_>, trace: TraceContext) -> Option<(HeaderName, HeaderValue)> {
         let name = self.echoed.as_ref()?;
-        let value = request(name).filter(|value| !value.is_empty());
+        let given = headers.get(name.as_str()).filter(|value| !value.is_empty());
+        let value = given.and_then(|value| HeaderValue::from_bytes(value).ok());
         Some((name.clone(), value.unwrap_or_else(|| trace.id_as_uuid())))
+    }
+
+    /// The page whose CORS headers every answer of the group carries, if the group has a rule for pages.
+    pub(crate) fn page(&self, headers: Headers<'_>) -> Option<HeaderValue> {
+        self.cors.as_ref()?;
+        headers.get(ORIGIN.as_str()).and_then(|origin| HeaderValue::from_bytes(origin).ok())
     }
 }
 
@@ -63,30 +69,30 @@ pub(crate) struct PathEntry {
     pub(crate) group: Arc<Group>,
     pub(crate) allow: HeaderValue,
     params: Arc<[String]>,
-    methods: Vec<(Method, Arc<Served>)>,
+    methods: Vec<(Method, Arc<MountedRoute>)>,
 }
 
-/// A route that is being served.
-pub(crate) struct Served {
+/// A route with its group and metrics.
+pub(crate) struct MountedRoute {
     pub(crate) path: String,
     pub(crate) access: Access,
     pub(crate) limits: Limits,
     pub(crate) tenant_param: Option<&'static str>,
-    pub(crate) endpoint: Box<dyn Endpoint>,
-    pub(crate) plain: Option<PlainRoute>,
+    pub(crate) stream_memory_bytes: Option<u64>,
+    pub(crate) endpoint: Endpoint,
     pub(crate) group: Arc<Group>,
     pub(crate) metrics: RouteMetrics,
 }
 
-/// What a request's path and method lead to.
-pub(crate) enum Found<'a> {
-    Route(&'a Arc<Served>, PathParams),
-    OtherMethods(&'a PathEntry),
-    Nothing(&'a Arc<Group>),
+/// The result of matching a request's path and method.
+pub(crate) enum RouteMatch<'a> {
+    Route(&'a Arc<MountedRoute>, PathParams),
+    MethodNotAllowed(&'a PathEntry),
+    NotFound(&'a Arc<Group>),
 }
 
 impl Api {
-    /// Begins an API. `name` tells its metrics from those of others; title and version stand in its OpenAPI document.
+    /// Starts an API. `name` labels its metrics; title and version appear in its OpenAPI document.
     pub fn builder(name: &'static str, title: &str, version: &str) -> ApiBuilder {
         ApiBuilder {
             name,
@@ -103,15 +109,15 @@ impl Api {
         &self.document
     }
 
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
-        let Ok(found) = self.paths.at(path) else { return Found::Nothing(self.scope(path)) };
+    pub(crate) fn find(&self, method: &Method, path: &str) -> RouteMatch<'_> {
+        let Ok(found) = self.paths.at(path) else { return RouteMatch::NotFound(self.scope(path)) };
         let entry = &self.entries[*found.value];
         match entry.route(method) {
             Some(route) => {
                 let values = found.params.iter().map(|(_, value)| value);
-                Found::Route(route, PathParams::new(&entry.params, path, values))
+                RouteMatch::Route(route, PathParams::new(&entry.params, path, values))
             }
-            None => Found::OtherMethods(entry),
+            None => RouteMatch::MethodNotAllowed(entry),
         }
     }
 
@@ -121,15 +127,15 @@ impl Api {
         within.max_by_key(|(prefix, _)| prefix.len()).map_or(&self.rest, |(_, group)| group)
     }
 
-    /// Whether `group` is what answers where no routes are near.
+    /// Returns `true` if `group` is the default group for paths without a prefix of their own.
     pub(crate) fn is_rest(&self, group: &Arc<Group>) -> bool {
         Arc::ptr_eq(group, &self.rest)
     }
 }
 
 impl PathEntry {
-    /// GET answers HEAD too; the body is left out on the wire.
-    fn route(&self, method: &Method) -> Option<&Arc<Served>> {
+    /// Finds the route of a method. A route for GET also answers HEAD; hyper omits the body.
+    fn route(&self, method: &Method) -> Option<&Arc<MountedRoute>> {
         let of = |wanted: &Method| self.methods.iter().find(|(known, _)| known == wanted).map(|(_, route)| route);
         of(method).or_else(|| if method == Method::HEAD { of(&Method::GET) } else { None })
     }
@@ -160,28 +166,28 @@ pub struct ApiBuilder {
 }
 
 impl ApiBuilder {
-    /// Adds a plane's routes.
+    /// Adds the routes of a plane to the API.
     pub fn with(mut self, routes: Routes) -> Self {
         self.groups.push(routes);
         self
     }
 
-    /// Answers who asks for HTML at an address that is none with this document, still as 404; all others get a problem.
+    /// Sends this page to a client that asks for HTML at an unknown path, with status 404; other clients get a problem.
     pub fn with_stray_page(mut self, html: &'static [u8]) -> Self {
         self.stray_page = Some(html);
         self
     }
 
-    /// Serves the document at `/openapi.json`, to anybody.
+    /// Serves the OpenAPI document at `/openapi.json`, without authentication.
     pub fn with_openapi(mut self, limits: Limits) -> Self {
         self.document_at = Some(limits);
         self
     }
 
-    /// Checks and completes it.
+    /// Checks the routes and builds the API.
     ///
     /// # Errors
-    /// [`Error::DuplicateRoute`], [`Error::InvalidPath`], [`Error::Undocumented`].
+    /// [`Error::DuplicateRoute`], [`Error::InvalidPath`] or [`Error::Undocumented`], if a route breaks a rule.
     ///
     /// # Panics
     /// If an API of the same name counts into the same metrics.
@@ -191,16 +197,22 @@ impl ApiBuilder {
             self.groups.push(Routes::new("documentation").route(document_route(limits, text.clone())));
         }
         let document: Arc<str> = self.render()?.into();
-        // The route was just made and nobody has set its text.
+        // The route is new, so its text is still unset.
         let _ = text.set(document.clone());
         let mut api = Api {
             paths: matchit::Router::new(),
             entries: Vec::new(),
             scopes: Vec::new(),
-            rest: Arc::new(Group { style: None, cors: None, echoed: None, observer: None, told: Sparing::default() }),
+            rest: Arc::new(Group {
+                style: None,
+                cors: None,
+                echoed: None,
+                observer: None,
+                log_limit: LogRateLimit::default(),
+            }),
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
             stray_page: self.stray_page,
-            takes_plain: false,
+            has_fast_routes: false,
             document,
         };
         for routes in self.groups {
@@ -233,7 +245,7 @@ impl Api {
     fn add(&mut self, routes: Routes, api: &'static str, metrics: &Metrics) -> Result<(), Error> {
         let Routes { style, cors, echoed, observer, .. } = &routes;
         let (cors, echoed, observer) = (cors.clone(), echoed.clone(), observer.clone());
-        let group = Group { style: *style, cors, echoed, observer, told: Sparing::default() };
+        let group = Group { style: *style, cors, echoed, observer, log_limit: LogRateLimit::default() };
         let group = Arc::new(group);
         self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
         for route in routes.routes {
@@ -242,7 +254,7 @@ impl Api {
             let at = self.add_route(route, routes.name, &group, |route| {
                 RouteMetrics::new(metrics, [("api", api), ("route", &route.path), ("method", route.method.as_str())])
             })?;
-            // Another method of the path has brought it already.
+            // Another method of the path may have inserted it already.
             with_slash.into_iter().for_each(|path| drop(self.paths.insert(path, at)));
         }
         Ok(())
@@ -284,9 +296,10 @@ impl Api {
             return Err(duplicate());
         }
         let metrics = metrics(&route);
-        let Route { method, path, access, limits, tenant_param, endpoint, plain, .. } = route;
-        self.takes_plain |= plain.is_some();
-        let served = Served { path, access, limits, tenant_param, endpoint, plain, group: group.clone(), metrics };
+        let Route { method, path, access, limits, tenant_param, stream_memory_bytes, endpoint, .. } = route;
+        self.has_fast_routes |= matches!(endpoint, Endpoint::Handler(_));
+        let group = group.clone();
+        let served = MountedRoute { path, access, limits, tenant_param, stream_memory_bytes, endpoint, group, metrics };
         self.entries[at].methods.push((method, Arc::new(served)));
         Ok(at)
     }
@@ -315,7 +328,7 @@ fn path_params(path: &str) -> Vec<String> {
     parts.map(|(name, _)| name.trim_start_matches('*').to_owned()).collect()
 }
 
-/// The path without the names of its parameters: two paths of one shape match the same requests.
+/// The path without the names of its parameters. Two paths of one shape match the same requests.
 fn shape(path: &str) -> String {
     let mut shape = String::with_capacity(path.len());
     let mut in_name = false;
@@ -346,7 +359,7 @@ fn document_route(limits: Limits, text: Arc<std::sync::OnceLock<Arc<str>>>) -> R
         .to(show, text)
 }
 
-/// What is counted of one route.
+/// The metrics of one route.
 pub(crate) struct RouteMetrics {
     classes: [Counter; 5],
     latency: Histogram,

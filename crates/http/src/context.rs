@@ -1,4 +1,4 @@
-//! What the rim knows of a request, and the extractors by which a handler asks for it.
+//! The state of one request, and the extractors that give handlers access to it.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -7,65 +7,104 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use millstream_types::{MemoryBudget, Principal};
-use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::observer::Observed;
-use crate::route::PathParams;
-use crate::{Identity, Limits, Problem, Reach, Reason, TraceContext};
+use crate::path_params::PathParams;
+use crate::problem::deadline_passed;
+use crate::{AnswerMemory, Identity, Limits, Problem, Reach, Reason, TraceContext};
 
-/// The header by which a client shortens the time that it will wait: milliseconds, or a number with `ms`, `s` or `m`.
+/// The header with which a client shortens the deadline: milliseconds, or a number with `ms`, `s` or `m`.
 pub const REQUEST_TIMEOUT_HEADER: &str = "request-timeout";
 
-/// One for each request; shared by the rim and the handler's extractors.
-pub(crate) struct Context {
+/// The state of one request, shared by the pipeline and the handler's extractors.
+pub(crate) struct RequestContext {
     pub(crate) identity: OnceLock<Identity>,
-    /// Of whom an observer was told.
-    pub(crate) observed: Mutex<Option<Observed>>,
-    pub(crate) deadline: Deadline,
-    /// How much later the answer is due since the client has asked to wait, ms.
-    pub(crate) granted_ms: AtomicU64,
+    pub(crate) time: RequestTime,
     pub(crate) trace: TraceContext,
     pub(crate) params: PathParams,
     pub(crate) limits: Limits,
     pub(crate) peer: SocketAddr,
     pub(crate) shutdown: Shutdown,
     pub(crate) memory: Option<MemoryBudget>,
-    pub(crate) reading_body: AtomicBool,
 }
 
-impl Context {
-    /// Notes for the verdict at the deadline whether the client or the handler is the one that is waited for.
+/// The time that a request may take.
+#[derive(Debug)]
+pub(crate) struct RequestTime {
+    started: Instant,
+    deadline: Deadline,
+    /// Set if the handler asks for more time.
+    extension: OnceLock<MoreTime>,
+    reading_body: AtomicBool,
+}
+
+impl RequestTime {
+    /// The route's timeout after `started`, or the client's if that is shorter; `wanted` is its header.
+    pub(crate) fn new(started: Instant, route: Duration, wanted: Option<&[u8]>) -> Result<Self, Problem> {
+        let deadline = Deadline::new(started, route, wanted)?;
+        Ok(Self { started, deadline, extension: OnceLock::new(), reading_body: AtomicBool::new(false) })
+    }
+
+    /// The arrival of the request.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Records whether the body is awaited, so that a refusal at the deadline can say so.
     pub(crate) fn set_reading_body(&self, reading: bool) {
         self.reading_body.store(reading, Ordering::Relaxed);
     }
 
-    /// When the answer is due as things stand.
+    /// The current deadline, with all extensions.
     pub(crate) fn due(&self) -> Instant {
         let first = self.deadline.instant();
-        first.checked_add(Duration::from_millis(self.granted_ms.load(Ordering::Relaxed))).unwrap_or(first)
+        let granted = self.extension.get().map_or(Duration::ZERO, MoreTime::granted);
+        first.checked_add(granted).unwrap_or(first)
+    }
+
+    /// The extension of the deadline, which the first call makes.
+    pub(crate) fn extension(&self, shutdown: &Shutdown) -> MoreTime {
+        let new = || {
+            MoreTime(Arc::new(Extension {
+                first: self.deadline.instant(),
+                granted_ms: AtomicU64::new(0),
+                shutdown: shutdown.clone(),
+            }))
+        };
+        self.extension.get_or_init(new).clone()
+    }
+
+    /// The refusal of a request that has reached its deadline.
+    pub(crate) fn too_late(&self) -> Problem {
+        let waited = self.due().duration_since(self.started);
+        if self.reading_body.load(Ordering::Relaxed) {
+            let waited_ms = waited.as_millis();
+            return Problem::new(Reason::SlowBody, format!("the body was not complete after {waited_ms} ms"))
+                .value(format!("{waited_ms} ms"))
+                .rule("the body arrives before the request's deadline; nothing was done")
+                .remedy("send it faster, or in smaller parts");
+        }
+        deadline_passed(waited)
     }
 }
 
-pub(crate) fn context(parts: &Parts) -> Result<&Arc<Context>, Problem> {
+pub(crate) fn context(parts: &Parts) -> Result<&Arc<RequestContext>, Problem> {
     parts.extensions.get().ok_or_else(|| Problem::internal("the handler is not served through Api"))
 }
 
-/// The caller. An extractor; refuses on public routes, where nobody was asked.
+/// Extractor for the authenticated caller; public routes have none and refuse it.
 #[derive(Debug, Clone)]
 pub struct Caller(Identity);
 
 impl Caller {
-    /// The principal, to be kept or handed on.
+    /// The principal as a shared value.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.0.principal
     }
 
-    /// In how many tenants it has its roles.
+    /// The tenants in which the caller has its roles.
     pub fn reach(&self) -> Reach {
         self.0.reach
     }
@@ -88,27 +127,24 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// When the answer is due. The rim drops the handler then; whoever works elsewhere for the request looks here first.
+/// Extractor for the time at which the pipeline drops the handler. Work that goes on elsewhere
+/// checks it before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// `route` after `started`, or what the client asks for if that is less.
-    pub(crate) fn new(started: Instant, route: Duration, headers: &HeaderMap) -> Result<Self, Problem> {
-        let wanted = match headers.get(REQUEST_TIMEOUT_HEADER) {
-            None => return Ok(Self(started + route)),
-            Some(value) => value,
-        };
-        let timeout = wanted.to_str().ok().and_then(parse_timeout).ok_or_else(|| {
+    fn new(started: Instant, route: Duration, wanted: Option<&[u8]>) -> Result<Self, Problem> {
+        let Some(wanted) = wanted else { return Ok(Self(started + route)) };
+        let timeout = std::str::from_utf8(wanted).ok().and_then(parse_timeout).ok_or_else(|| {
             Problem::new(Reason::MalformedParameter, "header Request-Timeout is no duration")
-                .value(String::from_utf8_lossy(wanted.as_bytes()))
+                .value(String::from_utf8_lossy(wanted))
                 .rule("milliseconds, or a number with ms, s or m")
                 .remedy("send for example 500 or 2s, or leave it out")
         })?;
         Ok(Self(started + timeout.min(route)))
     }
 
-    /// The moment.
+    /// The deadline as an instant.
     pub fn instant(self) -> Instant {
         self.0
     }
@@ -118,7 +154,7 @@ impl Deadline {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether nobody waits any longer.
+    /// Returns `true` if the deadline has passed.
     pub fn has_passed(self) -> bool {
         self.remaining().is_zero()
     }
@@ -136,19 +172,38 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     count.checked_mul(unit_ms).map(Duration::from_millis)
 }
 
-/// More time for a request whose client has asked to wait for something. An extractor.
+/// Extractor that extends the deadline of a request whose client has asked to wait, or that makes progress.
 #[derive(Clone)]
-pub struct MoreTime(Arc<Context>);
+pub struct MoreTime(Arc<Extension>);
+
+struct Extension {
+    /// The original deadline.
+    first: Instant,
+    /// Time by which the handler has extended the deadline, ms.
+    granted_ms: AtomicU64,
+    shutdown: Shutdown,
+}
 
 impl std::fmt::Debug for MoreTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MoreTime({:?})", self.0.due())
+        write!(f, "MoreTime({:?})", self.granted())
     }
 }
 
 impl MoreTime {
-    /// Puts the deadline off by `time`, and resolves when that has passed or the listener begins to stop. [`Deadline`]
-    /// goes on to tell the first one.
+    fn granted(&self) -> Duration {
+        Duration::from_millis(self.0.granted_ms.load(Ordering::Relaxed))
+    }
+
+    /// Moves the deadline to `time` from now, unless it is later already. For work that makes progress.
+    pub fn at_least(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let lacking = until.saturating_duration_since(self.0.first);
+        self.0.granted_ms.fetch_max(u64::try_from(lacking.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Extends the deadline by `time`, and resolves when `time` has passed or the listener begins to stop.
+    /// [`Deadline`] keeps the original deadline.
     pub async fn wait(&self, time: Duration) {
         let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.0.granted_ms.fetch_add(time_ms, Ordering::Relaxed);
@@ -159,32 +214,23 @@ impl MoreTime {
     }
 }
 
-/// How far a listener is with its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    Serving,
-    Draining,
-    Closing,
-}
-
-/// Tells a long answer that the listener is stopping. An extractor.
+/// Extractor that tells a long answer when the listener stops.
 #[derive(Debug, Clone)]
-pub struct Shutdown(pub(crate) watch::Receiver<Stage>);
+pub struct Shutdown(pub(crate) millstream_net::Shutdown);
 
 impl Shutdown {
     /// Resolves when the listener has begun to stop.
-    pub async fn begun(mut self) {
-        // An error means that the listener is gone altogether.
-        let _ = self.0.wait_for(|stage| *stage > Stage::Serving).await;
+    pub async fn begun(self) {
+        self.0.begun().await;
     }
 
-    /// Whether the listener has begun to stop.
+    /// Returns `true` if the listener has begun to stop.
     pub fn has_begun(&self) -> bool {
-        *self.0.borrow() > Stage::Serving
+        self.0.has_begun()
     }
 }
 
-/// The other end of the connection. An extractor.
+/// Extractor for the client's socket address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -192,7 +238,7 @@ impl<S: Sync> FromRequestParts<S> for Deadline {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(context(parts)?.deadline)
+        Ok(context(parts)?.time.deadline)
     }
 }
 
@@ -200,7 +246,8 @@ impl<S: Sync> FromRequestParts<S> for MoreTime {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(context(parts)?.clone()))
+        let context = context(parts)?;
+        Ok(context.time.extension(&context.shutdown))
     }
 }
 
@@ -228,9 +275,30 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
+impl<S: Sync> FromRequestParts<S> for AnswerMemory {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self::new(context(parts)?.memory.clone()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_moves_the_deadline_and_never_back() {
+        let started = Instant::now();
+        let time = RequestTime::new(started, Duration::from_secs(2), None).unwrap();
+        let (first, second) = (Duration::from_secs(100), Duration::from_secs(50));
+        let more = time.extension(&Shutdown(millstream_net::Shutdown::never()));
+        more.at_least(first);
+        let due = time.due();
+        assert!(due + Duration::from_millis(1) >= started + first && due <= Instant::now() + first);
+        more.at_least(second);
+        assert_eq!(time.due(), due);
+    }
 
     #[test]
     fn a_timeout_is_milliseconds_or_has_a_unit() {

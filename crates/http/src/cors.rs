@@ -1,4 +1,4 @@
-//! Cross-origin requests: which pages of other origins may call a group of routes. Off unless a group asks for it.
+//! Cross-origin requests: the pages of other origins that may call a group of routes. None may by default.
 
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -6,30 +6,38 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue};
 
-/// Origins from which pages may call.
+/// Origins whose pages may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origins {
-    /// Any.
+    /// Pages of every origin may call.
     Any,
-    /// These, each as `scheme://host[:port]`.
+    /// The listed origins, each as `scheme://host[:port]`.
     Of(Vec<HeaderValue>),
 }
 
-/// What pages of other origins may do with a group of routes.
+/// The CORS rule of a group of routes.
 #[derive(Debug, Clone)]
 pub struct Cors {
-    /// Who may call.
+    /// Origins whose pages may call.
     pub origins: Origins,
     /// Request headers that a page may set, comma separated.
     pub allowed_headers: HeaderValue,
     /// Answer headers that a page may read, comma separated.
     pub exposed_headers: HeaderValue,
-    /// How long a browser may remember a preflight, seconds.
+    /// Time for which a browser may remember a preflight, seconds.
     pub max_age_s: u32,
 }
 
 impl Cors {
-    /// Adds to an answer what the browser wants to see; `methods` are those of the path, if they are what is asked for.
+    /// Returns `true` if pages of this origin may call.
+    pub(crate) fn allows(&self, origin: &[u8]) -> bool {
+        match &self.origins {
+            Origins::Any => true,
+            Origins::Of(known) => known.iter().any(|known| known == origin),
+        }
+    }
+
+    /// Adds the CORS headers to an answer; `methods` is set for a preflight.
     pub(crate) fn write_answer(
         &self,
         origin: Option<&HeaderValue>,
@@ -57,7 +65,7 @@ impl Cors {
                 true
             }
             Origins::Of(known) => {
-                // Also without a match: the answer depends on the origin, and caches must know.
+                // `Vary` is needed even without a match, because the answer depends on the origin.
                 answer.append(VARY, HeaderValue::from_static("origin"));
                 let known = known.contains(origin);
                 if known {

@@ -1,42 +1,42 @@
-//! What can be wrong with routes and listeners before the first request: a start refused.
+//! Errors of routes and listeners at start.
 
 use std::io;
 use std::net::SocketAddr;
 
 use axum::http::Method;
 
-/// Why an [`Api`](crate::Api) or a [`Listener`](crate::Listener) refuses to start.
+/// The reason that an [`Api`](crate::Api) or a [`Listener`](crate::Listener) does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Anybody on the network could act as anybody.
+    /// The listener has no authentication but is reachable from the network.
     #[error(
         "listener '{listener}' refuses to start on {address}: an address other than loopback needs authentication; {remedy}, or listen on 127.0.0.1"
     )]
     OpenToTheNetwork {
-        /// The listener.
+        /// The name of the listener.
         listener: &'static str,
-        /// Where it was to listen.
+        /// The address that was requested.
         address: SocketAddr,
-        /// How authentication is configured for it.
+        /// The way to configure authentication.
         remedy: &'static str,
     },
     /// The system refused the address.
     #[error("listener '{listener}' cannot listen on {address}; free the port or choose another address")]
     Bind {
-        /// The listener.
+        /// The name of the listener.
         listener: &'static str,
-        /// Where it was to listen.
+        /// The address that was requested.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Two routes answer the same request.
     #[error("route {method} {path} of '{group}' is declared twice or overlaps another; keep one of them")]
     DuplicateRoute {
-        /// Its method.
+        /// The method of the route.
         method: Method,
-        /// Its path.
+        /// The path of the route.
         path: String,
         /// The group that declares it.
         group: &'static str,
@@ -44,23 +44,23 @@ pub enum Error {
     /// A path that no request can match.
     #[error("path '{path}' of '{group}' is no route: {rule}")]
     InvalidPath {
-        /// The path.
+        /// The path as it was declared.
         path: String,
         /// The group that declares it.
         group: &'static str,
-        /// What is wrong with it.
+        /// The rule that the path breaks.
         rule: String,
     },
-    /// A route that does not say what it takes or answers.
+    /// A route lacks a part of its documentation.
     #[error("route {method} {path} of '{group}' does not document {missing}; add it where the route is declared")]
     Undocumented {
-        /// Its method.
+        /// The method of the route.
         method: Method,
-        /// Its path.
+        /// The path of the route.
         path: String,
         /// The group that declares it.
         group: &'static str,
-        /// What is missing.
+        /// The part that is missing.
         missing: String,
     },
     /// An API token that cannot work.
@@ -68,7 +68,7 @@ pub enum Error {
     InvalidToken {
         /// The token's name (never its secret).
         name: String,
-        /// What is wrong, and the remedy.
+        /// The broken rule and the remedy.
         rule: String,
     },
 }

@@ -1,8 +1,7 @@
-//! Extractors for path, query and body. Their refusals are problems, so each group's error style applies to them.
+//! Extractors for path, query and body. They refuse with problems, so each group's error style applies.
 
 use std::fmt::Display;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -15,16 +14,17 @@ use http_body_util::{BodyExt, LengthLimitError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::context::{Context, context};
+use crate::context::{RequestTime, context};
+use crate::path_params::PathParams;
 use crate::{Limits, Problem, Reason};
 
 /// The decoded parameters of the path, in order: one string or number, or a tuple of up to four values with `FromStr`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
-/// What [`Path`] can be read into.
+/// A type that [`Path`] can parse.
 pub trait FromPath: Sized {
-    /// Reads the parameters.
+    /// Parses the path parameters into `Self`.
     ///
     /// # Errors
     /// A [`Problem`] that names the parameter and its value.
@@ -33,13 +33,13 @@ pub trait FromPath: Sized {
 
 /// The parameters of one request's path.
 pub struct Params<'a> {
-    context: &'a Context,
-    path: &'a str,
+    pub(crate) params: &'a PathParams,
+    pub(crate) path: &'a str,
 }
 
 impl Params<'_> {
     fn parse<T: FromStr<Err: Display>>(&self, index: usize) -> Result<T, Problem> {
-        let (name, value) = self.context.params.at(self.path, index)?;
+        let (name, value) = self.params.at(self.path, index)?;
         value.parse().map_err(|error| {
             Problem::new(Reason::MalformedParameter, format!("path parameter '{name}': {error}")).value(&value)
         })
@@ -56,6 +56,13 @@ macro_rules! from_path_for_one {
     };
 }
 from_path_for_one!(String, u16, u32, u64, usize, i64);
+
+/// A path without parameters.
+impl FromPath for () {
+    fn from_path(_: &Params<'_>) -> Result<Self, Problem> {
+        Ok(())
+    }
+}
 
 macro_rules! from_path_for_tuple {
     ($($name:ident $index:literal),*) => {
@@ -75,12 +82,12 @@ impl<T: FromPath, S: Sync> FromRequestParts<S> for Path<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let context = context(parts)?;
-        T::from_path(&Params { context, path: parts.uri.path() }).map(Self)
+        let params = &context(parts)?.params;
+        T::from_path(&Params { params, path: parts.uri.path() }).map(Self)
     }
 }
 
-/// The query, deserialized.
+/// The query of the target, deserialized into `T`.
 #[derive(Debug, Clone)]
 pub struct Query<T>(pub T);
 
@@ -107,22 +114,26 @@ impl<S: Sync> FromRequest<S> for Payload {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let context = context(&parts)?;
-        if body.is_end_stream() {
-            return Ok(Self(Bytes::new()));
-        }
-        context.set_reading_body(true);
-        let bytes = read(body, context).await;
-        context.set_reading_body(false);
-        bytes.map(Self)
+        read(body, &context.time, &context.limits).await.map(Self)
     }
 }
 
-/// A body that came in one piece is passed on as it lies; others are copied together once.
-async fn read(mut body: Body, context: &Arc<Context>) -> Result<Bytes, Problem> {
+pub(crate) async fn read(body: Body, time: &RequestTime, limits: &Limits) -> Result<Bytes, Problem> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    time.set_reading_body(true);
+    let bytes = read_pieces(body, limits).await;
+    time.set_reading_body(false);
+    bytes
+}
+
+/// Reads all pieces of a body. A body of one piece is not copied; others are copied once.
+async fn read_pieces(mut body: Body, limits: &Limits) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|error| unreadable(error, &context.limits))?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|error| unreadable(error, limits))?.into_data() else { continue };
         if first.is_empty() {
             first = piece;
         } else {
@@ -136,7 +147,7 @@ async fn read(mut body: Body, context: &Arc<Context>) -> Result<Bytes, Problem> 
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-fn unreadable(error: axum::Error, limits: &Limits) -> Problem {
+pub(crate) fn unreadable(error: axum::Error, limits: &Limits) -> Problem {
     let error = error.into_inner();
     if error.is::<LengthLimitError>() {
         return body_too_large(None, limits);
@@ -144,14 +155,14 @@ fn unreadable(error: axum::Error, limits: &Limits) -> Problem {
     Problem::new(Reason::MalformedBody, "the body ended before it was complete").caused_by(&*error)
 }
 
-/// The refusal of a body over its route's limit. `size_bytes` is known if the client announced it.
+/// Builds the refusal of a body over its route's limit. `size_bytes` is set if the client announced it.
 pub(crate) fn body_too_large(size_bytes: Option<u64>, limits: &Limits) -> Problem {
     let limit = limits.body_max_bytes;
     let detail = match size_bytes {
         Some(size) => format!("a body of {size} bytes is over the limit of {limit} bytes"),
         None => format!("the body is over the limit of {limit} bytes"),
     };
-    // What is not the key of a setting says in words that it is fixed.
+    // A name with a blank is no setting but says that the limit is fixed.
     let is_setting = !limits.body_max_setting.contains(' ');
     let remedy = if is_setting { "send less at once, or raise the limit" } else { "send less at once" };
     let problem = Problem::new(Reason::BodyTooLarge, detail)
@@ -187,7 +198,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 /// Refuses a request whose content type is not JSON.
 ///
 /// # Errors
-/// A [`Problem`] with [`Reason::UnsupportedMediaType`].
+/// A [`Problem`] with [`Reason::UnsupportedMediaType`], for any other content type.
 pub fn check_json_type(headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let essence = given.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -200,7 +211,7 @@ pub fn check_json_type(headers: &HeaderMap) -> Result<(), Problem> {
         .remedy("send that header"))
 }
 
-/// What is wrong with a JSON text, without the place: in the words of JSON, not of the program that reads it.
+/// The error of a JSON text in JSON's own terms, without its position.
 pub fn json_fault(error: &serde_json::Error) -> String {
     const WORDS: [(&str, &str); 9] = [
         ("expected ident", "a word that is none of true, false and null"),
@@ -216,17 +227,17 @@ pub fn json_fault(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let fault = said.rsplit_once(" at line ").map_or(&*said, |(fault, _)| fault);
     let fault = WORDS.iter().fold(fault.to_owned(), |fault, (theirs, ours)| fault.replace(theirs, ours));
-    // The name of the type that reads it says nothing to who wrote it.
+    // The Rust type's name means nothing to the client.
     match fault.split_once(", expected struct ") {
         Some((given, _)) => format!("{given}, expected an object"),
         None => fault,
     }
 }
 
-/// Reads JSON.
+/// Parses a JSON body into `T`.
 ///
 /// # Errors
-/// A [`Problem`] with [`Reason::MalformedBody`], line and column.
+/// A [`Problem`] with [`Reason::MalformedBody`], and the error's line and column.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let (what, line, column) = (json_fault(&error), error.line(), error.column());

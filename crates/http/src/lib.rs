@@ -1,7 +1,8 @@
-//! The rim that all HTTP shares: routes with roles and limits, authentication, problem details, deadlines, listeners.
+//! The HTTP layer that all planes share: routes with roles and limits, authentication,
+//! problem details, deadlines and listeners.
 //!
-//! A plane declares [`Routes`]; `server` puts those of all planes that share a door into one [`Api`] and gives it to a
-//! [`Listener`]. A route cannot be declared without saying who may call it, what it may cost and what it does.
+//! A plane declares [`Routes`]; `server` combines the routes of all planes on one port into an [`Api`] and gives it to
+//! a [`Listener`]. Every route declares its callers, limits, documentation and handler.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,57 +39,75 @@
 //! Handlers are async functions of extractors: those here ([`Caller`], [`Path`], [`Query`], [`Json`], [`Payload`],
 //! [`Deadline`], [`MoreTime`], [`TraceContext`], [`Shutdown`], [`Peer`], [`AnswerMemory`]) and axum's `State`, `Method`,
 //! `HeaderMap`, `Uri` and such.
-//! (axum's own `Path` and `MatchedPath` find nothing: routes are found here.) A [`Problem`] that a handler returns and
-//! one that the rim makes look alike, in the style of their group.
+//! axum's own `Path` and `MatchedPath` are empty, because this crate matches routes itself. A route that is called very
+//! often has a function from [`Request`] to [`Answer`] instead, which also the fast head can call. Problems of handlers and of
+//! the pipeline are rendered in the style of their group.
 //!
-//! A request in a handler is dropped, at its next `.await`, when its client leaves or its deadline passes: work that
-//! must not stop half way belongs to an owner elsewhere, to whom the handler hands it.
+//! A handler is dropped at its next `.await` when its client leaves or its deadline passes. Work that must not stop
+//! half way belongs to another owner, to which the handler hands it.
 //!
-//! Not here: what any route means (the planes), credentials of devices (`connect`), TLS.
+//! This crate does not contain: the meaning of routes (the planes), device credentials (`connect`), TLS.
 
-mod answer;
+mod access;
+mod activity;
 mod api;
-mod arriving;
 mod authenticator;
+mod body_stream;
+mod browser_guard;
 mod connection;
 mod context;
 mod cors;
+mod date;
 mod error;
+mod exchange;
 mod extract;
+mod fast_head;
+mod head;
+mod hyper_head;
+mod limits;
 mod listener;
+mod log_rate_limit;
 mod memory;
-mod metrics;
 mod observer;
 mod openapi;
-mod plain;
+mod path_params;
+mod pipeline;
 mod problem;
-mod rim;
+mod request;
+mod request_body;
+mod response_body;
 mod route;
-mod sparing;
+mod socket;
 mod sse;
+mod tenant;
 mod tokens;
 mod trace;
 mod wildcard;
 mod workers;
 
+pub use millstream_net::{Counter, Gauge, Histogram, Labels, Metrics, Serving};
+
+pub use access::Access;
 pub use api::{Api, ApiBuilder};
-pub use authenticator::{
-    Authenticator, Claim, Identity, LaterVerdict, LoopbackApplications, Reach, TENANT_HEADERS, Verdict,
-};
+pub use authenticator::{Authenticator, Claim, Identity, LaterVerdict, LoopbackApplications, Reach, Verdict};
+pub use body_stream::BodyStream;
+pub use browser_guard::check_origin;
 pub use context::{Caller, Deadline, MoreTime, Peer, REQUEST_TIMEOUT_HEADER, Shutdown};
 pub use cors::{Cors, Origins};
 pub use error::Error;
 pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, json_fault, parse_json};
-pub use listener::{Listener, ListenerLimits, Serving, listen};
+pub use head::Headers;
+pub use limits::{Limits, ListenerLimits};
+pub use listener::Listener;
 pub use memory::{AnswerMemory, CONNECTION_BYTES};
-pub use metrics::{Counter, Gauge, Histogram, Labels, Metrics};
 pub use observer::{Begun, Ended, Mark, Observer};
 pub use openapi::Content;
-pub use plain::{PlainAnswer, PlainClaim, PlainRequest, PlainVerdict};
-pub use problem::{ErrorStyle, PROBLEM_JSON, Problem, Reason};
-pub use rim::deadline_passed;
-pub use route::{Access, HandlerFuture, Limits, PATH_PARAMS_MAX, Route, RouteDraft, Routes};
-pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream};
+pub use path_params::PATH_PARAMS_MAX;
+pub use problem::{ErrorStyle, PROBLEM_JSON, Problem, Reason, deadline_passed};
+pub use request::{Answer, LaterAnswer, Request, StreamHandler, Unread};
+pub use route::{HandlerFuture, Route, RouteDraft, Routes};
+pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream, finished_event_stream};
+pub use tenant::TENANT_HEADERS;
 pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RoleName, TOKEN_MIN_CHARS};
 pub use trace::{TRACEPARENT_BYTES, TraceContext, UUID_BYTES};
 pub use wildcard::Wildcard;

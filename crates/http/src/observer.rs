@@ -1,4 +1,4 @@
-//! Who is told of a group's requests: of each when its caller is known, and of its answer.
+//! Observers of requests: called when a request's caller is known, and with its answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,74 +11,75 @@ use millstream_types::TenantId;
 use tokio::time::Instant;
 
 use crate::TraceContext;
+use crate::head::Headers;
 
-/// Is told of the requests of a group of routes, on whichever way they come. Called for every request, by many threads at
-/// once: it must not wait.
+/// Observes the requests of a group of routes. Many threads call it for every request,
+/// so it must not block.
 pub trait Observer: Send + Sync {
-    /// A request begins whose caller is known and may make it. The mark that is returned comes back with the answer.
+    /// Reports an authorized request. The returned mark is passed back with the answer.
     fn begun(&self, request: &Begun<'_>) -> Mark;
 
-    /// The answer to a request that has begun. Not called if its client leaves before.
+    /// Reports the answer. Not called if the client leaves first.
     fn ended(&self, mark: Mark, answer: &Ended<'_>);
 }
 
-/// What an observer keeps of a request until its answer.
+/// The observer's note of a request until its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    /// Where it counts it.
+    /// The index of the observer's counter.
     pub number: u32,
-    /// Who has asked: the other end of the connection, or on whose behalf that asks.
+    /// The client: the peer, or the client that a proxy names.
     pub client: IpAddr,
 }
 
-/// A request that begins.
+/// A request whose handling begins.
 pub struct Begun<'a> {
-    /// Whose it is.
+    /// The tenant of the request.
     pub tenant: &'a TenantId,
-    /// Its method.
+    /// The HTTP method of the request.
     pub method: &'a Method,
-    /// Its target: the path, and the query if there is one.
+    /// The request target: the path, and the query if there is one.
     pub target: &'a str,
     /// The other end of the connection.
     pub peer: SocketAddr,
-    /// The trace that it belongs to.
+    /// The trace context of the request.
     pub trace: TraceContext,
-    pub(crate) headers: &'a dyn Fn(&str) -> Option<&'a [u8]>,
+    pub(crate) headers: Headers<'a>,
 }
 
 impl<'a> Begun<'a> {
-    /// The value of a header; its name is given in small letters.
+    /// The value of the header `name`, which is in lower case.
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        (self.headers)(name)
+        self.headers.get(name)
     }
 }
 
 /// The answer to a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended<'a> {
-    /// The request's method.
+    /// The HTTP method of the request.
     pub method: &'a Method,
     /// The path of its route as it was declared, with the names of its parameters.
     pub route: &'a str,
-    /// The answer's status.
+    /// The status code of the answer.
     pub status: u16,
     /// Bytes of the request's body, as announced.
     pub request_bytes: u64,
-    /// Bytes of the answer's body, as far as they are known by now.
+    /// Bytes of the answer's body; 0 if unknown.
     pub answer_bytes: u64,
-    /// Time from the head of the request to that of the answer.
+    /// Time from the request's head to the answer's head.
     pub took: Duration,
 }
 
-/// A request of which an observer was told.
-pub(crate) struct Observed {
+/// A request that was reported to an observer.
+pub(crate) struct ObservedRequest {
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) mark: Mark,
     pub(crate) request_bytes: u64,
 }
 
-impl Observed {
-    /// Tells of the answer as it goes out.
+impl ObservedRequest {
+    /// Reports the answer to the observer.
     pub(crate) fn end(self, method: &Method, route: &str, response: &Response, started: Instant) {
         let answer = Ended {
             method,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Access, Limits};
 
-/// A body in the documentation: its media type, what it is, and its JSON Schema.
+/// A documented body: its media type and its JSON Schema.
 #[derive(Debug, Clone)]
 pub struct Content {
     pub(crate) media_type: &'static str,
@@ -15,39 +15,39 @@ pub struct Content {
 }
 
 impl Content {
-    /// JSON that keeps `schema` (JSON Schema 2020-12).
+    /// JSON that matches `schema` (JSON Schema 2020-12).
     pub fn json(schema: Value) -> Self {
         Self { media_type: "application/json", schema }
     }
 
-    /// Text.
+    /// Plain text, with media type `text/plain`.
     pub fn text() -> Self {
         Self { media_type: "text/plain", schema: json!({"type": "string"}) }
     }
 
-    /// JSON texts, one a line, each of which keeps `schema`.
+    /// Lines of JSON, each of which matches `schema`.
     pub fn ndjson(schema: Value) -> Self {
         Self { media_type: "application/x-ndjson", schema }
     }
 
-    /// Server-sent events whose data keeps `schema`.
+    /// Server-sent events whose data matches `schema`.
     pub fn events(schema: Value) -> Self {
         Self { media_type: "text/event-stream", schema }
     }
 
-    /// Bytes that the server does not look into.
+    /// Opaque bytes of the given media type.
     pub fn bytes(media_type: &'static str) -> Self {
         Self { media_type, schema: json!({}) }
     }
 }
 
-/// What the documentation says of a route.
+/// The documentation of a route.
 #[derive(Debug)]
 pub(crate) struct Docs {
     pub(crate) summary: &'static str,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) bodies: Vec<Content>,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<ResponseDoc>,
 }
 
 impl Docs {
@@ -55,7 +55,7 @@ impl Docs {
         Self { summary, parameters: Vec::new(), bodies: Vec::new(), answers: Vec::new() }
     }
 
-    /// What a reader would miss, given the parameters of the path.
+    /// The first missing part of the documentation, given the parameters of the path.
     pub(crate) fn missing(&self, path_params: &[String]) -> Option<String> {
         let documented =
             |name: &String| self.parameters.iter().any(|p| p.place == ParameterPlace::Path && p.name == name);
@@ -84,13 +84,13 @@ pub(crate) struct Parameter {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseDoc {
     pub(crate) status: u16,
     pub(crate) text: &'static str,
     pub(crate) content: Option<Content>,
 }
 
-/// What the document needs of a route.
+/// One method and path of the document.
 pub(crate) struct Operation<'a> {
     pub(crate) group: &'static str,
     pub(crate) method: &'a Method,
@@ -100,7 +100,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) docs: &'a Docs,
 }
 
-/// Renders the document. Paths are sorted, so that it changes only when a route does.
+/// Renders the document. Paths are sorted, so that it changes only with a route.
 pub(crate) fn document(title: &str, version: &str, operations: &[Operation<'_>]) -> Value {
     let mut paths: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
     for operation in operations {
@@ -153,7 +153,7 @@ impl Operation<'_> {
         Value::Object(object)
     }
 
-    /// Method and path as one word: stable, and unique since routes are.
+    /// The operation id: method and path as one stable, unique word.
     fn id(&self) -> String {
         let segments = self.path.split('/').filter(|segment| !segment.is_empty());
         segments.fold(self.method.as_str().to_ascii_lowercase(), |id, segment| {
@@ -162,7 +162,7 @@ impl Operation<'_> {
         })
     }
 
-    /// The route's own answers, and the refusals of the rim that it can meet.
+    /// The route's own answers and the pipeline's refusals.
     fn answers(&self) -> Value {
         let mut answers: BTreeMap<u16, Value> = BTreeMap::new();
         let takes_body = !self.docs.bodies.is_empty();
@@ -196,7 +196,7 @@ impl Content {
     }
 }
 
-impl Answer {
+impl ResponseDoc {
     fn render(&self) -> Value {
         match &self.content {
             Some(content) => json!({"description": self.text, "content": Map::from_iter([content.render()])}),

@@ -1,7 +1,7 @@
-//! A refusal as the client reads it: problem details (RFC 9457), with the offending value, the rule and the remedy.
+//! Refusals as problem details (RFC 9457), with the offending value, the rule and the remedy.
 //!
-//! A handler or an extractor returns a [`Problem`]; the rim renders it in the style of the route's group, so that
-//! NGSI clients and Hono clients each find the error body that they know, also for refusals that the rim itself makes.
+//! A handler or an extractor returns a [`Problem`]; the pipeline renders it, like its own refusals, in the style of the
+//! route's group. So NGSI and Hono clients find the error body that they know.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -11,24 +11,24 @@ use std::time::Duration;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use millstream_types::{ErrorCode, NameError};
+use millstream_types::{ErrorCode, NameError, Throttled};
 use serde_json::{Map, Value, json};
 
 /// Media type of problem details.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Renders the problems of a group of routes. Gets every one of them, those of the rim included.
+/// Renders all problems of a group of routes, those of the pipeline included.
 pub type ErrorStyle = fn(Problem) -> Response;
 
-/// Which refusal it is. Errors of libraries arrive as their [`ErrorCode`]; the others are the rim's own.
+/// The kind of a refusal. Errors of other crates arrive as their [`ErrorCode`]; the others are HTTP's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// What a library's error says.
+    /// The error code of another crate's error.
     Code(ErrorCode),
     /// No route has this path.
     UnknownRoute,
-    /// The path is there, the method is not; `Allow` names those that are.
+    /// The path does not have this method; `Allow` lists its methods.
     MethodNotAllowed,
     /// The body is over the route's limit.
     BodyTooLarge,
@@ -36,22 +36,26 @@ pub enum Reason {
     HeadTooLarge,
     /// The request target is over the listener's limit.
     UriTooLong,
+    /// The transfer coding is not supported.
+    UnsupportedTransferCoding,
     /// The route does not take a body of this type.
     UnsupportedMediaType,
-    /// The body is not what its type says.
+    /// The body does not match its media type.
     MalformedBody,
     /// A path or query parameter, or a header, cannot be read.
     MalformedParameter,
     /// The body did not arrive before the request's deadline; nothing was done.
     SlowBody,
-    /// The deadline passed while the request was worked on; it may or may not have taken effect.
+    /// The deadline passed during the request; it may or may not have taken effect.
     DeadlinePassed,
-    /// Somebody behind the server, such as a device, did not answer in time. What was asked of him stands.
+    /// A party behind the server, such as a device, did not answer in time. The request to it stands.
     NoAnswer,
+    /// No request waits for this message, such as the answer to an unknown command; a retry does not help.
+    NobodyWaits,
 }
 
 impl Reason {
-    /// The status that says so.
+    /// The HTTP status of the refusal.
     pub fn status(self) -> StatusCode {
         match self {
             Self::Code(code) => StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
@@ -60,9 +64,11 @@ impl Reason {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::UnsupportedTransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MalformedBody | Self::MalformedParameter => StatusCode::BAD_REQUEST,
             Self::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
+            Self::NobodyWaits => StatusCode::SERVICE_UNAVAILABLE,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::DeadlinePassed => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -77,12 +83,14 @@ impl Reason {
             Self::BodyTooLarge => "body-too-large",
             Self::HeadTooLarge => "head-too-large",
             Self::UriTooLong => "uri-too-long",
+            Self::UnsupportedTransferCoding => "unsupported-transfer-coding",
             Self::UnsupportedMediaType => "unsupported-media-type",
             Self::MalformedBody => "malformed-body",
             Self::MalformedParameter => "malformed-parameter",
             Self::SlowBody => "slow-body",
             Self::DeadlinePassed => "deadline-passed",
             Self::NoAnswer => "no-answer",
+            Self::NobodyWaits => "nobody-waits",
         }
     }
 
@@ -100,12 +108,14 @@ impl Reason {
             Self::BodyTooLarge => "Body too large",
             Self::HeadTooLarge => "Header section too large",
             Self::UriTooLong => "Request target too long",
+            Self::UnsupportedTransferCoding => "Unsupported transfer coding",
             Self::UnsupportedMediaType => "Media type not taken here",
             Self::MalformedBody => "Malformed body",
             Self::MalformedParameter => "Malformed parameter",
             Self::SlowBody => "Body did not arrive in time",
             Self::DeadlinePassed => "No verdict in time",
             Self::NoAnswer => "No answer in time",
+            Self::NobodyWaits => "Nobody waits for it",
         }
     }
 
@@ -117,7 +127,7 @@ impl Reason {
     }
 }
 
-/// A refusal on its way to the client.
+/// A refusal of a request.
 #[derive(Clone)]
 pub struct Problem(Box<Parts>);
 
@@ -136,7 +146,7 @@ struct Parts {
 }
 
 impl Problem {
-    /// A refusal for `reason`; `detail` is one sentence for people.
+    /// Makes a refusal for `reason`; `detail` is one sentence for people.
     pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Parts {
             reason,
@@ -152,7 +162,7 @@ impl Problem {
         }))
     }
 
-    /// A library's error: its text becomes the detail, what it was caused by goes to the log.
+    /// Makes a refusal from another crate's error. Its text becomes the detail; its source goes to the log.
     pub fn from_error(code: ErrorCode, error: &(dyn StdError + 'static)) -> Self {
         let problem = Self::new(Reason::Code(code), error.to_string());
         match error.source() {
@@ -161,7 +171,7 @@ impl Problem {
         }
     }
 
-    /// A fault of ours. The client learns that much; `cause` goes to the log.
+    /// Makes a refusal for an internal error; `cause` goes only to the log.
     pub fn internal(cause: impl Into<String>) -> Self {
         let mut problem =
             Self::new(Reason::Code(ErrorCode::Internal), "the server failed on this request; its log says why");
@@ -169,71 +179,72 @@ impl Problem {
         problem
     }
 
-    /// The caller did not prove who it is; `challenge` (such as `Bearer realm="millstream"`) tells how to.
+    /// Makes a refusal of an unauthenticated caller; `challenge` (such
+    /// as `Bearer realm="millstream"`) becomes `WWW-Authenticate`.
     pub fn unauthenticated(challenge: HeaderValue, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Reason::Code(ErrorCode::Unauthenticated), detail).header(WWW_AUTHENTICATE, challenge)
     }
 
-    /// The caller is known and may not do this.
+    /// Makes a refusal of a caller that lacks the permission.
     pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Reason::Code(ErrorCode::Forbidden), detail)
     }
 
-    /// The request contradicts a rule.
+    /// Makes a refusal of an invalid request.
     pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Reason::Code(ErrorCode::Invalid), detail)
     }
 
-    /// What was given, as it was given.
+    /// Adds the value that was refused.
     #[must_use]
     pub fn value(mut self, value: impl fmt::Display) -> Self {
         self.0.value = Some(value.to_string());
         self
     }
 
-    /// The rule that the value breaks.
+    /// Adds the rule that the value breaks.
     #[must_use]
     pub fn rule(mut self, rule: impl Into<Cow<'static, str>>) -> Self {
         self.0.rule = Some(rule.into());
         self
     }
 
-    /// What to do about it.
+    /// Adds the way to resolve the problem.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<Cow<'static, str>>) -> Self {
         self.0.remedy = Some(remedy.into());
         self
     }
 
-    /// A further member of the body.
+    /// Adds a member to the body.
     #[must_use]
     pub fn member(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.0.members.push((name, value.into()));
         self
     }
 
-    /// A header of the answer.
+    /// Adds a header to the answer.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
         self
     }
 
-    /// When to try again; sent in whole seconds, rounded up. Retryable refusals say 1 s unless told otherwise.
+    /// Sets `Retry-After`, in whole seconds, rounded up. Retryable refusals default to 1 s.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.0.retry_after = Some(wait);
         self
     }
 
-    /// Another status than the reason's own: for protocols that have their own mind.
+    /// Overrides the reason's status, for protocols with other rules.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Self {
         self.0.status = status;
         self
     }
 
-    /// What lies behind it, for the log only.
+    /// Sets the cause, which goes only to the log.
     #[must_use]
     pub fn caused_by(mut self, cause: &dyn StdError) -> Self {
         let mut text = cause.to_string();
@@ -246,22 +257,22 @@ impl Problem {
         self
     }
 
-    /// Which refusal it is.
+    /// The kind of the refusal.
     pub fn reason(&self) -> Reason {
         self.0.reason
     }
 
-    /// The status to be sent.
+    /// The HTTP status code of the answer.
     pub fn status(&self) -> StatusCode {
         self.0.status
     }
 
-    /// The sentence for people.
+    /// The sentence that explains the problem to people.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
 
-    /// Detail, value, rule and remedy in one text: for error bodies that have only one.
+    /// Detail, value, rule and remedy in one text, for error bodies with only one member.
     pub fn text(&self) -> String {
         let parts = &*self.0;
         let mut text = parts.detail.to_string();
@@ -271,7 +282,6 @@ impl Problem {
         [&parts.rule, &parts.remedy].into_iter().flatten().fold(text, |text, part| text + "; " + part)
     }
 
-    /// What lies behind it, if anything is known.
     pub(crate) fn cause(&self) -> Option<&str> {
         self.0.cause.as_deref()
     }
@@ -287,9 +297,16 @@ impl Problem {
         }
     }
 
-    /// The body as text.
+    /// The problem details as JSON text.
     pub(crate) fn json(&self) -> String {
         self.body().to_string()
+    }
+
+    /// A complete 503 answer that closes its connection.
+    pub(crate) fn closing_answer(&self) -> String {
+        let body = self.json();
+        let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";
+        format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
     fn body(&self) -> Value {
@@ -310,10 +327,19 @@ impl Problem {
         for (name, value) in &parts.members {
             body.insert((*name).into(), value.clone());
         }
-        // Clients of Hono read this one member.
+        // Hono clients read this member only.
         body.insert("error".into(), json!(self.text()));
         Value::Object(body)
     }
+}
+
+/// Builds the refusal of a request whose handler has not answered in time.
+pub fn deadline_passed(waited: Duration) -> Problem {
+    let waited_ms = waited.as_millis();
+    Problem::new(Reason::DeadlinePassed, format!("no verdict in time: {waited_ms} ms have passed"))
+        .value(format!("{waited_ms} ms"))
+        .rule("the request may or may not have taken effect")
+        .remedy("check whether it has before you send it again, or allow more time")
 }
 
 impl IntoResponse for Problem {
@@ -321,7 +347,7 @@ impl IntoResponse for Problem {
         let mut response = (self.0.status, self.json()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
         self.write_headers(&mut response);
-        // The rim takes it out again, to log it and to render it in the group's own style.
+        // The pipeline removes it again to log it and to render it in the group's style.
         response.extensions_mut().insert(self);
         response
     }
@@ -330,6 +356,18 @@ impl IntoResponse for Problem {
 impl From<NameError> for Problem {
     fn from(error: NameError) -> Self {
         Self::from_error(ErrorCode::Invalid, &error).remedy("choose a name that keeps this rule")
+    }
+}
+
+impl From<Throttled> for Problem {
+    fn from(throttled: Throttled) -> Self {
+        let Throttled { client, failures_per_minute, wait } = throttled;
+        let wait_s = throttled.wait_s();
+        Self::new(Reason::Code(ErrorCode::RateLimited), "too many logins from this address have failed")
+            .value(client)
+            .rule(format!("{} = {failures_per_minute}; the next is checked in {wait_s} s", Throttled::SETTING))
+            .remedy("correct the credentials, then wait as long as Retry-After says")
+            .retry_after(wait)
     }
 }
 

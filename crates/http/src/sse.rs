@@ -1,4 +1,5 @@
-//! Server-sent events: a bounded stream from whoever produces to one client, alive while silent, over at shutdown.
+//! Server-sent events: a bounded stream from one producer to one client, with keep-alive
+//! comments, that ends at shutdown.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -20,10 +21,10 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::Shutdown;
 
-/// A silent stream carries a comment this often, so that proxies and the client know that it lives.
+/// Interval of keep-alive comments on a silent stream, for proxies and the client.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// One event, encoded, with the memory that it takes if somebody counts that.
+/// An encoded event, optionally with the memory that it takes.
 #[derive(Debug, Clone)]
 pub struct Event {
     text: Bytes,
@@ -31,13 +32,13 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event with `data`; its lines become lines of the event. `id` is what the client sends as `Last-Event-ID`
-    /// when it comes back, `name` its type (`message` if there is none). Neither goes beyond its first line.
+    /// Encodes an event with `data`; each line becomes a line of the event. The client sends `id` as `Last-Event-ID`
+    /// when it reconnects; `name` is the event's type (`message` without one). Both end at their first line break.
     pub fn new(id: Option<&str>, name: Option<&str>, data: &str) -> Self {
         Self::several([(id, name, data)].into_iter())
     }
 
-    /// Events that leave in one piece, each as [`Event::new`] has it.
+    /// Encodes several events that are sent in one piece, each like [`Event::new`].
     pub fn several<'a>(events: impl Iterator<Item = (Option<&'a str>, Option<&'a str>, &'a str)> + Clone) -> Self {
         let length = |text: Option<&str>| text.map_or(0, |text| text.len() + 8);
         let bytes = events.clone().map(|(id, name, data)| length(id) + length(name) + data.len() + 8);
@@ -60,12 +61,12 @@ impl Event {
         Self { text: text.into(), held: None }
     }
 
-    /// Bytes that leave.
+    /// Size of the encoded event.
     pub fn size_bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Keeps `memory` until the event has left.
+    /// Holds `memory` until the event is sent.
     #[must_use]
     pub fn holding(mut self, memory: Option<Arc<Grant>>) -> Self {
         self.held = memory;
@@ -73,10 +74,10 @@ impl Event {
     }
 }
 
-/// Why an event was not taken.
+/// The reason that an event was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
-    /// As many events wait as may; the client is slow.
+    /// The queue is full; the client is slow.
     #[error("the client reads more slowly than events come")]
     Full,
     /// The client has left, or the listener stops.
@@ -89,24 +90,24 @@ pub enum NotSent {
 pub struct EventSender(mpsc::Sender<Event>);
 
 impl EventSender {
-    /// Sends, waiting for room.
+    /// Sends an event, and waits for room if necessary.
     ///
     /// # Errors
-    /// [`NotSent::Ended`].
+    /// [`NotSent::Ended`], if the client is gone.
     pub async fn send(&self, event: Event) -> Result<(), NotSent> {
         self.0.send(event).await.map_err(|_| NotSent::Ended)
     }
 
-    /// Waits until one more may wait for the client, or none will be read any more.
+    /// Waits until the queue has room or the stream has ended.
     pub async fn room(&self) {
-        // One that is not to be had any more is told by whatever is sent next.
+        // If the stream has ended, the next send reports it.
         drop(self.0.reserve().await);
     }
 
-    /// Sends if there is room.
+    /// Sends an event if the queue has room.
     ///
     /// # Errors
-    /// [`NotSent`].
+    /// [`NotSent`], with the reason why the event was not queued.
     pub fn try_send(&self, event: Event) -> Result<(), NotSent> {
         self.0.try_send(event).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotSent::Full,
@@ -114,7 +115,7 @@ impl EventSender {
         })
     }
 
-    /// Resolves when nobody reads any more.
+    /// Resolves when the stream has ended.
     pub async fn ended(&self) {
         self.0.closed().await;
     }
@@ -125,8 +126,23 @@ pub struct EventStream {
     events: mpsc::Receiver<Event>,
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     keep_alive: Pin<Box<Sleep>>,
-    /// Of the event that is leaving.
+    /// The memory of the event that is being sent.
     leaving: Option<Arc<Grant>>,
+    stall_max: Option<StallMax>,
+}
+
+/// Longest time that a client may read nothing of an answer before its connection is closed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StallMax(pub(crate) Duration);
+
+impl EventStream {
+    /// Lets the client read nothing for `stall_max` before its connection is closed, instead of `http.head_timeout_ms`.
+    /// For producers that drop old events.
+    #[must_use]
+    pub fn bearing_stalls(mut self, stall_max: Duration) -> Self {
+        self.stall_max = Some(StallMax(stall_max));
+        self
+    }
 }
 
 impl std::fmt::Debug for EventStream {
@@ -135,14 +151,26 @@ impl std::fmt::Debug for EventStream {
     }
 }
 
-/// A stream on which at most `waiting_max` events wait for the client.
+/// Makes a stream on which at most `waiting_max` events wait for the client. It accepts no more events once
+/// the listener begins to stop.
 pub fn event_stream(waiting_max: usize, shutdown: Shutdown) -> (EventSender, EventStream) {
+    stream_until(waiting_max, shutdown.begun())
+}
+
+/// Like [`event_stream`], for a producer that observes [`Shutdown`] itself, sends its last events and drops its sender.
+/// A client that does not read them is cut off when the listener's shutdown time is over.
+pub fn finished_event_stream(waiting_max: usize) -> (EventSender, EventStream) {
+    stream_until(waiting_max, std::future::pending())
+}
+
+fn stream_until(waiting_max: usize, stopping: impl Future<Output = ()> + Send + 'static) -> (EventSender, EventStream) {
     let (sender, events) = mpsc::channel(waiting_max.max(1));
     let stream = EventStream {
         events,
-        stopping: Box::pin(shutdown.begun()),
+        stopping: Box::pin(stopping),
         keep_alive: Box::pin(sleep(KEEP_ALIVE)),
         leaving: None,
+        stall_max: None,
     };
     (EventSender(sender), stream)
 }
@@ -153,10 +181,10 @@ impl HttpBody for EventStream {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if !self.events.is_closed() && self.stopping.as_mut().poll(cx).is_ready() {
-            // What was accepted still goes out.
+            // Accepted events are still sent.
             self.events.close();
         }
-        // What was given before has been sent, or nobody would ask for more.
+        // The previous event has been sent; otherwise hyper would not poll for more.
         self.leaving = None;
         match self.events.poll_recv(cx) {
             Poll::Ready(Some(Event { text, held })) => {
@@ -176,7 +204,11 @@ impl HttpBody for EventStream {
 
 impl IntoResponse for EventStream {
     fn into_response(self) -> Response {
+        let stall_max = self.stall_max;
         let mut response = Response::new(Body::new(self));
+        if let Some(stall_max) = stall_max {
+            response.extensions_mut().insert(stall_max);
+        }
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
@@ -186,15 +218,12 @@ impl IntoResponse for EventStream {
 #[cfg(test)]
 mod tests {
     use millstream_types::MemoryBudget;
-    use tokio::sync::watch;
 
     use super::*;
-    use crate::context::Stage;
 
     #[tokio::test]
-    async fn what_an_event_holds_is_given_back_when_the_event_after_it_is_asked_for() {
-        let (_stage, stages) = watch::channel(Stage::Serving);
-        let (sender, mut stream) = event_stream(2, Shutdown(stages));
+    async fn the_memory_of_an_event_is_returned_when_the_next_event_is_polled() {
+        let (sender, mut stream) = event_stream(2, Shutdown(millstream_net::Shutdown::never()));
         let memory = MemoryBudget::new("memory.budget_bytes", 100);
         let grant = memory.take(70).map(Arc::new);
         sender.try_send(Event::new(None, None, "{}").holding(grant)).unwrap();

@@ -1,14 +1,16 @@
-//! The W3C trace context of a request: taken from `traceparent`, or begun here.
+//! The W3C trace context of a request: taken from `traceparent`, or generated.
 //!
-//! The text goes into the header of every record that the request causes, so that a measurement can be followed from
-//! its socket to the entity and the query that it reached.
+//! The text is stored in the header of every record that the request causes, so that a measurement can be followed from
+//! its socket to the entity and the query.
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderValue;
+
+use crate::head::Headers;
 
 /// Length of a rendered `traceparent`.
 pub const TRACEPARENT_BYTES: usize = 55;
@@ -16,27 +18,22 @@ pub const TRACEPARENT_BYTES: usize = 55;
 /// Length of an id in the form of a UUID.
 pub const UUID_BYTES: usize = 36;
 
-/// Which trace a request belongs to, and its own span in it.
+/// The trace of a request and its span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
-    /// The trace; never zero.
+    /// The identifier of the trace; never zero.
     pub trace_id: u128,
     /// The span of this request within it; never zero.
     pub span_id: u64,
-    /// Bit 0: somebody upstream records this trace.
+    /// Trace flags; bit 0 says that the caller records this trace.
     pub flags: u8,
 }
 
 impl TraceContext {
     /// The caller's trace with a new span, or a new trace if the header is missing or malformed.
-    pub fn of(headers: &HeaderMap) -> Self {
-        Self::from_header(headers.get("traceparent").map(HeaderValue::as_bytes))
-    }
-
-    /// As [`TraceContext::of`], from the header's value.
-    pub(crate) fn from_header(traceparent: Option<&[u8]>) -> Self {
+    pub fn of<'a>(headers: impl Into<Headers<'a>>) -> Self {
         let span_id = random();
-        match traceparent.and_then(parse) {
+        match headers.into().get("traceparent").and_then(parse) {
             Some((trace_id, flags)) => Self { trace_id, span_id, flags },
             None => Self { trace_id: u128::from(random()) << 64 | u128::from(random()), span_id, flags: 0 },
         }
@@ -47,7 +44,7 @@ impl TraceContext {
         HeaderValue::from_bytes(&self.id_text()).expect("hexadecimal digits are ASCII")
     }
 
-    /// The same as text.
+    /// The trace's id as the text of a UUID.
     pub fn id_text(&self) -> [u8; UUID_BYTES] {
         let mut digits = [0; 32];
         write_hex(&mut digits, self.trace_id);
@@ -58,7 +55,7 @@ impl TraceContext {
         text
     }
 
-    /// The value of `traceparent` for whatever this request causes.
+    /// The value of `traceparent` for records and requests that this request causes.
     pub fn traceparent(&self) -> [u8; TRACEPARENT_BYTES] {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         write_hex(&mut text[3..35], self.trace_id);
@@ -110,7 +107,7 @@ fn write_hex(place: &mut [u8], mut value: u128) {
     }
 }
 
-/// A number that is unlikely to come twice and never zero. Ids need no secrecy, so a fast generator per thread will do.
+/// A random number that is never zero. Ids need no secrecy, so a fast generator per thread suffices.
 fn random() -> u64 {
     thread_local!(static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish()));
     STATE.with(|state| {
@@ -125,6 +122,8 @@ fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderMap;
+
     use super::*;
 
     #[test]

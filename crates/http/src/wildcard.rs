@@ -1,4 +1,4 @@
-//! Patterns as people write them for ids and names.
+//! Wildcard patterns for ids and names.
 
 /// A pattern for text: `*` stands for any characters, `?` for one, everything else for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,10 +11,10 @@ impl From<&str> for Wildcard {
 }
 
 impl Wildcard {
-    /// Whether `text` as a whole is what the pattern describes.
+    /// Returns `true` if the pattern matches the whole `text`.
     pub fn fits(&self, text: &str) -> bool {
         let (mut pattern, mut text) = (&*self.0, text);
-        // Where to go on if what follows the last star does not fit: behind the star, and one character further.
+        // Pattern and text to retry from after a mismatch: behind the last star, one character further.
         let mut retry: Option<(&str, &str)> = None;
         loop {
             match (first(pattern), first(text)) {
@@ -37,7 +37,7 @@ impl Wildcard {
     }
 }
 
-/// The first character, and what follows it.
+/// The first character and the rest.
 fn first(text: &str) -> Option<(char, &str)> {
     let mut chars = text.chars();
     chars.next().map(|character| (character, chars.as_str()))
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_fits_what_it_was_made_from(text in "[ab]{0,12}", stars in proptest::collection::vec(0_usize..12, 0..4)) {
+        fn a_pattern_matches_the_text_that_it_was_made_from(text in "[ab]{0,12}", stars in proptest::collection::vec(0_usize..12, 0..4)) {
             let mut pattern: Vec<char> = text.chars().collect();
             for at in stars {
                 if at < pattern.len() {
@@ -82,7 +82,7 @@ mod tests {
         }
 
         #[test]
-        fn a_pattern_fits_what_a_search_by_its_definition_finds(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+        fn a_pattern_matches_as_its_definition_says(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
             fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 match (pattern.split_first(), text.split_first()) {
                     (None, _) => text.is_empty(),

@@ -1,6 +1,6 @@
-//! A few named threads for work that would hold up sockets, and a bounded queue in front of them.
+//! A few named threads with a bounded queue, for work that would block the threads of the sockets.
 //!
-//! Those in the background give the core to any other thread that wants it: bulky reads then cost nobody's write time.
+//! Background threads yield their core to any other thread, so that large reads do not delay writes.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,24 +16,24 @@ use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads. They end when this is dropped or stopped.
+/// A pool of threads that ends when it is stopped or dropped.
 pub struct Workers {
     queue: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// How much of a core the threads may take.
+/// The CPU share of the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// As much as any thread.
+    /// The same as any thread.
     Equal,
-    /// What others leave.
+    /// The threads use only idle CPU time.
     Background,
 }
 
 impl Share {
-    /// Takes this share for the calling thread. In the background it is `SCHED_IDLE`: unlike a thread with a high nice
-    /// value, such a thread gives up its core the moment another wakes.
+    /// Applies this share to the calling thread. `Background` is `SCHED_IDLE`: unlike a thread with a high nice value,
+    /// such a thread gives up its core the moment another wakes.
     fn take(self) {
         if self == Self::Equal {
             return;
@@ -62,19 +62,19 @@ struct State {
     stopping: bool,
 }
 
-/// The queue is full; nothing was taken.
+/// The queue is full, and the work was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{waiting} requests wait for a thread, as many as may")]
+#[error("{waiting} requests already wait for a thread, which is the limit; send it again later")]
 pub struct Full {
-    /// How many wait: the limit.
+    /// Number of waiting jobs, which is the limit.
     pub waiting: usize,
 }
 
 impl Workers {
-    /// Starts `threads` threads (at least one), in front of which at most `max_waiting` jobs wait.
+    /// Starts `threads` threads (at least one) with a queue of at most `max_waiting` jobs.
     ///
     /// # Errors
-    /// If the system refuses a thread.
+    /// An I/O error if the system cannot start a thread.
     pub fn start(name: &str, threads: usize, max_waiting: usize, share: Share) -> std::io::Result<Self> {
         let state = Mutex::new(State { jobs: VecDeque::new(), stopping: false });
         let queue = Arc::new(Queue { state, changed: Condvar::new(), max_waiting });
@@ -90,11 +90,11 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Queues `work`; it is not done if the receiver is dropped before its turn. A receiver that fails says that the
-    /// work panicked or the threads have stopped.
+    /// Queues `work`. Dropping the receiver before its turn cancels it. The receiver fails if the work panics
+    /// or the threads have stopped.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`Full`], if the queue has no room.
     pub fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -102,7 +102,7 @@ impl Workers {
         let (sender, receiver) = oneshot::channel();
         let job = move || {
             if !sender.is_closed() {
-                // Who asked may have left meanwhile.
+                // The receiver may be dropped meanwhile.
                 let _ = sender.send(work());
             }
         };
@@ -117,12 +117,12 @@ impl Workers {
         Ok(receiver)
     }
 
-    /// How many jobs wait for a thread.
+    /// Number of jobs that wait for a thread.
     pub fn waiting(&self) -> usize {
         self.queue.state.lock().jobs.len()
     }
 
-    /// Ends the threads; what still waits is not done.
+    /// Stops the threads and drops the waiting jobs.
     pub fn stop(&self) {
         {
             let mut state = self.queue.state.lock();

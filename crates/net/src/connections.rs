@@ -1,0 +1,259 @@
+//! The connections of a listener: limited, counted, and aborted when their time is up.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use millstream_types::{Grant, MemoryBudget};
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+
+use crate::Shutdown;
+use crate::metrics::{Counter, Gauge, Metrics};
+
+/// Refused connections that may be told why at the same time; more are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+
+/// The limits of a listener's connections.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimits {
+    /// Largest number of connections at a time.
+    pub connections_max: usize,
+    /// The setting behind `connections_max`, for refusals.
+    pub setting: &'static str,
+    /// Memory that each connection takes from `memory`.
+    pub connection_bytes: u64,
+    /// The budget that connections take their memory from.
+    pub memory: MemoryBudget,
+}
+
+/// The rights that a connection has come in with.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The other end of the connection.
+    pub peer: SocketAddr,
+    /// The memory of the connection; it may be enlarged.
+    pub memory: Grant,
+    /// Begins when the connection shall end in order.
+    pub shutdown: Shutdown,
+}
+
+/// The reason for which a connection may not come in.
+#[derive(Debug, Clone)]
+pub enum Refusal {
+    /// There are as many connections as the listener may have.
+    Full {
+        /// The setting that says how many.
+        setting: &'static str,
+        /// The value of that setting.
+        limit: usize,
+    },
+    /// There is no memory for another connection.
+    NoMemory {
+        /// Bytes that the connection needs.
+        bytes: u64,
+        /// The budget that does not have them.
+        budget: MemoryBudget,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { setting, limit } => write!(f, "there are {setting} = {limit} connections already"),
+            Self::NoMemory { bytes, budget } => {
+                let (setting, limit) = (budget.setting(), budget.limit_bytes());
+                write!(f, "{setting} = {limit} has no room for the {bytes} bytes of a connection")
+            }
+        }
+    }
+}
+
+/// A protocol over streams of type `S`.
+pub trait Protocol<S = TcpStream>: Send + Sync + 'static {
+    /// Serves a connection to its end. It is called in the order in which connections are accepted; the future runs in a
+    /// task of its own and is dropped when the drain is over.
+    fn serve(self: Arc<Self>, stream: S, admitted: Admitted) -> impl Future<Output = ()> + Send;
+
+    /// Tells a client why it may not come in, if the protocol can, within a time of its own.
+    fn turn_away(
+        self: Arc<Self>,
+        stream: S,
+        admitted: (SocketAddr, Shutdown),
+        refusal: Refusal,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// The way in to a listener. A clone leads to the same one.
+#[derive(Debug)]
+pub struct Door<P>(Arc<Inside<P>>);
+
+impl<P> Clone for Door<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Inside<P> {
+    name: &'static str,
+    protocol: Arc<P>,
+    limits: ConnectionLimits,
+    connections: Arc<Connections>,
+    turned_away: Arc<Semaphore>,
+    shutdown: Shutdown,
+}
+
+impl<P> Door<P> {
+    pub(crate) fn new(
+        name: &'static str,
+        protocol: Arc<P>,
+        limits: ConnectionLimits,
+        connections: Arc<Connections>,
+        shutdown: Shutdown,
+    ) -> Self {
+        let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        Self(Arc::new(Inside { name, protocol, limits, connections, turned_away, shutdown }))
+    }
+
+    /// True until the listener begins to stop.
+    pub fn is_open(&self) -> bool {
+        !self.0.shutdown.has_begun()
+    }
+
+    /// Begins to serve a connection in a task of its own, or turns it away. A listener that stops closes it.
+    pub fn admit<S>(&self, stream: S, peer: SocketAddr)
+    where
+        S: Send + 'static,
+        P: Protocol<S>,
+    {
+        if !self.is_open() {
+            return;
+        }
+        let inside = self.0.clone();
+        let shutdown = inside.shutdown.clone();
+        let limits = &self.0.limits;
+        let memory = limits.memory.take(limits.connection_bytes);
+        let Some(memory) = memory else {
+            let refusal = Refusal::NoMemory { bytes: limits.connection_bytes, budget: limits.memory.clone() };
+            return self.turn_away(stream, peer, refusal);
+        };
+        let admitted = Admitted { peer, memory, shutdown };
+        let serve = |stream| inside.protocol.clone().serve(stream, admitted);
+        if let Err(stream) = self.0.connections.spawn(limits.connections_max, stream, serve) {
+            let refusal = Refusal::Full { setting: limits.setting, limit: limits.connections_max };
+            self.turn_away(stream, peer, refusal);
+        }
+    }
+
+    fn turn_away<S>(&self, stream: S, peer: SocketAddr, refusal: Refusal)
+    where
+        S: Send + 'static,
+        P: Protocol<S>,
+    {
+        let inside = &self.0;
+        inside.connections.refused.inc();
+        tracing::debug!(listener = inside.name, %peer, why = %refusal, "a connection is refused");
+        if let Ok(permit) = inside.turned_away.clone().try_acquire_owned() {
+            let telling = inside.protocol.clone().turn_away(stream, (peer, inside.shutdown.clone()), refusal);
+            tokio::spawn(async move {
+                telling.await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// The open connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    open: Mutex<Open>,
+    ended: Notify,
+    gauge: Gauge,
+    refused: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    tasks: HashMap<u64, AbortHandle>,
+}
+
+impl Connections {
+    pub(crate) fn new(name: &'static str, metrics: &Metrics) -> Self {
+        let labels = [("listener", name)];
+        Self {
+            open: Mutex::default(),
+            ended: Notify::new(),
+            gauge: metrics.gauge("millstream_connections", "Open connections.", &labels),
+            refused: metrics.counter(
+                "millstream_connections_refused_total",
+                "Connections that a limit of their listener refused.",
+                &labels,
+            ),
+        }
+    }
+
+    /// Serves a connection in a task of its own; gives the stream back at the limit.
+    fn spawn<S, F>(self: &Arc<Self>, limit: usize, stream: S, serve: impl FnOnce(S) -> F) -> Result<(), S>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // The task may end at once: it is entered before its slot can remove it.
+        let mut open = self.open.lock();
+        if open.tasks.len() >= limit {
+            return Err(stream);
+        }
+        let id = open.next;
+        open.next += 1;
+        self.gauge.inc();
+        let (slot, serving) = (Slot { connections: self.clone(), id }, serve(stream));
+        let task = tokio::spawn(async move {
+            serving.await;
+            drop(slot);
+        });
+        open.tasks.insert(id, task.abort_handle());
+        Ok(())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.lock().tasks.len()
+    }
+
+    pub(crate) async fn none_left(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.count() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Drops every connection where it is.
+    pub(crate) fn abort(&self) {
+        let tasks: Vec<AbortHandle> = self.open.lock().tasks.values().cloned().collect();
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// A connection that counts until its task ends, however it ends.
+struct Slot {
+    connections: Arc<Connections>,
+    id: u64,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.connections.gauge.dec();
+        let mut open = self.connections.open.lock();
+        open.tasks.remove(&self.id);
+        if open.tasks.is_empty() {
+            self.connections.ended.notify_waiters();
+        }
+    }
+}

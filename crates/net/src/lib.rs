@@ -1,0 +1,28 @@
+//! One listener for every protocol over TCP.
+//!
+//! ```text
+//!   Listener::bind ──► serve(protocol) ──► Serving
+//!                          │ accept
+//!                          ▼
+//!                    connection limit, memory, open files
+//!                     │ admitted              │ refused
+//!                     ▼                       ▼
+//!                Protocol::serve      Protocol::turn_away
+//! ```
+//!
+//! A [`Listener`] owns the address. It accepts, limits and counts connections, and ends them in order:
+//! [`Serving::shut_down`] accepts no more, tells every connection by its [`Shutdown`], waits for them, and then aborts
+//! those that are left. A [`Protocol`] owns what passes over a connection. A connection that comes another way (a
+//! WebSocket of an HTTP listener, for example) enters through a [`Door`] and counts as the others do.
+//!
+//! Not here: logins, what the bytes mean, TLS.
+
+mod connections;
+mod listener;
+mod metrics;
+mod shutdown;
+
+pub use connections::{Admitted, ConnectionLimits, Door, Protocol, Refusal};
+pub use listener::{Listener, Serving};
+pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
+pub use shutdown::Shutdown;
