@@ -1,14 +1,16 @@
-//! Several expressions over the same records: their fields are found in one pass over a payload.
+//! Several expressions over the same records: one pass over a payload finds their fields.
 
 use millstream_types::{PartitionId, RecordView};
 
-use crate::compiled::{Compiler, Operand};
+use crate::compiler::Compiler;
 use crate::eval::Row;
-use crate::scan::{Damaged, PathTree};
-use crate::value::{Failure, Value};
+use crate::operand::Operand;
+use crate::record::{InputRecord, Metadata};
+use crate::scan::{MalformedJson, PathTree};
+use crate::value::{EvalError, Value};
 use crate::{Expr, Field};
 
-/// Expressions that are worked out together, each known by its place.
+/// Expressions that are evaluated together; each has an index.
 #[derive(Debug, Default)]
 pub struct Columns {
     operands: Vec<Operand>,
@@ -16,18 +18,25 @@ pub struct Columns {
     tree: PathTree,
 }
 
-/// One record, as the expressions see it.
+/// The fields of one record, for the evaluation of the expressions.
 #[derive(Debug)]
 pub struct ColumnsOf<'c, 'a> {
     columns: &'c Columns,
     found: Vec<Option<&'a [u8]>>,
-    record: &'c RecordView<'a>,
-    partition: Option<PartitionId>,
+    visited: Vec<bool>,
+    metadata: Metadata<'a>,
     now_ms: i64,
 }
 
+/// The memory of [`ColumnsOf`], which records use one after the other.
+#[derive(Debug, Default)]
+pub struct ColumnsScratch {
+    found: Vec<Option<&'static [u8]>>,
+    visited: Vec<bool>,
+}
+
 impl Columns {
-    /// These expressions, in their order.
+    /// Compiles the expressions, which keep their order.
     pub fn new<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Self {
         let mut compiler = Compiler::default();
         let operands = exprs.into_iter().map(|expr| compiler.operand(expr)).collect();
@@ -41,40 +50,91 @@ impl Columns {
         Self { operands, fields, tree }
     }
 
-    /// Finds the fields of a record. Who calls has made sure that its payload is JSON as a whole. `$partition` is NULL
-    /// without a partition.
+    /// Finds the fields of a stored record. The caller has checked that the whole payload is JSON. `$partition`
+    /// is NULL without a partition, and so is `$topic`.
     ///
     /// # Errors
-    /// The payload is no JSON.
+    /// [`MalformedJson`] if the payload is no JSON.
     pub fn of<'c, 'a>(
         &'c self,
-        record: &'c RecordView<'a>,
+        record: &RecordView<'a>,
         partition: Option<PartitionId>,
         now_ms: i64,
-    ) -> Result<ColumnsOf<'c, 'a>, Damaged> {
-        let mut found = vec![None; self.fields.len()];
-        if let Some(payload) = record.value.filter(|_| !self.tree.is_empty()) {
-            self.tree.find(payload, &mut Vec::new(), &mut found)?;
+    ) -> Result<ColumnsOf<'c, 'a>, MalformedJson> {
+        self.of_input(InputRecord::stored(record, None, partition), now_ms, ColumnsScratch::default())
+    }
+
+    /// As [`Self::of`], for any record. `scratch` comes from [`ColumnsOf::into_scratch`] of the record before.
+    ///
+    /// # Errors
+    /// [`MalformedJson`] if the payload is no JSON.
+    pub fn of_input<'c, 'a>(
+        &'c self,
+        record: InputRecord<'a>,
+        now_ms: i64,
+        scratch: ColumnsScratch,
+    ) -> Result<ColumnsOf<'c, 'a>, MalformedJson> {
+        let ColumnsScratch { found, mut visited } = scratch;
+        let mut found: Vec<Option<&'a [u8]>> = found;
+        found.clear();
+        found.resize(self.fields.len(), None);
+        if let Some(payload) = record.payload.filter(|_| !self.tree.is_empty()) {
+            self.tree.find(payload, &mut visited, &mut found)?;
         }
-        Ok(ColumnsOf { columns: self, found, record, partition, now_ms })
+        Ok(ColumnsOf { columns: self, found, visited, metadata: record.metadata, now_ms })
     }
 }
 
 impl<'c, 'a> ColumnsOf<'c, 'a> {
-    /// The value of the expression at this place; NULL if there is none.
+    /// The value of the expression with the index `place`; NULL if there is none.
     ///
     /// # Errors
-    /// Why it has no value.
-    pub fn value(&self, place: usize) -> Result<Value<'_>, Failure> {
+    /// [`EvalError`] if the expression has no value for this record.
+    pub fn value(&self, place: usize) -> Result<Value<'_>, EvalError> {
         self.columns.operands.get(place).map_or(Ok(Value::Null), |operand| operand.value(&mut &*self))
+    }
+
+    /// The truth of the expression with the index `place`, which is a condition; `None` is NULL.
+    ///
+    /// # Errors
+    /// [`EvalError`] if the condition has no value for this record.
+    pub fn truth(&self, place: usize) -> Result<Option<bool>, EvalError> {
+        Ok(match self.value(place)? {
+            Value::Boolean(truth) => Some(truth),
+            _ => None,
+        })
+    }
+
+    /// Appends the value of the expression with the index `place` to `out`, as JSON. A plain field keeps the bytes of the
+    /// payload.
+    ///
+    /// # Errors
+    /// [`EvalError`] if the expression has no value for this record.
+    pub fn write_json(&self, place: usize, out: &mut Vec<u8>) -> Result<(), EvalError> {
+        if let Some(Operand::Field(field)) = self.columns.operands.get(place)
+            && let Field::Payload(_) = self.columns.fields[*field]
+        {
+            out.extend_from_slice(self.found[*field].unwrap_or(b"null"));
+            return Ok(());
+        }
+        self.value(place)?.write_json(out);
+        Ok(())
+    }
+
+    /// The memory, for the next record.
+    pub fn into_scratch(mut self) -> ColumnsScratch {
+        self.found.clear();
+        // Without elements it is the same memory, whatever the lifetime of its elements.
+        let found = self.found.into_iter().map(|_| None).collect();
+        ColumnsScratch { found, visited: self.visited }
     }
 }
 
 impl<'a> Row<'a> for &ColumnsOf<'_, 'a> {
-    fn field(&mut self, field: usize) -> Result<Value<'a>, Failure> {
+    fn field(&mut self, field: usize) -> Result<Value<'a>, EvalError> {
         Ok(match &self.columns.fields[field] {
             Field::Payload(_) => self.found[field].map_or(Ok(Value::Null), Value::read)?,
-            metadata => metadata.of_record(self.record, self.partition)?,
+            metadata => metadata.of_metadata(&self.metadata)?,
         })
     }
 
@@ -89,7 +149,7 @@ mod tests {
     use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 
     use super::*;
-    use crate::{Limits, parser};
+    use crate::{ParserLimits, parser};
 
     #[test]
     fn expressions_have_their_values_of_one_record() {
@@ -102,7 +162,7 @@ mod tests {
             "1 / zero",
             "IF(temp > 40, 'warm', 'cold')",
         ];
-        let exprs = exprs.map(|text| parser::expression(text, &Limits::default()).unwrap());
+        let exprs = exprs.map(|text| parser::expression(text, &ParserLimits::default()).unwrap());
         let columns = Columns::new(&exprs);
         let payload = br#"{"temp": 50.0, "a": {"b": [1, "x"]}, "zero": 0}"#;
         let mut builder = BatchBuilder::default();
@@ -118,7 +178,7 @@ mod tests {
             text("d"),
             Ok(Value::Null),
             Ok(Value::Integer(3)),
-            Err(Failure::DivisionByZero),
+            Err(EvalError::DivisionByZero),
             text("warm"),
         ];
         assert_eq!(values, expected);
@@ -126,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused_with_its_place() {
-        let refused = |text: &str| parser::expression(text, &Limits::default()).unwrap_err()[0].clone();
+    fn an_invalid_expression_is_refused_with_its_place() {
+        let refused = |text: &str| parser::expression(text, &ParserLimits::default()).unwrap_err()[0].clone();
         assert_eq!(refused("temp -").place.column, 7);
         assert_eq!(refused("temp + 'x'").place.column, 8);
         assert_eq!(refused("temp 5").place.column, 6);

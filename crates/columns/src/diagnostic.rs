@@ -1,22 +1,22 @@
-//! What is wrong with the text of a query, and where.
+//! Errors in the text of a query, with their position.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the text of a query.
+/// A position in the text of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Bytes before it.
+pub struct TextPosition {
+    /// Number of bytes before it.
     pub byte: usize,
-    /// Its line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
     /// Its column in characters, from 1.
     pub column: usize,
 }
 
-impl Place {
-    /// The place `byte` bytes into `text`.
+impl TextPosition {
+    /// The position `byte` bytes into `text`.
     pub fn of(text: &str, byte: usize) -> Self {
         let before = &text[..byte];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -24,17 +24,17 @@ impl Place {
     }
 }
 
-/// One thing that is wrong with a query: where, what is there, what should be there, and what was probably meant.
+/// One error in a query: its position, the text found, the texts expected and a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// Where it begins.
+    /// The position at which the error begins.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: TextPosition,
     /// The rule and, where it is not obvious, the remedy.
     pub message: String,
-    /// What stands there, as written (long texts are cut).
+    /// The text at that position, as written; long texts are cut.
     pub found: String,
-    /// What could stand there; empty if the message says it all.
+    /// The texts that are valid there; empty if the message says it all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<String>,
     /// The known word or name that is nearest to what was found.

@@ -1,56 +1,58 @@
-//! Expressions as text: what the parser reads back as the same tree.
+//! Expressions as text. The parser reads the same tree back.
 
 use std::fmt;
 
-use crate::expr::{Comparison, Expr, Literal, Operator};
+use crate::expr::{Expr, Literal};
 use crate::field::Text;
+use crate::function::Function;
+use crate::operator::{Comparison, Operator};
 
-/// How tightly an expression holds together; a part that holds less tightly than its place needs parentheses.
+/// The binding strength of an expression. A part that binds less tightly than its place requires gets parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Strength {
+enum Precedence {
     Or,
     Xor,
     And,
     Not,
-    Test,
+    Predicate,
     Sum,
     Product,
     Operand,
 }
 
 impl Expr {
-    fn strength(&self) -> Strength {
+    fn strength(&self) -> Precedence {
         match self {
-            Self::Or(_) => Strength::Or,
-            Self::And(_) => Strength::And,
-            Self::Not(_) => Strength::Not,
-            Self::Xor(..) => Strength::Xor,
+            Self::Or(_) => Precedence::Or,
+            Self::And(_) => Precedence::And,
+            Self::Not(_) => Precedence::Not,
+            Self::Xor(..) => Precedence::Xor,
             Self::Compare { .. } | Self::In { .. } | Self::Quantified { .. } | Self::Rlike { .. } | Self::IsNull(_) => {
-                Strength::Test
+                Precedence::Predicate
             }
             Self::Coerce { value, .. } => value.strength(),
-            Self::Arithmetic { operator: Operator::Add | Operator::Subtract, .. } => Strength::Sum,
-            Self::Arithmetic { .. } => Strength::Product,
-            _ => Strength::Operand,
+            Self::Arithmetic { operator: Operator::Add | Operator::Subtract, .. } => Precedence::Sum,
+            Self::Arithmetic { .. } => Precedence::Product,
+            _ => Precedence::Operand,
         }
     }
 }
 
-/// An expression at a place that needs at least this strength.
-struct At<'a>(&'a Expr, Strength);
+/// An expression in a place that requires this strength.
+struct Parenthesized<'a>(&'a Expr, Precedence);
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for Parenthesized<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.strength() < self.1 { write!(f, "({})", self.0) } else { write!(f, "{}", self.0) }
     }
 }
 
-fn joined(f: &mut fmt::Formatter<'_>, parts: &[Expr], word: &str, strength: Strength) -> fmt::Result {
+fn joined(f: &mut fmt::Formatter<'_>, parts: &[Expr], word: &str, strength: Precedence) -> fmt::Result {
     for (i, part) in parts.iter().enumerate() {
         if i > 0 {
             f.write_str(word)?;
         }
-        write!(f, "{}", At(part, strength))?;
+        write!(f, "{}", Parenthesized(part, strength))?;
     }
     Ok(())
 }
@@ -62,43 +64,64 @@ impl fmt::Display for Expr {
             Self::Field(field) => write!(f, "{field}"),
             Self::Coerce { value, .. } => write!(f, "{value}"),
             Self::Compare { comparison, left, right } => {
-                write!(f, "{} {comparison} {}", At(left, Strength::Sum), At(right, Strength::Sum))
+                write!(
+                    f,
+                    "{} {comparison} {}",
+                    Parenthesized(left, Precedence::Sum),
+                    Parenthesized(right, Precedence::Sum)
+                )
             }
             Self::In { value, list } => {
-                write!(f, "{} IN (", At(value, Strength::Sum))?;
-                joined(f, list, ", ", Strength::Sum)?;
+                write!(f, "{} IN (", Parenthesized(value, Precedence::Sum))?;
+                joined(f, list, ", ", Precedence::Sum)?;
                 f.write_str(")")
             }
             Self::Quantified { comparison, every, value, list } => {
                 let quantifier = if *every { "ALL" } else { "ANY" };
-                write!(f, "{} {comparison} {quantifier} {}", At(value, Strength::Sum), At(list, Strength::Operand))
+                write!(
+                    f,
+                    "{} {comparison} {quantifier} {}",
+                    Parenthesized(value, Precedence::Sum),
+                    Parenthesized(list, Precedence::Operand)
+                )
             }
-            Self::Rlike { value, pattern } => {
-                write!(f, "{} RLIKE {}", At(value, Strength::Sum), Text(pattern.as_str()))
+            Self::Rlike { value, pattern } => write!(f, "{} {pattern}", Parenthesized(value, Precedence::Sum)),
+            Self::IsNull(value) => write!(f, "{} IS NULL", Parenthesized(value, Precedence::Sum)),
+            Self::Xor(left, right) => {
+                write!(f, "{} XOR {}", Parenthesized(left, Precedence::Xor), Parenthesized(right, Precedence::And))
             }
-            Self::IsNull(value) => write!(f, "{} IS NULL", At(value, Strength::Sum)),
-            Self::Xor(left, right) => write!(f, "{} XOR {}", At(left, Strength::Xor), At(right, Strength::And)),
             Self::Hint { to, value } => write!(f, "{value}:{}", to.as_str()),
             Self::Cast { to, value } => write!(f, "CAST({value} AS {})", to.as_str()),
             Self::Arithmetic { operator, left, right } => {
                 let own = self.strength();
-                let tighter = if own == Strength::Sum { Strength::Product } else { Strength::Operand };
-                write!(f, "{} {} {}", At(left, own), operator.as_str(), At(right, tighter))
+                let tighter = if own == Precedence::Sum { Precedence::Product } else { Precedence::Operand };
+                write!(f, "{} {} {}", Parenthesized(left, own), operator.as_str(), Parenthesized(right, tighter))
             }
             Self::List(parts) => {
                 f.write_str("[")?;
-                joined(f, parts, ", ", Strength::Or)?;
+                joined(f, parts, ", ", Precedence::Or)?;
                 f.write_str("]")
             }
-            Self::Element { of, key } => write!(f, "{}[{key}]", At(of, Strength::Operand)),
+            Self::Element { of, key } => write!(f, "{}[{key}]", Parenthesized(of, Precedence::Operand)),
+            Self::Call { function: Function::Case, arguments } => {
+                f.write_str("CASE")?;
+                let (arms, otherwise) = arguments.as_chunks::<2>();
+                arms.iter().try_for_each(|[condition, then]| write!(f, " WHEN {condition} THEN {then}"))?;
+                otherwise.iter().try_for_each(|otherwise| write!(f, " ELSE {otherwise}"))?;
+                f.write_str(" END")
+            }
+            Self::Call { function: Function::Extract, arguments } => match arguments.as_slice() {
+                [Self::Literal(Literal::Text(part)), time] => write!(f, "EXTRACT({part} FROM {time})"),
+                _ => Err(fmt::Error),
+            },
             Self::Call { function, arguments } => {
                 write!(f, "{}(", function.as_str())?;
-                joined(f, arguments, ", ", Strength::Or)?;
+                joined(f, arguments, ", ", Precedence::Or)?;
                 f.write_str(")")
             }
-            Self::Not(value) => write!(f, "NOT {}", At(value, Strength::Not)),
-            Self::And(parts) => joined(f, parts, " AND ", Strength::Not),
-            Self::Or(parts) => joined(f, parts, " OR ", Strength::Xor),
+            Self::Not(value) => write!(f, "NOT {}", Parenthesized(value, Precedence::Not)),
+            Self::And(parts) => joined(f, parts, " AND ", Precedence::Not),
+            Self::Or(parts) => joined(f, parts, " OR ", Precedence::Xor),
             Self::Aggregate(aggregate) => write!(f, "{aggregate}"),
         }
     }

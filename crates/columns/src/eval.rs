@@ -1,28 +1,28 @@
 //! The value of an expression for one record, in three-valued logic.
 
-use crate::compiled::{Operand, Test};
 use crate::nested;
-use crate::value::{Failure, Value};
+use crate::operand::{Operand, Predicate};
+use crate::value::{EvalError, Value};
 
-/// What an expression is evaluated on: its fields by number.
+/// A record for evaluation: its fields by number.
 pub trait Row<'a> {
     /// The value of a field.
     ///
     /// # Errors
-    /// It cannot be read.
-    fn field(&mut self, field: usize) -> Result<Value<'a>, Failure>;
-    /// What NOW means.
+    /// [`EvalError`] if the field cannot be read.
+    fn field(&mut self, field: usize) -> Result<Value<'a>, EvalError>;
+    /// The time of evaluation in ms, the value of NOW.
     fn now_ms(&self) -> i64;
 }
 
-/// No record: values that are given.
-struct Given<'a> {
+/// A row of given values instead of a record.
+struct FieldValues<'a> {
     values: &'a [Value<'static>],
     now_ms: i64,
 }
 
-impl<'a> Row<'a> for Given<'a> {
-    fn field(&mut self, field: usize) -> Result<Value<'a>, Failure> {
+impl<'a> Row<'a> for FieldValues<'a> {
+    fn field(&mut self, field: usize) -> Result<Value<'a>, EvalError> {
         Ok(match &self.values[field] {
             Value::Text(text) => Value::Text(text.as_ref().into()),
             other => other.clone(),
@@ -35,44 +35,44 @@ impl<'a> Row<'a> for Given<'a> {
 }
 
 impl Operand {
-    /// The value where those of the fields are given.
+    /// The value for the given values of the fields.
     ///
     /// # Errors
-    /// Why it has none.
-    pub fn value_of_given<'v>(&'v self, values: &'v [Value<'static>], now_ms: i64) -> Result<Value<'v>, Failure> {
-        self.value(&mut Given { values, now_ms })
+    /// [`EvalError`] if the expression has no value.
+    pub fn value_of_given<'v>(&'v self, values: &'v [Value<'static>], now_ms: i64) -> Result<Value<'v>, EvalError> {
+        self.value(&mut FieldValues { values, now_ms })
     }
 
-    /// Its value for `row`.
+    /// The value for the record `row`.
     ///
     /// # Errors
-    /// Why it has none.
-    pub fn value<'v, 'a: 'v>(&'v self, row: &mut impl Row<'a>) -> Result<Value<'v>, Failure> {
+    /// [`EvalError`] if the expression has no value for it.
+    pub fn value<'v, 'a: 'v>(&'v self, row: &mut impl Row<'a>) -> Result<Value<'v>, EvalError> {
         match self {
             Self::Field(field) => row.field(*field),
             Self::Constant(Value::Text(text)) => Ok(Value::Text(text.as_ref().into())),
             Self::Constant(value) => Ok(value.clone()),
             Self::Now => Ok(Value::Integer(row.now_ms())),
-            Self::Test(test) => Ok(test.truth(row)?.map_or(Value::Null, Value::Boolean)),
+            Self::Predicate(test) => Ok(test.truth(row)?.map_or(Value::Null, Value::Boolean)),
             Self::Formula(formula) => formula.value(row),
         }
     }
 }
 
-impl Test {
-    /// Whether it is TRUE where the values of the fields are given.
+impl Predicate {
+    /// True if the condition is TRUE for the given values of the fields.
     ///
     /// # Errors
-    /// Why that cannot be told.
-    pub fn holds_for_given(&self, values: &[Value<'static>], now_ms: i64) -> Result<bool, Failure> {
-        Ok(self.truth(&mut Given { values, now_ms })? == Some(true))
+    /// [`EvalError`] if the condition has no value.
+    pub fn holds_for_given(&self, values: &[Value<'static>], now_ms: i64) -> Result<bool, EvalError> {
+        Ok(self.truth(&mut FieldValues { values, now_ms })? == Some(true))
     }
 
-    /// Whether it holds for `row`; `None` is NULL.
+    /// The truth of the condition for `row`; `None` is NULL.
     ///
     /// # Errors
-    /// Why that cannot be told.
-    pub fn truth<'a>(&self, row: &mut impl Row<'a>) -> Result<Option<bool>, Failure> {
+    /// [`EvalError`] if the condition has no value.
+    pub fn truth<'a>(&self, row: &mut impl Row<'a>) -> Result<Option<bool>, EvalError> {
         match self {
             Self::Truth(operand) => Ok(match operand.value(row)? {
                 Value::Boolean(value) => Some(value),
@@ -90,7 +90,7 @@ impl Test {
                 let value = value.value(row)?;
                 let Some(list) = nested::list(&list.value(row)?)? else { return Ok(None) };
                 let holds = |item: &Value<'_>| value.compare(item).map(|order| comparison.holds(order));
-                // All hold unless one does not.
+                // ALL is the negation of ANY with the negated comparison.
                 let found = any(&list, |item| Ok(holds(item).map(|holds| holds != *every)))?;
                 Ok(found.map(|found| found != *every))
             }
@@ -111,7 +111,10 @@ impl Test {
 }
 
 /// Kleene's OR over `parts`, up to the first that is TRUE.
-fn any<T>(parts: &[T], mut truth: impl FnMut(&T) -> Result<Option<bool>, Failure>) -> Result<Option<bool>, Failure> {
+fn any<T>(
+    parts: &[T],
+    mut truth: impl FnMut(&T) -> Result<Option<bool>, EvalError>,
+) -> Result<Option<bool>, EvalError> {
     let mut any = Some(false);
     for part in parts {
         match truth(part)? {

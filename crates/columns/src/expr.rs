@@ -1,68 +1,32 @@
-//! The typed expression: what a filter is, with every coercion written out.
+//! The typed expression tree, with every coercion written out.
 //!
-//! Types are those of JSON. What a field holds is known only when a record is there, so a field has type
-//! [`Type::Any`]; wherever a rule needs more, a [`Expr::Coerce`] says so: the value if it has that type, else NULL.
-//! Nothing is ever converted (a number is never compared as text).
+//! Types are those of JSON. The type of a field is known only when a record is there, so a field has type [`Type::Any`]. If
+//! a rule needs another type, an [`Expr::Coerce`] stands around the field: it gives the value if it has that type, else
+//! NULL. Values are never converted (a number is never compared as text).
 //!
-//! Invariant: `AND` and `OR` hold at least two parts, none of which is of their own kind.
+//! Invariant: `AND` and `OR` have at least two parts, none of which is of their own kind.
 
-use crate::{Aggregate, Field, Function};
+use crate::field::Field;
+use crate::function::Function;
+use crate::operator::{Comparison, Operator};
+use crate::statistic::{Points, Statistic};
+use crate::value_type::Type;
 
-/// The type of an expression, as far as it is known before a record is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Type {
-    /// Always NULL.
-    Null,
-    /// TRUE or FALSE.
-    Boolean,
-    /// A 64-bit integer.
-    Integer,
-    /// A double.
-    Double,
-    /// One of these two; they compare by their exact value.
-    Number,
-    /// Text; compares by code point.
-    Text,
-    /// An array.
-    List,
-    /// An object.
-    Map,
-    /// Whatever the record holds.
-    Any,
-}
-
-/// A value that stands in the query itself.
+/// A literal value in the query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// NULL.
+    /// The literal NULL, of any type.
     Null,
-    /// TRUE, FALSE.
+    /// The literal TRUE or FALSE, in any case.
     Boolean(bool),
     /// An integer of 64 bits.
     Integer(i64),
-    /// Any other number.
+    /// Any other number, as a double.
     Double(f64),
-    /// A text.
+    /// A text in single quotes.
     Text(String),
     /// The time of evaluation, milliseconds since 1970-01-01T00:00:00Z.
     Now,
-}
-
-/// How two values are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    /// `=`
-    Equal,
-    /// `!=`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
 }
 
 /// An expression over the fields of one record.
@@ -74,46 +38,46 @@ pub enum Expr {
     Field(Field),
     /// The value if it is of type `to`, else NULL.
     Coerce {
-        /// The type that the rule around it needs.
+        /// The type that the surrounding rule needs.
         to: Type,
-        /// What is looked at.
+        /// The expression to be coerced to it.
         value: Box<Expr>,
     },
     /// Both values compared; NULL if one of them is NULL or they differ in type.
     Compare {
-        /// How.
+        /// The comparison operator between both.
         comparison: Comparison,
-        /// The left value.
+        /// The left side of the comparison.
         left: Box<Expr>,
-        /// The right value.
+        /// The right side of the comparison.
         right: Box<Expr>,
     },
-    /// Equal to one of several: short for equalities joined by OR.
+    /// True if the value equals one of the list: short for equalities joined by OR.
     In {
-        /// The value looked for.
+        /// The value that is searched for.
         value: Box<Expr>,
-        /// Where it is looked for; not empty.
+        /// The values of the list; not empty.
         list: Vec<Expr>,
     },
     /// `value comparison ANY list`, or ALL; NULL without a list.
     Quantified {
-        /// How.
+        /// The comparison operator for each element.
         comparison: Comparison,
-        /// Whether it must hold for every element (ALL), or for one (ANY).
+        /// True for ALL, which must hold for every element; false for ANY.
         every: bool,
-        /// What is compared.
+        /// The value that each element is compared with.
         value: Box<Expr>,
-        /// With whose elements.
+        /// An expression that yields the list.
         list: Box<Expr>,
     },
     /// The whole text matches a regular expression.
     Rlike {
-        /// The text.
+        /// The text that has to match.
         value: Box<Expr>,
-        /// The expression.
+        /// The compiled pattern of the regular expression.
         pattern: crate::Pattern,
     },
-    /// Whether a value is NULL: missing, JSON's null, or of no comparable kind where one was needed.
+    /// TRUE if the value is NULL: missing, JSON's null, or not comparable where a comparable value is needed.
     IsNull(Box<Expr>),
     /// FALSE for TRUE, TRUE for FALSE, NULL for NULL.
     Not(Box<Expr>),
@@ -123,49 +87,137 @@ pub enum Expr {
     Or(Vec<Expr>),
     /// TRUE if the two differ; NULL if one is NULL.
     Xor(Box<Expr>, Box<Expr>),
-    /// `value:TYPE`: the value as one of that type, which it must be already; else NULL. A whole number is an integer and a
-    /// double.
+    /// `value:TYPE`: the value if it already has that type, else NULL. A whole number is both an integer and a double.
     Hint {
-        /// The type.
+        /// The type that the value must have.
         to: Type,
-        /// What is looked at.
+        /// The value that is checked.
         value: Box<Expr>,
     },
-    /// `CAST(value AS TYPE)`: the value made one of that type; a record where that cannot be is no match.
+    /// `CAST(value AS TYPE)`: the value converted to that type. A record whose value cannot be converted is no match.
     Cast {
         /// Boolean, integer, double or text.
         to: Type,
-        /// What is converted.
+        /// The value that is converted.
         value: Box<Expr>,
     },
-    /// A number of two numbers: of integers an integer, else a double. A record where it divides by zero or is beyond all
-    /// numbers of its type is no match.
+    /// An arithmetic operation: of two integers an integer, else a double. A record with a division by zero or
+    /// an overflow is no match.
     Arithmetic {
-        /// How.
+        /// The arithmetic operator between both.
         operator: Operator,
-        /// The left number.
+        /// The left side of the operation.
         left: Box<Expr>,
-        /// The right number.
+        /// The right side of the operation.
         right: Box<Expr>,
     },
     /// `[a, b]`; not empty.
     List(Vec<Expr>),
-    /// `of[key]` with a key that is computed: the member or element, from 0.
+    /// `of[key]` with a computed key: the member with that name or the element with that index, from 0.
     Element {
-        /// A map or list.
+        /// An expression that yields a map or list.
         of: Box<Expr>,
         /// A name or a number.
         key: Box<Expr>,
     },
-    /// A function of values.
+    /// A call of a function.
     Call {
-        /// Which.
+        /// The function that is called.
         function: Function,
-        /// As many as it takes.
+        /// The arguments, as many as the function takes.
         arguments: Vec<Expr>,
     },
-    /// A value of many records. It has none in one record: it stands in items, HAVING and ORDER BY only.
+    /// A value over many records. It appears in items, HAVING and ORDER BY only, and has no value for one record.
     Aggregate(Aggregate),
+}
+
+/// A selected value and its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// The expression that is selected.
+    pub value: Expr,
+    /// The name given by AS.
+    pub alias: Option<String>,
+}
+
+/// The select list of a job: the object that a record becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SelectList {
+    /// The members of the payload, if the list begins with `*`.
+    pub all: Option<AllMembers>,
+    /// The named values, with different names; each replaces a member of the payload with its name.
+    pub items: Vec<Item>,
+}
+
+/// `*`, or `* EXCEPT (a, b)`: the members of the payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllMembers {
+    /// The names of the members that are left out.
+    pub except: Vec<String>,
+}
+
+/// An aggregate over the records of a group.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Aggregate {
+    /// `COUNT(*)`: the number of records.
+    Count,
+    /// A statistic of one value of each record.
+    Of {
+        /// The statistic that is computed.
+        statistic: Statistic,
+        /// The expression over which it is computed.
+        value: Box<Expr>,
+    },
+    /// `QUANTILE(a, rank)`: the smallest number such that at least this share of the numbers does not exceed it, as
+    /// a double; NULL without numbers.
+    Quantile {
+        /// The expression over which it is computed.
+        value: Box<Expr>,
+        /// A rank from 0 to 1: 0.5 is the median.
+        rank: f64,
+    },
+    /// `COUNT(DISTINCT a, …)`: the number of different combinations of values; not empty. Combinations that contain a NULL
+    /// count; a single NULL does not.
+    CountDistinct(Vec<Expr>),
+    /// An aggregate that yields rows instead of a value. It must be the only item.
+    Summary(Box<Summary>),
+}
+
+/// An aggregate that yields rows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Summary {
+    /// `QUANTILE(a, points)`: the values at these ranks (0 to 1). Rows `{Quantile, Value}`.
+    Quantile {
+        /// The expression over which it is computed.
+        value: Expr,
+        /// The ranks at which it is evaluated.
+        points: Points,
+    },
+    /// `FREQ(a, points)`: the number of values between the points. Rows `{Range, Count, Probability}`, one more than there
+    /// are points: ranges are half open, the first has no start and the last no end.
+    Frequency {
+        /// The expression over which it is computed.
+        value: Expr,
+        /// The points between the ranges.
+        points: Points,
+    },
+    /// `CUMFREQ(a, points)`: as FREQ, but no range has a start.
+    CumulativeFrequency {
+        /// The expression over which it is computed.
+        value: Expr,
+        /// The points at which the ranges end.
+        points: Points,
+    },
+    /// `TOP(k, threshold, a, …)`: the most frequent combinations of values. A row has a member for each value, named like a
+    /// selected field, and the count under the item's alias or `Count`.
+    Top {
+        /// The number of combinations; at least 1.
+        k: u64,
+        /// The smallest count that is reported.
+        threshold: Option<u64>,
+        /// The values and their names; not empty, with different names.
+        values: Vec<Item>,
+    },
 }
 
 impl Expr {
@@ -183,7 +235,7 @@ impl Expr {
             },
             Self::List(_) => Type::List,
             Self::Element { .. } => Type::Any,
-            // Each part is asked once: twice would be twice at every level.
+            // Each part is evaluated once: twice would double the work at every level.
             Self::Call { function: Function::If, arguments } => match arguments.as_slice() {
                 [_, then, otherwise] => match (then.kind(), otherwise.kind()) {
                     (then, otherwise) if then == otherwise => then,
@@ -192,15 +244,24 @@ impl Expr {
                 },
                 _ => Type::Any,
             },
-            Self::Call { function: Function::Abs | Function::Round, arguments } => {
+            Self::Call { function: Function::Case, arguments } => common(
+                arguments
+                    .iter()
+                    .enumerate()
+                    .filter(|(place, _)| place % 2 == 1 || place + 1 == arguments.len())
+                    .map(|(_, part)| part),
+            ),
+            Self::Call { function: Function::Coalesce, arguments } => common(arguments),
+            Self::Call { function: Function::NullIf, arguments } => arguments.first().map_or(Type::Any, Self::kind),
+            Self::Call { function: Function::Abs | Function::Round | Function::Floor | Function::Ceil, arguments } => {
                 arguments.first().map(Self::kind).filter(|kind| kind.is_number()).unwrap_or(Type::Number)
             }
-            Self::Call { function, .. } => function.gives(),
+            Self::Call { function, .. } => function.signature().gives,
             _ => Type::Boolean,
         }
     }
 
-    /// The expressions that it is made of directly. Those within an aggregate are the aggregate's.
+    /// The direct parts of the expression. Parts within an aggregate belong to the aggregate.
     pub fn parts(&self) -> Vec<&Self> {
         match self {
             Self::Literal(_) | Self::Field(_) | Self::Aggregate(_) => Vec::new(),
@@ -222,20 +283,20 @@ impl Expr {
         }
     }
 
-    /// Shows it and all expressions that it is made of to `look`.
+    /// Calls `look` with the expression and all its parts.
     pub fn each<'a>(&'a self, look: &mut impl FnMut(&'a Self)) {
         look(self);
         self.parts().into_iter().for_each(|part| part.each(look));
     }
 
-    /// Whether an aggregate is part of it.
+    /// True if an aggregate is part of the expression.
     pub fn holds_aggregate(&self) -> bool {
         let mut found = false;
         self.each(&mut |part| found |= matches!(part, Self::Aggregate(_)));
         found
     }
 
-    /// This expression where a value of type `to` is needed.
+    /// The expression, coerced if a value of type `to` is needed.
     pub fn coerced(self, to: Type) -> Self {
         if self.kind() == Type::Any && to != Type::Any && to != Type::Null {
             return Self::Coerce { to, value: Box::new(self) };
@@ -243,7 +304,7 @@ impl Expr {
         self
     }
 
-    /// Both compared, each coerced to what the other is known to be.
+    /// A comparison of both, each coerced to the known type of the other.
     pub fn compare(self, comparison: Comparison, right: Self) -> Self {
         let (left_kind, right_kind) = (self.kind().widest(), right.kind().widest());
         Self::Compare {
@@ -259,38 +320,38 @@ impl Expr {
         from.and(self.compare(Comparison::LessOrEqual, high))
     }
 
-    /// Equal to one of `list`.
+    /// Tests equality with one of `list`.
     pub fn within(self, list: Vec<Self>) -> Self {
         Self::In { value: Box::new(self), list }
     }
 
-    /// Exactly one of both.
+    /// TRUE if exactly one of both is.
     pub fn xor(self, right: Self) -> Self {
         Self::Xor(Box::new(self.coerced(Type::Boolean)), Box::new(right.coerced(Type::Boolean)))
     }
 
-    /// A number of both.
+    /// An arithmetic operation on both numbers.
     pub fn arithmetic(self, operator: Operator, right: Self) -> Self {
         let (left, right) = (Box::new(self.coerced(Type::Number)), Box::new(right.coerced(Type::Number)));
         Self::Arithmetic { operator, left, right }
     }
 
-    /// Whether the text as a whole matches.
+    /// TRUE if the whole text matches the pattern.
     pub fn rlike(self, pattern: crate::Pattern) -> Self {
         Self::Rlike { value: Box::new(self.coerced(Type::Text)), pattern }
     }
 
-    /// Whether it is NULL.
+    /// TRUE if the expression is NULL.
     pub fn null_test(self) -> Self {
         Self::IsNull(Box::new(self))
     }
 
-    /// The opposite.
+    /// The negation of the condition, NULL for NULL.
     pub fn negated(self) -> Self {
         Self::Not(Box::new(self.coerced(Type::Boolean)))
     }
 
-    /// Both.
+    /// The conjunction of both, as one flat list.
     pub fn and(self, right: Self) -> Self {
         let mut parts = match self.coerced(Type::Boolean) {
             Self::And(parts) => parts,
@@ -303,7 +364,7 @@ impl Expr {
         Self::And(parts)
     }
 
-    /// At least one.
+    /// The disjunction of both, as one flat list.
     pub fn or(self, right: Self) -> Self {
         let mut parts = match self.coerced(Type::Boolean) {
             Self::Or(parts) => parts,
@@ -317,87 +378,19 @@ impl Expr {
     }
 }
 
-/// How two numbers make one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operator {
-    /// `+`
-    Add,
-    /// `-`
-    Subtract,
-    /// `*`
-    Multiply,
-    /// `/`; of integers without the fraction.
-    Divide,
-    /// `%`, with the sign of the left number.
-    Remainder,
-}
-
-impl Operator {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "+",
-            Self::Subtract => "-",
-            Self::Multiply => "*",
-            Self::Divide => "/",
-            Self::Remainder => "%",
-        }
-    }
-}
-
-impl Type {
-    /// Whether a value of it can also be one of `other`. Numbers of all types can be each other.
-    pub fn may_be(self, other: Self) -> bool {
-        let any = |kind| matches!(kind, Self::Any | Self::Null);
-        self == other || any(self) || any(other) || self.is_number() && other.is_number()
-    }
-
-    /// The type whose values are comparable with its own: of all numbers one.
-    fn widest(self) -> Self {
-        if self.is_number() { Self::Number } else { self }
-    }
-
-    /// Whether it holds other values.
-    pub fn is_nested(self) -> bool {
-        matches!(self, Self::List | Self::Map)
-    }
-
-    /// As a query writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Null => "NULL",
-            Self::Boolean => "BOOLEAN",
-            Self::Integer => "LONG",
-            Self::Double => "DOUBLE",
-            Self::Number => "NUMBER",
-            Self::Text => "STRING",
-            Self::List => "LIST",
-            Self::Map => "MAP",
-            Self::Any => "ANY",
-        }
-    }
-
-    /// Whether it is a type of numbers.
-    pub fn is_number(self) -> bool {
-        matches!(self, Self::Integer | Self::Double | Self::Number)
-    }
-
-    /// As people call a value of it.
-    pub fn noun(self) -> &'static str {
-        match self {
-            Self::Null => "NULL",
-            Self::Boolean => "a condition",
-            Self::Integer | Self::Double | Self::Number => "a number",
-            Self::Text => "a text",
-            Self::List => "a list",
-            Self::Map => "a map",
-            Self::Any => "a field",
-        }
-    }
+/// The type of all values, where NULL literals do not count.
+fn common<'e>(values: impl IntoIterator<Item = &'e Expr>) -> Type {
+    let known = values.into_iter().map(Expr::kind).filter(|kind| *kind != Type::Null);
+    let join = |one: Type, other: Type| match (one, other) {
+        (one, other) if one == other => one,
+        (one, other) if one.is_number() && other.is_number() => Type::Number,
+        _ => Type::Any,
+    };
+    known.reduce(join).unwrap_or(Type::Null)
 }
 
 impl Literal {
-    /// The type.
+    /// The type of the literal value.
     pub fn kind(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -405,55 +398,6 @@ impl Literal {
             Self::Integer(_) | Self::Now => Type::Integer,
             Self::Double(_) => Type::Double,
             Self::Text(_) => Type::Text,
-        }
-    }
-}
-
-impl Comparison {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Equal => "=",
-            Self::NotEqual => "!=",
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-        }
-    }
-
-    /// What holds for two values of one type where this does not.
-    pub fn negated(self) -> Self {
-        match self {
-            Self::Equal => Self::NotEqual,
-            Self::NotEqual => Self::Equal,
-            Self::Less => Self::GreaterOrEqual,
-            Self::LessOrEqual => Self::Greater,
-            Self::Greater => Self::LessOrEqual,
-            Self::GreaterOrEqual => Self::Less,
-        }
-    }
-
-    /// The same with both sides exchanged.
-    pub fn mirrored(self) -> Self {
-        match self {
-            Self::Less => Self::Greater,
-            Self::LessOrEqual => Self::GreaterOrEqual,
-            Self::Greater => Self::Less,
-            Self::GreaterOrEqual => Self::LessOrEqual,
-            same => same,
-        }
-    }
-
-    /// Whether values that stand in this order pass.
-    pub fn holds(self, order: std::cmp::Ordering) -> bool {
-        match self {
-            Self::Equal => order.is_eq(),
-            Self::NotEqual => order.is_ne(),
-            Self::Less => order.is_lt(),
-            Self::LessOrEqual => order.is_le(),
-            Self::Greater => order.is_gt(),
-            Self::GreaterOrEqual => order.is_ge(),
         }
     }
 }

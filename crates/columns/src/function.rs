@@ -1,132 +1,171 @@
-//! The functions of the language: their names, what they take, what they give.
+//! The functions of the language: their names, arguments and result types.
+
+mod table;
+
+pub use table::{EXAMPLE_RECORD, FunctionGroup, FunctionRow, functions};
 
 use crate::Type;
 
-/// A function of values of one record.
+/// A function of values of one record. [`functions`] describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Function {
-    /// `SIZEOF(a)`: how many elements, members or characters.
+    /// `SIZEOF(a)`
     SizeOf,
-    /// `SIZEIS(a, n)`: whether SIZEOF is n.
+    /// `SIZEIS(a, n)`
     SizeIs,
-    /// `CONTAINSKEY(a, 'k')`: whether a map, or one in a list of maps, has the member.
+    /// `CONTAINSKEY(a, 'k')`
     ContainsKey,
-    /// `CONTAINSVALUE(a, v)`: whether an element of a list, or a member of a map or of one in a list, equals v.
+    /// `CONTAINSVALUE(a, v)`
     ContainsValue,
-    /// `FILTER(list, booleans)`: the elements at whose places TRUE stands.
+    /// `FILTER(list, booleans)`
     Filter,
-    /// `IF(condition, a, b)`: a if it is TRUE, else b.
+    /// `IF(condition, a, b)`
     If,
-    /// `ABS(n)`.
+    /// `CASE WHEN condition THEN value … ELSE value END`: conditions and values in turn, at last the value of ELSE.
+    Case,
+    /// `COALESCE(a, b, …)`
+    Coalesce,
+    /// `NULLIF(a, b)`
+    NullIf,
+    /// `ABS(n)`
     Abs,
-    /// `ROUND(n[, digits])`: the nearest number with so many digits after the point, none if left out; a half goes away
-    /// from zero.
+    /// `ROUND(n[, digits])`
     Round,
-    /// `TRIM(text)`: without space at both ends.
+    /// `FLOOR(n)`
+    Floor,
+    /// `CEIL(n)`
+    Ceil,
+    /// `TRIM(text)`
     Trim,
-    /// `LOWER(text)`.
+    /// `LOWER(text)`
     Lower,
-    /// `UPPER(text)`.
+    /// `UPPER(text)`
     Upper,
-    /// `SUBSTRING(text, from[, length])`: from 1; from a negative place counted from the end.
+    /// `SUBSTRING(text, from[, length])`
     Substring,
-    /// `UNIXTIMESTAMP([text or number[, pattern]])`: seconds since 1970-01-01T00:00:00Z; without arguments those of now.
+    /// `CONCAT(a, b, …)`, `a || b`
+    Concat,
+    /// `SPLIT(text, separator)`
+    Split,
+    /// `REPLACE(text, from, to)`
+    Replace,
+    /// `UNIXTIMESTAMP([text or number[, pattern]])`
     UnixTimestamp,
-    /// `TYPEOF(a)`: LONG, DOUBLE, STRING, BOOLEAN, LIST or MAP.
+    /// `EXTRACT(part FROM time)`: the name of the part in capitals, and the time.
+    Extract,
+    /// `DATE_TRUNC('part', time)`
+    DateTrunc,
+    /// `FORMAT_TIME(time[, pattern])`
+    FormatTime,
+    /// `PARSE_TIME(text[, pattern])`
+    ParseTime,
+    /// `TYPEOF(a)`
     TypeOf,
-    /// `HASH(a)`: a number of 32 bits made of the value.
+    /// `HASH(a)`
     Hash,
 }
 
-/// What a function takes and gives.
-struct Signature {
-    function: Function,
-    name: &'static str,
+/// The arguments and the result of a function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signature {
+    pub(crate) function: Function,
     /// The type of each argument.
-    takes: &'static [Type],
-    /// How many of these must be there.
-    required: usize,
-    gives: Type,
+    pub(crate) takes: &'static [Type],
+    /// The number of required arguments.
+    pub(crate) required: usize,
+    /// True if the last argument may be repeated.
+    pub(crate) repeats: bool,
+    /// The result type, if it does not depend on the arguments.
+    pub(crate) gives: Type,
 }
-
-const fn signature(
-    function: Function,
-    name: &'static str,
-    takes: &'static [Type],
-    required: usize,
-    gives: Type,
-) -> Signature {
-    Signature { function, name, takes, required, gives }
-}
-
-/// All functions. Of names for one function the first is its own.
-const SIGNATURES: [Signature; 16] = [
-    signature(Function::SizeOf, "SIZEOF", &[Type::Any], 1, Type::Integer),
-    signature(Function::SizeIs, "SIZEIS", &[Type::Any, Type::Number], 2, Type::Boolean),
-    signature(Function::ContainsKey, "CONTAINSKEY", &[Type::Any, Type::Text], 2, Type::Boolean),
-    signature(Function::ContainsValue, "CONTAINSVALUE", &[Type::Any, Type::Any], 2, Type::Boolean),
-    signature(Function::Filter, "FILTER", &[Type::List, Type::List], 2, Type::List),
-    signature(Function::If, "IF", &[Type::Boolean, Type::Any, Type::Any], 3, Type::Any),
-    signature(Function::Abs, "ABS", &[Type::Number], 1, Type::Number),
-    signature(Function::Round, "ROUND", &[Type::Number, Type::Number], 1, Type::Number),
-    signature(Function::Trim, "TRIM", &[Type::Text], 1, Type::Text),
-    signature(Function::Lower, "LOWER", &[Type::Text], 1, Type::Text),
-    signature(Function::Upper, "UPPER", &[Type::Text], 1, Type::Text),
-    signature(Function::Substring, "SUBSTRING", &[Type::Text, Type::Number, Type::Number], 2, Type::Text),
-    signature(Function::Substring, "SUBSTR", &[Type::Text, Type::Number, Type::Number], 2, Type::Text),
-    signature(Function::UnixTimestamp, "UNIXTIMESTAMP", &[Type::Any, Type::Text], 0, Type::Integer),
-    signature(Function::TypeOf, "TYPEOF", &[Type::Any], 1, Type::Text),
-    signature(Function::Hash, "HASH", &[Type::Any], 1, Type::Integer),
-];
 
 impl Function {
-    /// The function of that name, in capitals.
+    /// The function of that name, in capitals, if it is called like any other.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        SIGNATURES.iter().find(|signature| signature.name == name).map(|signature| signature.function)
+        let row = functions().iter().find(|row| row.names.contains(&name))?;
+        row.signature.map(|signature| signature.function).filter(|function| function.is_plain_call())
     }
 
-    /// All names.
+    /// False for the functions that have a syntax of their own.
+    fn is_plain_call(self) -> bool {
+        !matches!(self, Self::Case | Self::Extract)
+    }
+
+    /// The names of all functions and aggregates.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        SIGNATURES.iter().map(|signature| signature.name)
+        functions().iter().flat_map(|row| row.names.iter().copied())
     }
 
-    fn signature(self) -> &'static Signature {
-        // Every variant stands in the table; a test goes through them.
-        SIGNATURES.iter().find(|signature| signature.function == self).unwrap_or(&SIGNATURES[0])
+    fn row(self) -> &'static FunctionRow {
+        let has = |row: &&FunctionRow| row.signature.is_some_and(|signature| signature.function == self);
+        functions().iter().find(has).expect("the table has every variant; a test checks it")
     }
 
-    /// Its name.
+    pub(crate) fn signature(self) -> Signature {
+        self.row().signature.expect("the row was found by its signature")
+    }
+
+    /// The function's name in a query.
     pub fn as_str(self) -> &'static str {
-        self.signature().name
+        self.row().names[0]
     }
+}
 
-    /// The types of its arguments, of which [`Self::required`] must be there.
-    pub(crate) fn takes(self) -> &'static [Type] {
-        self.signature().takes
-    }
-
-    /// How many arguments there must be.
-    pub(crate) fn required(self) -> usize {
-        self.signature().required
-    }
-
-    /// The type of its value where that does not depend on its arguments.
-    pub(crate) fn gives(self) -> Type {
-        self.signature().gives
-    }
+/// The aggregate of that name, in capitals.
+pub(crate) fn aggregate_named(name: &str) -> Option<&'static str> {
+    let row = functions().iter().find(|row| row.group == FunctionGroup::Aggregates && row.names.contains(&name))?;
+    row.names.first().copied()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
-    fn every_function_has_a_name_of_its_own() {
-        for signature in &SIGNATURES {
-            let function = signature.function;
-            assert_eq!(Function::named(function.as_str()), Some(function));
-            assert_eq!(Function::named(signature.name), Some(function));
-            assert!(function.required() <= function.takes().len());
+    fn every_function_is_in_the_table_once_with_names_of_its_own() {
+        use Function::{
+            Abs, Case, Ceil, Coalesce, Concat, ContainsKey, ContainsValue, DateTrunc, Extract, Filter, Floor,
+            FormatTime, Hash, If, Lower, NullIf, ParseTime, Replace, Round, SizeIs, SizeOf, Split, Substring, Trim,
+            TypeOf, UnixTimestamp, Upper,
+        };
+        let all = [
+            SizeOf,
+            SizeIs,
+            ContainsKey,
+            ContainsValue,
+            Filter,
+            If,
+            Case,
+            Coalesce,
+            NullIf,
+            Abs,
+            Round,
+            Floor,
+            Ceil,
+            Trim,
+            Lower,
+            Upper,
+            Substring,
+            Concat,
+            Split,
+            Replace,
+            UnixTimestamp,
+            Extract,
+            DateTrunc,
+            FormatTime,
+            ParseTime,
+            TypeOf,
+            Hash,
+        ];
+        for function in all {
+            let signature = function.signature();
+            assert!(signature.required <= signature.takes.len() && function.as_str() != "", "{function:?}");
+            assert_eq!(Function::named(function.as_str()), Some(function).filter(|function| function.is_plain_call()));
         }
+        assert_eq!(functions().iter().filter(|row| row.signature.is_some()).count(), all.len());
+        let mut names = HashSet::new();
+        Function::names().for_each(|name| assert!(names.insert(name), "{name} stands twice"));
     }
 }

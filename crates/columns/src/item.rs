@@ -1,18 +1,10 @@
-//! A value with the name under which a result has it.
+//! The names of selected values.
 
-use crate::{Expr, Field};
-
-/// A selected value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Item {
-    /// Which.
-    pub value: Expr,
-    /// The name given by AS.
-    pub alias: Option<String>,
-}
+use crate::expr::{Expr, Item};
+use crate::field::Field;
 
 impl Item {
-    /// The name of the result row's member.
+    /// The member name in the result row.
     pub fn name(&self) -> String {
         match (&self.alias, &self.value) {
             (Some(alias), _) => alias.clone(),
@@ -21,7 +13,7 @@ impl Item {
         }
     }
 
-    /// The field, if it is one as it is.
+    /// The field, if the item is a plain field.
     pub fn field(&self) -> Option<&Field> {
         match &self.value {
             Expr::Field(field) => Some(field),

@@ -1,7 +1,7 @@
-//! The words of the language.
+//! The reserved words of the language.
 
-/// Words that are no names unless they stand in double quotes. Other words (`STREAM`, `TIME`, `MAX`) mean something
-/// only at their place and may be names elsewhere.
+/// Words that are names only in double quotes. Other words (`STREAM`, `TIME`, `MAX`) have a meaning in one place only
+/// and may be names elsewhere.
 pub(crate) const RESERVED: [&str; 26] = [
     "SELECT",
     "DISTINCT",
@@ -31,13 +31,12 @@ pub(crate) const RESERVED: [&str; 26] = [
     "NOW",
 ];
 
-/// Whether `word` is reserved.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
 
-/// What `word` begins, if it begins something of the language that is not there yet.
+/// The feature that begins with `word` and that this version does not support yet.
 pub(crate) fn unavailable(word: &str) -> Option<&'static str> {
-    let parts = [("LATERAL", "LATERAL VIEW"), ("LIKE", "LIKE (use RLIKE with a regular expression)"), ("CASE", "CASE")];
+    let parts = [("LATERAL", "LATERAL VIEW")];
     parts.iter().find(|(begins, _)| begins.eq_ignore_ascii_case(word)).map(|(_, what)| *what)
 }

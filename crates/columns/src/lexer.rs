@@ -1,25 +1,25 @@
-//! The text of a query as words, names, literals and symbols.
+//! The lexer: it splits the text of a query into words, names, literals and symbols.
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, TextPosition};
 
-/// What a piece of text is.
+/// The kind of a token, and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
-    /// A keyword or a plain name; which one is the parser's business.
+    /// A keyword or a plain name; the parser decides which.
     Word(String),
-    /// A name in double quotes, without them.
+    /// A name in double quotes, without the quotes.
     Name(String),
-    /// A text in single quotes, without them.
+    /// A text in single quotes, without the quotes.
     Text(String),
     /// Digits with fraction, exponent and suffix as written.
     Number(String),
-    /// Everything else that the language knows.
+    /// Any other symbol of the language.
     Symbol(&'static str),
-    /// Nothing more.
+    /// The end of the text.
     End,
 }
 
-/// A token and the bytes it was made of.
+/// A token and its bytes in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lexeme {
     pub(crate) token: Token,
@@ -28,20 +28,22 @@ pub(crate) struct Lexeme {
 }
 
 /// Longer symbols first, so that `<=` is not read as `<`.
-const SYMBOLS: [&str; 22] =
-    ["<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", "[", "]", ",", ".", "*", "-", "+", "/", "%", ":", ";", "|"];
+const SYMBOLS: [&str; 23] = [
+    "||", "<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", "[", "]", ",", ".", "*", "-", "+", "/", "%", ":", ";",
+    "|",
+];
 
-/// Whether `c` may begin a plain name.
+/// True if `c` may begin a plain name.
 pub(crate) fn begins_name(c: char) -> bool {
     c.is_alphabetic() || c == '_' || c == '$'
 }
 
-/// Whether `c` may go on in a plain name.
+/// True if `c` may continue a plain name.
 pub(crate) fn continues_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Cuts `text` into lexemes, the last of which is [`Token::End`].
+/// Splits `text` into lexemes; the last one is [`Token::End`].
 pub(crate) fn lex(text: &str) -> Result<Vec<Lexeme>, Vec<Diagnostic>> {
     let mut lexer = Lexer { text, at: 0, lexemes: Vec::new(), wrong: Vec::new() };
     while lexer.step() {}
@@ -62,7 +64,7 @@ impl Lexer<'_> {
 
     /// Reads one token; false at the end.
     fn step(&mut self) -> bool {
-        self.at += self.rest().len() - self.rest().trim_start().len();
+        self.skip_blank();
         let start = self.at;
         let token = match self.rest().chars().next() {
             None => Some(Token::End),
@@ -79,6 +81,28 @@ impl Lexer<'_> {
         more
     }
 
+    /// Skips white space and comments.
+    fn skip_blank(&mut self) {
+        loop {
+            self.at += self.rest().len() - self.rest().trim_start().len();
+            let rest = self.rest();
+            if rest.starts_with("--") {
+                self.at += rest.find('\n').unwrap_or(rest.len());
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                let start = self.at;
+                match comment.find("*/") {
+                    Some(length) => self.at += length + 4,
+                    None => {
+                        self.at = self.text.len();
+                        self.refuse(start, start + 2, "the closing */ of this comment is missing".to_owned());
+                    }
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
     fn take_while(&mut self, accept: impl Fn(char) -> bool) -> String {
         let rest = self.rest();
         let taken = rest[..rest.find(|c| !accept(c)).unwrap_or(rest.len())].to_owned();
@@ -86,7 +110,7 @@ impl Lexer<'_> {
         taken
     }
 
-    /// A text between two `quote`s, in which two of them stand for one.
+    /// A text between two `quote`s; two quotes in it stand for one.
     fn quoted(&mut self, quote: char) -> Option<String> {
         let start = self.at;
         let mut content = String::new();
@@ -149,7 +173,7 @@ impl Lexer<'_> {
 
     fn refuse(&mut self, start: usize, end: usize, message: String) {
         self.wrong.push(Diagnostic {
-            place: Place::of(self.text, start),
+            place: TextPosition::of(self.text, start),
             message,
             found: excerpt(&self.text[start..end]),
             expected: Vec::new(),

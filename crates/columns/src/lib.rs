@@ -1,49 +1,79 @@
-//! Expressions of SQL over one record: how they are read, and what they are worth.
+//! SQL expressions over one record: parsing, compiling and evaluation.
 //!
-//! [`parser`] makes an [`Expr`] of a text, or [`Diagnostic`]s that tell the place of what is wrong; a [`Compiler`] makes
-//! it an [`Operand`] or a [`Test`] whose fields are numbers, and these have a [`Value`] for each [`Row`]. The fields of a
-//! JSON payload are found by a [`PathTree`] in one pass over its bytes. [`Columns`] does all this for expressions that are
-//! asked of the same records.
+//! [`parser`] turns a text into an [`Expr`], or into [`Diagnostic`]s that name the place of each error. A [`Compiler`] turns
+//! an expression into an [`Operand`] or a [`Predicate`] with numbered fields, which has a [`Value`] for each [`Row`]. A
+//! [`PathTree`] finds the fields of a JSON payload in one pass over its bytes. [`Columns`] does all this for several
+//! expressions over the same records, and a [`Projection`] writes the object that a select list makes of each.
 //!
-//! Not here: whole queries and their results (`query`), and where records come from.
+//! A [`Chunk`] evaluates conditions over some hundred records at once, as columns with a [`Selection`]. An [`AggregateState`] takes
+//! records in, merges with others and can be stored.
+//!
+//! Not here: whole queries and their results (`query`), and the source of the records.
 
 mod aggregate;
+mod aggregation;
+mod chunk;
 mod columns;
-mod compiled;
+mod compiler;
 mod cursor;
+mod date_part;
 mod diagnostic;
 mod display;
 mod eval;
 mod expr;
 mod field;
+mod field_table;
 mod formula;
 mod function;
+mod hash;
 mod item;
 mod keyword;
 mod lexer;
 mod limits;
 mod nested;
+mod operand;
+mod operator;
+mod parameters;
 pub mod parser;
 mod pattern;
+mod projection;
+mod record;
 mod scan;
+mod slab;
+mod statistic;
 mod suggest;
+mod text;
 mod timestamp;
 mod value;
+mod value_type;
 
-pub use aggregate::{Aggregate, Points, Statistic, Summary, listed};
-pub use columns::{Columns, ColumnsOf};
-pub use compiled::{Compiler, Operand, Test};
-pub use cursor::{Cursor, Refusal};
-pub use diagnostic::{Diagnostic, Place};
+pub use aggregate::listed;
+pub use aggregation::{
+    AggregateShape, AggregateState, Bounds, DistributionKind, FigureKind, FigureOf, Nested, SketchMeta, SketchSizes,
+    order_values, read_values, write_input,
+};
+pub use chunk::{Chunk, ChunkPayload, ChunkRow, ConditionId, ConditionResults, Selection, Truth};
+pub use columns::{Columns, ColumnsOf, ColumnsScratch};
+pub use compiler::Compiler;
+pub use cursor::{Cursor, ParseError};
+pub use diagnostic::{Diagnostic, TextPosition};
 pub use eval::Row;
-pub use expr::{Comparison, Expr, Literal, Operator, Type};
-pub use field::{Field, Name, Step};
-pub use formula::Formula;
-pub use function::Function;
-pub use item::Item;
+pub use expr::{Aggregate, AllMembers, Expr, Item, Literal, SelectList, Summary};
+pub use field::{Field, Name, PathStep};
+pub use field_table::FieldTable;
+pub use function::{EXAMPLE_RECORD, Function, FunctionGroup, FunctionRow, functions};
+pub use hash::{HashWriter, IdentityHasher, hash_gram, hash_text, hash_value, spread};
 pub use lexer::{Token, excerpt};
-pub use limits::Limits;
+pub use limits::ParserLimits;
+pub use operand::{Formula, Operand, Predicate};
+pub use operator::{Comparison, Operator};
+pub use parameters::{Parameters, Parametric, UnfitParameter};
 pub use pattern::Pattern;
-pub use scan::{Damaged, PathTree};
+pub use projection::{Projection, ProjectionError};
+pub use record::{Headers, InputRecord, Metadata};
+pub use scan::{MalformedJson, PathTree, is_json, is_object};
+pub use slab::Slab;
+pub use statistic::{Points, Statistic};
 pub use suggest::nearest;
-pub use value::{CanonicalNumber, Failure, Unreadable, Value, write_text};
+pub use value::{CanonicalNumber, EvalError, Unreadable, Value, write_text};
+pub use value_type::Type;

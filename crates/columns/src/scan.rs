@@ -1,49 +1,64 @@
-//! Finds the few values that somebody needs in a JSON payload: one pass, which ends when all are found.
+//! Finds a few values in a JSON payload in one pass.
 //!
-//! The pass reads only as much structure as it needs to skip the rest, so it also accepts much that is not JSON.
-//! Whoever acts on what it found checks the whole payload first; a payload that is JSON is always read
-//! rightly. Of members with the same name the first counts.
+//! [`PathTree::find`] ends when all are found. It reads only as much structure as it needs to skip the rest, so it also accepts
+//! much that is not JSON: its callers validate the whole payload first. [`PathTree::find_in_object`] validates in the same
+//! pass. Valid JSON is always read correctly. Of members with the same name the first counts.
 //!
-//! Nothing here recurses deeper than the paths that are asked for.
+//! The recursion is never deeper than the requested paths.
+
+mod scanner;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
-use crate::Step;
+use serde::de::IgnoredAny;
+
+pub use self::scanner::MalformedJson;
+use self::scanner::Scanner;
+use crate::PathStep;
 use crate::value::{Unreadable, Value};
 
-/// The payload ends or breaks where a value was to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged;
+/// True if the whole payload is JSON.
+pub fn is_json(payload: &[u8]) -> bool {
+    std::str::from_utf8(payload).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+}
 
-/// The paths to be found, by their common beginnings.
+/// True if the payload is one JSON object and nothing else. Texts in it may have bytes that are not UTF-8.
+pub fn is_object(payload: &[u8]) -> bool {
+    let mut scanner = Scanner::<true> { bytes: payload, at: 0 };
+    scanner.skip_space();
+    scanner.peek() == Some(b'{') && scanner.skip_value().is_ok() && scanner.end().is_ok()
+}
+
+/// The requested paths, as a tree of their common prefixes.
 #[derive(Debug, Default)]
 pub struct PathTree {
-    root: Node,
+    root: PathNode,
     nodes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Node {
-    /// Its number, for the marks of one pass.
+struct PathNode {
+    /// The node's number, for the marks of one pass.
     id: usize,
-    /// Whose value this is.
+    /// The slot of the path that ends here.
     slot: Option<usize>,
-    keys: Vec<(String, Node)>,
-    /// Positions in `keys`, kept where there are more than [`FEW_KEYS`].
+    keys: Vec<(String, PathNode)>,
+    /// Positions in `keys`, for nodes with more than [`FEW_KEYS`] keys.
     by_key: HashMap<String, usize>,
-    indexes: BTreeMap<usize, Node>,
+    indexes: BTreeMap<usize, PathNode>,
 }
 
-/// The number of the node that stands for the payload as a whole.
+/// The node of the payload as a whole.
 const ROOT: usize = 0;
 
-/// Up to this many names are compared one by one.
+/// Up to this number of keys are compared one by one.
 const FEW_KEYS: usize = 8;
 
 impl PathTree {
-    /// Adds a path whose value goes to `slot`. Each path is added once.
-    pub fn add(&mut self, steps: &[Step], slot: usize) {
+    /// Adds a path; its value goes to `slot`. Each path is added once.
+    pub fn add(&mut self, steps: &[PathStep], slot: usize) {
         let mut node = &mut self.root;
         for step in steps {
             node = node.child(step, &mut self.nodes);
@@ -51,30 +66,56 @@ impl PathTree {
         node.slot = Some(slot);
     }
 
-    /// Whether no path has been added.
+    /// True if no path was added.
     pub fn is_empty(&self) -> bool {
         self.nodes == 0
     }
 
-    /// Finds the values in `payload`; `found[slot]` gets the bytes of each that is there.
+    /// Finds the values in `payload`; `found[slot]` gets the bytes of each value that exists.
     pub fn find<'a>(
         &self,
         payload: &'a [u8],
         visited: &mut Vec<bool>,
         found: &mut [Option<&'a [u8]>],
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), MalformedJson> {
+        let mut pass = self.begin::<false>(payload, visited, found);
+        pass.node(&self.root)
+    }
+
+    /// As [`Self::find`], and checks that the payload is one JSON object and nothing else. Texts in it may have bytes that are
+    /// not UTF-8.
+    pub fn find_in_object<'a>(
+        &self,
+        payload: &'a [u8],
+        visited: &mut Vec<bool>,
+        found: &mut [Option<&'a [u8]>],
+    ) -> Result<(), MalformedJson> {
+        let mut pass = self.begin::<true>(payload, visited, found);
+        if pass.scanner.peek() != Some(b'{') {
+            return Err(MalformedJson);
+        }
+        pass.node(&self.root)?;
+        pass.scanner.end()
+    }
+
+    fn begin<'a, 'p, const CHECKED: bool>(
+        &self,
+        payload: &'a [u8],
+        visited: &'p mut Vec<bool>,
+        found: &'p mut [Option<&'a [u8]>],
+    ) -> ScanPass<'a, 'p, CHECKED> {
         visited.clear();
         visited.resize(self.nodes + 1, false);
         let mut scanner = Scanner { bytes: payload, at: 0 };
         scanner.skip_space();
-        Pass { scanner, visited, found }.node(&self.root)
+        ScanPass { scanner, visited, found }
     }
 }
 
-impl Node {
-    fn child(&mut self, step: &Step, nodes: &mut usize) -> &mut Self {
+impl PathNode {
+    fn child(&mut self, step: &PathStep, nodes: &mut usize) -> &mut Self {
         match step {
-            Step::Key(name) => {
+            PathStep::Key(name) => {
                 let known = self.keys.iter().position(|(known, _)| known == name);
                 let position = known.unwrap_or_else(|| {
                     *nodes += 1;
@@ -84,18 +125,17 @@ impl Node {
                 });
                 &mut self.keys[position].1
             }
-            Step::Index(index) => self.indexes.entry(*index).or_insert_with(|| {
+            PathStep::Index(index) => self.indexes.entry(*index).or_insert_with(|| {
                 *nodes += 1;
                 Self { id: *nodes, ..Self::default() }
             }),
         }
     }
 
-    /// The part called `name`, which is written as it stands between its quotes.
+    /// The child called `name`, which is given as in the payload, with its escapes.
     fn key(&self, name: &[u8]) -> Option<&Self> {
         if name.contains(&b'\\') {
-            let quoted = [b"\"", name, b"\""].concat();
-            return self.plain_key(serde_json::from_slice::<String>(&quoted).ok()?.as_bytes());
+            return self.plain_key(unescaped(name)?.as_bytes());
         }
         self.plain_key(name)
     }
@@ -110,15 +150,15 @@ impl Node {
 }
 
 /// One pass over one payload.
-struct Pass<'a, 'p> {
-    scanner: Scanner<'a>,
+struct ScanPass<'a, 'p, const CHECKED: bool> {
+    scanner: Scanner<'a, CHECKED>,
     visited: &'p mut [bool],
     found: &'p mut [Option<&'a [u8]>],
 }
 
-impl Pass<'_, '_> {
-    /// Reads the value at which the scanner stands, to its end. Only the root may be left as soon as all is found.
-    fn node(&mut self, node: &Node) -> Result<(), Damaged> {
+impl<const CHECKED: bool> ScanPass<'_, '_, CHECKED> {
+    /// Reads the value at the scanner's position to its end. Only an unchecked root may end early, once all values are found.
+    fn node(&mut self, node: &PathNode) -> Result<(), MalformedJson> {
         let start = self.scanner.at;
         match self.scanner.peek() {
             Some(b'{') if !node.keys.is_empty() => self.object(node)?,
@@ -131,22 +171,19 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    fn object(&mut self, node: &Node) -> Result<(), Damaged> {
+    fn object(&mut self, node: &PathNode) -> Result<(), MalformedJson> {
         let mut wanted = node.keys.len();
         if self.scanner.opens_empty(b'{', b'}')? {
             return Ok(());
         }
         loop {
-            let name = self.scanner.string()?;
-            self.scanner.skip_space();
-            self.scanner.take(b':')?;
-            self.scanner.skip_space();
+            let name = self.scanner.name()?;
             match node.key(name).filter(|child| !self.visited[child.id]) {
                 Some(child) => {
                     self.visited[child.id] = true;
                     self.node(child)?;
                     wanted -= 1;
-                    if wanted == 0 && node.id == ROOT {
+                    if !CHECKED && wanted == 0 && node.id == ROOT {
                         return Ok(());
                     }
                 }
@@ -158,7 +195,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    fn array(&mut self, node: &Node) -> Result<(), Damaged> {
+    fn array(&mut self, node: &PathNode) -> Result<(), MalformedJson> {
         if self.scanner.opens_empty(b'[', b']')? {
             return Ok(());
         }
@@ -176,129 +213,61 @@ impl Pass<'_, '_> {
     }
 }
 
-struct Scanner<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Scanner<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
+/// Appends the members of the JSON object `payload` to `out`, without its braces and without the members called one of
+/// `dropped`, which is sorted. Runs of members keep their bytes. Returns true if there was one.
+pub(crate) fn copy_members(payload: &[u8], dropped: &[String], out: &mut Vec<u8>) -> Result<bool, MalformedJson> {
+    let inner = payload.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}")).ok_or(MalformedJson)?;
+    if dropped.is_empty() {
+        out.extend_from_slice(inner);
+        return Ok(!inner.trim_ascii().is_empty());
     }
-
-    fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
-            self.at += 1;
+    let mut scanner = Scanner::<false> { bytes: payload, at: 0 };
+    if scanner.opens_empty(b'{', b'}')? {
+        return Ok(false);
+    }
+    let (mut has_members, mut run) = (false, None);
+    loop {
+        let start = scanner.at;
+        let name = scanner.name()?;
+        scanner.skip_value()?;
+        if is_one_of(name, dropped) {
+            has_members |= copy_run(payload, run.take(), has_members, out);
+        } else {
+            run = Some(run.map_or(start, |run: Range<usize>| run.start)..scanner.at);
         }
-    }
-
-    fn take(&mut self, byte: u8) -> Result<(), Damaged> {
-        if self.peek() != Some(byte) {
-            return Err(Damaged);
-        }
-        self.at += 1;
-        Ok(())
-    }
-
-    /// Goes into a container, to its first part; or past it if it is empty, which is told.
-    fn opens_empty(&mut self, open: u8, close: u8) -> Result<bool, Damaged> {
-        self.take(open)?;
-        self.skip_space();
-        Ok(self.take(close).is_ok())
-    }
-
-    /// Goes from the end of a part to the next one; or past the container's end, which is told.
-    fn ends(&mut self, close: u8) -> Result<bool, Damaged> {
-        self.skip_space();
-        if self.take(close).is_ok() {
-            return Ok(true);
-        }
-        self.take(b',')?;
-        self.skip_space();
-        Ok(false)
-    }
-
-    /// What stands between the quotes of a string, escapes as they are.
-    fn string(&mut self) -> Result<&'a [u8], Damaged> {
-        self.take(b'"')?;
-        let start = self.at;
-        loop {
-            let length = find_quote_or_escape(&self.bytes[self.at..]).ok_or(Damaged)?;
-            self.at += length;
-            if self.peek() == Some(b'"') {
-                self.at += 1;
-                return Ok(&self.bytes[start..self.at - 1]);
-            }
-            self.at += 2;
-            if self.at > self.bytes.len() {
-                return Err(Damaged);
-            }
-        }
-    }
-
-    fn skip_value(&mut self) -> Result<(), Damaged> {
-        match self.peek().ok_or(Damaged)? {
-            b'"' => self.string().map(|_| ()),
-            b'{' | b'[' => self.skip_container(),
-            b',' | b':' | b'}' | b']' => Err(Damaged),
-            _ => {
-                let scalar_ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
-                let rest = &self.bytes[self.at..];
-                self.at += rest.iter().position(scalar_ends).unwrap_or(rest.len());
-                Ok(())
-            }
-        }
-    }
-
-    /// Counts brackets, of whatever kind, outside of strings.
-    fn skip_container(&mut self) -> Result<(), Damaged> {
-        let mut depth = 0_usize;
-        loop {
-            match self.peek().ok_or(Damaged)? {
-                b'"' => {
-                    self.string()?;
-                    continue;
-                }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                _ => {}
-            }
-            self.at += 1;
-            if depth == 0 {
-                return Ok(());
-            }
+        if scanner.ends(b'}')? {
+            return Ok(copy_run(payload, run, has_members, out) || has_members);
         }
     }
 }
 
-/// Where the first `"` or `\` stands, eight bytes at a time.
-fn find_quote_or_escape(bytes: &[u8]) -> Option<usize> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (i, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let hits = zero_bytes(word ^ repeated(b'"')) | zero_bytes(word ^ repeated(b'\\'));
-        if hits != 0 {
-            return Some(i * 8 + hits.trailing_zeros() as usize / 8);
-        }
+/// True if the name, which is given as in the payload, is in the sorted list.
+fn is_one_of(name: &[u8], sorted: &[String]) -> bool {
+    let is_known = |name: &[u8]| sorted.binary_search_by(|known| known.as_bytes().cmp(name)).is_ok();
+    if name.contains(&b'\\') { unescaped(name).is_some_and(|name| is_known(name.as_bytes())) } else { is_known(name) }
+}
+
+/// Appends some members, after a comma unless they are the first.
+fn copy_run(payload: &[u8], run: Option<Range<usize>>, has_members: bool, out: &mut Vec<u8>) -> bool {
+    let Some(run) = run else { return false };
+    if has_members {
+        out.push(b',');
     }
-    let tail = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-    Some(words.len() * 8 + tail)
+    out.extend_from_slice(&payload[run]);
+    true
 }
 
-const fn repeated(byte: u8) -> u64 {
-    u64::from_le_bytes([byte; 8])
-}
-
-/// The high bit of every zero byte of `word`; bits above the lowest one may be wrong.
-const fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(repeated(0x01)) & !word & repeated(0x80)
+/// A name that is given as in the payload, without its escapes.
+fn unescaped(name: &[u8]) -> Option<String> {
+    let quoted = [b"\"", name, b"\""].concat();
+    serde_json::from_slice(&quoted).ok()
 }
 
 impl<'a> Value<'a> {
-    /// The value whose bytes were found.
+    /// Reads the value in these bytes.
     ///
     /// # Errors
-    /// What about it cannot be read.
+    /// [`Unreadable`] if the number or text is invalid.
     pub fn read(raw: &'a [u8]) -> Result<Self, Unreadable> {
         match raw.first() {
             Some(b'"') => text(raw).map(Value::Text),
@@ -320,6 +289,9 @@ fn text(raw: &[u8]) -> Result<Cow<'_, str>, Unreadable> {
 }
 
 fn number(raw: &[u8]) -> Result<Value<'static>, Unreadable> {
+    if let Some(integer) = short_integer(raw) {
+        return Ok(Value::Integer(integer));
+    }
     let digits = std::str::from_utf8(raw).map_err(|_| Unreadable::Number)?;
     if let Ok(integer) = digits.parse() {
         return Ok(Value::Integer(integer));
@@ -330,15 +302,37 @@ fn number(raw: &[u8]) -> Result<Value<'static>, Unreadable> {
     }
 }
 
+/// Most digits of which no number overflows 64 bits.
+const DIGITS_MAX: usize = 18;
+
+/// A whole number of few digits; `None` for other numbers.
+fn short_integer(raw: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = raw.strip_prefix(b"-").map_or((false, raw), |digits| (true, digits));
+    if digits.is_empty() || digits.len() > DIGITS_MAX {
+        return None;
+    }
+    let mut number = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    Some(if is_negative { -number } else { number })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn path(text: &str) -> Vec<Step> {
-        text.split('/').map(|step| step.parse().map_or_else(|_| Step::Key(step.to_owned()), Step::Index)).collect()
+    fn path(text: &str) -> Vec<PathStep> {
+        text.split('/')
+            .map(|step| step.parse().map_or_else(|_| PathStep::Key(step.to_owned()), PathStep::Index))
+            .collect()
     }
 
-    fn find(payload: &str, paths: &[&str]) -> Result<Vec<Option<String>>, Damaged> {
+    fn find(payload: &str, paths: &[&str]) -> Result<Vec<Option<String>>, MalformedJson> {
         let mut tree = PathTree::default();
         for (slot, steps) in paths.iter().enumerate() {
             tree.add(&path(steps), slot);
@@ -369,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn of_members_with_one_name_the_first_counts_however_it_is_written() {
+    fn the_first_of_duplicate_members_counts_even_if_its_name_is_escaped() {
         let payload = r#"{"id":1,"\u0069d":2,"x":{"y":1},"x":{"y":2,"z":3}}"#;
         let found = find(payload, &["id", "x/y", "x/z"]).unwrap();
         assert_eq!(found, [Some("1".to_owned()), Some("1".to_owned()), None]);
@@ -388,19 +382,61 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_payload_is_told_and_never_panics() {
+    fn a_broken_payload_is_reported_and_never_panics() {
         let whole = r#"{"a":{"b":[1,2,"x\\"]},"c":"d\u00e9","e":tru}"#;
         assert!(find(whole, &["z"]).is_ok());
         for cut in 0..whole.len() {
             if whole.is_char_boundary(cut) {
-                assert_eq!(find(&whole[..cut], &["z", "a/b/9"]), Err(Damaged), "{cut}");
+                assert_eq!(find(&whole[..cut], &["z", "a/b/9"]), Err(MalformedJson), "{cut}");
             }
         }
         for payload in ["", " ", "{a:1}", "{\"a\" 1}", "{\"a\":}", "{\"a\":[}", "{\"\\", "{,}"] {
-            assert_eq!(find(payload, &["z", "a/0"]), Err(Damaged), "{payload}");
+            assert_eq!(find(payload, &["z", "a/0"]), Err(MalformedJson), "{payload}");
         }
         for deep in ["[".repeat(1 << 20), "{\"a\":".repeat(1 << 18)] {
-            assert_eq!(find(&deep, &["z", "a/a/0"]), Err(Damaged));
+            assert_eq!(find(&deep, &["z", "a/a/0"]), Err(MalformedJson));
+        }
+    }
+
+    #[test]
+    fn a_checked_pass_takes_the_objects_that_serde_json_takes() {
+        let mut tree = PathTree::default();
+        ["a", "b/c", "d/1"].iter().enumerate().for_each(|(slot, steps)| tree.add(&path(steps), slot));
+        let check = |payload: &[u8]| {
+            let is_whole = serde_json::from_slice::<IgnoredAny>(payload).is_ok();
+            let expected = is_whole && payload.trim_ascii_start().starts_with(b"{");
+            let (mut found, mut of_find) = ([None; 3], [None; 3]);
+            let checked = tree.find_in_object(payload, &mut Vec::new(), &mut found);
+            let shown = String::from_utf8_lossy(payload);
+            assert_eq!((checked.is_ok(), is_object(payload)), (expected, expected), "{shown}");
+            if expected {
+                assert_eq!(tree.find(payload, &mut Vec::new(), &mut of_find), Ok(()));
+                assert_eq!(found, of_find, "{shown}");
+            }
+        };
+        let whole =
+            r#" {"a":-0.5e+10,"b":{"c":[{},[],{"x":[1,{"y":null}]}]},"\u0064":[true, 0 ,"t\n\\"],"e":{ },"z":""} "#;
+        let deep = format!("{{\"x\":{}1{}}}", "[{\"y\":".repeat(100), "}]".repeat(100));
+        let strange: [&[u8]; 3] = [b"{\"a\":\"\xff\"}", b"{\"a\":\"\x1f\"}", b"\x0c{}"];
+        strange
+            .into_iter()
+            .chain([whole.as_bytes(), deep.as_bytes(), b"[{}]", b"{}{}", b"", b"{", b"3"])
+            .for_each(check);
+        for payload in [whole.as_bytes(), deep.as_bytes()] {
+            for at in 0..payload.len() {
+                check(&payload[..at]);
+                let mut changed = payload.to_vec();
+                for byte in *b"\"\\{}[]:,0-.e1tu \x1f" {
+                    changed[at] = byte;
+                    check(&changed);
+                }
+                changed.remove(at);
+                check(&changed);
+            }
+        }
+        for number in ["01", "-", "1.", ".5", "1e", "1e+", "+1", "-0", "0", "10", "1.50", "1E-9", "0x1", "1-1", "NaN"] {
+            check(format!("{{\"z\":{number}}}").as_bytes());
+            check(format!("{{\"a\":{number} }}").as_bytes());
         }
     }
 

@@ -1,6 +1,6 @@
-//! The nearest known word to one that was mistyped.
+//! The known word that is nearest to a mistyped one.
 
-/// The candidate nearest to `word`, ignoring case, if it is near enough to be what was meant.
+/// The candidate nearest to `word`, ignoring case, if it is near enough to be meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = word.to_lowercase().chars().take(LONGEST).collect();
     let near_enough = (wanted.len() / 3).clamp(1, 3);
@@ -15,7 +15,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 /// Words longer than this are compared by their beginning.
 const LONGEST: usize = 64;
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// The number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! A value while a record is looked at, and how two of them compare.
+//! The values of expressions, and their comparison.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,56 +9,64 @@ use crate::Type;
 /// A value of a record or of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
-    /// Missing, or JSON's null.
+    /// A missing value, or JSON's null.
     Null,
-    /// TRUE or FALSE.
+    /// The value TRUE or FALSE.
     Boolean(bool),
     /// A number without fraction and exponent that fits 64 bits.
     Integer(i64),
     /// Any other number; always finite.
     Double(f64),
-    /// Text.
+    /// A text, without its escapes.
     Text(Cow<'a, str>),
-    /// An object or array as it stands in the payload: it is there, but equal to and less than nothing.
+    /// An object or array as in the payload. It is not NULL, but neither equal to nor less than any value.
     Nested(&'a [u8]),
-    /// A list that the query makes; as an array.
+    /// A list that the query builds, as an array.
     List(Vec<Value<'a>>),
 }
 
-/// A value that is there and cannot be read: its record is no match, and is counted.
+/// A value that exists and cannot be read: its record is no match, and is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
     /// A number beyond the largest double, or no number at all.
     Number,
-    /// A text with an escape that stands for no character, or with bytes that are not UTF-8.
+    /// A text with an invalid escape, or with bytes that are not UTF-8.
     Text,
 }
 
-/// Why an expression has no value for a record: that is no match, and is counted.
+/// The error of an expression for one record: the record is no match, and is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// A value that it reads cannot be read.
+pub enum EvalError {
+    /// A value that the expression reads is unreadable.
     Unreadable,
-    /// A division by zero.
+    /// The divisor of a division is zero.
     DivisionByZero,
     /// An integer beyond 64 bits, or a double beyond the largest.
     Overflow,
-    /// A value that is none of the type that it is to be made.
+    /// A value that cannot be converted to the type of the CAST.
     Cast,
+    /// A text that is not a time of its pattern, or a time beyond the calendar.
+    Time,
+    /// A text that a function would make longer than 16 MiB.
+    TextTooLong,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for EvalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreadable => "a value that it reads cannot be read",
             Self::DivisionByZero => "it divides by zero",
             Self::Overflow => "a number is beyond 64 bits, or beyond the largest double",
             Self::Cast => "a value cannot be cast to the type that is asked for",
+            Self::Time => "a text is not a time of its pattern, or a time is beyond the years -9999 to 9999",
+            Self::TextTooLong => "a function would make a text of more than 16 MiB",
         })
     }
 }
 
-impl From<Unreadable> for Failure {
+impl std::error::Error for EvalError {}
+
+impl From<Unreadable> for EvalError {
     fn from(_: Unreadable) -> Self {
         Self::Unreadable
     }
@@ -78,7 +86,7 @@ impl Value<'_> {
         }
     }
 
-    /// The same without reference to a payload; `None` if it is a part of one.
+    /// The same value without reference to a payload; `None` if it is a part of one.
     pub fn into_owned(self) -> Option<Value<'static>> {
         Some(match self {
             Self::Null => Value::Null,
@@ -91,7 +99,7 @@ impl Value<'_> {
         })
     }
 
-    /// The number that it is.
+    /// The number as a double; `None` for other values.
     pub fn as_double(&self) -> Option<f64> {
         match self {
             Self::Integer(value) => Some(*value as f64),
@@ -100,7 +108,7 @@ impl Value<'_> {
         }
     }
 
-    /// The hash code that Java gives a String, Integer or Long, Double or Boolean of that value.
+    /// Java's hash code of a String, Integer or Long, Double or Boolean with that value.
     pub fn java_hash(&self) -> Option<i32> {
         let folded = |bits: u64| (bits ^ (bits >> 32)) as i32;
         match self {
@@ -114,7 +122,7 @@ impl Value<'_> {
         }
     }
 
-    /// Writes it as JSON.
+    /// Appends the value as JSON to `out`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.extend_from_slice(b"null"),
@@ -130,13 +138,13 @@ impl Value<'_> {
                 out.push(b']');
             }
             Self::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
-            Self::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            Self::Integer(value) => serde_json::to_writer(out, value).expect("writing to memory cannot fail"),
             Self::Double(value) => serde_json::to_writer(out, value).expect("writing to memory cannot fail"),
             Self::Text(text) => write_text(out, text),
         }
     }
 
-    /// How two values stand to each other; `None` (NULL) if one is NULL or nested or their types differ.
+    /// The order of two values; `None` (NULL) if one is NULL or nested, or if their types differ.
     pub fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Self::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
@@ -151,7 +159,7 @@ impl Value<'_> {
     }
 }
 
-/// Writes a text as JSON.
+/// Appends a text as a JSON string to `out`.
 pub fn write_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("writing to memory cannot fail");
 }
@@ -170,17 +178,17 @@ fn compare_exactly(integer: i64, double: f64) -> Ordering {
     integer.cmp(&(whole as i64)).then(whole.total_cmp(&double))
 }
 
-/// A number in the form in which equal numbers are the same bits, to be hashed.
+/// A number in a canonical form for hashing: equal numbers have equal bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CanonicalNumber {
-    /// One of 64 bits.
+    /// A number that is a 64-bit integer.
     Integer(i64),
     /// The bits of a double that is no 64-bit integer.
     Double(u64),
 }
 
 impl CanonicalNumber {
-    /// That of a double.
+    /// The canonical form of a double.
     pub fn of_double(value: f64) -> Self {
         let integer = value as i64;
         if compare_exactly(integer, value).is_eq() { Self::Integer(integer) } else { Self::Double(value.to_bits()) }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use millstream_query::{Compiled, Limits, Matcher, parse};
+use millstream_query::{Compiled, Matcher, ParserLimits, parse};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, PartitionId, Record, RecordBatch};
 
 const RECORDS: usize = 1024;
@@ -51,7 +51,7 @@ fn batches(payloads: &[String]) -> Vec<RecordBatch> {
 fn matcher(filters: impl Iterator<Item = String>) -> Matcher<()> {
     let mut matcher = Matcher::default();
     for filter in filters {
-        let plan = parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &Limits::default());
+        let plan = parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &ParserLimits::default());
         matcher.insert(Arc::new(Compiled::new(&plan.expect("the bench's own query"))), ());
     }
     matcher

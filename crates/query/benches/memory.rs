@@ -8,13 +8,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
-use millstream_query::{Compiled, Config, Deliver, Engine, Limits, Matcher, QueryRequest, Subscription, parse};
-use millstream_types::{Kind, MemoryBudget, SystemClock, TenantId, TopicName};
+use millstream_query::{Compiled, Config, Deliver, Engine, Matcher, ParserLimits, QueryRequest, Subscription, parse};
+use millstream_types::{MemoryBudget, SystemClock, TenantId, TopicKind, TopicName};
 
 const QUERIES: usize = 100_000;
 
 fn main() {
-    let compile = |number| Arc::new(Compiled::new(&parse(&text(number), &Limits::default()).expect("a query")));
+    let compile = |number| Arc::new(Compiled::new(&parse(&text(number), &ParserLimits::default()).expect("a query")));
     let before = resident_bytes();
     let compiled: Vec<Arc<Compiled>> = (0..QUERIES).map(compile).collect();
     report("compiled", before);
@@ -42,7 +42,7 @@ async fn engine() {
         level: AckLevel::Memory,
         ..TopicConfig::default()
     };
-    log.create_topic(&TopicName::reserved(Kind::Telemetry, &tenant), &topic).expect("a topic");
+    log.create_topic(&TopicName::reserved(TopicKind::Telemetry, &tenant), &topic).expect("a topic");
     let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
     let config = Config { threads: 2, live_max: QUERIES + 1, live_per_tenant_max: QUERIES + 1, ..Config::default() };
     let engine = Engine::start(log.clone(), config, &memory, clock.clone(), clock).expect("an engine");

@@ -1,4 +1,4 @@
-//! The live queries of one stream, and where each of them hangs in the index.
+//! The live queries of one stream, and their places in the index.
 //!
 //! ```text
 //!   query ──► entry ──► output ──► filter ──► places in the index
@@ -7,23 +7,22 @@
 //!                        once
 //! ```
 //!
-//! All threads that read the stream share it: they only look while they match (`finder.rs`), what they find is theirs.
+//! All threads that read the stream share it. They only read it while they match (`batch_matcher.rs`);
+//! each thread owns its matches.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use millstream_columns::{Operand, Test};
+use millstream_columns::{Chunk, ConditionId, FieldTable, Operand, Predicate, Selection, Slab};
 
-use crate::chunk::{Chunk, Selection};
+use crate::access_path::{AccessPath, IndexProbe, cover};
+use crate::candidates::CandidateFinder;
 use crate::compiled::Compiled;
-use crate::conditions::{ConditionId, Conditions};
-use crate::cover::{Cover, Place, cover};
+use crate::conditions::Conditions;
 use crate::few::{Few, Lists};
-use crate::fields::FieldTable;
-use crate::index::{FilterId, Hold, Key};
-use crate::seeker::Seeker;
-use crate::slab::Slab;
+use crate::filter_id::FilterId;
+use crate::index::{Hold, Key};
 
 /// The number of a query within its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,30 +54,30 @@ const OUTPUTS_COMPARED: usize = 16;
 /// The queries of one stream, each with a tag of the owner's choice.
 #[derive(Debug)]
 pub(crate) struct Catalogue<T> {
-    entries: Slab<Entry<T>>,
+    entries: Slab<CatalogueEntry<T>>,
     lists: Lists,
-    outputs: Slab<Output>,
-    filters: Slab<Filter>,
+    outputs: Slab<CatalogueOutput>,
+    filters: Slab<CatalogueFilter>,
     /// Filters by the hashes of their queries; of several with one hash the first.
     by_hash: HashTable<FilterId>,
     conditions: Conditions,
     pub(crate) fields: FieldTable,
-    pub(crate) seeker: Seeker,
-    /// Filters that hang nowhere.
+    pub(crate) candidate_finder: CandidateFinder,
+    /// The filters without an access path.
     everywhere: Vec<FilterId>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct CatalogueEntry<T> {
     tag: T,
     output: u32,
     /// Its place among the entries of the output.
     position: u32,
 }
 
-/// What queries with equal filter and equal rows share.
+/// The shared state of queries with equal filter and equal rows.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct CatalogueOutput {
     filter: FilterId,
     /// The list of the stream's numbers of the fields of the query.
     pub(crate) slots: u32,
@@ -87,67 +86,67 @@ pub(crate) struct Output {
     entries: Few,
 }
 
-/// What queries with equal filter share.
+/// The shared state of queries with equal filter.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub(crate) struct CatalogueFilter {
     pub(crate) query: Arc<Compiled>,
     pub(crate) slots: u32,
-    hangs: Hangs,
+    hangs: IndexPlacement,
     outputs: Few,
 }
 
-/// Where a filter hangs, and which of its conditions stand with the others of the stream.
+/// The place of a filter in the index, and its conditions that are shared in the stream.
 #[derive(Debug)]
-enum Hangs {
+enum IndexPlacement {
     /// Under one value of a field, as most do, and all conditions are its own.
     Under(u32, Key),
-    Otherwise(Box<Otherwise>),
+    UnindexedFilter(Box<UnindexedFilter>),
 }
 
 #[derive(Debug)]
-struct Otherwise {
-    cover: Cover,
-    /// For each condition: its number, unless the filter evaluates it by itself.
+struct UnindexedFilter {
+    cover: AccessPath,
+    /// The number of each shared condition; `None` if the filter evaluates it alone.
     conditions: Box<[Option<ConditionId>]>,
 }
 
-impl Hangs {
-    fn of(cover: Cover, conditions: Box<[Option<ConditionId>]>) -> Self {
-        if let Cover::Places(places) = &cover
-            && let [Place { field, hold: Hold::Keys(keys) }] = &places[..]
+impl IndexPlacement {
+    fn of(cover: AccessPath, conditions: Box<[Option<ConditionId>]>) -> Self {
+        if let AccessPath::Probes(places) = &cover
+            && let [IndexProbe { field, hold: Hold::Keys(keys) }] = &places[..]
             && let [key] = **keys
             && let Ok(field) = u32::try_from(*field)
             && conditions.iter().all(Option::is_none)
         {
             return Self::Under(field, key);
         }
-        Self::Otherwise(Box::new(Otherwise { cover, conditions }))
+        Self::UnindexedFilter(Box::new(UnindexedFilter { cover, conditions }))
     }
 
     /// Calls `at` for each place; false if there can be none.
     fn each(&self, mut at: impl FnMut(usize, &Hold)) -> bool {
         match self {
             Self::Under(field, key) => at(*field as usize, &Hold::Keys(Box::new([*key]))),
-            Self::Otherwise(otherwise) => match &otherwise.cover {
-                Cover::Places(places) => places.iter().for_each(|Place { field, hold }| at(*field, hold)),
-                Cover::Anything => return false,
+            Self::UnindexedFilter(otherwise) => match &otherwise.cover {
+                AccessPath::Probes(places) => places.iter().for_each(|IndexProbe { field, hold }| at(*field, hold)),
+                AccessPath::Anything => return false,
             },
         }
         true
     }
 
-    /// As in [`Otherwise`]; empty if all are its own.
+    /// As in [`UnindexedFilter`]; empty if all are its own.
     fn conditions(&self) -> &[Option<ConditionId>] {
         match self {
             Self::Under(..) => &[],
-            Self::Otherwise(otherwise) => &otherwise.conditions,
+            Self::UnindexedFilter(otherwise) => &otherwise.conditions,
         }
     }
 }
 
-/// What became of the records that a filter was shown.
+/// The result of a filter for its candidate records.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Verdict {
+pub(crate) struct FilterVerdict {
     pub(crate) matched: Selection,
     /// Something that had to be read cannot be, or has no value.
     pub(crate) failed: Selection,
@@ -163,28 +162,28 @@ impl<T> Default for Catalogue<T> {
             by_hash: HashTable::new(),
             conditions: Conditions::default(),
             fields: FieldTable::default(),
-            seeker: Seeker::default(),
+            candidate_finder: CandidateFinder::default(),
             everywhere: Vec::new(),
         }
     }
 }
 
 impl<T> Catalogue<T> {
-    /// Adds a query.
+    /// Adds a query with its tag.
     pub(crate) fn insert(&mut self, query: Arc<Compiled>, tag: T) -> EntryId {
         let filter = self.filter_of(&query);
         let number = self.output_of(filter, query);
         let position = self.outputs.get(number).map_or(0, |output| self.lists.of(&output.entries).len()) as u32;
-        let entry = EntryId::of(self.entries.insert(Entry { tag, output: number, position }));
+        let entry = EntryId::of(self.entries.insert(CatalogueEntry { tag, output: number, position }));
         if let Some(output) = self.outputs.get_mut(number) {
             self.lists.push(&mut output.entries, entry.to_number());
         }
         entry
     }
 
-    /// Takes a query out: its tag, and the number of its output if that is gone with it.
+    /// Removes a query. Returns its tag, and the number of its output if no other query has it.
     pub(crate) fn remove(&mut self, id: EntryId) -> Option<(T, Option<u32>)> {
-        let Entry { tag, output: number, position } = self.entries.remove(id.place())?;
+        let CatalogueEntry { tag, output: number, position } = self.entries.remove(id.place())?;
         let output = self.outputs.get_mut(number)?;
         self.lists.swap_remove(&mut output.entries, position as usize);
         if let Some(moved) = self.lists.of(&output.entries).get(position as usize).copied().and_then(EntryId::of_number)
@@ -208,41 +207,51 @@ impl<T> Catalogue<T> {
         self.entries.iter().map(|entry| &entry.tag)
     }
 
-    pub(crate) fn filter(&self, id: FilterId) -> Option<&Filter> {
+    pub(crate) fn filter(&self, id: FilterId) -> Option<&CatalogueFilter> {
         self.filters.get(id.0)
     }
 
-    pub(crate) fn output(&self, number: u32) -> Option<&Output> {
+    pub(crate) fn output(&self, number: u32) -> Option<&CatalogueOutput> {
         self.outputs.get(number)
     }
 
     /// The numbers of a filter's outputs.
-    pub(crate) fn outputs_of<'c>(&'c self, filter: &'c Filter) -> &'c [u32] {
+    pub(crate) fn outputs_of<'c>(&'c self, filter: &'c CatalogueFilter) -> &'c [u32] {
         self.lists.of(&filter.outputs)
     }
 
     /// The entries of an output, with their tags.
-    pub(crate) fn entries_of<'c>(&'c self, output: &'c Output) -> impl Iterator<Item = (EntryId, &'c T)> {
+    pub(crate) fn entries_of<'c>(&'c self, output: &'c CatalogueOutput) -> impl Iterator<Item = (EntryId, &'c T)> {
         let ids = self.lists.of(&output.entries).iter().copied().filter_map(EntryId::of_number);
         ids.filter_map(|id| Some((id, &self.entries.get(id.place())?.tag)))
     }
 
-    /// Which of `records` satisfy the filter. After that the payloads of those that do are known to be JSON or not.
-    pub(crate) fn verdict(&self, filter: &Filter, chunk: &mut Chunk<'_, '_>, records: Selection) -> Verdict {
+    /// Evaluates the filter for `records`. Afterwards the payloads of the matches are known to be JSON or not.
+    pub(crate) fn verdict(
+        &self,
+        filter: &CatalogueFilter,
+        chunk: &mut Chunk<'_, '_>,
+        records: Selection,
+    ) -> FilterVerdict {
         if filter.query.tests_null {
             chunk.check_whole(records);
         }
-        let Verdict { matched, failed } = self.verdict_as_read(filter, chunk, records);
-        // What a damaged payload seemed to hold could only have helped, as nothing asks for NULL.
+        let FilterVerdict { matched, failed } = self.verdict_as_read(filter, chunk, records);
+        // The fields of a damaged payload can only have made the filter TRUE, because no filter here looks for NULL.
         let damaged = chunk.check_whole(matched | failed);
         if damaged.is_empty() {
-            return Verdict { matched, failed };
+            return FilterVerdict { matched, failed };
         }
         let again = self.verdict_as_read(filter, chunk, damaged);
-        Verdict { matched: (matched - damaged) | again.matched, failed: (failed - damaged) | again.failed }
+        FilterVerdict { matched: (matched - damaged) | again.matched, failed: (failed - damaged) | again.failed }
     }
 
-    fn verdict_as_read(&self, filter: &Filter, chunk: &mut Chunk<'_, '_>, records: Selection) -> Verdict {
+    fn verdict_as_read(
+        &self,
+        filter: &CatalogueFilter,
+        chunk: &mut Chunk<'_, '_>,
+        records: Selection,
+    ) -> FilterVerdict {
         let (mut matched, mut failed) = (records, Selection::NONE);
         let slots = self.fields.list(filter.slots);
         let mut conditions = filter.hangs.conditions().iter();
@@ -257,7 +266,7 @@ impl<T> Catalogue<T> {
             failed |= truth.failed;
             matched = truth.yes;
         }
-        Verdict { matched, failed }
+        FilterVerdict { matched, failed }
     }
 
     /// The filters that every record has to be shown to.
@@ -265,15 +274,15 @@ impl<T> Catalogue<T> {
         &self.everywhere
     }
 
-    /// Whether nothing has changed since the last refresh that matching needs.
+    /// True if nothing has changed since the last refresh.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.fields.is_fresh() && self.seeker.is_fresh()
+        self.fields.is_fresh() && self.candidate_finder.is_fresh()
     }
 
     /// Makes it ready for matching. Called before a batch, so that many changes cost one rebuild.
     pub(crate) fn refresh(&mut self) {
         self.fields.refresh();
-        self.seeker.refresh();
+        self.candidate_finder.refresh();
     }
 
     /// The filter of the query, made if there is none like it.
@@ -288,7 +297,7 @@ impl<T> Catalogue<T> {
         }
         let slots = self.fields.acquire_all(query.filter_fields());
         let hangs = self.hangs_of(query, slots);
-        let filter = Filter { query: query.clone(), slots, hangs, outputs: Few::default() };
+        let filter = CatalogueFilter { query: query.clone(), slots, hangs, outputs: Few::default() };
         let id = FilterId(self.filters.insert(filter));
         let filters = &self.filters;
         if known.is_none() {
@@ -296,17 +305,18 @@ impl<T> Catalogue<T> {
             self.by_hash.insert_unique(query.filter_hash(), id, hash_of);
         }
         let numbers = self.fields.list(slots);
-        let insert = |field: usize, hold: &Hold| self.seeker.insert(numbers[field], &query.fields[field], hold, id);
+        let insert =
+            |field: usize, hold: &Hold| self.candidate_finder.insert(numbers[field], &query.fields[field], hold, id);
         if !filters.get(id.0).is_some_and(|filter| filter.hangs.each(insert)) {
             self.everywhere.push(id);
         }
         id
     }
 
-    /// Where the query's filter is to hang, with its conditions.
-    fn hangs_of(&mut self, query: &Compiled, slots: u32) -> Hangs {
+    /// Chooses the place of the query's filter in the index, and its conditions.
+    fn hangs_of(&mut self, query: &Compiled, slots: u32) -> IndexPlacement {
         let numbers = self.fields.list(slots);
-        let cost = |place: &Place| self.seeker.cost(numbers[place.field], &place.hold);
+        let cost = |place: &IndexProbe| self.candidate_finder.cost(numbers[place.field], &place.hold);
         let cover = cover(&query.conjuncts, &cost);
         let is_found = cover.is_rare(&cost);
         let conditions = query.conjuncts.iter().map(|test| {
@@ -314,7 +324,7 @@ impl<T> Catalogue<T> {
             (!is_own).then(|| self.conditions.acquire(test, &query.fields, &mut self.fields))
         });
         let conditions = conditions.collect();
-        Hangs::of(cover, conditions)
+        IndexPlacement::of(cover, conditions)
     }
 
     /// The output of the query, made if there is none like it.
@@ -329,7 +339,7 @@ impl<T> Catalogue<T> {
             return known;
         }
         let slots = self.fields.acquire_all(&query.fields);
-        let number = self.outputs.insert(Output { filter: id, slots, query, entries: Few::default() });
+        let number = self.outputs.insert(CatalogueOutput { filter: id, slots, query, entries: Few::default() });
         if let Some(filter) = self.filters.get_mut(id.0) {
             self.lists.push(&mut filter.outputs, number);
         }
@@ -352,7 +362,7 @@ impl<T> Catalogue<T> {
             known.remove();
         }
         let numbers = self.fields.list(filter.slots);
-        if !filter.hangs.each(|field, hold| self.seeker.remove(numbers[field], hold, id)) {
+        if !filter.hangs.each(|field, hold| self.candidate_finder.remove(numbers[field], hold, id)) {
             self.everywhere.retain(|known| *known != id);
         }
         for condition in filter.hangs.conditions().iter().flatten() {
@@ -362,15 +372,17 @@ impl<T> Catalogue<T> {
     }
 }
 
-/// Whether evaluating it takes no longer than looking up what is known of it: a field compared with constants. Where the
-/// index finds a filter, that is mostly what it finds it by.
-fn is_as_quick_as_asking(test: &Test) -> bool {
+/// True if evaluating the condition is as fast as looking up its result: a comparison of a field with constants. The index
+/// usually finds a filter by such a condition.
+fn is_as_quick_as_asking(test: &Predicate) -> bool {
     let is_constant = |operand: &Operand| operand.constant().is_some();
     match test {
-        Test::Compare(_, Operand::Field(_), value) | Test::Compare(_, value, Operand::Field(_)) => is_constant(value),
-        Test::In(Operand::Field(_), list) => list.iter().all(is_constant),
-        Test::Truth(Operand::Field(_)) | Test::IsNull(Operand::Field(_)) => true,
-        Test::Not(part) => is_as_quick_as_asking(part),
+        Predicate::Compare(_, Operand::Field(_), value) | Predicate::Compare(_, value, Operand::Field(_)) => {
+            is_constant(value)
+        }
+        Predicate::In(Operand::Field(_), list) => list.iter().all(is_constant),
+        Predicate::Truth(Operand::Field(_)) | Predicate::IsNull(Operand::Field(_)) => true,
+        Predicate::Not(part) => is_as_quick_as_asking(part),
         _ => false,
     }
 }

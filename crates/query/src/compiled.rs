@@ -3,44 +3,53 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millstream_columns::{Compiler, Expr, Field, Item, Operand, Test, write_text};
+use millstream_columns::{Compiler, Expr, Field, HashWriter, Item, Operand, Predicate, write_text};
 
-use crate::hash::HashWriter;
 use crate::pool::Pool;
-use crate::{Plan, Select};
+use crate::{QueryPlan, Select};
 
 /// A query ready to be matched. It is the same for all threads.
 #[derive(Debug)]
 pub struct Compiled {
     /// The fields it reads; conditions and columns refer to them by their place here.
     pub(crate) fields: Arc<[Field]>,
-    /// What a record must satisfy: all of these.
-    pub(crate) conjuncts: Box<[Test]>,
+    /// The conditions of the filter, all of which a record must satisfy.
+    pub(crate) conjuncts: Box<[Predicate]>,
     pub(crate) row: Row,
-    /// Whether a missing field can make the filter TRUE, so that it matters whether the payload is damaged.
+    /// True if a missing field can make the filter TRUE, so that damaged payloads must be found.
     pub(crate) tests_null: bool,
     filter_hash: u64,
 }
 
-/// What a row holds.
+/// The content of a row.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Row {
-    /// The payload.
+    /// The payload as a whole.
     Payload,
     /// The payload, with a member that tells when it was received.
     StampedPayload,
+    /// A value that cannot be computed is NULL.
     Columns(Box<[Column]>),
-    /// As `Columns`; a value that cannot be computed is NULL.
-    LenientColumns(Box<[Column]>),
-    /// Of a query that is not raw: what is computed of a record for its groups.
+    /// As `Columns`, and then the members of the payload.
+    ColumnsAndPayload(Box<[Column]>),
+    /// For aggregating queries: the values of a record for its groups.
     Inputs(Box<[Operand]>),
+    /// For raw queries with sorted results.
+    Sorted(Box<SortedRow>),
+}
+
+/// A row and its sort keys.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SortedRow {
+    pub(crate) by: Box<[Operand]>,
+    pub(crate) row: Row,
 }
 
 /// A member of a row.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) value: Operand,
-    /// The member's name as it is written: `"name":`, with a comma before it unless it is the first.
+    /// The member's name as in JSON: `"name":`, after a comma unless it is the first.
     pub(crate) prefix: Vec<u8>,
 }
 
@@ -55,25 +64,31 @@ impl Column {
 }
 
 impl Compiled {
-    /// Compiles a plan.
-    pub fn new(plan: &Plan) -> Self {
+    /// Compiles the plan of a query.
+    pub fn new(plan: &QueryPlan) -> Self {
         let mut compiler = Compiler::default();
         let conjuncts = match &plan.filter {
             None => Box::default(),
             Some(Expr::And(parts)) => parts.iter().map(|part| compiler.test(part)).collect(),
-            Some(other) => Box::new([compiler.test(other)]) as Box<[Test]>,
+            Some(other) => Box::new([compiler.test(other)]) as Box<[Predicate]>,
         };
         let row = match &plan.select {
             _ if !plan.is_raw() => {
                 Row::Inputs(plan.inputs().into_iter().map(|input| compiler.operand(input)).collect())
             }
-            Select::Items(items) => {
+            Select::Items(items) | Select::WithAll(items) => {
                 let column = |(i, item): (usize, &Item)| Column::new(&mut compiler, i, &item.value, &item.name());
                 let columns = items.iter().enumerate().map(column).collect();
-                if plan.lenient { Row::LenientColumns(columns) } else { Row::Columns(columns) }
+                if plan.select.holds_payload() { Row::ColumnsAndPayload(columns) } else { Row::Columns(columns) }
             }
             Select::All if plan.stamped => Row::StampedPayload,
             Select::All => Row::Payload,
+        };
+        let row = if plan.is_raw() && !plan.order_by.is_empty() {
+            let by = plan.order_by.iter().map(|order| compiler.operand(&order.by)).collect();
+            Row::Sorted(Box::new(SortedRow { by, row }))
+        } else {
+            row
         };
         let tests_null = compiler.tests_null();
         let mut compiled = Self { fields: compiler.into_fields().into(), conjuncts, row, tests_null, filter_hash: 0 };
@@ -89,16 +104,16 @@ impl Compiled {
     /// The fields that the filter reads.
     pub(crate) fn filter_fields(&self) -> &[Field] {
         // The filter is compiled before the columns, so that its fields come first.
-        let end = self.conjuncts.iter().map(Test::fields_end).max().unwrap_or(0);
+        let end = self.conjuncts.iter().map(Predicate::fields_end).max().unwrap_or(0);
         &self.fields[..end]
     }
 
-    /// Whether both take the same records.
+    /// True if both filters accept the same records.
     pub(crate) fn has_filter_of(&self, other: &Self) -> bool {
         self.conjuncts == other.conjuncts && self.filter_fields() == other.filter_fields()
     }
 
-    /// Whether both make the same rows of a record.
+    /// True if both make the same rows of a record.
     pub(crate) fn has_rows_of(&self, other: &Self) -> bool {
         self.row == other.row && self.fields == other.fields
     }

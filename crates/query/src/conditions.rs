@@ -1,38 +1,27 @@
-//! The conditions of a stream's queries that no index answers, each once, however many filters have it.
+//! The conditions of a stream's queries that no index answers. Each is stored once, whatever the number of its filters.
 //!
-//! A filter is a list of conditions joined by AND. Where several filters have one, it is evaluated for a record when the
-//! first of them asks, and the others are told. A condition is what it is whatever else is asked with it: its fields are
-//! numbered from 0, and the list of the stream's numbers of these is a part of it.
+//! A filter is a list of conditions joined by AND. A condition of several filters is evaluated for a record when the first
+//! of them needs it; the others reuse the result. A condition is independent of its query: its fields are numbered from 0,
+//! and it contains the list of the stream's numbers for them.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::hash::BuildHasherDefault;
 
 use hashbrown::HashTable;
-use millstream_columns::{Field, Test};
+use millstream_columns::{Chunk, ConditionId, Field, FieldTable, HashWriter, Predicate, Selection, Slab, Truth};
 
-use crate::chunk::{Chunk, Selection, Truth};
-use crate::fields::FieldTable;
-use crate::hash::{HashWriter, Identity};
-use crate::slab::Slab;
-
-/// The number of a condition within its stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ConditionId(u32);
-
-/// All conditions.
+/// All conditions of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
-    all: Slab<Condition>,
+    all: Slab<SharedCondition>,
     by_hash: HashTable<Hashed>,
 }
 
 #[derive(Debug)]
-struct Condition {
-    test: Test,
+struct SharedCondition {
+    test: Predicate,
     /// The list of the stream's numbers of its fields.
     slots: u32,
-    /// How many filters have it.
+    /// The number of filters that have it.
     uses: u32,
 }
 
@@ -42,39 +31,9 @@ struct Hashed {
     id: ConditionId,
 }
 
-/// What is known of conditions for the records of a chunk.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    places: HashMap<u64, usize, BuildHasherDefault<Identity>>,
-    truths: Vec<(Selection, Truth)>,
-    /// How often a condition has been evaluated for a record.
-    pub(crate) evaluations: u64,
-}
-
-impl Known {
-    /// Begins with other records.
-    pub(crate) fn clear(&mut self) {
-        self.places.clear();
-        self.truths.clear();
-    }
-
-    /// Forgets what is known for these records.
-    pub(crate) fn forget(&mut self, records: Selection) {
-        self.truths.iter_mut().for_each(|(known, _)| *known -= records);
-    }
-
-    fn of(&mut self, ConditionId(id): ConditionId) -> &mut (Selection, Truth) {
-        let place = *self.places.entry(u64::from(id)).or_insert_with(|| {
-            self.truths.push(Default::default());
-            self.truths.len() - 1
-        });
-        &mut self.truths[place]
-    }
-}
-
 impl Conditions {
     /// The condition that is `test` with these fields, for one more filter.
-    pub(crate) fn acquire(&mut self, test: &Test, fields: &[Field], table: &mut FieldTable) -> ConditionId {
+    pub(crate) fn acquire(&mut self, test: &Predicate, fields: &[Field], table: &mut FieldTable) -> ConditionId {
         let (test, fields) = by_itself(test, fields);
         let slots = table.acquire_all(&fields);
         let hash = hash(&test, slots);
@@ -90,7 +49,7 @@ impl Conditions {
             table.release_all(slots);
             return *id;
         }
-        let id = ConditionId(all.insert(Condition { test, slots, uses: 1 }));
+        let id = ConditionId(all.insert(SharedCondition { test, slots, uses: 1 }));
         self.by_hash.insert_unique(hash, Hashed { hash, id }, |known| known.hash);
         id
     }
@@ -111,9 +70,9 @@ impl Conditions {
         }
     }
 
-    /// What a condition is in these records.
+    /// The truth of a condition for these records.
     pub(crate) fn truth(&self, id: ConditionId, chunk: &mut Chunk<'_, '_>, records: Selection) -> Truth {
-        let Some(Condition { test, slots, uses }) = self.all.get(id.0) else { return Truth::default() };
+        let Some(SharedCondition { test, slots, uses }) = self.all.get(id.0) else { return Truth::default() };
         let slots = chunk.table.list(*slots);
         if *uses == 1 {
             chunk.known.evaluations += records.count();
@@ -131,8 +90,8 @@ impl Conditions {
     }
 }
 
-/// The test with fields of its own, numbered as it names them.
-fn by_itself(test: &Test, fields: &[Field]) -> (Test, Vec<Field>) {
+/// The condition with its own field numbers, and the fields that they stand for.
+fn by_itself(test: &Predicate, fields: &[Field]) -> (Predicate, Vec<Field>) {
     let (mut test, mut own) = (test.clone(), Vec::new());
     test.each_field(&mut |number| {
         let place = own.iter().position(|known| known == number);
@@ -144,7 +103,7 @@ fn by_itself(test: &Test, fields: &[Field]) -> (Test, Vec<Field>) {
     (test, own.into_iter().map(|number| fields[number].clone()).collect())
 }
 
-fn hash(test: &Test, slots: u32) -> u64 {
+fn hash(test: &Predicate, slots: u32) -> u64 {
     let mut writer = HashWriter::default();
     // Writing to a hasher cannot fail.
     let _ = write!(writer, "{slots}{test:?}");
@@ -155,14 +114,15 @@ fn hash(test: &Test, slots: u32) -> u64 {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
-    use crate::{Compiled, Limits, parse};
+    use crate::{Compiled, ParserLimits, parse};
 
     #[test]
     fn a_condition_is_one_wherever_it_stands_as_long_as_a_filter_has_it() {
         let (mut conditions, mut table) = (Conditions::default(), FieldTable::default());
         let mut ids = |filter: &str| -> Vec<ConditionId> {
-            let query =
-                Compiled::new(&parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &Limits::default()).unwrap());
+            let query = Compiled::new(
+                &parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &ParserLimits::default()).unwrap(),
+            );
             query.conjuncts.iter().map(|test| conditions.acquire(test, &query.fields, &mut table)).collect()
         };
         let first = ids("a != 1 AND (b = a) IS NULL AND a % -0.0 = 0.0");
@@ -177,6 +137,6 @@ mod tests {
         for id in second {
             conditions.release(id, &mut table);
         }
-        assert!(conditions.all.len() == 0 && conditions.by_hash.is_empty() && table.is_empty());
+        assert!(conditions.all.is_empty() && conditions.by_hash.is_empty() && table.is_empty());
     }
 }

@@ -1,25 +1,24 @@
-//! What the operator sets (`query.*`).
+//! The configuration of live queries (`query.*`).
 
 use std::collections::BTreeMap;
 
-use millstream_columns::Limits;
+use millstream_columns::ParserLimits;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::SchemaConfig;
-
-/// Configuration of live queries.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The configuration of live queries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Threads that read streams and match records; 0 means one for each core. Default 0.
     pub threads: usize,
-    /// How long a query lives, milliseconds, that asks for one answer and names no duration. Default 30,000.
+    /// Duration of a query that asks for one answer and names no duration, in milliseconds. Default 30,000.
     pub duration_default_ms: u64,
-    /// Longest life of any query, milliseconds; 0 sets no bound. Default 0.
+    /// Longest duration of any query, in milliseconds; 0 sets no bound. Default 0.
     pub duration_max_ms: u64,
-    /// After how many rows a query ends that asks for one answer and names no limit. Default 500.
+    /// Number of rows after which a query ends that asks for one answer and names no limit. Default 500.
     pub rows_default: u64,
-    /// Most rows of one answer. Rows that are sent as they come have no such bound. Default 500.
+    /// Most rows of one answer; rows that are streamed have no such bound. Default 500.
     pub rows_max: u64,
     /// Most rows that one query gives in a second; 0 sets no bound. Default 0.
     pub rows_per_second_max: u64,
@@ -33,46 +32,50 @@ pub struct Config {
     pub live_max: usize,
     /// Most live queries of one tenant. Default 100,000.
     pub live_per_tenant_max: usize,
-    /// Most queries at once that read what was appended before they were asked (`from`). Default 4.
+    /// Most queries at once that read records from before their start (`from`). Default 4.
     pub reading_past_max: usize,
-    /// Most queries of one tenant that are kept over a restart; those whose end nobody has read yet count. Default 1,000.
+    /// Most queries of one tenant that survive a restart, including those that have ended and whose end
+    /// nobody has read. Default 1,000.
     pub kept_per_tenant_max: usize,
-    /// How often it is kept what such queries have come to, milliseconds: so much is read again after a crash. Default 1,000.
+    /// Time between saves of the state of queries that survive a restart, in milliseconds; after a crash records since
+    /// the last save are read again. Default 1,000.
     pub keep_every_ms: u64,
-    /// How long the end of such a query waits for somebody who reads it, milliseconds. Default one day.
+    /// Time that the end of a query that survives a restart waits to be read, in milliseconds. Default one day.
     pub kept_end_max_ms: u64,
-    /// How long a client whose connection breaks as the end is sent can ask for it again, milliseconds. Default 30,000.
+    /// Time that a client may ask again for the end of a query that survives a restart if its connection broke during
+    /// the answer, in milliseconds. Default 30,000.
     pub kept_end_again_ms: u64,
-    /// How much of what such a query has sent stays until its client is known to have it, bytes; the last result always does.
-    /// Default 256 KiB.
+    /// Bytes of sent rows that a query that survives a restart keeps until its client confirms them; the last result
+    /// always stays. Default 256 KiB.
     pub kept_sent_max_bytes: usize,
-    /// Largest state of such a query, bytes; with a larger one it ends. Default 16 MiB.
+    /// Largest state of a query that survives a restart, in bytes; a query whose state is larger ends. Default 16 MiB.
     pub kept_state_max_bytes: usize,
-    /// Most nanoseconds that a record may take, by an estimate, for conditions that no index finds; of all live queries of its
-    /// stream. Default 20,000.
+    /// Most time that all live queries of a stream may spend on one record, by an estimate, in conditions that no index
+    /// serves, in nanoseconds. Default 20,000.
     pub residual_ns_per_record_max: u64,
     /// Most bytes of rows that wait for one client. Default 16 MiB.
     pub queue_max_bytes: usize,
     /// Most bytes of rows that wait for all clients. Default 256 MiB.
     pub queues_max_bytes: usize,
-    /// Most bytes of what the records of all queries have come to: counts, groups, sketches. Default 256 MiB.
+    /// Most bytes of the aggregates of all queries: counts, groups, sketches. Default 256 MiB.
     pub states_max_bytes: usize,
-    /// Shortest window by time, milliseconds; shorter ones are made so long, which is told. Default 100.
+    /// Shortest time window, in milliseconds; shorter ones are lengthened to it, and the answer says so. Default 100.
     pub window_min_ms: u64,
-    /// Most groups of a result, rounded up to a power of two; of more it has a sample. Default 512.
+    /// Most groups of a result, rounded up to a power of two; a result with more groups shows a sample of them. Their
+    /// memory counts towards `query.states_max_bytes`. Default 131,072.
     pub groups_max: usize,
-    /// Up to how many different things COUNT(DISTINCT …) is exact, rounded up to a power of two. Default 16,384.
+    /// Number of distinct values up to which COUNT(DISTINCT …) is exact, rounded up to a power of two. Default 16,384.
     pub distinct_exact_max: usize,
-    /// How much of a partition is read and matched at once, bytes. Default 256 KiB.
+    /// Bytes of a partition that are read and matched at once. Default 256 KiB.
     pub read_max_bytes: usize,
-    /// First word of the topics in which queries are asked by records: each tenant's is `<word>.<tenant>`, if it has one.
-    /// Empty: none are read. Default `queries`.
+    /// First part of the name of the topics whose records are queries: `<word>.<tenant>` of each tenant that has such a
+    /// topic. Empty: none are read. Default `queries`.
     pub requests_topic: String,
-    /// What those who come from Bullet may want otherwise.
+    /// Settings for clients that come from Bullet.
     pub bullet: BulletConfig,
     /// Bounds of a query's text.
-    pub limits: Limits,
-    /// How closely streams are looked at for their fields.
+    pub limits: ParserLimits,
+    /// Limits of the search for a stream's fields.
     pub schema: SchemaConfig,
 }
 
@@ -102,30 +105,55 @@ impl Default for Config {
             queues_max_bytes: 256 << 20,
             states_max_bytes: 256 << 20,
             window_min_ms: 100,
-            groups_max: 512,
+            groups_max: 131_072,
             distinct_exact_max: 16_384,
             read_max_bytes: 256 << 10,
             requests_topic: "queries".to_owned(),
             bullet: BulletConfig::default(),
-            limits: Limits::default(),
+            limits: ParserLimits::default(),
             schema: SchemaConfig::default(),
         }
     }
 }
 
-/// What those who come from Bullet may want otherwise (`query.bullet`).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Options for clients that come from Bullet (`query.bullet`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BulletConfig {
-    /// The topic that `STREAM()` is; of each tenant its own of this name. Empty: the tenant's telemetry. Default empty.
+    /// Topic that `STREAM()` reads, in the tenant of the query. Default empty: the tenant's telemetry.
     pub stream: String,
-    /// Whether results on Bullet's paths have the values by which records are grouped as texts, NULL as `null`. Default
-    /// false.
+    /// If `true`, results on Bullet's paths show the values of grouping columns as text, and
+    /// NULL as `null`. Default false.
     pub group_values_as_text: bool,
-    /// Whether rows of records on Bullet's paths have a member `__receive_timestamp`: when the record was received, milliseconds
-    /// since 1970-01-01T00:00:00Z. Default false.
+    /// Adds a member `__receive_timestamp` to rows of records on Bullet's paths: the time at which the record was received,
+    /// milliseconds since 1970-01-01T00:00:00Z. Default false.
     pub receive_timestamp: bool,
-    /// What members of the meta are called on Bullet's paths, at whatever depth they stand, such as `finished_ms = "Finish
-    /// Time"`. Those of refusals keep their names. Default empty: as everywhere.
+    /// Names of members of the meta object on Bullet's paths, at any depth, such as `finished_ms = "Finish Time"`.
+    /// Refusals keep the usual names. Default empty: the usual names.
     pub meta_names: BTreeMap<String, String>,
+    /// The origin whose pages may call Bullet's paths, such as `https://ui.example:8443`; `__ALL` for any. Default
+    /// empty: the server's own only.
+    pub cors_origin: String,
+}
+
+/// Limits of the search for the fields of a stream (`query.schema`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchemaConfig {
+    /// Most records that are read to find the fields of a stream. Default 1,000.
+    pub records_max: usize,
+    /// Most bytes, as they are stored, that are read to find the fields of a stream. Default 8 MiB.
+    pub read_max_bytes: usize,
+    /// Most fields of a stream that are listed; the first ones found are. Default 1,000.
+    pub fields_max: usize,
+    /// Deepest nesting of objects and lists in which fields of a stream are listed. Default 8.
+    pub depth_max: usize,
+    /// Longest text shown as an example of a field's value, in bytes; longer ones are cut. Default 64.
+    pub example_max_bytes: usize,
+}
+
+impl Default for SchemaConfig {
+    fn default() -> Self {
+        Self { records_max: 1000, read_max_bytes: 8 << 20, fields_max: 1000, depth_max: 8, example_max_bytes: 64 }
+    }
 }

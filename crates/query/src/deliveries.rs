@@ -1,19 +1,19 @@
-//! Queries whose results go into topics, as long as they live.
+//! The running queries whose results go into topics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Cleanup, Writers};
-use millstream_types::{Kind, Quotas, TenantId, TopicName, TopicPartition, partition_of_key};
+use millstream_types::{Quotas, TenantId, TopicKind, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::keeping::Addressee;
+use crate::durable_state::ResultRecipient;
 use crate::sink::{Sink, trouble};
-use crate::{Deliver, Engine, Error, QueryId, QueryRequest, Source};
+use crate::{Deliver, Engine, Error, QueryId, QueryRequest, RecordSource};
 
-/// How long the ends of queries may take to reach their topics when the server stops.
+/// Time for the ends of queries to reach their topics when the server stops.
 const LAST_MAX: Duration = Duration::from_secs(5);
 
 /// Delivers results into topics, each query by a task of its own.
@@ -23,58 +23,58 @@ pub struct Deliveries {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What is told of a query whose results go into a topic.
+/// The description of a query whose results go into a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Delivering {
+pub struct RunningDeliveries {
     /// The query's name, and the key of its records.
     pub id: QueryId,
     /// The names of a row's members in order; empty if rows are whole payloads.
     pub columns: Vec<String>,
-    /// Where the records are.
+    /// The topic of the results.
     pub topic: String,
-    /// In this partition.
+    /// The partition of the results.
     pub partition: u32,
 }
 
-/// Who asks.
+/// The client that sends a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
-    /// In which tenant.
+pub struct Requester<'a> {
+    /// The tenant of the client.
     pub tenant: &'a TenantId,
-    /// On whose account of `quota.*` the records go.
+    /// The account of `quota.*` for the result records.
     pub client: &'a str,
-    /// What the asker finds again in each record.
+    /// The client's own text, which each result record repeats.
     pub correlation: Option<&'a str>,
 }
 
 impl Deliveries {
-    /// None yet.
+    /// A set without running queries.
     pub fn new(engine: Arc<Engine>, quotas: Arc<Quotas>) -> Arc<Self> {
         Arc::new(Self { engine, quotas, tasks: Mutex::default() })
     }
 
-    /// The engine whose queries they are.
+    /// The engine that runs the queries.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Takes a query that goes on by itself; its results go into the topic that it names. To be called in a task.
+    /// Starts a query that runs by itself; its results go into the topic that it names. Must be called in a task.
     ///
     /// # Errors
-    /// As [`Engine::submit`]; [`Error::NoTopic`], [`Error::UnfitTopic`].
-    pub async fn begin(&self, asker: Asker<'_>, request: QueryRequest) -> Result<Delivering, Error> {
+    /// The errors of [`Engine::submit`]; [`Error::NoTopic`]; [`Error::UnfitTopic`].
+    pub async fn begin(&self, asker: Requester<'_>, request: QueryRequest) -> Result<RunningDeliveries, Error> {
         let Deliver::Topic(topic) = &request.deliver else { return Err(Error::NoTopic) };
         let topic = self.topic(asker.tenant, topic)?;
         self.check_kept(&topic, request.keep)?;
         let plan = self.engine.validate(&request.query)?;
-        if matches!(&plan.source, Source::Topic(source) if TopicName::parse(source, asker.tenant)? == topic) {
+        if matches!(&plan.source, RecordSource::Topic(source) if TopicName::parse(source, asker.tenant)? == topic) {
             return Err(Error::UnfitTopic {
                 topic,
                 rule: "it is the one that the query reads, so that each result would be read again",
             });
         }
         let addressee =
-            Addressee { client: asker.client.to_owned(), correlation: asker.correlation.map(str::to_owned) };
+            ResultRecipient { client: asker.client.to_owned(), correlation: asker.correlation.map(str::to_owned) };
         let subscription = self.engine.submit_for(asker.tenant, request, Some(addressee)).await?;
         let sink = match self.sink(asker, &topic, subscription.id().to_string()) {
             Ok(sink) => sink,
@@ -83,7 +83,7 @@ impl Deliveries {
                 return Err(error);
             }
         };
-        let told = Delivering {
+        let told = RunningDeliveries {
             id: subscription.id(),
             columns: subscription.opening().columns.to_vec(),
             topic: topic.to_string(),
@@ -93,12 +93,12 @@ impl Deliveries {
         Ok(told)
     }
 
-    /// Goes on with queries that a former process has kept. To be called in a task.
+    /// Resumes the stored queries of a former process. Must be called in a task.
     pub fn resume(&self) {
         for (subscription, addressee, topic) in self.engine.addressed() {
             let tenant = subscription.tenant().clone();
-            let Addressee { client, correlation } = &addressee;
-            let asker = Asker { tenant: &tenant, client, correlation: correlation.as_deref() };
+            let ResultRecipient { client, correlation } = &addressee;
+            let asker = Requester { tenant: &tenant, client, correlation: correlation.as_deref() };
             let id = subscription.id();
             let sink = self.topic(&tenant, &topic).and_then(|topic| self.sink(asker, &topic, id.to_string()));
             match sink {
@@ -123,14 +123,14 @@ impl Deliveries {
     }
 
     /// Appends to `topic` why a query is refused.
-    pub(crate) async fn refuse(&self, asker: Asker<'_>, topic: &str, error: &Error) -> Result<(), Error> {
+    pub(crate) async fn refuse(&self, asker: Requester<'_>, topic: &str, error: &Error) -> Result<(), Error> {
         let topic = self.topic(asker.tenant, topic)?;
         let key = asker.correlation.unwrap_or_default().to_owned();
         self.sink(asker, &topic, key)?.refuse(&crate::sink::problem(error)).await;
         Ok(())
     }
 
-    /// Waits until what was told last of each query is in its topic, or for some seconds.
+    /// Waits a few seconds for the end records of all queries.
     pub async fn finish(&self) {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         let all = async { while tasks.join_next().await.is_some() {} };
@@ -149,7 +149,7 @@ impl Deliveries {
     fn topic(&self, tenant: &TenantId, name: &str) -> Result<TopicName, Error> {
         let topic = TopicName::parse(name, tenant)?;
         let unfit = |rule| Err(Error::UnfitTopic { topic: topic.clone(), rule });
-        if topic.tenant() != tenant || topic.kind() != Kind::User {
+        if topic.tenant() != tenant || topic.kind() != TopicKind::User {
             return unfit("results go into a topic of your own");
         }
         match self.engine.log().topic(&topic) {
@@ -163,7 +163,7 @@ impl Deliveries {
         }
     }
 
-    fn sink(&self, asker: Asker<'_>, topic: &TopicName, key: String) -> Result<Sink, Error> {
+    fn sink(&self, asker: Requester<'_>, topic: &TopicName, key: String) -> Result<Sink, Error> {
         let unreadable = |source| Error::Log { stream: topic.clone(), source: Box::new(source) };
         let log = self.engine.log();
         let config = log.topic(topic).ok_or_else(|| Error::UnknownStream { stream: topic.clone() })?.config.clone();

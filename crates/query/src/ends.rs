@@ -1,30 +1,31 @@
-//! How queries end of which a thread finds that they must.
+//! Ends queries that a matching thread must end.
 
 use std::error::Error as _;
 use std::sync::Arc;
 
-use crate::live::Live;
-use crate::outbox::Put;
-use crate::registry::Registry;
-use crate::tailed::{Broken, Finished};
+use crate::live::LiveQuery;
+use crate::outbox::PutOutcome;
+use crate::read_error::ReadError;
+use crate::registry::QueryRegistry;
+use crate::stream_batch::FinishedQuery;
 use crate::{Cause, Trouble};
 
-impl Registry {
-    /// Ends those that have got enough, or more than they may.
-    pub(crate) fn finish(&self, finished: Vec<Finished>) {
+impl QueryRegistry {
+    /// Ends queries that have all their rows, or exceed a limit.
+    pub(crate) fn finish(&self, finished: Vec<FinishedQuery>) {
         for (query, put) in finished {
             match put {
-                Put::Taken => {}
-                Put::Full => self.end(&query, Cause::Size, None),
-                Put::TooSlow => self.end(&query, Cause::Limit, Some(too_slow())),
-                Put::TooFast => self.end(&query, Cause::Limit, query.outbox.too_fast()),
-                Put::TooLarge => self.end(&query, Cause::Limit, Some(too_large())),
+                PutOutcome::Taken => {}
+                PutOutcome::Full => self.end(&query, Cause::Size, None),
+                PutOutcome::TooSlow => self.end(&query, Cause::Limit, Some(too_slow())),
+                PutOutcome::TooFast => self.end(&query, Cause::Limit, query.outbox.too_fast()),
+                PutOutcome::TooLarge => self.end(&query, Cause::Limit, Some(too_large())),
             }
         }
     }
 
-    /// Ends a query that cannot see what it is to see.
-    pub(crate) fn end_broken(&self, query: &Arc<Live>, broken: &Broken) {
+    /// Ends a query whose stream cannot be read.
+    pub(crate) fn end_broken(&self, query: &Arc<LiveQuery>, broken: &ReadError) {
         let trouble = Trouble {
             error: broken.source().map_or_else(|| broken.to_string(), |source| format!("{broken}: {source}")),
             resolution: "ask again once the stream can be read".to_owned(),

@@ -1,35 +1,37 @@
-//! The engine: takes queries, answers what is asked about them, ends them.
+//! The engine: it accepts queries, reports on them and ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use millstream_columns::SketchSizes;
 use millstream_log::{AckLevel, Log};
-use millstream_types::{Kind, MemoryBudget, MonotonicClock, TenantId, TopicName, TopicPartition, WallClock};
+use millstream_types::{MemoryBudget, MonotonicClock, TenantId, TopicKind, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::aggregate::SketchSizes;
+use crate::checkpointer::Checkpointer;
+use crate::clocks::Clocks;
+use crate::cost::QueryCost;
+use crate::durable_state::{DurableState, ResultRecipient};
 use crate::hints::hints;
-use crate::keeper::Keeper;
-use crate::keeping::{Addressee, Keeping};
-use crate::live::{Clocks, Live};
+use crate::live::{LiveQuery, LiveStream};
 use crate::outbox::{After, Outbox};
 use crate::outboxes::Outboxes;
-use crate::passage::Gone;
+use crate::past_end::until;
 use crate::pool::Pool;
-use crate::price::Price;
-use crate::reader::Reader;
-use crate::registry::Registry;
+use crate::query_store::QueryStore;
+use crate::reader::PartitionReader;
+use crate::registry::QueryRegistry;
 use crate::schema::Schemas;
-use crate::shelf::Shelf;
-use crate::stream::{Stream, Streams};
+use crate::sink_progress::SinkOffset;
+use crate::stream::StreamTable;
 use crate::subscription::Subscription;
-use crate::window::{Running, Summing, Timing};
+use crate::window::{AggregatePlan, RunningWindow, Timing};
 use crate::{
-    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, MetaNames, Plan,
-    QueryId, QueryRequest, ResultId, Schema, Source, StreamDuration, Window, json, parse,
+    Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, MetaNames, QueryId,
+    QueryPlan, QueryRequest, RecordSource, ResultId, Schema, StreamDuration, Window, json, parse,
 };
 
 /// Live queries over the streams of a log.
@@ -43,33 +45,33 @@ pub struct Engine {
     log: Arc<dyn Log>,
     pub(crate) config: Config,
     pub(crate) clocks: Arc<Clocks>,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<QueryRegistry>,
     outboxes: Outboxes,
     states_memory: MemoryBudget,
     bullet_names: MetaNames,
     schemas: Schemas,
-    streams: Streams,
-    shared: Mutex<Shared>,
+    streams: StreamTable<Arc<LiveQuery>>,
+    shared: Mutex<EngineShared>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) in_the_past: Arc<AtomicUsize>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    checkpointer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What many queries have alike, once.
+/// Values that many queries share, stored once.
 #[derive(Default)]
-struct Shared {
+struct EngineShared {
     fields: Pool<Field>,
     columns: Pool<String>,
 }
 
-/// Which query it is, for whom, and when it began.
+/// The id, the tenant and the start of a query.
 pub(crate) struct Begun {
     pub(crate) id: QueryId,
-    pub(crate) addressee: Option<Addressee>,
+    pub(crate) addressee: Option<ResultRecipient>,
     /// By the clock of this process.
     pub(crate) received: Duration,
     pub(crate) received_ms: i64,
-    /// How long it had run before, in other processes.
+    /// The time that it had run in former processes.
     pub(crate) ran_before: Duration,
 }
 
@@ -92,29 +94,33 @@ impl Engine {
             log,
             outboxes: Outboxes::new(&config, clocks.clone(), memory),
             clocks,
-            registry: Arc::new(Registry::new(threads)),
+            registry: Arc::new(QueryRegistry::new(threads)),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
             bullet_names: MetaNames::new(&config.bullet.meta_names)?,
             config,
             schemas: Schemas::default(),
-            streams: Streams::default(),
+            streams: StreamTable::default(),
             shared: Mutex::default(),
             threads: Mutex::default(),
             in_the_past: Arc::default(),
-            keeper: Mutex::default(),
+            checkpointer: Mutex::default(),
         };
         for number in 0..threads {
-            let reader =
-                Reader::new(number, engine.registry.clone(), engine.config.read_max_bytes, engine.clocks.clone());
+            let reader = PartitionReader::new(
+                number,
+                engine.registry.clone(),
+                engine.config.read_max_bytes,
+                engine.clocks.clone(),
+            );
             let thread = thread::Builder::new().name(format!("query-{number}")).spawn(move || reader.run());
             engine.threads.lock().push(thread.map_err(Error::Thread)?);
         }
-        let shelf = Shelf::new(engine.log.clone(), engine.config.kept_state_max_bytes);
-        let kept = shelf.read()?;
-        let resumed = engine.resume(kept, shelf.epoch().unwrap_or_default());
-        let keeper = Keeper::new(engine.registry.clone(), shelf, engine.clocks.clone(), &engine.config);
-        let thread = thread::Builder::new().name("query-keeper".to_owned()).spawn(move || keeper.run(resumed));
-        *engine.keeper.lock() = Some(thread.map_err(Error::Thread)?);
+        let store = QueryStore::new(engine.log.clone(), engine.config.kept_state_max_bytes);
+        let kept = store.read()?;
+        let resumed = engine.resume(kept, store.epoch().unwrap_or_default());
+        let checkpointer = Checkpointer::new(engine.registry.clone(), store, engine.clocks.clone(), &engine.config);
+        let thread = thread::Builder::new().name("query-keeper".to_owned()).spawn(move || checkpointer.run(resumed));
+        *engine.checkpointer.lock() = Some(thread.map_err(Error::Thread)?);
         Ok(engine)
     }
 
@@ -122,12 +128,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Refused`] with everything that is wrong with it.
-    pub fn validate(&self, text: &str) -> Result<Plan, Error> {
+    pub fn validate(&self, text: &str) -> Result<QueryPlan, Error> {
         parse(text, &self.config.limits).map_err(|diagnostics| Error::Refused { diagnostics })
     }
 
-    /// What a request asks for.
-    pub(crate) fn plan(&self, request: &QueryRequest) -> Result<Plan, Error> {
+    /// The plan of a request.
+    pub(crate) fn plan(&self, request: &QueryRequest) -> Result<QueryPlan, Error> {
         if let Some(asked) = request.language.filter(|asked| *asked != Language::of(&request.query)) {
             return Err(Error::OtherLanguage { asked });
         }
@@ -144,12 +150,12 @@ impl Engine {
     }
 
     /// The plan with the window that a request names.
-    fn windowed(&self, plan: Plan, window: &Value) -> Result<Plan, Error> {
+    fn windowed(&self, plan: QueryPlan, window: &Value) -> Result<QueryPlan, Error> {
         if plan.window.is_some() {
             return Err(Error::Window { what: "the query has one itself; leave one of both out".to_owned() });
         }
         let window = Some(json::window(window).map_err(|what| Error::Window { what })?);
-        json::checked(&Plan { window, ..plan }, &self.config.limits).map_err(|wrong| {
+        json::checked(&QueryPlan { window, ..plan }, &self.config.limits).map_err(|wrong| {
             let wrong: Vec<String> = wrong.into_iter().map(|diagnostic| diagnostic.message).collect();
             Error::Window { what: wrong.join("; ") }
         })
@@ -166,18 +172,23 @@ impl Engine {
         self.submit_for(tenant, request, None).await
     }
 
-    /// As [`Self::submit`], of a query whose results go into a topic for somebody.
+    /// As [`Self::submit`], with the recipient of results that go into a topic.
     pub(crate) async fn submit_for(
         &self,
         tenant: &TenantId,
         request: QueryRequest,
-        addressee: Option<Addressee>,
+        addressee: Option<ResultRecipient>,
     ) -> Result<Subscription, Error> {
         let (received, received_ms) = (self.clocks.monotonic.now(), self.clocks.wall.now_ms());
         let begun = Begun { id: QueryId::unique(), addressee, received, received_ms, ran_before: Duration::ZERO };
         let plan = self.plan(&request)?;
-        let stream = self.stream(self.stream_name(tenant, &plan.source)?)?;
-        let past = self.past(&stream, &request.from).await?;
+        let name = self.stream_name(tenant, &plan.source)?;
+        let plan = of_stream(plan, &request, &name);
+        let stream = self.stream(name)?;
+        let until = until(&plan, &request)?;
+        let past = self.past(&stream, &request, until.clone()).await?;
+        // Nothing is waited for beyond that.
+        let request = QueryRequest { until, ..request };
         let mut live = self.live(stream, request, &plan, begun)?;
         if let Some(past) = &past {
             live.begin_at(&past.places);
@@ -185,44 +196,45 @@ impl Engine {
         let live = Arc::new(live);
         self.registry.admit(&live, &filter(&plan), &self.config)?;
         // From here on a failure, or a caller that has gone away, ends the query as the subscription is dropped.
-        let subscription = Subscription::new(live.clone(), self.registry.clone(), Keeping::FIRST_CLIENT);
+        let subscription = Subscription::new(live.clone(), self.registry.clone(), DurableState::FIRST_CLIENT);
         match past {
             Some(past) => self.read_past(live.clone(), past)?,
             None => self.registry.start(&live).await?,
         }
-        if live.keeping.is_some() {
-            self.registry.keeper.begin(&live).await?;
+        if live.durable.is_some() {
+            self.registry.checkpointer.begin(&live).await?;
         }
         Ok(subscription)
     }
 
-    /// Reads on for a query that is kept and has no client: what nobody has read. One whose results go into a topic has that.
+    /// Attaches a client to a kept query without a client; it gets the results that nobody has read. A query whose results
+    /// go into a topic never lacks a client.
     ///
     /// # Errors
-    /// [`Error::UnknownQuery`], [`Error::HasClient`].
+    /// [`Error::UnknownQuery`]; [`Error::HasClient`], also if the query is not kept or its results go into a topic.
     pub fn attach(&self, tenant: &TenantId, id: QueryId) -> Result<Subscription, Error> {
         let live = self.registry.find(tenant, id)?;
-        let keeping = live.keeping.as_ref().filter(|keeping| keeping.addressee.is_none());
-        match keeping.and_then(|keeping| keeping.attach()) {
+        let durable = live.durable.as_ref().filter(|durable| durable.addressee.is_none());
+        match durable.and_then(|durable| durable.attach()) {
             Some(client) => Ok(Subscription::new(live, self.registry.clone(), client)),
             None => Err(Error::HasClient { id }),
         }
     }
 
-    /// Reads on for a query that is kept, as its client does whose connection has broken: it has all results up to `after`,
-    /// and takes the place of whoever reads. `None` if it has the end, too: then the query is forgotten.
+    /// Attaches a client to a kept query after its connection broke. The client has all results up to `after`, and replaces
+    /// the current one. `None` if it has the end too: then the query is removed.
     ///
     /// # Errors
-    /// [`Error::UnknownQuery`]; [`Error::HasClient`], also if it is not kept, or if its client's results have no numbers;
-    /// [`Error::UnknownResult`].
+    /// [`Error::UnknownQuery`]; [`Error::HasClient`], also if the query is not kept, or if its
+    /// results have no numbers; [`Error::UnknownResult`].
     pub fn attach_after(&self, tenant: &TenantId, id: QueryId, after: ResultId) -> Result<Option<Subscription>, Error> {
         let live = self.registry.find(tenant, id)?;
-        let keeping = live.keeping.as_ref().filter(|keeping| keeping.addressee.is_none());
-        let keeping = keeping.ok_or(Error::HasClient { id })?;
+        let durable = live.durable.as_ref().filter(|durable| durable.addressee.is_none());
+        let durable = durable.ok_or(Error::HasClient { id })?;
         if live.outbox.last_id().is_none_or(|last| after > last) {
             return Err(Error::UnknownResult { id, result: after });
         }
-        let client = keeping.take_over().ok_or(Error::HasClient { id })?;
+        let client = durable.take_over().ok_or(Error::HasClient { id })?;
         let begun = live.outbox.begin_after(client, after);
         if begun == After::All {
             self.registry.forget(&live);
@@ -234,11 +246,11 @@ impl Engine {
     /// Makes a query of a plan.
     pub(crate) fn live(
         &self,
-        stream: Arc<Stream>,
+        stream: Arc<LiveStream>,
         request: QueryRequest,
-        plan: &Plan,
+        plan: &QueryPlan,
         begun: Begun,
-    ) -> Result<Live, Error> {
+    ) -> Result<LiveQuery, Error> {
         let Begun { id, addressee, received, received_ms, ran_before } = begun;
         if request.keep && addressee.is_none() && matches!(request.deliver, Deliver::Topic(_)) {
             return Err(Error::NobodyDelivers);
@@ -257,15 +269,15 @@ impl Engine {
         let compiled = Arc::new(compiled);
         let outbox = Outbox::new(self.outboxes.of(stream.topic.name.tenant()), rows_max, request.on_slow);
         if request.keep && addressee.is_some() {
-            outbox.hold_until_arrived(Gone::default());
+            outbox.hold_until_arrived(SinkOffset::default());
         } else if request.keep {
             let epoch = stream.partitions.first().map(|partition| partition.offsets().epoch);
             outbox.number(None, epoch.unwrap_or_default());
         }
-        Ok(Live {
+        Ok(LiveQuery {
             id,
             columns: self.shared.lock().columns.share(plan.columns()),
-            price: Price::of(&compiled, plan.filter.as_ref()).map(Box::new),
+            price: QueryCost::of(&compiled, plan.filter.as_ref()).map(Box::new),
             compiled,
             text: request.query.as_str().into(),
             stream,
@@ -276,61 +288,67 @@ impl Engine {
             clamped: clamped.into(),
             outbox,
             running,
-            keeping: request.keep.then(|| Box::new(Keeping::begin(request, addressee))),
+            durable: request.keep.then(|| Box::new(DurableState::begin(request, addressee))),
             shares: Mutex::new(shares),
             matched: AtomicBool::new(false),
         })
     }
 
-    /// What the records of a stream of `tenant` look like; without a name, of the one that `STREAM()` is. Waits for disks:
-    /// for plain threads, one at a time.
+    /// The fields of the records in a stream of `tenant`; without a name, in the stream of `STREAM()`. Blocks on disks: call
+    /// it on plain threads, one at a time.
     ///
     /// # Errors
     /// [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`]; [`Error::Log`], [`Error::Batch`].
     pub fn schema(&self, tenant: &TenantId, stream: Option<&str>) -> Result<Arc<Schema>, Error> {
-        let source = stream.map_or(Source::Stream(StreamDuration::Default), |name| Source::Topic(name.to_owned()));
+        let source =
+            stream.map_or(RecordSource::Stream(StreamDuration::Default), |name| RecordSource::Topic(name.to_owned()));
         let stream = self.stream(self.stream_name(tenant, &source)?)?;
         let now = self.clocks.monotonic.now();
         self.schemas.of(&stream, &self.config.schema, now).map_err(|broken| broken.of(&stream.topic.name))
     }
 
-    /// What is odd about a text that is a query: fields that no record of its stream has of those that were looked at, while
-    /// there is one of nearly the same name. Waits for disks, as [`Self::schema`].
+    /// Hints about a valid query: fields that no sampled record of its stream has, while a field of nearly the same name
+    /// exists. Blocks on disks like [`Self::schema`].
     ///
     /// # Errors
     /// [`Error::Refused`] and those of [`Self::schema`].
     pub fn hints(&self, tenant: &TenantId, text: &str) -> Result<Vec<Diagnostic>, Error> {
         let plan = self.validate(text)?;
         let stream = match &plan.source {
-            Source::Stream(_) => None,
-            Source::Topic(name) => Some(name.as_str()),
+            RecordSource::Stream(_) => None,
+            RecordSource::Topic(name) => Some(name.as_str()),
         };
         Ok(hints(text, &plan, &*self.schema(tenant, stream)?))
     }
 
-    /// What can be told about the live queries of `tenant`, oldest first: those that see what is appended from now on, and
-    /// if they are kept outlive whatever happens.
+    /// The live queries of `tenant`, oldest first: those that see all records from now on, and whose checkpoint, if
+    /// they are kept, is durable.
     pub fn list(&self, tenant: &TenantId) -> Vec<Meta> {
-        let is_listed = |live: &Live| {
-            let is_safe = live.keeping.as_ref().is_none_or(|keeping| keeping.is_kept());
-            *live.tenant() == *tenant && is_safe && live.matched.load(Ordering::Acquire)
-        };
-        self.registry.list(is_listed).iter().map(|live| live.meta()).collect()
+        self.page(tenant, 0, usize::MAX).0
     }
 
-    /// What can be told about one of them.
+    /// As [`Self::list`], at most `limit` of them after the first `offset`; and how many there are.
+    pub fn page(&self, tenant: &TenantId, offset: usize, limit: usize) -> (Vec<Meta>, usize) {
+        let is_listed = |live: &LiveQuery| {
+            let is_safe = live.durable.as_ref().is_none_or(|durable| durable.is_kept());
+            *live.tenant() == *tenant && is_safe && live.matched.load(Ordering::Acquire)
+        };
+        let listed = self.registry.list(is_listed);
+        (listed.iter().skip(offset).take(limit).map(|live| live.meta()).collect(), listed.len())
+    }
+
+    /// The meta of one query of `tenant`.
     ///
     /// # Errors
-    /// [`Error::UnknownQuery`].
+    /// [`Error::UnknownQuery`], if there is no such query.
     pub fn get(&self, tenant: &TenantId, id: QueryId) -> Result<Meta, Error> {
         self.registry.find(tenant, id).map(|live| live.meta())
     }
 
-    /// Ends one of them; its client gets the rows that are waiting, and cause `killed`. One that is kept and has ended
-    /// already is forgotten.
+    /// Ends a query; its client gets the waiting rows, and cause `killed`. A kept query that has ended already is removed.
     ///
     /// # Errors
-    /// [`Error::UnknownQuery`].
+    /// [`Error::UnknownQuery`], if there is no such query.
     pub fn kill(&self, tenant: &TenantId, id: QueryId) -> Result<(), Error> {
         let live = self.registry.find(tenant, id)?;
         match live.outbox.has_ended() {
@@ -340,7 +358,12 @@ impl Engine {
         Ok(())
     }
 
-    /// What members of a meta are called on Bullet's paths.
+    /// From which origin pages may call Bullet's paths.
+    pub fn bullet_cors_origin(&self) -> &str {
+        &self.config.bullet.cors_origin
+    }
+
+    /// The names of the meta's members on Bullet's paths.
     pub fn bullet_names(&self) -> &MetaNames {
         &self.bullet_names
     }
@@ -353,34 +376,54 @@ impl Engine {
         self.clocks.wall.clone()
     }
 
-    /// Whether queries are asked by the records of a topic.
+    /// True if the records of the topic are requests for queries.
     pub(crate) fn is_asked_in(&self, topic: &TopicName) -> bool {
         let word = &self.config.requests_topic;
-        !word.is_empty() && topic.kind() == Kind::User && topic.to_string() == format!("{word}.{}", topic.tenant())
+        !word.is_empty() && topic.kind() == TopicKind::User && topic.to_string() == format!("{word}.{}", topic.tenant())
     }
 
-    /// How many queries of all tenants are live.
+    /// The number of live queries of all tenants.
     pub fn live_count(&self) -> usize {
         self.registry.live_count()
     }
 
-    /// How many records have been seen by any query since the start; one counts once, however many see it.
+    /// The number of ended queries since the start, by cause.
+    pub fn ended(&self) -> impl Iterator<Item = (Cause, u64)> {
+        self.registry.totals.ended()
+    }
+
+    /// The number of queries that read records from before their request.
+    pub fn reading_past(&self) -> usize {
+        self.in_the_past.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the counts, groups and sketches of all queries take, of `query.states_max_bytes`.
+    pub fn states_bytes(&self) -> u64 {
+        self.states_memory.used_bytes()
+    }
+
+    /// Bytes that wait for clients of all queries, of `query.queues_max_bytes`.
+    pub fn queues_bytes(&self) -> u64 {
+        self.outboxes.used_bytes()
+    }
+
+    /// The number of records that any query has seen since the start; a record counts once.
     pub fn records_seen(&self) -> u64 {
         self.registry.totals.records_seen.load(Ordering::Relaxed)
     }
 
-    /// How many rows have been found for all queries since the start.
+    /// The number of rows for all queries since the start.
     pub fn matched(&self) -> u64 {
         self.registry.totals.matched.load(Ordering::Relaxed)
     }
 
-    /// Refuses new queries, keeps those that are to go on, ends the live ones with cause `shutdown`, and ends the threads.
-    /// Again is no error.
+    /// Refuses new queries, stores kept ones, ends the others with cause `shutdown`, and ends the threads.
+    /// A second call does nothing.
     pub fn stop(&self) {
         self.registry.close();
-        if let Some(keeper) = self.keeper.lock().take() {
-            self.registry.keeper.stop();
-            if keeper.join().is_err() {
+        if let Some(checkpointer) = self.checkpointer.lock().take() {
+            self.registry.checkpointer.stop();
+            if checkpointer.join().is_err() {
                 tracing::error!("the thread that keeps live queries has panicked");
             }
         }
@@ -392,19 +435,21 @@ impl Engine {
         }
     }
 
-    pub(crate) fn stream_name(&self, tenant: &TenantId, source: &Source) -> Result<TopicName, Error> {
+    pub(crate) fn stream_name(&self, tenant: &TenantId, source: &RecordSource) -> Result<TopicName, Error> {
         let name = match source {
-            Source::Stream(_) if self.config.bullet.stream.is_empty() => TopicName::reserved(Kind::Telemetry, tenant),
-            Source::Stream(_) => TopicName::parse(&self.config.bullet.stream, tenant)?,
-            Source::Topic(name) => TopicName::parse(name, tenant)?,
+            RecordSource::Stream(_) if self.config.bullet.stream.is_empty() => {
+                TopicName::reserved(TopicKind::Telemetry, tenant)
+            }
+            RecordSource::Stream(_) => TopicName::parse(&self.config.bullet.stream, tenant)?,
+            RecordSource::Topic(name) => TopicName::parse(name, tenant)?,
         };
-        if name.tenant() != tenant || name.kind() == Kind::Internal {
+        if name.tenant() != tenant || name.kind() == TopicKind::Internal {
             return Err(Error::ForeignStream { stream: name, tenant: tenant.clone() });
         }
         Ok(name)
     }
 
-    pub(crate) fn stream(&self, name: TopicName) -> Result<Arc<Stream>, Error> {
+    pub(crate) fn stream(&self, name: TopicName) -> Result<Arc<LiveStream>, Error> {
         let Some(topic) = self.log.topic(&name) else {
             return Err(Error::UnknownStream { stream: name });
         };
@@ -415,15 +460,15 @@ impl Engine {
         Ok(self.streams.of(topic, partitions))
     }
 
-    /// What the records of a query come to; `None` if each of them is a row at once.
+    /// The aggregate of a query; `None` if each record is a row at once.
     fn running(
         &self,
-        plan: &Plan,
+        plan: &QueryPlan,
         request: &QueryRequest,
         timing: Timing,
         clamped: &mut Vec<Clamped>,
-    ) -> Result<Option<Box<Running>>, Error> {
-        if plan.is_raw() && plan.window.is_none() {
+    ) -> Result<Option<Box<RunningWindow>>, Error> {
+        if plan.gives_rows_at_once() {
             return Ok(None);
         }
         if plan.window.is_some() && request.deliver == Deliver::Wait {
@@ -437,13 +482,13 @@ impl Engine {
             false => asked,
         };
         let sizes = SketchSizes::new(self.config.groups_max, self.config.distinct_exact_max);
-        let summing = Arc::new(Summing::new(plan, rows_max.unwrap_or(u64::MAX), sizes));
+        let aggregates = Arc::new(AggregatePlan::new(plan, rows_max.unwrap_or(u64::MAX), sizes));
         let window = plan.window.map(|window| self.window(window, clamped));
         let threads = self.registry.inboxes.len();
-        Ok(Some(Box::new(Running::new(summing, window, timing, threads, self.states_memory.clone()))))
+        Ok(Some(Box::new(RunningWindow::new(aggregates, window, timing, threads, self.states_memory.clone()))))
     }
 
-    /// The window, as long as it must be at least.
+    /// The window, extended to the smallest allowed size.
     fn window(&self, window: Window, clamped: &mut Vec<Clamped>) -> Window {
         let Extent::TimeMs(asked) = window.emit() else { return window };
         let given = self.config.window_min_ms.max(1);
@@ -457,10 +502,10 @@ impl Engine {
         }
     }
 
-    /// How long the query lives; `None` for as long as it likes.
+    /// The lifetime of the query; `None` without a limit.
     fn duration_ms(
         &self,
-        plan: &Plan,
+        plan: &QueryPlan,
         request: &QueryRequest,
         clamped: &mut Vec<Clamped>,
     ) -> Result<Option<u64>, Error> {
@@ -468,9 +513,9 @@ impl Engine {
             return Err(Error::Zero { setting: "duration_ms" });
         }
         let asked = match plan.source {
-            Source::Stream(StreamDuration::Ms(duration_ms)) => Some(duration_ms),
-            Source::Stream(StreamDuration::Max) => None,
-            _ if request.duration_ms.is_none() && request.deliver == Deliver::Wait => {
+            RecordSource::Stream(StreamDuration::Ms(duration_ms)) => Some(duration_ms),
+            RecordSource::Stream(StreamDuration::Max) => None,
+            _ if request.duration_ms.is_none() && request.deliver == Deliver::Wait && request.until.is_none() => {
                 Some(self.config.duration_default_ms)
             }
             _ => request.duration_ms,
@@ -480,11 +525,16 @@ impl Engine {
     }
 
     /// After how many rows the query ends; `None` for never.
-    fn rows_max(&self, plan: &Plan, request: &QueryRequest, clamped: &mut Vec<Clamped>) -> Result<Option<u64>, Error> {
+    fn rows_max(
+        &self,
+        plan: &QueryPlan,
+        request: &QueryRequest,
+        clamped: &mut Vec<Clamped>,
+    ) -> Result<Option<u64>, Error> {
         if request.limit == Some(0) {
             return Err(Error::Zero { setting: "limit" });
         }
-        if !plan.is_raw() || plan.window.is_some() {
+        if !plan.gives_rows_at_once() {
             // Rows are counted in each result.
             return Ok(None);
         }
@@ -505,12 +555,18 @@ impl Drop for Engine {
     }
 }
 
-/// The condition of a plan, as it is told.
-pub(crate) fn filter(plan: &Plan) -> String {
+/// The plan of a request for this stream.
+pub(crate) fn of_stream(plan: QueryPlan, request: &QueryRequest, stream: &TopicName) -> QueryPlan {
+    let is_of_devices = matches!(stream.kind(), TopicKind::Telemetry | TopicKind::Event);
+    if request.with_device && is_of_devices { plan.with_keys() } else { plan }
+}
+
+/// The condition of a plan, for messages.
+pub(crate) fn filter(plan: &QueryPlan) -> String {
     plan.filter.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// `asked`, or `most` if that is less; then it is told.
+/// The smaller one of `asked` and `most`; a reduced value is reported.
 fn at_most(asked: Option<u64>, most: Option<u64>, setting: &str, clamped: &mut Vec<Clamped>) -> Option<u64> {
     let Some(most) = most.filter(|most| asked.is_none_or(|asked| asked > *most)) else {
         return asked;

@@ -5,7 +5,7 @@ use millstream_types::{BatchError, ErrorCode, NameError, TenantId, TopicName};
 
 use crate::{Language, QueryId, ResultId};
 
-/// What can go wrong with a request about queries.
+/// The errors of requests about queries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,30 +18,30 @@ pub enum Error {
     /// The text is written otherwise than the request says.
     #[error("the query is not what 'language' says, {}; write it so, or leave 'language' out", .asked.described())]
     OtherLanguage {
-        /// What it says.
+        /// The language that the request names.
         asked: Language,
     },
-    /// Not a topic's name.
+    /// The stream's name is not a valid topic name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The stream belongs to somebody else.
+    /// The stream belongs to another tenant.
     #[error("stream '{stream}' is none of tenant '{tenant}'; a tenant's queries see its own streams only")]
     ForeignStream {
-        /// The stream asked for.
+        /// The name of the requested stream.
         stream: TopicName,
-        /// Who asked.
+        /// The tenant of the request.
         tenant: TenantId,
     },
-    /// There is no such stream.
+    /// The requested stream does not exist.
     #[error("stream '{stream}' does not exist; create its topic first")]
     UnknownStream {
-        /// The stream asked for.
+        /// The name of the requested stream.
         stream: TopicName,
     },
-    /// There is no such query.
+    /// The requested query does not exist.
     #[error("query {id} does not exist or has ended")]
     UnknownQuery {
-        /// The id asked for.
+        /// The id of the requested query.
         id: QueryId,
     },
     /// Results of windows cannot travel in one answer.
@@ -52,37 +52,39 @@ pub enum Error {
     /// The window that a request names.
     #[error("the request's window is refused: {what}")]
     Window {
-        /// What is wrong with it.
+        /// The rule that it breaks.
         what: String,
     },
-    /// What members of a meta are to be called.
+    /// The configured names of the meta's members are not valid.
     #[error("query.bullet.meta_names is refused: {what}")]
     MetaName {
-        /// What is wrong.
+        /// The rule that they break.
         what: String,
     },
-    /// The place where a query is to begin.
-    #[error("the query cannot begin there ('from'): {what}")]
+    /// The place where a query is to begin or to end.
+    #[error("the query cannot begin or end there ('{member}'): {what}")]
     Start {
-        /// Why.
+        /// The member of the request: `from` or `until`.
+        member: &'static str,
+        /// The rule that is broken.
         what: String,
     },
-    /// As many queries read what is old as may.
+    /// Too many queries read past records.
     #[error(
         "query.reading_past_max = {limit} queries read what was appended before they were asked; try again when one of them has, or \
          begin with what comes ('from': 'now')"
     )]
     TooManyInThePast {
-        /// The limit.
+        /// The limit that was reached.
         limit: usize,
     },
     /// Results have nowhere to go.
     #[error("the request names no topic for its results; name one of your own ('deliver': {{'topic': name}})")]
     NoTopic,
-    /// Results cannot go there.
+    /// The topic cannot take the results of a query.
     #[error("results cannot go into topic '{topic}': {rule}")]
     UnfitTopic {
-        /// The topic asked for.
+        /// The name of the requested topic.
         topic: TopicName,
         /// The rule, and the remedy.
         rule: &'static str,
@@ -92,45 +94,45 @@ pub enum Error {
         "the record is no request: {what}; a request is {{\"query\": text, \"deliver\": {{\"topic\": name}}, …}} or {{\"kill\": id}}"
     )]
     NoRequest {
-        /// What is wrong with it.
+        /// The rule that it breaks.
         what: String,
     },
-    /// Nothing can go on after a crash whose records are gone.
+    /// A query of a stream in memory cannot survive a crash.
     #[error(
         "'keep' needs a stream whose records survive a crash, and '{stream}' is of level memory; create its topic with level written \
          or synced, or ask without 'keep'"
     )]
     VolatileStream {
-        /// The stream asked for.
+        /// The name of the requested stream.
         stream: TopicName,
     },
-    /// Somebody who delivers into topics has to be asked.
+    /// The request must go to a part of the server that delivers into topics.
     #[error(
         "a query that is kept and gives its results to a topic is asked through those who deliver: Deliveries::begin"
     )]
     NobodyDelivers,
-    /// The tenant has as many queries over restarts as it may have.
+    /// The tenant has too many kept queries.
     #[error(
         "query.kept_per_tenant_max = {limit} queries of tenant '{tenant}' are kept; end one of them, and read its end, first"
     )]
     TooManyKept {
-        /// Who asked.
+        /// The tenant of the request.
         tenant: TenantId,
-        /// The limit.
+        /// The limit that was reached.
         limit: usize,
     },
     /// It could not be written down.
     #[error("the query cannot be kept: {why}")]
     NotKept {
-        /// What the log said.
+        /// The message of the log.
         why: String,
     },
-    /// Somebody else reads the query's results.
+    /// Another client reads the query's results.
     #[error(
         "query {id} has a client or gives its results to a topic, and only one at a time can read them; leave with the other one first"
     )]
     HasClient {
-        /// The id asked for.
+        /// The id of the requested query.
         id: QueryId,
     },
     /// No result ever had this number.
@@ -138,61 +140,61 @@ pub enum Error {
         "no result of query {id} had the number '{result}'; name the id of the last event that you have (Last-Event-ID), or none"
     )]
     UnknownResult {
-        /// The query.
+        /// The id of the requested query.
         id: QueryId,
-        /// What was named.
+        /// The number of the result in the request.
         result: ResultId,
     },
-    /// A duration of nothing.
+    /// A duration or size of zero.
     #[error("{setting} = 0: a query needs at least 1; leave it out for the default")]
     Zero {
-        /// The setting.
+        /// The setting that is zero.
         setting: &'static str,
     },
-    /// The server has as many queries as it may have.
+    /// The server has too many live queries.
     #[error("query.live_max = {limit} queries are live; try again when one has ended")]
     TooMany {
-        /// The limit.
+        /// The limit that was reached.
         limit: usize,
     },
-    /// The tenant has as many queries as it may have.
+    /// The tenant has too many live queries.
     #[error("query.live_per_tenant_max = {limit} queries of tenant '{tenant}' are live; end one of them first")]
     TooManyOfTenant {
-        /// Who asked.
+        /// The tenant of the request.
         tenant: TenantId,
-        /// The limit.
+        /// The limit that was reached.
         limit: usize,
     },
-    /// No index finds the query's records, and too many such queries are live.
+    /// No index finds the query's records, and the live queries of this kind cost too much already.
     #[error(
         "no index finds the records for which '{filter}' is TRUE: each of the stream's would take {price_ns} ns more, and \
          {taken_ns} ns of query.residual_ns_per_record_max = {limit_ns} are taken; join it by AND to an equality, a list, a range \
          with both ends or an RLIKE that begins with plain text, or end another query"
     )]
     TooCostly {
-        /// The condition.
+        /// The condition of the query.
         filter: String,
-        /// What it would cost a record.
+        /// The cost of the query for each record.
         price_ns: u64,
-        /// What other queries cost it.
+        /// The cost of the other queries.
         taken_ns: u64,
-        /// The limit.
+        /// The limit that would be exceeded.
         limit_ns: u64,
     },
     /// The log refused to be read.
     #[error("stream '{stream}' cannot be read")]
     Log {
-        /// The stream.
+        /// The name of the stream.
         stream: TopicName,
-        /// What the log said.
+        /// The error of the log.
         source: Box<millstream_log::Error>,
     },
     /// A batch of the stream cannot be read.
     #[error("a batch of stream '{stream}' cannot be read")]
     Batch {
-        /// The stream.
+        /// The name of the stream.
         stream: TopicName,
-        /// What is wrong with it.
+        /// The error in the batch.
         source: BatchError,
     },
     /// A thread could not be started.

@@ -1,8 +1,8 @@
 //! Lists of numbers that mostly have one element, which then is all they take.
 
-use crate::slab::Slab;
+use millstream_columns::Slab;
 
-/// A list; what it has more than one of stands with the owner of many.
+/// A small list. A list of more than one element is stored in [`Lists`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Few(u32);
 
@@ -16,7 +16,7 @@ impl Default for Few {
     }
 }
 
-/// Where those lists stand that have several elements.
+/// The storage of lists with several elements.
 #[derive(Debug, Default)]
 pub(crate) struct Lists(Slab<Vec<u32>>);
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_list_however_many_there_are() {
+    fn a_list_works_alike_with_few_and_many_items() {
         let (mut lists, mut few) = (Lists::default(), Few::default());
         for n in 0..4 {
             assert_eq!((few.is_empty(), lists.of(&few).len()), (n == 0, n as usize));

@@ -1,7 +1,7 @@
-//! From a value in a field to the filters that it may satisfy.
+//! The index of one field: from a value to the filters that it may satisfy.
 //!
-//! Every filter hangs under values, intervals or pieces of text such that a record satisfying it has at least one of
-//! them (`cover.rs`). What is found here is a candidate and is evaluated; what is not found here cannot match.
+//! Every filter is stored under values, intervals or pieces of text such that each satisfying record has at least one of
+//! them (`access_path.rs`). A filter that is found is a candidate and is evaluated; a filter that is not found cannot match.
 
 mod frequencies;
 mod intervals;
@@ -9,20 +9,16 @@ mod postings;
 
 pub(crate) use self::frequencies::Frequencies;
 pub(crate) use self::intervals::Interval;
-use millstream_columns::Value;
+use millstream_columns::{Value, hash_gram, hash_text, hash_value};
 
 use self::intervals::Intervals;
 use self::postings::Postings;
-use crate::hash::{hash_gram, hash_text, hash_value};
+use crate::filter_id::FilterId;
 
-/// The number of a filter within its stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FilterId(pub(crate) u32);
-
-/// Length of the pieces under which literals hang.
+/// Length of the pieces under which literals are stored.
 pub(crate) const GRAM_BYTES: usize = 4;
 
-/// What a field must hold for a filter to be TRUE.
+/// The values of a field for which a filter can be TRUE.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Hold {
     /// A value with one of these hashes.
@@ -33,7 +29,7 @@ pub(crate) enum Hold {
     Texts(Interval<Box<[u8]>>),
     /// A text with one of these pieces in it.
     Grams(Box<[[u8; GRAM_BYTES]]>),
-    /// Anything but NULL.
+    /// Any value that is not NULL.
     Present,
     /// NULL: it is missing, or null.
     Null,
@@ -42,13 +38,13 @@ pub(crate) enum Hold {
 /// A value by its kind and hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     pub(crate) hash: u64,
 }
 
 /// Kinds of values that something can be equal to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     Boolean,
     Number,
     Text,
@@ -58,9 +54,9 @@ impl Key {
     /// The key of a value that something can be equal to.
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         let kind = match value {
-            Value::Boolean(_) => Kind::Boolean,
-            Value::Integer(_) | Value::Double(_) => Kind::Number,
-            Value::Text(_) => Kind::Text,
+            Value::Boolean(_) => KeyKind::Boolean,
+            Value::Integer(_) | Value::Double(_) => KeyKind::Number,
+            Value::Text(_) => KeyKind::Text,
             _ => return None,
         };
         hash_value(value).map(|hash| Self { kind, hash })
@@ -74,11 +70,11 @@ pub(crate) fn sortable(value: f64) -> i64 {
     bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
-/// The filters that hang in one field.
+/// The filters that are stored under one field.
 #[derive(Debug, Default)]
 pub(crate) struct FieldIndex {
     equal: Postings,
-    /// How many keys of each kind hang in `equal`.
+    /// The number of keys of each kind in `equal`.
     kinds: [usize; 3],
     numbers: Intervals<i64>,
     texts: Intervals<Box<[u8]>>,
@@ -140,8 +136,8 @@ impl FieldIndex {
         }
     }
 
-    /// How many candidates `hold` would add for a record, about; in millionths of a record. What hangs there already
-    /// breaks ties, as what many ask for is hardly rare.
+    /// The estimated number of candidates that `hold` adds for a record, in millionths. The filters that are stored already
+    /// break ties, because values that many filters ask for are hardly rare.
     pub(crate) fn cost(&self, hold: &Hold) -> u64 {
         match hold {
             Hold::Keys(keys) => keys.iter().map(|key| self.key_cost(*key)).sum(),
@@ -161,7 +157,7 @@ impl FieldIndex {
     }
 
     fn key_cost(&self, key: Key) -> u64 {
-        let assumed = if key.kind == Kind::Boolean { 500_000 } else { 100 };
+        let assumed = if key.kind == KeyKind::Boolean { 500_000 } else { 100 };
         self.frequencies.millionths(key.hash).unwrap_or(assumed) + self.equal.of(key.hash).len() as u64
     }
 
@@ -174,7 +170,7 @@ impl FieldIndex {
 
     /// Calls `hit` for each filter that a text (UTF-8, no escapes) may satisfy, but for those of [`Self::present`].
     pub(crate) fn meet_text(&self, text: &[u8], hit: &mut impl FnMut(FilterId)) {
-        if self.kinds[Kind::Text as usize] > 0 {
+        if self.kinds[KeyKind::Text as usize] > 0 {
             self.equal.of(hash_text(text)).for_each(&mut *hit);
         }
         if !self.texts.is_empty() {
@@ -187,7 +183,7 @@ impl FieldIndex {
         }
     }
 
-    /// As [`Self::meet_text`], for any value; NULL satisfies only what [`Self::null`] gives.
+    /// As [`Self::meet_text`], for any value; NULL satisfies only the filters of [`Self::null`].
     pub(crate) fn meet(&self, value: &Value<'_>, hit: &mut impl FnMut(FilterId)) {
         let number = match value {
             Value::Null => return,

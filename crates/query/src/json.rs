@@ -1,36 +1,37 @@
-//! Queries as JSON documents, Bullet's older form: what they say is written as the same plan that a text gives.
+//! Queries as JSON documents, Bullet's older form. They are translated to the same plan as texts.
 //!
-//! All members are optional: `{}` takes whole records. Where this form differs from the text, the difference is spelled
-//! out in the plan: a condition here is true or false and never NULL, and a value is a text that is compared with whatever
-//! the record holds as a value of that type.
+//! All members are optional: `{}` takes whole records. The plan spells out the differences to the text: a condition here is
+//! true or false and never NULL, and a value is a text that is compared with the record's value as a value of that type.
 
 mod aggregation;
 mod filter;
+mod place;
 mod post;
 
-use millstream_columns::{Diagnostic, Expr, Field, Item, Limits, Place, Step};
+use millstream_columns::{Diagnostic, Expr, Field, Item, ParserLimits, PathStep, TextPosition};
 use serde_json::{Map, Value};
 
-use crate::{Extent, Plan, Select, Source, StreamDuration, Window, parse};
+use crate::bql::parse_statement;
+use crate::{Extent, QueryPlan, RecordSource, Select, StreamDuration, Window};
 
-/// What is wrong, with the place in the document as a path.
+/// The error message, after the path of its position in the document.
 type Wrong = String;
 
-/// Reads a query that is a JSON document, within `query.limits.text_max_bytes`.
+/// Parses a query in a JSON document, within `query.limits.text_max_bytes`.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn read(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
+/// The diagnostics with their positions.
+pub(crate) fn read(text: &str, limits: &ParserLimits) -> Result<QueryPlan, Vec<Diagnostic>> {
     let document = serde_json::from_str::<Map<String, Value>>(text)
         .map_err(|error| vec![refusal(text, place_of(text, &error), error.to_string())])?;
-    let plan = plan(&document).map_err(|wrong| vec![refusal(text, 0, wrong)])?;
+    let plan = plan(&document).map_err(|wrong| vec![refusal(text, place::of(text, &wrong), wrong)])?;
     checked(&plan, limits)
         .map_err(|wrong| wrong.into_iter().map(|diagnostic| refusal(text, 0, diagnostic.message)).collect())
 }
 
-/// The plan as a text of it would be read: everything that holds for a text holds for what it stands for.
-pub(crate) fn checked(plan: &Plan, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
-    parse(&plan.to_string(), limits).map(|read| Plan { lenient: plan.lenient, ..read })
+/// Parses the plan's own text, so that every rule for texts holds for documents too.
+pub(crate) fn checked(plan: &QueryPlan, limits: &ParserLimits) -> Result<QueryPlan, Vec<Diagnostic>> {
+    parse_statement(&plan.to_string(), limits)
 }
 
 fn place_of(text: &str, error: &serde_json::Error) -> usize {
@@ -44,7 +45,7 @@ fn place_of(text: &str, error: &serde_json::Error) -> usize {
 
 fn refusal(text: &str, byte: usize, message: String) -> Diagnostic {
     Diagnostic {
-        place: Place::of(text, byte),
+        place: TextPosition::of(text, byte),
         message,
         found: millstream_columns::excerpt(&text[byte..]),
         expected: Vec::new(),
@@ -52,7 +53,7 @@ fn refusal(text: &str, byte: usize, message: String) -> Diagnostic {
     }
 }
 
-fn plan(document: &Map<String, Value>) -> Result<Plan, Wrong> {
+fn plan(document: &Map<String, Value>) -> Result<QueryPlan, Wrong> {
     known(document, "query", &["filters", "projection", "aggregation", "duration", "window", "postAggregations"])?;
     let duration = match document.get("duration") {
         None | Some(Value::Null) => StreamDuration::Default,
@@ -62,17 +63,16 @@ fn plan(document: &Map<String, Value>) -> Result<Plan, Wrong> {
         },
         Some(_) => return Err("duration: milliseconds as a number".to_owned()),
     };
-    let mut plan = Plan {
+    let mut plan = QueryPlan {
         select: projection(document.get("projection"))?,
         distinct: false,
-        source: Source::Stream(duration),
+        source: RecordSource::Stream(duration),
         filter: filter::all(document.get("filters"))?,
         group_by: Vec::new(),
         having: None,
         order_by: Vec::new(),
         window: document.get("window").filter(|window| !window.is_null()).map(window).transpose()?,
         limit: None,
-        lenient: true,
         stamped: false,
     };
     if let Some(aggregation) = document.get("aggregation").filter(|part| !part.is_null()) {
@@ -139,14 +139,14 @@ pub(crate) fn window(window: &Value) -> Result<Window, Wrong> {
     Err("window.include: a window that includes more or less than its results are apart is not there yet".to_owned())
 }
 
-/// The field at a path such as `map.key`, `list.0` or `list.4.key`: a step of digits is the place in a list.
+/// The field at a path such as `map.key`, `list.0` or `list.4.key`: a step of digits is an index in a list.
 fn field(path: &str, at: &str) -> Result<Expr, Wrong> {
     if path.is_empty() || path.split('.').any(str::is_empty) {
         return Err(format!("{at}: '{path}' names no field"));
     }
     let step = |(i, step): (usize, &str)| match step.parse() {
-        Ok(index) if i > 0 => Step::Index(index),
-        _ => Step::Key(step.to_owned()),
+        Ok(index) if i > 0 => PathStep::Index(index),
+        _ => PathStep::Key(step.to_owned()),
     };
     Ok(Expr::Field(Field::Payload(path.split('.').enumerate().map(step).collect())))
 }

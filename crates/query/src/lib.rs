@@ -1,16 +1,15 @@
-//! Tell me now, and whenever it changes: questions about records that have not arrived yet.
+//! Live queries: questions about records that have not arrived yet.
 //!
-//! A query is a text ([`parse`] gives its [`Plan`]), sees the records of one stream that are appended after it was
-//! taken, and sends those that match as rows until it ends. [`Engine`] reads the streams that have queries, each record
-//! once for all of them; [`Matcher`] finds the queries that a record concerns; a [`Subscription`] is what the client
-//! reads.
+//! A query is a text; [`parse`] returns its [`QueryPlan`]. It sees the records of one stream that are appended after its
+//! request, and sends the matching ones as rows until it ends. [`Engine`] reads each record of the queried streams once
+//! for all queries; [`Matcher`] finds the queries that a record matches; a [`Subscription`] is the client's end.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
 //! use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
 //! use millstream_query::{Config, Delivery, Engine, QueryRequest};
-//! use millstream_types::{Kind, MemoryBudget, Record, SystemClock, TenantId, TopicName, TopicPartition};
+//! use millstream_types::{MemoryBudget, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +18,7 @@
 //! let config = LogConfig { dir: dir.path().to_owned(), ..LogConfig::default() };
 //! let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
 //! let tenant = TenantId::default();
-//! let telemetry = TopicName::reserved(Kind::Telemetry, &tenant);
+//! let telemetry = TopicName::reserved(TopicKind::Telemetry, &tenant);
 //! log.create_topic(&telemetry, &TopicConfig::default())?;
 //!
 //! let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
@@ -40,10 +39,10 @@
 //! # }
 //! ```
 //!
-//! # What a query can say
+//! # The query language
 //!
 //! ```text
-//! SELECT [DISTINCT] * | value [AS name], …
+//! SELECT [DISTINCT] *, value [AS name], …
 //! FROM STREAM() | STREAM(milliseconds | MAX, TIME) | "topic"
 //! [WHERE condition] [GROUP BY value, …] [HAVING condition] [ORDER BY value [ASC | DESC], …]
 //! [WINDOWING TUMBLING(n, TIME | RECORD) | EVERY(n, TIME | RECORD, ALL | FIRST, n, TIME | RECORD)]
@@ -53,108 +52,111 @@
 //! Words are read in any case. A condition compares (`= == != <> < <= > >=`, also with ANY or ALL of a list), tests
 //! `[NOT] BETWEEN a AND b` or `BETWEEN (a, b)`, `[NOT] IN (…)`, `[NOT] RLIKE [ANY] 'whole-text pattern'` and
 //! `IS [NOT] NULL`, and joins with `NOT`, `AND`, `XOR`, `OR` (in this order) and parentheses. Values are numbers,
-//! `'texts'`, `TRUE`, `FALSE`, `NULL`, `NOW` (milliseconds), `[lists]`, and what `+ - * / %`, `CAST(a AS LONG)` and the
-//! functions ([`Function`]) make of them. `a.b:LONG` is the value if it is of that type, else NULL.
+//! `'texts'`, `TRUE`, `FALSE`, `NULL`, `NOW` (milliseconds), `[lists]`, and the results of `+ - * / %`, `CAST(a AS LONG)`
+//! and the functions ([`Function`]). `a.b:LONG` is the value if it is of that type, else NULL.
 //!
-//! A text that begins with `{` is a query as a JSON document: `filters`, `projection`, `aggregation`, `duration`, `window`,
-//! `postAggregations`.
+//! A text that begins with `{` is a query as a JSON document: `filters`,
+//! `projection`, `aggregation`, `duration`, `window`, `postAggregations`.
 //!
 //! | field | is |
 //! | --- | --- |
 //! | `a`, `a.b`, `a['b c']`, `a[0]`, `"odd name"` | a value in the JSON payload; of members with one name the first |
 //! | `$key` | the record's key, as text |
 //! | `$timestamp` | its event time, milliseconds since 1970-01-01T00:00:00Z |
-//! | `$offset`, `$partition` | where it stands in its stream |
+//! | `$offset`, `$partition` | its position in its stream |
 //! | `$header['name']` | a header, as text; the last of that name |
 //!
 //! A missing field is NULL, and so is a comparison of different types; only TRUE passes. Numbers compare by their exact
 //! value, whether integer or double; an integer beyond 64 bits is a double. Suffixes L and F are allowed. Texts
 //! compare by code point. A payload that is not JSON has no fields and is counted. Rows keep the bytes of the values.
 //!
-//! Not here: who wrote the records (`connect`, jobs, Kafka clients), HTTP (`server`), state that is kept (`context`).
+//! Not here: the writers of the records (`connect`, jobs, Kafka clients), HTTP (`server`), entities (`context`).
 
-mod aggregate;
+mod access_path;
+mod batch_matcher;
+mod bql;
+mod candidates;
 mod catalogue;
-mod chunk;
+mod checkpoint;
+mod checkpointer;
+mod checkpointer_inbox;
+mod clocks;
 mod compiled;
 mod conditions;
 mod config;
-mod cover;
+mod cost;
 mod deliveries;
+mod durable_state;
 mod ends;
 mod engine;
 mod error;
 mod eval;
 mod few;
-mod fields;
-mod finder;
-mod hash;
+mod filter_id;
 mod hints;
 mod index;
 mod json;
-mod keeper;
-mod keeping;
-mod kept;
 mod literals;
 mod live;
-mod many;
 mod matcher;
 mod meta;
 mod meta_names;
 mod moment;
+mod multiplexer;
 mod outbox;
 mod outboxes;
 mod parser;
-mod passage;
 mod past;
+mod past_end;
 mod plan;
 mod pool;
-mod price;
+mod prefilter;
 mod progress;
+mod query_id;
+mod query_store;
 mod rate;
+mod read_error;
 mod reader;
 mod registry;
 mod replay;
 mod request;
 mod requests;
 mod resume;
+mod resume_buffer;
 mod rows;
 mod schema;
-mod seeker;
-mod shelf;
-mod sieve;
 mod sink;
-mod slab;
+mod sink_progress;
 mod stream;
+mod stream_batch;
+mod stream_tail;
 mod subscription;
-mod tailed;
-mod trail;
-mod wheel;
+mod timer_wheel;
 mod window;
 
-pub use aggregate::{Bounds, SketchMeta};
+pub use batch_matcher::{Matches, Tally};
 pub use catalogue::EntryId;
 pub use compiled::Compiled;
-pub use config::{BulletConfig, Config};
-pub use deliveries::{Asker, Deliveries, Delivering};
+pub use config::{BulletConfig, Config, SchemaConfig};
+pub use deliveries::{Deliveries, Requester, RunningDeliveries};
 pub use engine::Engine;
 pub use error::Error;
-pub use finder::{Tally, Yield};
-pub use many::Many;
 pub use matcher::Matcher;
-pub use meta::{Cause, Clamped, Covered, Meta, QueryId, Trouble};
+pub use meta::{Cause, Clamped, Covered, Meta, Trouble};
 pub use meta_names::MetaNames;
 pub use millstream_columns::{
-    Aggregate, Comparison, Diagnostic, Expr, Field, Function, Item, Limits, Literal, Operator, Pattern, Place, Points,
-    Statistic, Step, Summary, Type,
+    Aggregate, Bounds, Comparison, Diagnostic, Expr, Field, Function, Item, Literal, Operator, ParserLimits, PathStep,
+    Pattern, Points, SketchMeta, Statistic, Summary, TextPosition, Type,
 };
+pub use multiplexer::Multiplexer;
 pub use outbox::Delivery;
 pub use parser::parse;
-pub use plan::{Extent, Order, Plan, Select, Source, StreamDuration, Window};
-pub use request::{Deliver, Language, OnSlow, QueryRequest, Start};
+pub use plan::{Extent, Order, QueryPlan, RecordSource, Select, StreamDuration, Window};
+pub use query_id::QueryId;
+pub use request::{Deliver, Language, OnSlow, QueryRequest, Start, Until};
 pub use requests::Requests;
+pub use resume_buffer::{InvalidResultId, ResultId};
 pub use rows::RowBatch;
-pub use schema::{Schema, SchemaConfig, SchemaField};
-pub use subscription::{Answer, Opening, Subscription};
-pub use trail::{NoResultId, ResultId};
+pub use schema::{Schema, SchemaField};
+pub use subscription::{Opening, QueryAnswer, Subscription};
 pub use window::{WindowMeta, WindowResult};

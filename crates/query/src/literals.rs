@@ -1,32 +1,32 @@
-//! What must stand in every text that a pattern matches.
+//! The literals that every text matching a pattern contains.
 
 use millstream_columns::Pattern;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Most literals of which one must occur; a pattern with more alternatives tells nothing.
+/// Largest number of alternative literals; a pattern with more is not used.
 const ALTERNATIVES_MAX: usize = 32;
 
 /// Something that holds for every text that matches.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Required {
+pub(crate) enum RequiredLiteral {
     /// It is one of these.
     Whole(Vec<Vec<u8>>),
-    /// It begins with this.
+    /// The text begins with this literal.
     Prefix(Vec<u8>),
     /// At least one of these occurs in it.
     Anywhere(Vec<Vec<u8>>),
 }
 
-/// What the whole-text pattern requires, the most telling first.
-pub(crate) fn required(pattern: &Pattern) -> Vec<Required> {
-    let Ok(hir) = regex_syntax::parse(pattern.as_str()) else {
+/// The literals that the whole-text pattern requires, the most selective first.
+pub(crate) fn required(pattern: &Pattern) -> Vec<RequiredLiteral> {
+    let Ok(hir) = regex_syntax::parse(pattern.translated()) else {
         return Vec::new();
     };
     if let Some(texts) = whole(&hir) {
-        return vec![Required::Whole(texts)];
+        return vec![RequiredLiteral::Whole(texts)];
     }
-    let prefix = prefix(&hir).map(|prefix| Required::Prefix(prefix.to_vec()));
-    prefix.into_iter().chain(anywhere(&hir).map(Required::Anywhere)).collect()
+    let prefix = prefix(&hir).map(|prefix| RequiredLiteral::Prefix(prefix.to_vec()));
+    prefix.into_iter().chain(anywhere(&hir).map(RequiredLiteral::Anywhere)).collect()
 }
 
 /// All texts that match, if they are few.
@@ -57,7 +57,7 @@ fn prefix(hir: &Hir) -> Option<&[u8]> {
     }
 }
 
-/// The literals of which one must occur: of several such sets the one whose shortest literal is longest.
+/// The literals of which one must occur. Of several sets it is the one whose shortest literal is longest.
 fn anywhere(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     match hir.kind() {
         HirKind::Literal(literal) => Some(vec![literal.0.to_vec()]),
@@ -69,7 +69,7 @@ fn anywhere(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// What all alternatives give together.
+/// The literals of all alternatives together.
 fn all(parts: &[Hir], each: impl Fn(&Hir) -> Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
     let mut literals = Vec::new();
     for part in parts {
@@ -90,7 +90,7 @@ fn shortest(literals: &[Vec<u8>]) -> usize {
 mod tests {
     use super::*;
 
-    fn of(pattern: &str) -> Vec<Required> {
+    fn of(pattern: &str) -> Vec<RequiredLiteral> {
         required(&Pattern::new(pattern).unwrap())
     }
 
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_tells_what_its_texts_hold() {
-        let prefix = |text: &str| Required::Prefix(text.as_bytes().to_vec());
-        let anywhere = |all: &[&str]| Required::Anywhere(texts(all));
-        assert_eq!(of("on|off"), [Required::Whole(texts(&["on", "off"]))]);
-        assert_eq!(of("y|x"), [Required::Whole(texts(&["x", "y"]))]);
-        assert_eq!(of("(?:error)"), [Required::Whole(texts(&["error"]))]);
+    fn a_pattern_names_the_literals_that_its_matches_contain() {
+        let prefix = |text: &str| RequiredLiteral::Prefix(text.as_bytes().to_vec());
+        let anywhere = |all: &[&str]| RequiredLiteral::Anywhere(texts(all));
+        assert_eq!(of("on|off"), [RequiredLiteral::Whole(texts(&["on", "off"]))]);
+        assert_eq!(of("y|x"), [RequiredLiteral::Whole(texts(&["x", "y"]))]);
+        assert_eq!(of("(?:error)"), [RequiredLiteral::Whole(texts(&["error"]))]);
         assert_eq!(of("error.*"), [prefix("error"), anywhere(&["error"])]);
         assert_eq!(of("^err[0-9]+warning"), [prefix("err"), anywhere(&["warning"])]);
         assert_eq!(of(".*(timeout|refused).*"), [anywhere(&["timeout", "refused"])]);

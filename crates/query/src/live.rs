@@ -1,36 +1,35 @@
 //! A live query, as the engine, its threads and its client share it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use millstream_types::{MonotonicClock, Offset, PartitionId, TenantId, WallClock};
+use millstream_types::{Offset, PartitionId, TenantId};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::catalogue::EntryId;
+use crate::clocks::Clocks;
 use crate::compiled::Compiled;
-use crate::keeping::{Keeping, Places, note, share};
+use crate::cost::QueryCost;
+use crate::durable_state::{DurableState, PartitionPositions, note, share};
 use crate::moment::Moment;
-use crate::outbox::{Counts, Delivery, Outbox, Put};
-use crate::price::Price;
-use crate::progress::{Progress, Share};
+use crate::outbox::{Delivery, Outbox, PutOutcome, ResultCounts};
+use crate::progress::{PartitionShare, ReadProgress};
 use crate::stream::Stream;
-use crate::window::{Final, Running};
-use crate::{Cause, Clamped, Meta, QueryId, Trouble, Yield};
+use crate::window::{AddOutcome, FinalResult, RunningWindow};
+use crate::{Cause, Clamped, Matches, Meta, QueryId, SketchMeta, Trouble};
 
-/// Both clocks.
-pub(crate) struct Clocks {
-    pub(crate) monotonic: Arc<dyn MonotonicClock>,
-    pub(crate) wall: Arc<dyn WallClock>,
-}
+/// A stream with its live queries.
+pub(crate) type LiveStream = Stream<Arc<LiveQuery>>;
 
-pub(crate) struct Live {
+pub(crate) struct LiveQuery {
     pub(crate) id: QueryId,
     pub(crate) text: Box<str>,
     pub(crate) columns: Arc<[String]>,
     pub(crate) compiled: Arc<Compiled>,
-    /// What it costs each record, if anything.
-    pub(crate) price: Option<Box<Price>>,
-    pub(crate) stream: Arc<Stream>,
+    /// The cost for each record, if it has one.
+    pub(crate) price: Option<Box<QueryCost>>,
+    pub(crate) stream: Arc<LiveStream>,
     /// The number under which its stream has it; 0 for none.
     pub(crate) entry: AtomicU32,
     pub(crate) received_ms: i64,
@@ -39,18 +38,42 @@ pub(crate) struct Live {
     pub(crate) deadline: Option<Moment>,
     pub(crate) clamped: Box<[Clamped]>,
     pub(crate) outbox: Outbox,
-    /// What its records have come to, unless each of them is a row at once.
-    pub(crate) running: Option<Box<Running>>,
-    /// If it is to outlive the process: what that needs.
-    pub(crate) keeping: Option<Box<Keeping>>,
-    /// What it sees of each partition, added by the threads that read them.
-    pub(crate) shares: Mutex<Vec<Share>>,
-    /// Whether all threads match for it.
+    /// The running aggregate; `None` for queries that emit raw rows.
+    pub(crate) running: Option<Box<RunningWindow>>,
+    /// The additional state of a query that survives a restart.
+    pub(crate) durable: Option<Box<DurableState>>,
+    /// The share of each partition that it sees, added by the threads that read them.
+    pub(crate) shares: Mutex<Vec<PartitionShare>>,
+    /// True once all threads match for it.
     pub(crate) matched: AtomicBool,
 }
 
-impl Live {
-    /// Whose it is: a stream is seen by its own tenant only.
+impl LiveQuery {
+    /// Adds the query to its stream, unless a thread has added it before or the query has ended.
+    pub(crate) fn enter_stream(self: &Arc<Self>) {
+        if self.entry.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        let mut catalogue = self.stream.catalogue_mut();
+        // A query is removed only after its end.
+        if self.entry.load(Ordering::Relaxed) == 0 && !self.outbox.has_ended() {
+            let entry = catalogue.insert(self.compiled.clone(), self.clone());
+            self.entry.store(entry.to_number(), Ordering::Release);
+        }
+    }
+
+    /// Removes the query, which has ended, from its stream.
+    pub(crate) fn leave_stream(&self) {
+        if self.entry.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut catalogue = self.stream.catalogue_mut();
+        if let Some(entry) = EntryId::of_number(self.entry.swap(0, Ordering::Relaxed)) {
+            catalogue.remove(entry);
+        }
+    }
+
+    /// The tenant of its stream, which is its own.
     pub(crate) fn tenant(&self) -> &TenantId {
         self.stream.topic.name.tenant()
     }
@@ -59,12 +82,13 @@ impl Live {
         &self.outbox.common.clocks
     }
 
-    /// What can be told now; once it has ended, what was told then.
+    /// The current meta, or the final one once it has ended.
     pub(crate) fn meta(&self) -> Meta {
         self.outbox.end_meta().unwrap_or_else(|| self.meta_of(self.outbox.counts()))
     }
 
-    fn meta_of(&self, counts: Counts) -> Meta {
+    fn meta_of(&self, counts: ResultCounts) -> Meta {
+        let sketches = self.running.as_ref().map(|running| running.last_sketches()).unwrap_or_default();
         let mut meta = Meta {
             id: self.id,
             text: self.text.to_string(),
@@ -82,7 +106,8 @@ impl Live {
             skipped: 0,
             clamped: self.clamped.to_vec(),
             positions: Vec::new(),
-            sketches: self.running.as_ref().map(|running| running.last_sketches()).unwrap_or_default(),
+            notes: sketches.iter().filter_map(SketchMeta::note).collect(),
+            sketches,
             errors: Vec::new(),
         };
         for share in self.shares.lock().iter() {
@@ -101,7 +126,7 @@ impl Live {
         self.deadline.map(Duration::from)
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// The wall clock in milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn now_ms(&self) -> i64 {
         self.clocks().wall.now_ms()
     }
@@ -112,22 +137,22 @@ impl Live {
         Some(self.received_ms.saturating_add(i64::try_from(lives_for.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// How long it had run in other processes.
+    /// The time that it had run in former processes.
     fn ran_before(&self) -> Duration {
-        self.keeping.as_ref().map_or(Duration::ZERO, |keeping| keeping.ran_before)
+        self.durable.as_ref().map_or(Duration::ZERO, |durable| durable.ran_before)
     }
 
-    /// Has it see what is counted of a partition from now on, beyond what it has seen before.
-    pub(crate) fn see(&self, progress: &Arc<Progress>) {
+    /// Adds a partition whose counters it sees from now on, in addition to its earlier share.
+    pub(crate) fn see(&self, progress: &Arc<ReadProgress>) {
         let mut held = self.hold();
         let mut shares = self.shares.lock();
         match shares.iter_mut().find(|share| share.partition() == progress.partition()) {
             Some(share) => {
                 let (counted, covered) = share.since_begin();
-                *share = Share::go_on(progress, covered.first, counted);
+                *share = PartitionShare::go_on(progress, covered.first, counted);
             }
             None => {
-                let share = Share::begin(progress);
+                let share = PartitionShare::begin(progress);
                 if let Some(places) = &mut held {
                     note(places, &share);
                 }
@@ -144,38 +169,38 @@ impl Live {
     }
 
     /// Has it begin at these places.
-    pub(crate) fn begin_at(&mut self, places: &Places) {
+    pub(crate) fn begin_at(&mut self, places: &PartitionPositions) {
         *self.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
-        if let Some(keeping) = &self.keeping {
-            places.clone_into(&mut keeping.hold());
+        if let Some(durable) = &self.durable {
+            places.clone_into(&mut durable.hold());
         }
     }
 
-    /// Whether it sees what is counted there.
-    pub(crate) fn sees(&self, progress: &Arc<Progress>) -> bool {
+    /// True if it sees the records of this partition.
+    pub(crate) fn sees(&self, progress: &Arc<ReadProgress>) -> bool {
         self.shares.lock().iter().any(|share| share.is_of(progress))
     }
 
-    /// If it is kept: notes that its results have whatever has been counted of the partition.
+    /// Notes for a kept query that its results contain all records counted so far.
     pub(crate) fn note(&self, partition: PartitionId) {
         if let Some(mut places) = self.hold() {
             self.note_in(&mut places, partition);
         }
     }
 
-    fn note_in(&self, places: &mut Places, partition: PartitionId) {
+    fn note_in(&self, places: &mut PartitionPositions, partition: PartitionId) {
         if let Some(share) = self.shares.lock().iter().find(|share| share.partition() == partition) {
             note(places, share);
         }
     }
 
-    /// If it is kept: holds its results as they are.
-    fn hold(&self) -> Option<MutexGuard<'_, Places>> {
-        self.keeping.as_ref().map(|keeping| keeping.hold())
+    /// Locks the results of a kept query.
+    fn hold(&self) -> Option<MutexGuard<'_, PartitionPositions>> {
+        self.durable.as_ref().map(|durable| durable.hold())
     }
 
-    /// Takes what a thread has matched of a partition.
-    pub(crate) fn take(&self, thread: usize, partition: PartitionId, yielded: Yield, now_ms: i64) -> Put {
+    /// Takes the matches of a thread in one partition.
+    pub(crate) fn take(&self, thread: usize, partition: PartitionId, yielded: Matches, now_ms: i64) -> PutOutcome {
         let mut held = self.hold();
         let put = self.take_held(thread, yielded, now_ms);
         if let Some(places) = &mut held {
@@ -184,17 +209,21 @@ impl Live {
         put
     }
 
-    fn take_held(&self, thread: usize, yielded: Yield, now_ms: i64) -> Put {
-        let Yield { rows, evaluation_errors } = yielded;
+    fn take_held(&self, thread: usize, yielded: Matches, now_ms: i64) -> PutOutcome {
+        let Matches { rows, evaluation_errors } = yielded;
         let Some(running) = &self.running else {
             return self.outbox.put(rows, evaluation_errors, self.clocks().monotonic.now());
         };
-        let (mut given, now) = (Put::Taken, self.clocks().monotonic.now());
+        let (mut given, now) = (PutOutcome::Taken, self.clocks().monotonic.now());
         let added = running.add(thread, &rows, now_ms, |window| {
             given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
         });
-        self.outbox.count(added.records, evaluation_errors + added.errors);
-        if added.too_large { Put::TooLarge } else { given }
+        self.outbox.count(added.records, evaluation_errors + added.errors + running.take_failed());
+        match added {
+            AddOutcome { too_large: true, .. } => PutOutcome::TooLarge,
+            AddOutcome { full: true, .. } => PutOutcome::Full,
+            _ => given,
+        }
     }
 
     /// When something is due: the next window, or its end.
@@ -204,38 +233,66 @@ impl Live {
     }
 
     /// Gives the windows that are due.
-    pub(crate) fn tick(&self, now: Duration) -> Put {
-        let mut given = Put::Taken;
+    pub(crate) fn tick(&self, now: Duration) -> PutOutcome {
+        let mut given = PutOutcome::Taken;
         let _held = self.hold();
         if let Some(running) = &self.running {
             running.tick(now, self.clocks().wall.now_ms(), |window| {
                 given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
             });
+            self.outbox.count(0, running.take_failed());
         }
         given
     }
 
-    /// Gives what is left of its results.
     fn finish(&self) {
         let Some(running) = &self.running else { return };
         let now = self.clocks().monotonic.now();
-        // Nothing past its deadline is owed, however late this is.
+        // Results after its deadline are not emitted, however late this runs.
         let until = self.deadline().map_or(now, |deadline| deadline.min(now));
         running.finish(until, self.clocks().wall.now_ms(), |last| {
             let last = match last {
-                Final::Window(window) => Delivery::Window(window),
-                Final::Rows(rows) => Delivery::Rows(rows),
+                FinalResult::Window(window) => Delivery::Window(window),
+                FinalResult::Rows(rows) => Delivery::Rows(rows),
             };
-            // What it has come to is given however soon it follows.
+            // The last result is emitted without a rate limit.
             self.outbox.put_result(last, None);
         });
+        self.outbox.count(0, running.take_failed());
     }
 
-    /// Ends it, once, with what is left of its results unless nobody is there to read them or they come after a restart.
-    /// Whether this was the first call.
+    /// Ends the query once, with its remaining results unless nobody reads them or they follow after a restart.
+    /// True for the first call.
     pub(crate) fn end(&self, cause: Cause, trouble: Option<Trouble>) -> bool {
+        match cause {
+            // Nobody reads the results, so nothing waits for them.
+            Cause::Disconnected => self.end_now(cause, trouble),
+            _ => self.between_pieces(|| self.end_now(cause, trouble)),
+        }
+    }
+
+    /// Runs `work` while all records that the query has counted are in its results.
+    fn between_pieces<T>(&self, work: impl FnOnce() -> T) -> T {
+        loop {
+            let mut read: Vec<Arc<ReadProgress>> =
+                self.shares.lock().iter().map(|share| share.progress().clone()).collect();
+            // In one order, so that two queries that end never wait for each other.
+            read.sort_by_key(|progress| (progress.partition(), Arc::as_ptr(progress) as usize));
+            let _whole: Vec<MutexGuard<'_, ()>> = read.iter().map(|progress| progress.piece()).collect();
+            // A thread may have gone over to other counters meanwhile.
+            let is_same = {
+                let shares = self.shares.lock();
+                shares.len() == read.len() && shares.iter().all(|share| read.iter().any(|known| share.is_of(known)))
+            };
+            if is_same {
+                return work();
+            }
+        }
+    }
+
+    fn end_now(&self, cause: Cause, trouble: Option<Trouble>) -> bool {
         let _held = self.hold();
-        let goes_on = cause == Cause::Shutdown && self.keeping.is_some();
+        let goes_on = cause == Cause::Shutdown && self.durable.is_some();
         if cause != Cause::Disconnected && !goes_on {
             self.finish();
         }

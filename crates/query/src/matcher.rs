@@ -5,44 +5,44 @@ use std::sync::Arc;
 
 use millstream_types::{BatchError, Offset, PartitionId, RecordBatch};
 
+use crate::batch_matcher::{BatchMatcher, Matches, Tally};
 use crate::catalogue::{Catalogue, EntryId};
 use crate::compiled::Compiled;
-use crate::finder::{Finder, Tally, Yield};
 
 /// The queries of one stream, each with a tag of the owner's choice. Owner: one thread; nothing is shared.
 #[derive(Debug)]
 pub struct Matcher<T> {
     catalogue: Catalogue<T>,
-    finder: Finder,
+    batch_matcher: BatchMatcher,
 }
 
 impl<T> Default for Matcher<T> {
     fn default() -> Self {
-        Self { catalogue: Catalogue::default(), finder: Finder::default() }
+        Self { catalogue: Catalogue::default(), batch_matcher: BatchMatcher::default() }
     }
 }
 
 impl<T> Matcher<T> {
-    /// Adds a query.
+    /// Adds a query with its tag.
     pub fn insert(&mut self, query: Arc<Compiled>, tag: T) -> EntryId {
         self.catalogue.insert(query, tag)
     }
 
-    /// Takes a query out.
+    /// Removes a query and returns its tag.
     pub fn remove(&mut self, id: EntryId) -> Option<T> {
         let (tag, gone) = self.catalogue.remove(id)?;
         if let Some(output) = gone {
-            self.finder.forget(output);
+            self.batch_matcher.forget(output);
         }
         Some(tag)
     }
 
-    /// How many queries there are.
+    /// The number of queries in the set.
     pub fn len(&self) -> usize {
         self.catalogue.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no queries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -76,11 +76,11 @@ impl<T> Matcher<T> {
         now_ms: i64,
     ) -> Result<Tally, BatchError> {
         self.catalogue.refresh();
-        self.finder.run(&self.catalogue, batch, partition, offsets, now_ms)
+        self.batch_matcher.run(&self.catalogue, batch, partition, offsets, now_ms)
     }
 
-    /// Hands out what the batches since the last call gave, query by query.
-    pub fn drain(&mut self, take: impl FnMut(EntryId, &T, Yield)) {
-        self.finder.drain(&self.catalogue, take);
+    /// Hands out the matches since the last call, query by query.
+    pub fn drain(&mut self, take: impl FnMut(EntryId, &T, Matches)) {
+        self.batch_matcher.drain(&self.catalogue, take);
     }
 }

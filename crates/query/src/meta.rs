@@ -1,105 +1,86 @@
-//! What is told about a query, while it lives and when it has ended.
-
-use std::fmt;
-use std::str::FromStr;
+//! The meta of a query, while it runs and after its end.
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
+use crate::query_id::QueryId;
 use crate::{MetaNames, SketchMeta};
-
-/// The name of a live query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct QueryId(Uuid);
-
-impl QueryId {
-    /// A name that no other query has.
-    pub(crate) fn unique() -> Self {
-        Self(Uuid::new_v4())
-    }
-
-    /// For tables: nobody else chooses names, and they are random.
-    pub(crate) fn hash(self) -> u64 {
-        let (high, low) = self.0.as_u64_pair();
-        high ^ low.rotate_left(32)
-    }
-}
-
-impl fmt::Display for QueryId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl From<QueryId> for String {
-    fn from(id: QueryId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for QueryId {
-    type Error = uuid::Error;
-
-    fn try_from(text: String) -> Result<Self, uuid::Error> {
-        text.parse()
-    }
-}
-
-impl FromStr for QueryId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        Uuid::parse_str(text).map(Self)
-    }
-}
 
 /// Why a query has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Its time is over.
+    /// Its lifetime is over, or its deadline has passed.
     Duration,
-    /// It has as many rows as it asked for.
+    /// It has seen everything up to its `until`.
+    Until,
+    /// It has as many rows as its limit.
     Size,
-    /// Somebody ended it.
+    /// A client or an operator ended it.
     Killed,
-    /// It broke a limit, such as what may wait for a client.
+    /// It exceeded a limit, such as the bytes that may wait for a client.
     Limit,
     /// Its stream cannot be read any more, or its results cannot go where they should.
     Error,
-    /// Its client is gone.
+    /// Its client has closed the connection.
     Disconnected,
-    /// The server stops.
+    /// The server is shutting down.
     Shutdown,
 }
 
-/// Something that went wrong, and what to do about it.
+impl Cause {
+    /// All causes, in the order of the counters.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Duration,
+        Self::Until,
+        Self::Size,
+        Self::Killed,
+        Self::Limit,
+        Self::Error,
+        Self::Disconnected,
+        Self::Shutdown,
+    ];
+
+    /// The name of the cause in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Duration => "duration",
+            Self::Until => "until",
+            Self::Size => "size",
+            Self::Killed => "killed",
+            Self::Limit => "limit",
+            Self::Error => "error",
+            Self::Disconnected => "disconnected",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// An error and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// What.
+    /// The error that occurred, in words.
     pub error: String,
-    /// The remedy.
+    /// The remedy for the error.
     pub resolution: String,
 }
 
-/// A setting that was asked for beyond what is allowed.
+/// A requested setting that exceeds its limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clamped {
     /// The option that bounds it.
     pub setting: String,
-    /// What was asked for; `None` is no bound at all.
+    /// The requested value; `None` asks for no limit.
     pub asked: Option<u64>,
-    /// What was given.
+    /// The value that is used instead.
     pub given: u64,
 }
 
-/// Which part of a partition a query has seen.
+/// The part of a partition that a query has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
-    /// The partition.
+    /// The number of the partition.
     pub partition: u32,
-    /// From this offset on.
+    /// The first offset that it has seen.
     pub first: u64,
     /// Up to this one; `None` if nothing has arrived.
     pub last: Option<u64>,
@@ -115,14 +96,14 @@ impl Meta {
     }
 }
 
-/// What is told about a query.
+/// The meta of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    /// Its name.
+    /// The id of the query.
     pub id: QueryId,
-    /// Its text, as given.
+    /// The text of the query, as given.
     pub text: String,
-    /// The topic it reads.
+    /// The topic that the query reads.
     pub stream: String,
     /// When it was received, milliseconds since 1970-01-01T00:00:00Z.
     pub received_ms: i64,
@@ -132,25 +113,29 @@ pub struct Meta {
     pub elapsed_us: u64,
     /// Why it ended; `None` while it lives.
     pub cause: Option<Cause>,
-    /// How many records it has seen.
+    /// The number of records that it has seen.
     pub records_seen: u64,
-    /// How many of them matched: became rows, or part of a result.
+    /// The number of matches, which became rows or parts of a result.
     pub matched: u64,
-    /// How many rows were dropped because the client was slow.
+    /// The number of rows that were dropped because the client was slow.
     pub dropped: u64,
-    /// How many records could not be evaluated. Records that the index rules out by their value are not evaluated.
+    /// The number of records that could not be evaluated. Records that the index rules out are not evaluated.
     pub evaluation_errors: u64,
-    /// How many payloads were not JSON, as far as any query of the stream had to look.
+    /// The number of payloads that were not JSON; payloads with an error in the middle count only if a
+    /// query had to read them.
     pub not_json: u64,
-    /// How many offsets were gone before they could be read.
+    /// The number of offsets that were trimmed before they could be read.
     pub skipped: u64,
     /// Settings that were not given as asked for.
     pub clamped: Vec<Clamped>,
-    /// What it has seen of each partition.
+    /// The part of each partition that it has seen.
     pub positions: Vec<Covered>,
-    /// What is told about the sketches behind the last rows of a query without window.
+    /// The meta of the sketches behind the last rows of a query without window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sketches: Vec<SketchMeta>,
-    /// What went wrong.
+    /// The estimated parts of these rows, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The errors that occurred in the query.
     pub errors: Vec<Trouble>,
 }

@@ -1,4 +1,4 @@
-//! What members of a meta are called where somebody wants them otherwise (`query.bullet.meta_names`).
+//! Configurable names for the members of a meta (`query.bullet.meta_names`).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// What members may be called otherwise, at whatever depth they stand.
-const MEMBERS: [&str; 43] = [
+/// The members that can have other names, at any depth.
+const MEMBERS: [&str; 44] = [
     "active_items",
     "asked",
     "cause",
@@ -32,6 +32,7 @@ const MEMBERS: [&str; 43] = [
     "min",
     "name",
     "not_json",
+    "notes",
     "number",
     "of",
     "partition",
@@ -53,18 +54,18 @@ const MEMBERS: [&str; 43] = [
     "uniques_estimate",
     "upper",
 ];
-/// Further ones.
+/// Further members that can have other names.
 const FURTHER: [&str; 2] = ["was_estimated", "window"];
 
-/// The name of each member that is not called as it is by default.
+/// The name of each member that differs from the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MetaNames(BTreeMap<String, String>);
 
 impl MetaNames {
-    /// Takes names by choice.
+    /// Reads the names from the configuration.
     ///
     /// # Errors
-    /// [`Error::MetaName`] of a member that there is not, and of two that would be called the same.
+    /// [`Error::MetaName`] for a member that does not exist, and for two members with the same name.
     pub fn new(names: &BTreeMap<String, String>) -> Result<Self, Error> {
         let known = || MEMBERS.iter().chain(&FURTHER).copied();
         if let Some(unknown) = names.keys().find(|name| !known().any(|known| known == **name)) {
@@ -82,7 +83,7 @@ impl MetaNames {
         Ok(Self(names.clone()))
     }
 
-    /// A meta as JSON, its members called as they are to be.
+    /// Writes a meta as JSON with the configured names.
     pub(crate) fn write(&self, meta: &impl Serialize, out: &mut Vec<u8>) {
         let written = match self.0.is_empty() {
             true => serde_json::to_writer(&mut *out, meta),
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_called_otherwise_wherever_they_stand_and_the_rest_stays() {
+    fn members_are_renamed_wherever_they_stand_and_the_others_stay() {
         let meta = serde_json::json!({"id": "x", "window": {"number": 3, "sketches": [{"theta": 1.5}]}, "errors": []});
         let written = |names: &MetaNames| {
             let mut out = Vec::new();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_member_and_what_would_be_called_twice_is_refused() {
+    fn an_unknown_member_and_a_duplicate_name_are_refused() {
         for (pairs, says) in [
             (&[("finshed_ms", "x")][..], "there is no member 'finshed_ms'; did you mean 'finished_ms'?"),
             (&[("id", "text")], "two members would be called 'text'"),

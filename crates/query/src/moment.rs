@@ -1,4 +1,4 @@
-//! A moment of the monotonic clock in eight bytes: a hundred thousand queries that wait keep two each.
+//! A time of the monotonic clock in eight bytes: each of a hundred thousand waiting queries stores two.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_the_duration_it_was_made_of() {
+    fn a_moment_converts_back_to_its_duration() {
         for nanos in [0, 1, 999, 1_000_000_007, u64::MAX - 1] {
             let since_begin = Duration::from_nanos(nanos);
             assert_eq!(Duration::from(Moment::from(since_begin)), since_begin);

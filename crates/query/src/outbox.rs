@@ -10,17 +10,17 @@ use millstream_types::{Epoch, MemoryBudget};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::outboxes::Common;
-use crate::passage::{Gone, Passage, Place};
-use crate::rate::Given;
+use crate::outboxes::TenantOutboxes;
+use crate::rate::RateCounter;
+use crate::resume_buffer::{ResultId, ResumeBuffer, StoredResumeBuffer};
 use crate::rows::RowBatch;
-use crate::trail::{KeptTrail, ResultId, Trail};
+use crate::sink_progress::{SinkOffset, SinkPosition, SinkProgress};
 use crate::{Cause, Meta, OnSlow, Trouble, WindowResult};
 
-/// What a client reads.
+/// The results that a client reads.
 #[derive(Debug, Clone)]
 pub enum Delivery {
-    /// Some rows.
+    /// Some rows of the result.
     Rows(RowBatch),
     /// The result of a window.
     Window(Box<WindowResult>),
@@ -28,9 +28,9 @@ pub enum Delivery {
     End(Box<Meta>),
 }
 
-/// What became of rows.
+/// The outcome of adding rows to an outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Put {
+pub(crate) enum PutOutcome {
     Taken,
     /// These were the last ones that the query asked for.
     Full,
@@ -38,60 +38,60 @@ pub(crate) enum Put {
     TooSlow,
     /// They come faster than the query, or its tenant, may give them.
     TooFast,
-    /// What its records have come to takes more than it may.
+    /// The aggregate's state exceeds its limit.
     TooLarge,
 }
 
-/// What a client gets that has something already.
+/// The results for a client that resumes after a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// All that follows.
+    /// All results after it are available.
     Whole,
-    /// Some that followed has gone.
+    /// Some results after it were dropped.
     Gap,
     /// Nothing: it has the end.
     All,
 }
 
 pub(crate) struct Outbox {
-    pub(crate) common: Arc<Common>,
+    pub(crate) common: Arc<TenantOutboxes>,
     /// After how many rows it is full; never at the largest number.
     rows_max: u64,
     on_slow: OnSlow,
     state: Mutex<State>,
 }
 
-/// Stands for its traffic, which is there once something is written to it: an idle query has none.
+/// The queue of an outbox, allocated with the first write: an idle query has none.
 #[derive(Debug, Default)]
 struct State {
-    traffic: Option<Box<Traffic>>,
+    traffic: Option<Box<QueuedResults>>,
     ended: bool,
     reader: Option<Waker>,
 }
 
 #[derive(Debug)]
-struct Traffic {
-    /// Rows and windows, each with the memory that it takes until it is gone.
+struct QueuedResults {
+    /// Rows and windows, each with its memory grant.
     waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
-    counts: Counts,
+    counts: ResultCounts,
     /// If there are bounds for that.
-    given: Option<Box<Given>>,
+    given: Option<Box<RateCounter>>,
     /// The rate that was exceeded.
     too_fast: Option<Box<Trouble>>,
     /// Told once, after the rows.
     end: Option<Box<Meta>>,
-    /// If results are handed out only once they are kept, and stay until they have arrived: how far they have come.
-    passage: Option<Box<Passage>>,
+    /// For results that are handed out once they are stored, and stay until they have arrived: their progress.
+    sink_progress: Option<Box<SinkProgress>>,
     /// If results stay for a while after they were sent to a client: their numbers.
-    trail: Option<Box<Trail>>,
+    resume_buffer: Option<Box<ResumeBuffer>>,
 }
 
-static NO_TRAFFIC: Traffic = Traffic::new();
+static NO_TRAFFIC: QueuedResults = QueuedResults::new();
 
-impl Traffic {
+impl QueuedResults {
     const fn new() -> Self {
-        let counts = Counts { matched: 0, dropped: 0, evaluation_errors: 0 };
+        let counts = ResultCounts { matched: 0, dropped: 0, evaluation_errors: 0 };
         Self {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -99,98 +99,98 @@ impl Traffic {
             given: None,
             too_fast: None,
             end: None,
-            passage: None,
-            trail: None,
+            sink_progress: None,
+            resume_buffer: None,
         }
     }
 }
 
 impl Deref for State {
-    type Target = Traffic;
+    type Target = QueuedResults;
 
-    fn deref(&self) -> &Traffic {
+    fn deref(&self) -> &QueuedResults {
         self.traffic.as_deref().unwrap_or(&NO_TRAFFIC)
     }
 }
 
 impl DerefMut for State {
-    fn deref_mut(&mut self) -> &mut Traffic {
-        self.traffic.get_or_insert_with(|| Box::new(Traffic::new()))
+    fn deref_mut(&mut self) -> &mut QueuedResults {
+        self.traffic.get_or_insert_with(|| Box::new(QueuedResults::new()))
     }
 }
 
-/// What there is at one moment.
-pub(crate) struct Contents<'s> {
-    pub(crate) counts: Counts,
+/// A consistent snapshot of an outbox.
+pub(crate) struct OutboxSnapshot<'s> {
+    pub(crate) counts: ResultCounts,
     pub(crate) waiting: &'s VecDeque<Delivery>,
-    /// What is told at the end if that has come.
+    /// The final meta, if the query has ended.
     pub(crate) end: Option<&'s Meta>,
-    pub(crate) passage: Option<&'s Passage>,
-    pub(crate) trail: Option<&'s Trail>,
+    pub(crate) sink_progress: Option<&'s SinkProgress>,
+    pub(crate) resume_buffer: Option<&'s ResumeBuffer>,
 }
 
-/// What has gone through.
+/// The counts of a query's results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Counts {
+pub(crate) struct ResultCounts {
     pub(crate) matched: u64,
     pub(crate) dropped: u64,
     pub(crate) evaluation_errors: u64,
 }
 
 impl Outbox {
-    pub(crate) fn new(common: Arc<Common>, rows_max: Option<u64>, on_slow: OnSlow) -> Self {
+    pub(crate) fn new(common: Arc<TenantOutboxes>, rows_max: Option<u64>, on_slow: OnSlow) -> Self {
         Self { common, rows_max: rows_max.unwrap_or(u64::MAX), on_slow, state: Mutex::default() }
     }
 
     /// Takes rows, as far as the query wants them. After the end nothing is taken or counted.
-    pub(crate) fn put(&self, mut rows: RowBatch, evaluation_errors: u64, now: Duration) -> Put {
+    pub(crate) fn put(&self, mut rows: RowBatch, evaluation_errors: u64, now: Duration) -> PutOutcome {
         let mut state = self.state.lock();
         if state.ended {
-            return Put::Taken;
+            return PutOutcome::Taken;
         }
         state.counts.evaluation_errors += evaluation_errors;
         let left = self.rows_max - state.counts.matched;
         rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         if rows.is_empty() {
-            return Put::Taken;
+            return PutOutcome::Taken;
         }
         let row_count = rows.row_count() as u64;
         state.counts.matched += row_count;
         let rows = Delivery::Rows(rows);
         if self.is_too_fast(&mut state, &rows, now) {
             state.counts.dropped += row_count;
-            return Put::TooFast;
+            return PutOutcome::TooFast;
         }
         if self.make_room(&mut state, &rows) {
             state.push(rows);
         } else {
             state.counts.dropped += row_count;
             if self.on_slow == OnSlow::Kill {
-                return Put::TooSlow;
+                return PutOutcome::TooSlow;
             }
         }
-        if left == row_count { Put::Full } else { Put::Taken }
+        if left == row_count { PutOutcome::Full } else { PutOutcome::Taken }
     }
 
     /// Takes a result, which counts for no record; at `now`, for the query's rate, unless it is the last.
-    pub(crate) fn put_result(&self, result: Delivery, now: Option<Duration>) -> Put {
+    pub(crate) fn put_result(&self, result: Delivery, now: Option<Duration>) -> PutOutcome {
         let mut state = self.state.lock();
         if state.ended {
-            return Put::Taken;
+            return PutOutcome::Taken;
         }
         if now.is_some_and(|now| self.is_too_fast(&mut state, &result, now)) {
             state.counts.dropped += result.row_count();
-            return Put::TooFast;
+            return PutOutcome::TooFast;
         }
         if self.make_room(&mut state, &result) {
             state.push(result);
-            return Put::Taken;
+            return PutOutcome::Taken;
         }
         state.counts.dropped += result.row_count();
-        if self.on_slow == OnSlow::Kill { Put::TooSlow } else { Put::Taken }
+        if self.on_slow == OnSlow::Kill { PutOutcome::TooSlow } else { PutOutcome::Taken }
     }
 
-    /// Counts what is given; whether that is more than the query, or all of its tenant, may give in a second.
+    /// Counts new rows; true if they exceed the rate of the query or of its tenant.
     fn is_too_fast(&self, state: &mut State, next: &Delivery, now: Duration) -> bool {
         if self.common.are_rates_unbounded() || state.too_fast.is_some() {
             return state.too_fast.is_some();
@@ -221,8 +221,8 @@ impl Outbox {
         counts.evaluation_errors += evaluation_errors;
     }
 
-    /// Whether there is room for rows and memory that they hold, after old ones have been dropped if that is the policy.
-    /// An empty queue takes more than its own bound: a row that exceeds it by itself could never be delivered otherwise.
+    /// Makes room for rows and their memory, by dropping old rows if that is the policy; false if there is none. An empty
+    /// queue accepts a row over its limit, because that row could never be delivered otherwise.
     fn make_room(&self, state: &mut State, next: &Delivery) -> bool {
         loop {
             let fits =
@@ -241,65 +241,76 @@ impl Outbox {
         }
     }
 
-    /// Whether more than half of what may wait does, so that whoever can wait with more should.
+    pub(crate) fn drops_oldest(&self) -> bool {
+        self.on_slow == OnSlow::DropOldest
+    }
+
+    /// True if the queue is more than half full, so that producers that can wait should.
     pub(crate) fn is_crowded(&self) -> bool {
         let state = self.state.lock();
-        let sent_bytes = state.trail.as_ref().map_or(0, |trail| trail.sent_bytes());
+        let sent_bytes = state.resume_buffer.as_ref().map_or(0, |resume_buffer| resume_buffer.sent_bytes());
         !state.ended && state.waiting_bytes - sent_bytes > self.common.queue_max_bytes / 2
     }
 
-    /// What has gone through, what waits, and what is told at the end if that has come.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(Contents<'_>) -> R) -> R {
+    /// Calls `look` with a consistent snapshot.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(OutboxSnapshot<'_>) -> R) -> R {
         let state = self.state.lock();
-        let (end, passage, trail) = (state.end.as_deref(), state.passage.as_deref(), state.trail.as_deref());
-        look(Contents { counts: state.counts, waiting: &state.waiting, end, passage, trail })
+        let (end, sink_progress, resume_buffer) =
+            (state.end.as_deref(), state.sink_progress.as_deref(), state.resume_buffer.as_deref());
+        look(OutboxSnapshot { counts: state.counts, waiting: &state.waiting, end, sink_progress, resume_buffer })
     }
 
-    /// From now on results are handed out only once they are kept, and stay until they have arrived. Of one that a former
-    /// process has kept what waits is kept, and so much has gone.
-    pub(crate) fn hold_until_arrived(&self, gone: Gone) {
+    /// From now on results are handed out once they are stored, and stay until they have arrived. The waiting results of a
+    /// resumed query are stored already, and `gone` are delivered.
+    pub(crate) fn hold_until_arrived(&self, gone: SinkOffset) {
         let mut state = self.state.lock();
-        let passage = Passage::resume(gone, state.waiting.len(), state.ended);
-        state.passage = Some(Box::new(passage));
+        let sink_progress = SinkProgress::resume(gone, state.waiting.len(), state.ended);
+        state.sink_progress = Some(Box::new(sink_progress));
     }
 
-    /// Deliveries up to `through` are kept, and the end if that has come.
+    /// Deliveries up to `through` are stored, and the end too if it has come.
     pub(crate) fn has_been_kept(&self, through: u64, is_end_kept: bool) {
         let mut state = self.state.lock();
-        if let Some(passage) = &mut state.passage {
-            passage.keep(through, is_end_kept);
+        if let Some(sink_progress) = &mut state.sink_progress {
+            sink_progress.keep(through, is_end_kept);
             state.wake();
         }
     }
 
-    /// Where a reader of what is kept begins, and whether the opening has arrived already.
-    pub(crate) fn start(&self) -> Option<(Place, bool)> {
-        self.state.lock().passage.as_ref().map(|passage| (passage.start(), passage.gone.opening))
+    /// The position of a new reader of stored results, and true if the opening has arrived already.
+    pub(crate) fn start(&self) -> Option<(SinkPosition, bool)> {
+        self.state
+            .lock()
+            .sink_progress
+            .as_ref()
+            .map(|sink_progress| (sink_progress.start(), sink_progress.gone.opening))
     }
 
-    /// What was handed out up to `place` has arrived, the opening, too.
-    pub(crate) fn has_arrived(&self, place: &Place) {
+    /// Marks the opening and the deliveries up to `place` as arrived.
+    pub(crate) fn has_arrived(&self, place: &SinkPosition) {
         let mut state = self.state.lock();
-        while state.passage.as_ref().is_some_and(|passage| passage.has_arrived(place)) && state.pop().is_some() {}
-        if let Some(passage) = &mut state.passage {
-            passage.gone.opening = true;
+        while state.sink_progress.as_ref().is_some_and(|sink_progress| sink_progress.has_arrived(place))
+            && state.pop().is_some()
+        {}
+        if let Some(sink_progress) = &mut state.sink_progress {
+            sink_progress.gone.opening = true;
         }
     }
 
-    /// The next delivery that is kept, with the number of its first record; `None` if no more will be.
-    pub(crate) fn poll_kept(&self, place: &mut Place, cx: &mut Context<'_>) -> Poll<Option<(u64, Delivery)>> {
+    /// The next stored delivery, with the number of its first record; `None` after the last one.
+    pub(crate) fn poll_kept(&self, place: &mut SinkPosition, cx: &mut Context<'_>) -> Poll<Option<(u64, Delivery)>> {
         let mut state = self.state.lock();
-        let Some(passage) = &state.passage else { return Poll::Ready(None) };
-        let next = passage.next(place).and_then(|next| state.waiting.get(next)).cloned();
+        let Some(sink_progress) = &state.sink_progress else { return Poll::Ready(None) };
+        let next = sink_progress.next(place).and_then(|next| state.waiting.get(next)).cloned();
         if let Some(delivery) = next {
             return Poll::Ready(Some((place.pass(delivery.record_count()), delivery)));
         }
-        if let Some(end) = state.end.as_ref().filter(|_| passage.is_at_end(place, state.waiting.len())) {
+        if let Some(end) = state.end.as_ref().filter(|_| sink_progress.is_at_end(place, state.waiting.len())) {
             place.is_end = true;
             let end = Delivery::End(end.clone());
             return Poll::Ready(Some((place.pass(end.record_count()), end)));
         }
-        // What is not kept by now comes after the restart.
+        // Results that are not stored by now follow after the restart.
         if place.is_end || state.end.as_ref().is_some_and(|end| end.cause == Some(Cause::Shutdown)) {
             return Poll::Ready(None);
         }
@@ -307,31 +318,33 @@ impl Outbox {
         Poll::Pending
     }
 
-    /// From now on results have numbers, and stay for a while after they were sent. Of one that a former process has kept
-    /// what waits has these.
-    pub(crate) fn number(&self, kept: Option<&KeptTrail>, epoch: Epoch) {
+    /// From now on results have numbers, and stay for a while after they were sent. The waiting results of
+    /// a resumed query keep theirs.
+    pub(crate) fn number(&self, kept: Option<&StoredResumeBuffer>, epoch: Epoch) {
         let mut state = self.state.lock();
         let sizes: Vec<usize> = state.waiting.iter().map(Delivery::size_bytes).collect();
-        state.trail = Some(Box::new(Trail::resume(kept, &sizes, epoch)));
+        state.resume_buffer = Some(Box::new(ResumeBuffer::resume(kept, &sizes, epoch)));
     }
 
-    /// Has this client be sent what nobody has been sent; the number of the last result before that. `None` if results have
-    /// no numbers.
+    /// Sends the unsent results to this client from now on; returns the number of the last result before them. `None`
+    /// if results have no numbers.
     pub(crate) fn go_on(&self, client: u64) -> Option<ResultId> {
         let mut state = self.state.lock();
-        let trail = state.trail.as_mut()?;
-        trail.go_on(client);
-        Some(trail.sent_up_to())
+        let resume_buffer = state.resume_buffer.as_mut()?;
+        resume_buffer.go_on(client);
+        Some(resume_buffer.sent_up_to())
     }
 
-    /// Has this client be sent what follows the result `id`, in place of whoever reads now.
+    /// Sends the results after `id` to this client from now on, in place of the current one.
     pub(crate) fn begin_after(&self, client: u64, id: ResultId) -> After {
         let mut state = self.state.lock();
         let has_ended = state.end.is_some();
-        let Some(trail) = &mut state.trail else { return After::Whole };
-        let is_whole = trail.begin_again(client, id);
-        let has_all = has_ended && id == trail.end();
-        while state.trail.as_ref().is_some_and(|trail| trail.has_arrived(id)) && state.pop().is_some() {}
+        let Some(resume_buffer) = &mut state.resume_buffer else { return After::Whole };
+        let is_whole = resume_buffer.begin_again(client, id);
+        let has_all = has_ended && id == resume_buffer.end();
+        while state.resume_buffer.as_ref().is_some_and(|resume_buffer| resume_buffer.has_arrived(id))
+            && state.pop().is_some()
+        {}
         state.wake();
         match is_whole {
             _ if has_all => After::All,
@@ -342,10 +355,10 @@ impl Outbox {
 
     /// The last number that a result may have by now.
     pub(crate) fn last_id(&self) -> Option<ResultId> {
-        self.state.lock().trail.as_ref().map(|trail| trail.end())
+        self.state.lock().resume_buffer.as_ref().map(|resume_buffer| resume_buffer.end())
     }
 
-    /// What has been sent stays no longer. Whether there was anything.
+    /// Drops the results that were sent; true if there were any.
     pub(crate) fn let_go_of_sent(&self) -> bool {
         let mut state = self.state.lock();
         std::iter::from_fn(|| state.let_go_of_sent().then_some(())).count() > 0
@@ -360,13 +373,18 @@ impl Outbox {
         cx: &mut Context<'_>,
     ) -> Poll<Option<(Option<ResultId>, Delivery)>> {
         let mut state = self.state.lock();
-        if !state.trail.as_ref().is_some_and(|trail| trail.is_of(client)) {
+        if !state.resume_buffer.as_ref().is_some_and(|resume_buffer| resume_buffer.is_of(client)) {
             return Poll::Ready(None);
         }
-        let next = state.trail.as_ref().and_then(|trail| state.waiting.get(trail.next())).cloned();
-        if let Some((delivery, trail)) = next.zip(state.trail.as_mut()) {
-            let id = trail.send(delivery.size_bytes());
-            while state.trail.as_ref().is_some_and(|trail| trail.has_too_much(self.common.sent_max_bytes)) {
+        let next =
+            state.resume_buffer.as_ref().and_then(|resume_buffer| state.waiting.get(resume_buffer.next())).cloned();
+        if let Some((delivery, resume_buffer)) = next.zip(state.resume_buffer.as_mut()) {
+            let id = resume_buffer.send(delivery.size_bytes());
+            while state
+                .resume_buffer
+                .as_ref()
+                .is_some_and(|resume_buffer| resume_buffer.has_too_much(self.common.sent_max_bytes))
+            {
                 state.pop();
             }
             return Poll::Ready(Some((Some(id), delivery)));
@@ -376,16 +394,20 @@ impl Outbox {
         }
         if let Some(end) = &state.end {
             *is_end_sent = true;
-            // What follows after a restart comes before the end.
-            let id = state.trail.as_ref().filter(|_| end.cause != Some(Cause::Shutdown)).map(|trail| trail.end());
+            // Results that follow after a restart come before the end.
+            let id = state
+                .resume_buffer
+                .as_ref()
+                .filter(|_| end.cause != Some(Cause::Shutdown))
+                .map(|resume_buffer| resume_buffer.end());
             return Poll::Ready(Some((id, Delivery::End(end.clone()))));
         }
         state.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Goes on with what was kept of one, whatever its bounds; memory that is not to be had is not waited for.
-    pub(crate) fn resume(&self, counts: Counts, waiting: impl Iterator<Item = Delivery>, end: Option<Meta>) {
+    /// Resumes with the stored results, even beyond the limits; a lack of memory does not delay this.
+    pub(crate) fn resume(&self, counts: ResultCounts, waiting: impl Iterator<Item = Delivery>, end: Option<Meta>) {
         let mut state = self.state.lock();
         state.counts = counts;
         for delivery in waiting {
@@ -396,12 +418,12 @@ impl Outbox {
         state.end = end.map(Box::new);
     }
 
-    /// What is told at the end, until the client has got it.
+    /// The final meta, until the client has read it.
     pub(crate) fn end_meta(&self) -> Option<Meta> {
         self.look(|contents| contents.end.cloned())
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> ResultCounts {
         self.state.lock().counts
     }
 
@@ -410,7 +432,7 @@ impl Outbox {
     }
 
     /// Ends it, once: `meta` is made of the final counts. Whether this was the first call.
-    pub(crate) fn end(&self, meta: impl FnOnce(Counts) -> Meta) -> bool {
+    pub(crate) fn end(&self, meta: impl FnOnce(ResultCounts) -> Meta) -> bool {
         let mut state = self.state.lock();
         if state.ended {
             return false;
@@ -425,7 +447,7 @@ impl Outbox {
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.state.lock();
         if state.traffic.is_some() {
-            // What somebody has been sent is for nobody else.
+            // Results that one client was sent are not sent to another.
             while state.let_go_of_sent() {}
             if let Some(waiting) = state.pop() {
                 return Poll::Ready(Some(waiting));
@@ -446,8 +468,8 @@ impl State {
     fn push(&mut self, delivery: Delivery) {
         self.waiting_bytes += delivery.size_bytes();
         self.waiting.push_back(delivery);
-        if let Some(trail) = &mut self.trail {
-            trail.push();
+        if let Some(resume_buffer) = &mut self.resume_buffer {
+            resume_buffer.push();
         }
         self.wake();
     }
@@ -455,18 +477,18 @@ impl State {
     fn pop(&mut self) -> Option<Delivery> {
         let oldest = self.waiting.pop_front()?;
         self.waiting_bytes -= oldest.size_bytes();
-        if let Some(passage) = &mut self.passage {
-            passage.went(oldest.record_count());
+        if let Some(sink_progress) = &mut self.sink_progress {
+            sink_progress.went(oldest.record_count());
         }
-        if let Some(trail) = &mut self.trail {
-            trail.pop(oldest.size_bytes());
+        if let Some(resume_buffer) = &mut self.resume_buffer {
+            resume_buffer.pop(oldest.size_bytes());
         }
         Some(oldest)
     }
 
     /// Lets the oldest go if it has been sent; whether it had been.
     fn let_go_of_sent(&mut self) -> bool {
-        self.trail.as_ref().is_some_and(|trail| trail.next() > 0) && self.pop().is_some()
+        self.resume_buffer.as_ref().is_some_and(|resume_buffer| resume_buffer.next() > 0) && self.pop().is_some()
     }
 
     fn wake(&mut self) {
@@ -489,12 +511,12 @@ impl Delivery {
         self.rows().map_or(0, RowBatch::row_count) as u64
     }
 
-    /// How many records it is where results are records: each row, and what is told of a window or at the end.
+    /// The number of records for a topic: one for each row, each window and the end.
     pub(crate) fn record_count(&self) -> u64 {
         self.row_count() + u64::from(!matches!(self, Self::Rows(_)))
     }
 
-    /// Takes from `memory` what its rows need. Whether it was to be had.
+    /// Takes memory for its rows; false if there is none left.
     fn hold(&self, memory: &MemoryBudget) -> bool {
         self.rows().is_none_or(|rows| rows.hold(memory))
     }

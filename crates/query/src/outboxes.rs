@@ -1,4 +1,4 @@
-//! What outboxes have in common: all of an engine, and those of one tenant.
+//! The limits that outboxes share: those of an engine, and those of one tenant.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use std::time::Duration;
 use millstream_types::{MemoryBudget, TenantId};
 use parking_lot::Mutex;
 
-use crate::live::Clocks;
-use crate::rate::{Given, Rates};
+use crate::clocks::Clocks;
+use crate::rate::{RateCounter, RateLimits};
 use crate::{Config, Trouble};
 
-/// Tenants without queries are let go before there would be more than twice as many as have some.
+/// Number of tenants from which those without queries are removed, before twice as many would be stored as are in use.
 const SWEPT_FROM: usize = 64;
 
-/// What the outboxes of one tenant have in common.
-pub(crate) struct Common {
+/// The limits that the outboxes of one tenant share.
+pub(crate) struct TenantOutboxes {
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) queue_max_bytes: usize,
-    /// Of what has been sent to one client.
+    /// The limit for results sent to one client.
     pub(crate) sent_max_bytes: usize,
-    /// Of each query.
-    pub(crate) rates: Rates,
-    /// Of all together.
-    tenant_rates: Rates,
-    given: Mutex<Given>,
-    /// What waits for all clients of all tenants draws on it.
+    /// The rate limits of each query.
+    pub(crate) rates: RateLimits,
+    /// The rate limits of the tenant's queries together.
+    tenant_rates: RateLimits,
+    given: Mutex<RateCounter>,
+    /// The memory budget for the waiting results of all clients.
     pub(crate) memory: MemoryBudget,
 }
 
-impl Common {
-    /// Whether rows may come as fast as they like.
+impl TenantOutboxes {
+    /// True if there are no rate limits.
     pub(crate) fn are_rates_unbounded(&self) -> bool {
         self.rates.are_unbounded() && self.tenant_rates.are_unbounded()
     }
 
-    /// Counts what a query is to give, unless the tenant's queries give too much by that.
+    /// Counts new rows of a query, unless they exceed the tenant's rate.
     pub(crate) fn add(&self, rows: u64, bytes: u64, now: Duration) -> Result<(), Trouble> {
         if self.tenant_rates.are_unbounded() {
             return Ok(());
@@ -49,15 +49,15 @@ pub(crate) struct Outboxes {
     clocks: Arc<Clocks>,
     queue_max_bytes: usize,
     sent_max_bytes: usize,
-    rates: Rates,
-    tenant_rates: Rates,
+    rates: RateLimits,
+    tenant_rates: RateLimits,
     memory: MemoryBudget,
     tenants: Mutex<Tenants>,
 }
 
-/// Those who have queries, and those who had some a second ago: who asks again and again has one rate all the same.
+/// Tenants with queries, and tenants that had some a second ago: repeated queries do not reset the rate.
 struct Tenants {
-    known: HashMap<TenantId, Arc<Common>>,
+    known: HashMap<TenantId, Arc<TenantOutboxes>>,
     sweep_at: usize,
 }
 
@@ -67,15 +67,20 @@ impl Outboxes {
             clocks,
             queue_max_bytes: config.queue_max_bytes,
             sent_max_bytes: config.kept_sent_max_bytes,
-            rates: Rates::of_query(config),
-            tenant_rates: Rates::of_tenant(config),
+            rates: RateLimits::of_query(config),
+            tenant_rates: RateLimits::of_tenant(config),
             memory: memory.share("query.queues_max_bytes", config.queues_max_bytes as u64),
             tenants: Mutex::new(Tenants { known: HashMap::new(), sweep_at: SWEPT_FROM }),
         }
     }
 
-    /// What those of a tenant have in common.
-    pub(crate) fn of(&self, tenant: &TenantId) -> Arc<Common> {
+    /// Memory of all waiting results, in bytes.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.memory.used_bytes()
+    }
+
+    /// The shared limits of a tenant's outboxes.
+    pub(crate) fn of(&self, tenant: &TenantId) -> Arc<TenantOutboxes> {
         let mut tenants = self.tenants.lock();
         if let Some(known) = tenants.known.get(tenant) {
             return known.clone();
@@ -85,7 +90,7 @@ impl Outboxes {
             tenants.known.retain(|_, common| Arc::strong_count(common) > 1 || !common.given.lock().is_over(now));
             tenants.sweep_at = SWEPT_FROM.max(2 * tenants.known.len());
         }
-        let common = Arc::new(Common {
+        let common = Arc::new(TenantOutboxes {
             clocks: self.clocks.clone(),
             queue_max_bytes: self.queue_max_bytes,
             sent_max_bytes: self.sent_max_bytes,

@@ -1,6 +1,7 @@
-//! Queries that begin with records that are there already: a thread of its own reads these for each, so that no other query
-//! waits, and hands it over to those that read what comes.
+//! Queries that begin with past records. A thread for each query reads these, so that no other query waits, and hands the
+//! query over to the threads that read new records.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,27 +10,33 @@ use std::time::Duration;
 use millstream_log::{Error as LogError, Offsets, Partition};
 use millstream_types::Offset;
 
-use crate::keeping::{Places, Reached};
-use crate::live::{Clocks, Live};
-use crate::progress::Reading;
-use crate::registry::Registry;
+use crate::clocks::Clocks;
+use crate::durable_state::{PartitionPositions, PartitionProgress};
+use crate::live::{LiveQuery, LiveStream};
+use crate::past_end::UNTIL;
+use crate::progress::ProgressCounters;
+use crate::read_error::ReadError;
+use crate::registry::QueryRegistry;
 use crate::replay::Replay;
-use crate::stream::Stream;
-use crate::tailed::Broken;
-use crate::{Engine, Error, Start};
+use crate::{Cause, Engine, Error, QueryRequest, Start, Until};
 
-/// How often it is looked whether a client has taken what it was given.
+/// The members of a request that say where it begins and ends.
+const FROM: &str = "from";
+
+/// Interval at which a full outbox is checked.
 const LOOK: Duration = Duration::from_millis(5);
-/// Of what comes meanwhile most is read here, too: the rest is read by threads that others wait for.
+/// Rounds over records that arrive meanwhile: the fewer are left, the less the shared threads have to replay.
 const ROUNDS: usize = 3;
 
-/// A beginning in the past, with one of the places that there are for such.
+/// The start of a query in the past, and its permit.
 pub(crate) struct Past {
-    pub(crate) places: Places,
+    pub(crate) places: PartitionPositions,
+    /// The end in each partition; `None` if the query continues with new records.
+    ends: Option<Vec<Offset>>,
     permit: Permit,
 }
 
-/// One of those that read the past; counts as long as it lives.
+/// The permit of one query to read the past, released on drop.
 struct Permit(Arc<AtomicUsize>);
 
 impl Drop for Permit {
@@ -39,8 +46,14 @@ impl Drop for Permit {
 }
 
 impl Engine {
-    /// Where a query of the stream begins, unless that is now.
-    pub(crate) async fn past(&self, stream: &Arc<Stream>, from: &Start) -> Result<Option<Past>, Error> {
+    /// The start and end of a query in the past; `None` if it begins with new records.
+    pub(crate) async fn past(
+        &self,
+        stream: &Arc<LiveStream>,
+        request: &QueryRequest,
+        until: Option<Until>,
+    ) -> Result<Option<Past>, Error> {
+        let from = &request.from;
         if *from == Start::Now {
             return Ok(None);
         }
@@ -48,22 +61,36 @@ impl Engine {
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let is_free = self.in_the_past.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok();
         let permit = is_free.then(|| Permit(self.in_the_past.clone())).ok_or(Error::TooManyInThePast { limit })?;
-        let (of, from) = (stream.clone(), from.clone());
-        let places = tokio::task::spawn_blocking(move || places(&of, &from)).await.unwrap_or(Err(Error::Stopped))?;
-        Ok(Some(Past { places, permit }))
+        let (of, from, now_ms) = (stream.clone(), from.clone(), self.clocks.wall.now_ms());
+        let look = move || {
+            let ends = until.map(|until| ends(&of, &until, now_ms)).transpose()?;
+            Ok((places(&of, &from)?, ends))
+        };
+        let (places, ends) = tokio::task::spawn_blocking(look).await.unwrap_or(Err(Error::Stopped))?;
+        Ok(Some(Past { places, ends, permit }))
     }
 
-    /// Has a query see what has been appended up to now, and then what comes.
-    pub(crate) fn read_past(&self, query: Arc<Live>, past: Past) -> Result<(), Error> {
+    /// Reads past records for a query, which then continues with new ones.
+    pub(crate) fn read_past(&self, query: Arc<LiveQuery>, past: Past) -> Result<(), Error> {
         query.matched.store(true, Ordering::Release);
         let (registry, clocks, max_bytes) = (self.registry.clone(), self.clocks.clone(), self.config.read_max_bytes);
-        let permit = past.permit;
+        let (permit, ends) = (past.permit, past.ends);
         let run = move || {
             registry.resumed(std::slice::from_ref(&query));
-            if let Err(broken) = read(&registry, &query, &clocks, max_bytes) {
+            let read = match &ends {
+                Some(ends) => read_once(&registry, &query, ends, &clocks, max_bytes),
+                None => (0..ROUNDS).try_for_each(|_| {
+                    let tails: Vec<Offset> = query.stream.partitions.iter().map(|part| part.offsets().tail).collect();
+                    read_once(&registry, &query, &tails, &clocks, max_bytes)
+                }),
+            };
+            if let Err(broken) = read {
                 return registry.end_broken(&query, &broken);
             }
             drop(permit);
+            if ends.is_some() {
+                return registry.end(&query, Cause::Until, None);
+            }
             registry.resume(&[query].into()).into_iter().for_each(|read| drop(read.blocking_recv()));
         };
         let thread = thread::Builder::new().name("query-past".to_owned()).spawn(run).map_err(Error::Thread)?;
@@ -74,14 +101,46 @@ impl Engine {
     }
 }
 
-/// Where it begins in each partition.
-fn places(stream: &Stream, from: &Start) -> Result<Places, Error> {
-    if let Start::Offsets(offsets) = from {
-        let last = stream.partitions.len();
-        if let Some(unknown) = offsets.keys().find(|partition| **partition as usize >= last) {
-            let what = format!("stream '{}' has partitions 0 to {}, not {unknown}", stream.topic.name, last - 1);
-            return Err(Error::Start { what });
+/// Refuses offsets of partitions that there are not.
+fn check_partitions(stream: &LiveStream, member: &'static str, offsets: &BTreeMap<u32, u64>) -> Result<(), Error> {
+    let last = stream.partitions.len();
+    let Some(unknown) = offsets.keys().find(|partition| **partition as usize >= last) else { return Ok(()) };
+    let what = format!("stream '{}' has partitions 0 to {}, not {unknown}", stream.topic.name, last - 1);
+    Err(Error::Start { member, what })
+}
+
+/// The end of the query in each partition.
+fn ends(stream: &LiveStream, until: &Until, now_ms: i64) -> Result<Vec<Offset>, Error> {
+    match until {
+        Until::TimeMs(time_ms) if *time_ms > now_ms => {
+            let what = format!("{time_ms} is yet to come (now it is {now_ms}); use 'duration_ms' to wait for records");
+            return Err(Error::Start { member: UNTIL, what });
         }
+        Until::Offsets(offsets) => check_partitions(stream, UNTIL, offsets)?,
+        _ => {}
+    }
+    let unreadable = |source| Error::Log { stream: stream.topic.name.clone(), source: Box::new(source) };
+    let end = |partition: &Arc<dyn Partition>| {
+        let tail = partition.offsets().tail;
+        Ok(match until {
+            Until::TimeMs(time_ms) => partition.offset_at(*time_ms).map_err(unreadable)?.unwrap_or(tail),
+            Until::Offsets(offsets) => match offsets.get(&partition.id().partition.0) {
+                Some(offset) if *offset > tail.0 => {
+                    let what = format!("{offset} of {} is not there yet; the next one is {tail}", partition.id());
+                    return Err(Error::Start { member: UNTIL, what });
+                }
+                offset => offset.map_or(tail, |offset| Offset(*offset)),
+            },
+            Until::Now | Until::Never => tail,
+        })
+    };
+    stream.partitions.iter().map(end).collect()
+}
+
+/// The start of the query in each partition.
+fn places(stream: &LiveStream, from: &Start) -> Result<PartitionPositions, Error> {
+    if let Start::Offsets(offsets) = from {
+        check_partitions(stream, FROM, offsets)?;
     }
     let unreadable = |source| Error::Log { stream: stream.topic.name.clone(), source: Box::new(source) };
     let each = stream.partitions.iter().map(|partition| {
@@ -89,11 +148,11 @@ fn places(stream: &Stream, from: &Start) -> Result<Places, Error> {
         let wanted = place(&**partition, from, first, tail).map_err(unreadable)?;
         if wanted > tail {
             let what = format!("{wanted} of {} is not there yet; the next one is {tail}", partition.id());
-            return Err(Error::Start { what });
+            return Err(Error::Start { member: FROM, what });
         }
         let start = wanted.max(first).0;
-        let counted = Reading { skipped: start - wanted.0, next: start, ..Reading::default() };
-        Ok((partition.id().partition, Reached { epoch, first: start, counted }))
+        let counted = ProgressCounters { skipped: start - wanted.0, next: start, ..ProgressCounters::default() };
+        Ok((partition.id().partition, PartitionProgress { epoch, first: start, counted }))
     });
     each.collect()
 }
@@ -107,25 +166,28 @@ fn place(partition: &dyn Partition, from: &Start, first: Offset, tail: Offset) -
     })
 }
 
-/// Reads one partition after the other, as fast as the query's client takes what that gives.
-fn read(registry: &Registry, query: &Arc<Live>, clocks: &Clocks, read_max_bytes: usize) -> Result<(), Broken> {
-    for _ in 0..ROUNDS {
-        for partition in &query.stream.partitions {
-            let end = partition.offsets().tail;
-            let mut replay = Replay::new(partition, std::slice::from_ref(query), end, 0, read_max_bytes);
-            loop {
-                while query.outbox.is_crowded() {
-                    thread::sleep(LOOK);
-                }
-                if query.outbox.has_ended() {
-                    return Ok(());
-                }
-                let mut finished = Vec::new();
-                let is_more = replay.step(clocks.wall.now_ms(), &mut finished)?;
-                registry.finish(finished);
-                if !is_more {
-                    break;
-                }
+/// Reads one partition after the other up to its end, as fast as the query's client takes the rows.
+fn read_once(
+    registry: &QueryRegistry,
+    query: &Arc<LiveQuery>,
+    ends: &[Offset],
+    clocks: &Clocks,
+    read_max_bytes: usize,
+) -> Result<(), ReadError> {
+    for (partition, end) in query.stream.partitions.iter().zip(ends) {
+        let mut replay = Replay::new(partition, std::slice::from_ref(query), *end, 0, read_max_bytes);
+        loop {
+            while query.outbox.is_crowded() {
+                thread::sleep(LOOK);
+            }
+            if query.outbox.has_ended() {
+                return Ok(());
+            }
+            let mut finished = Vec::new();
+            let is_more = replay.step(clocks.wall.now_ms(), &mut finished)?;
+            registry.finish(finished);
+            if !is_more {
+                break;
             }
         }
     }

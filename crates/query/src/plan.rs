@@ -1,12 +1,12 @@
-//! A parsed query: what to select, from which stream, for how long, where, how it is summed up, and how much.
+//! A parsed query: its items, stream, lifetime, filter, groups, windows and limit.
 //!
 //! There is one plan, whichever language it was written in. A query is one of three kinds:
 //!
 //! | kind | is | rows |
 //! | --- | --- | --- |
 //! | raw | neither aggregates, nor GROUP BY, nor DISTINCT | one for each record that matches |
-//! | grouped | aggregates, GROUP BY or DISTINCT; see [`Plan::keys`] and [`Plan::aggregates`] | one for each group |
-//! | summary | TOP, QUANTILE, FREQ or CUMFREQ as an item: [`Plan::summary`] | those of the summary |
+//! | grouped | aggregates, GROUP BY or DISTINCT; see [`QueryPlan::keys`] and [`QueryPlan::aggregates`] | one for each group |
+//! | summary | TOP, QUANTILE, FREQ or CUMFREQ as an item: [`QueryPlan::summary`] | those of the summary |
 //!
 //! A raw query evaluates its items on records. Of a grouped one the keys and the arguments of the aggregates are
 //! evaluated on records; items, HAVING and ORDER BY are expressions over these keys and aggregates.
@@ -16,62 +16,67 @@ mod window;
 
 pub use window::{Extent, Window};
 
-use millstream_columns::{Aggregate, Expr, Function, Item, Literal, Summary, Type};
+use millstream_columns::{Aggregate, Expr, Field, Function, Item, Literal, Summary, Type};
 
 /// The member of Bullet's rows that tells when their record was received.
 pub(crate) const RECEIVE_TIMESTAMP: &str = "__receive_timestamp";
 
 /// A query that has been parsed and typed. Displays as a text that parses to the same plan.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// What a result row holds.
+pub struct QueryPlan {
+    /// The content of a result row.
     pub select: Select,
-    /// Whether equal rows are one: the items are the keys of the groups. Then nothing is aggregated or grouped by.
+    /// Merges equal rows: the items are the keys of the groups. There are no aggregates and no GROUP BY then.
     pub distinct: bool,
-    /// Where records come from.
-    pub source: Source,
-    /// Which records are results: those for which it is TRUE. `None` takes all. Holds no aggregate.
+    /// The source of the records.
+    pub source: RecordSource,
+    /// The filter, TRUE for the records that match; `None` accepts all. It contains no aggregate.
     pub filter: Option<Expr>,
-    /// What the groups are made by; empty without GROUP BY. Holds no aggregate.
+    /// The grouping keys; empty without GROUP BY. They contain no aggregate.
     pub group_by: Vec<Expr>,
-    /// Which groups are results. There is a GROUP BY if there is one.
+    /// The condition for groups that are in the result. It requires a GROUP BY.
     pub having: Option<Expr>,
-    /// How the rows of a result are sorted: by the first of these, then the second, …
+    /// The sort order of a result's rows: by the first of these, then the second, … A raw query with a sort order emits a
+    /// result instead of rows at once.
     pub order_by: Vec<Order>,
-    /// When results are given, and of which records. `None` gives one of all of them at the end; raw rows at once.
+    /// The times of results, and the records in each. `None` emits one result of all records at the end; raw rows without a
+    /// sort order are emitted at once.
     pub window: Option<Window>,
-    /// Of a raw query without window: after how many rows it ends. Otherwise how many rows a result has at most.
+    /// Of a raw query without window: after how many rows it ends; these are sorted. Otherwise how many rows a result has at most.
     pub limit: Option<u64>,
-    /// Whether an item that cannot be computed of a record is NULL there, as in the rows of groups; otherwise the record is
-    /// no match. So it is in documents; no text says so.
-    pub lenient: bool,
-    /// Whether a row that is a whole payload, and an object, has the time at which its record was received. No text says so.
+    /// Adds the receive time to rows that are whole payloads and objects. No text can ask for it.
     pub stamped: bool,
 }
 
-impl Plan {
+impl QueryPlan {
     /// The selected values; none of `*`.
     pub fn items(&self) -> &[Item] {
         match &self.select {
             Select::All => &[],
-            Select::Items(items) => items,
+            Select::Items(items) | Select::WithAll(items) => items,
         }
     }
 
-    /// The names of a row's members; none if rows are whole payloads.
+    /// The names of a row's members; none if rows hold whole payloads.
     pub fn columns(&self) -> Vec<String> {
         match self.summary() {
             Some((summary, item)) => summary.columns(item.alias.as_deref()),
+            None if self.select.holds_payload() => Vec::new(),
             None => self.items().iter().map(Item::name).collect(),
         }
     }
 
-    /// Whether each record that matches is a row.
+    /// True if each matching record is a row.
     pub fn is_raw(&self) -> bool {
         !self.distinct && self.group_by.is_empty() && self.aggregates().is_empty()
     }
 
-    /// Whether it asks for the groups with most records: then these are looked for, rather than a sample of all groups.
+    /// True if rows are emitted as their records match.
+    pub(crate) fn gives_rows_at_once(&self) -> bool {
+        self.is_raw() && self.window.is_none() && self.order_by.is_empty()
+    }
+
+    /// True if it asks for the groups with most records: these are tracked, instead of a sample of all groups.
     pub(crate) fn is_of_the_most_frequent(&self) -> bool {
         let count = Expr::Aggregate(Aggregate::Count);
         let most_first = self.order_by.first().is_some_and(|order| order.descending && order.by == count);
@@ -96,6 +101,14 @@ impl Plan {
         self
     }
 
+    /// If it gives whole records: the same with their keys before them.
+    pub(crate) fn with_keys(mut self) -> Self {
+        if self.select == Select::All {
+            self.select = Select::WithAll(vec![Item { value: Expr::Field(Field::Key), alias: None }]);
+        }
+        self
+    }
+
     /// If it is raw: the same with the time at which its record was received in each row.
     pub(crate) fn with_receive_timestamp(mut self) -> Self {
         if !self.is_raw() {
@@ -103,7 +116,7 @@ impl Plan {
         }
         match &mut self.select {
             Select::All => self.stamped = true,
-            Select::Items(items) => {
+            Select::Items(items) | Select::WithAll(items) => {
                 let alias = Some(RECEIVE_TIMESTAMP.to_owned());
                 items.push(Item { value: Expr::Literal(Literal::Now), alias });
             }
@@ -111,7 +124,7 @@ impl Plan {
         self
     }
 
-    /// What the groups are made by; none if all records are one group.
+    /// The grouping keys; none if all records are one group.
     pub fn keys(&self) -> Vec<&Expr> {
         if self.distinct {
             return self.items().iter().map(|item| &item.value).collect();
@@ -119,7 +132,7 @@ impl Plan {
         self.group_by.iter().collect()
     }
 
-    /// The different aggregates of items, HAVING and ORDER BY, in the order in which they stand there.
+    /// The different aggregates of items, HAVING and ORDER BY, in their order.
     pub fn aggregates(&self) -> Vec<&Aggregate> {
         let exprs = self.items().iter().map(|item| &item.value).chain(&self.having);
         let mut found = Vec::new();
@@ -142,7 +155,7 @@ impl Plan {
         exprs.chain(self.aggregates().into_iter().flat_map(Aggregate::arguments)).for_each(|expr| expr.each(look));
     }
 
-    /// What is evaluated of a record for its groups: the keys, then the arguments of each aggregate.
+    /// The values of a record for its groups: the keys, then the arguments of each aggregate.
     pub fn inputs(&self) -> Vec<&Expr> {
         let arguments = self.aggregates().into_iter().flat_map(Aggregate::arguments);
         self.keys().into_iter().chain(arguments).collect()
@@ -165,39 +178,48 @@ fn tell_as_text(item: &mut Item) {
     item.value = Expr::Call { function: Function::If, arguments: vec![Expr::IsNull(value), null, text] };
 }
 
-/// What a result row holds.
+/// The content of a result row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Select {
     /// The payload, byte for byte. The query is raw.
     All,
     /// Some values; not empty, all names different. A field has the bytes that it has in the payload.
     Items(Vec<Item>),
+    /// As `Items`, followed by the members of the payload, or by the member `payload` if it is no object. The query is raw.
+    WithAll(Vec<Item>),
+}
+
+impl Select {
+    /// True if a row contains the whole payload.
+    pub(crate) fn holds_payload(&self) -> bool {
+        matches!(self, Self::All | Self::WithAll(_))
+    }
 }
 
 /// A value by which rows are sorted. NULL comes before everything else, then booleans, numbers, texts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
-    /// Which.
+    /// The expression that sorts the rows.
     pub by: Expr,
-    /// Whether the greatest comes first.
+    /// True if the greatest value comes first.
     pub descending: bool,
 }
 
-/// Where records come from.
+/// The source of a query's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum RecordSource {
     /// `STREAM(…)`: the stream of queries that name none.
     Stream(StreamDuration),
     /// A topic by its name.
     Topic(String),
 }
 
-/// How long a query asks to live.
+/// The lifetime that a query asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamDuration {
     /// `STREAM()`: as the request says, else the default.
     Default,
-    /// `STREAM(MAX, TIME)`: as long as is allowed.
+    /// `STREAM(MAX, TIME)`: the longest allowed time.
     Max,
     /// `STREAM(30000, TIME)`.
     Ms(u64),

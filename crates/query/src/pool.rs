@@ -1,10 +1,10 @@
-//! Equal lists kept once, for as long as somebody has them.
+//! A pool of equal lists, each stored once while it is in use.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// It is swept before it would grow beyond twice of what was in use.
+/// Size from which the pool is swept, before it would grow beyond twice the lists in use.
 const SWEPT_FROM: usize = 64;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Eq + Hash> Pool<T> {
-    /// The list that all have who ask for one like it.
+    /// The shared list that is equal to `list`.
     pub(crate) fn share<L: Into<Arc<[T]>> + AsRef<[T]>>(&mut self, list: L) -> Arc<[T]> {
         if let Some(known) = self.lists.get(list.as_ref()) {
             return known.clone();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_lists_are_one_and_those_that_nobody_has_go() {
+    fn equal_lists_are_shared_and_unused_ones_are_removed() {
         let mut pool = Pool::default();
         let kept: Vec<Arc<[usize]>> = (0..10).map(|n| pool.share(vec![n, n + 1])).collect();
         assert!(Arc::ptr_eq(&kept[3], &pool.share(vec![3, 4])));

@@ -1,4 +1,4 @@
-//! How fast one query, and all queries of a tenant together, may give rows.
+//! Rate limits for the rows of one query, and of all queries of a tenant.
 
 use std::time::Duration;
 
@@ -9,33 +9,37 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The most of something in a second; 0 sets no bound.
 #[derive(Debug, Clone, Copy)]
-struct Bound {
+struct RateLimit {
     max: u64,
     unit: &'static str,
     setting: &'static str,
 }
 
-/// What may be given in a second.
+/// The limits for one second.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rates {
-    rows: Bound,
-    bytes: Bound,
+pub(crate) struct RateLimits {
+    rows: RateLimit,
+    bytes: RateLimit,
 }
 
-impl Rates {
-    /// Of one query.
+impl RateLimits {
+    /// The limits of one query.
     pub(crate) fn of_query(config: &Config) -> Self {
-        let rows = Bound { max: config.rows_per_second_max, unit: "rows", setting: "query.rows_per_second_max" };
-        let bytes = Bound { max: config.bytes_per_second_max, unit: "bytes", setting: "query.bytes_per_second_max" };
+        let rows = RateLimit { max: config.rows_per_second_max, unit: "rows", setting: "query.rows_per_second_max" };
+        let bytes =
+            RateLimit { max: config.bytes_per_second_max, unit: "bytes", setting: "query.bytes_per_second_max" };
         Self { rows, bytes }
     }
 
     /// Of all queries of a tenant.
     pub(crate) fn of_tenant(config: &Config) -> Self {
         let (rows, bytes) = (config.rows_per_second_per_tenant_max, config.bytes_per_second_per_tenant_max);
-        let rows =
-            Bound { max: rows, unit: "rows of the tenant's queries", setting: "query.rows_per_second_per_tenant_max" };
-        let bytes = Bound {
+        let rows = RateLimit {
+            max: rows,
+            unit: "rows of the tenant's queries",
+            setting: "query.rows_per_second_per_tenant_max",
+        };
+        let bytes = RateLimit {
             max: bytes,
             unit: "bytes of the tenant's queries",
             setting: "query.bytes_per_second_per_tenant_max",
@@ -48,17 +52,17 @@ impl Rates {
     }
 }
 
-/// What has been given in the running second; never more than may be.
+/// The counts of the running second; they never exceed the limits.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct RateCounter {
     since: Option<Duration>,
     rows: u64,
     bytes: u64,
 }
 
-impl Given {
-    /// Counts what is to be given at `now`, unless that breaks a limit: then it is told which, and nothing is given.
-    pub(crate) fn add(&mut self, rates: Rates, rows: u64, bytes: u64, now: Duration) -> Result<(), Trouble> {
+impl RateCounter {
+    /// Counts rows at `now`, unless that exceeds a limit: then it counts nothing and returns the limit.
+    pub(crate) fn add(&mut self, rates: RateLimits, rows: u64, bytes: u64, now: Duration) -> Result<(), Trouble> {
         let since = self.since.filter(|since| now.saturating_sub(*since) < SECOND).unwrap_or_else(|| {
             (self.rows, self.bytes) = (0, 0);
             now
@@ -75,13 +79,13 @@ impl Given {
         Ok(())
     }
 
-    /// Whether its second is over.
+    /// True if the counter's second is over.
     pub(crate) fn is_over(&self, now: Duration) -> bool {
         self.since.is_none_or(|since| now.saturating_sub(since) >= SECOND)
     }
 }
 
-fn too_fast(given: u64, Bound { max, unit, setting }: Bound, took: Duration) -> Trouble {
+fn too_fast(given: u64, RateLimit { max, unit, setting }: RateLimit, took: Duration) -> Trouble {
     Trouble {
         error: format!("rate limit exceeded: {given} {unit} within {} ms, {setting} = {max}", took.as_millis()),
         resolution: "select fewer records or fields, count or group them, or have the limit raised".to_owned(),

@@ -1,7 +1,7 @@
-//! A thread that reads its share of the partitions and matches their records; the first one also keeps the time.
+//! A thread that reads its share of the partitions and matches their records; the first thread also runs the timers.
 //!
-//! Records, not queries, are split over threads: each knows all queries of its streams. Shared are the queries' outboxes
-//! and counters, and the index of a stream's queries, which nobody changes while somebody looks.
+//! Records are split over threads, queries are not: each thread knows all queries of its streams. Threads share the queries'
+//! outboxes and counters, and the index of a stream's queries, which does not change while a thread reads it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,38 +10,39 @@ use std::time::Duration;
 use millstream_log::Partition;
 use millstream_types::TopicId;
 
-use crate::live::{Clocks, Live};
-use crate::outbox::Put;
-use crate::registry::{Command, Inbox, Registry};
-use crate::stream::Stream;
-use crate::tailed::{Broken, Tailed};
-use crate::wheel::{Ticket, Wheel, due_ms};
+use crate::clocks::Clocks;
+use crate::live::{LiveQuery, LiveStream};
+use crate::outbox::PutOutcome;
+use crate::read_error::ReadError;
+use crate::registry::{Inbox, QueryRegistry, ReaderCommand};
+use crate::stream_tail::StreamTail;
+use crate::timer_wheel::{TimerId, TimerWheel, due_ms};
 use crate::{Cause, Error, QueryId};
 
 /// Longest sleep while some query has a deadline: a clock that is set by hand rings no bell.
 const WAIT_FOR_DEADLINE: Duration = Duration::from_millis(50);
-/// Longest sleep otherwise.
+/// The longest sleep without a timer.
 const WAIT: Duration = Duration::from_secs(1);
 
-pub(crate) struct Reader {
+pub(crate) struct PartitionReader {
     number: usize,
-    registry: Arc<Registry>,
+    registry: Arc<QueryRegistry>,
     read_max_bytes: usize,
     clocks: Arc<Clocks>,
-    streams: HashMap<TopicId, Tailed>,
-    /// When queries end, and when their windows do. Kept by the first thread only.
-    deadlines: Wheel<Weak<Live>>,
-    /// Where each of them waits.
-    tickets: HashMap<QueryId, Ticket>,
+    streams: HashMap<TopicId, StreamTail>,
+    /// The ends of queries and of their windows. Only the first thread has any.
+    deadlines: TimerWheel<Weak<LiveQuery>>,
+    /// The timer of each query.
+    tickets: HashMap<QueryId, TimerId>,
 }
 
-impl Reader {
-    pub(crate) fn new(number: usize, registry: Arc<Registry>, read_max_bytes: usize, clocks: Arc<Clocks>) -> Self {
-        let deadlines = Wheel::new(due_ms(clocks.monotonic.now()));
+impl PartitionReader {
+    pub(crate) fn new(number: usize, registry: Arc<QueryRegistry>, read_max_bytes: usize, clocks: Arc<Clocks>) -> Self {
+        let deadlines = TimerWheel::new(due_ms(clocks.monotonic.now()));
         Self { number, registry, read_max_bytes, clocks, streams: HashMap::new(), deadlines, tickets: HashMap::new() }
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it receives [`ReaderCommand::Stop`].
     pub(crate) fn run(mut self) {
         while self.obey() {
             let any = self.advance();
@@ -57,29 +58,29 @@ impl Reader {
         &self.registry.inboxes[self.number]
     }
 
-    /// Does what it has been told since last time; false when that is to stop.
+    /// Executes the commands since the last call; false after [`ReaderCommand::Stop`].
     fn obey(&mut self) -> bool {
         for command in self.inbox().take() {
             match command {
-                Command::Add(query, answer) => drop(answer.send(self.add(&query))),
-                Command::Resume(queries, answer) => {
+                ReaderCommand::Add(query, answer) => drop(answer.send(self.add(&query))),
+                ReaderCommand::Resume(queries, answer) => {
                     self.resume(&queries);
-                    // Whoever waits for it may be gone.
+                    // The caller may have stopped waiting.
                     let _ = answer.send(());
                 }
-                Command::Schedule(queries) => queries.iter().for_each(|query| self.schedule(query)),
-                Command::Note(answer) => {
-                    self.streams.values().for_each(Tailed::note);
+                ReaderCommand::Schedule(queries) => queries.iter().for_each(|query| self.schedule(query)),
+                ReaderCommand::Note(answer) => {
+                    self.streams.values().for_each(StreamTail::note);
                     let _ = answer.send(());
                 }
-                Command::Remove(query) => self.remove(&query),
-                Command::Stop => return false,
+                ReaderCommand::Remove(query) => self.remove(&query),
+                ReaderCommand::Stop => return false,
             }
         }
         true
     }
 
-    fn add(&mut self, query: &Arc<Live>) -> Result<(), Error> {
+    fn add(&mut self, query: &Arc<LiveQuery>) -> Result<(), Error> {
         if query.outbox.has_ended() {
             return Ok(());
         }
@@ -88,7 +89,7 @@ impl Reader {
         let Some(tailed) = self.tailed(&query.stream) else {
             return Ok(());
         };
-        // What has been appended before is not for the new query, but still for the others.
+        // Earlier records are not for the new query, but still for the others.
         let mut finished = Vec::new();
         let caught_up = tailed.catch_up(now_ms, &mut finished);
         if caught_up.is_ok() {
@@ -102,7 +103,7 @@ impl Reader {
     }
 
     /// A stream as this thread reads it; `None` if it reads none of its partitions.
-    fn tailed(&mut self, stream: &Arc<Stream>) -> Option<&mut Tailed> {
+    fn tailed(&mut self, stream: &Arc<LiveStream>) -> Option<&mut StreamTail> {
         let id = stream.topic.id;
         let (number, threads) = (self.number, self.registry.inboxes.len());
         let mine = |partition: &dyn Partition| {
@@ -113,44 +114,44 @@ impl Reader {
         }
         if !self.streams.contains_key(&id) {
             let (bell, totals) = (self.inbox().bell(), self.registry.totals.clone());
-            let tailed = Tailed::begin(stream.clone(), mine, &bell, number, self.read_max_bytes, totals);
+            let tailed = StreamTail::begin(stream.clone(), mine, &bell, number, self.read_max_bytes, totals);
             self.streams.insert(id, tailed);
         }
         self.streams.get_mut(&id)
     }
 
-    /// Has queries of one stream that a former process has kept go on.
-    fn resume(&mut self, queries: &[Arc<Live>]) {
+    /// Resumes the stored queries of one stream.
+    fn resume(&mut self, queries: &[Arc<LiveQuery>]) {
         let Some(stream) = queries.first().map(|query| query.stream.clone()) else { return };
         let now_ms = self.clocks.wall.now_ms();
         let Some(tailed) = self.tailed(&stream) else { return };
         let mut finished = Vec::new();
         let caught_up = tailed.catch_up(now_ms, &mut finished);
         match caught_up.and_then(|()| tailed.replay(queries, now_ms, &mut finished)) {
-            // Whoever takes one out that has ended may have done so already.
+            // Another thread may have removed a query that has ended.
             Ok(()) => {
                 let live = queries.iter().filter(|query| !query.outbox.has_ended());
                 live.for_each(|query| tailed.insert(query.clone()));
             }
-            // What the others see of the stream comes later.
+            // The other queries learn of the error at their own read.
             Err(broken) => queries.iter().for_each(|query| self.registry.end_broken(query, &broken)),
         }
         self.registry.finish(finished);
     }
 
-    /// Has the first thread look at a query when something is due.
-    fn schedule(&mut self, query: &Arc<Live>) {
+    /// Asks the first thread to set the timer of a query.
+    fn schedule(&mut self, query: &Arc<LiveQuery>) {
         if let Some(due) = query.next_due().filter(|_| self.number == 0) {
             let ticket = self.deadlines.schedule(due_ms(due), Arc::downgrade(query));
             self.tickets.insert(query.id, ticket);
         }
     }
 
-    fn remove(&mut self, query: &Live) {
+    fn remove(&mut self, query: &LiveQuery) {
         if let Some(ticket) = self.tickets.remove(&query.id) {
             self.deadlines.cancel(ticket);
         }
-        query.stream.remove(query);
+        query.leave_stream();
         let id = query.stream.topic.id;
         let Some(tailed) = self.streams.get_mut(&id) else {
             return;
@@ -161,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// Reads a stream no longer. A partition rings a bell for as long as the bell lives, so the others get a new one.
+    /// Stops reading a stream. A partition rings a bell for as long as the bell lives, so the other streams get a new one.
     fn leave(&mut self, id: TopicId) {
         self.streams.remove(&id);
         let bell = self.inbox().renew_bell();
@@ -188,7 +189,7 @@ impl Reader {
     }
 
     /// Ends all queries of a stream that cannot be read.
-    fn fail(&mut self, id: TopicId, broken: &Broken) {
+    fn fail(&mut self, id: TopicId, broken: &ReadError) {
         let Some(tailed) = self.streams.get(&id) else {
             return;
         };
@@ -202,7 +203,7 @@ impl Reader {
         self.leave(id);
     }
 
-    /// Gives the windows that are due, and ends the queries whose time is over.
+    /// Emits the windows that are due, and ends the queries whose time is over.
     fn expire(&mut self) {
         if self.deadlines.is_empty() {
             return;
@@ -219,14 +220,14 @@ impl Reader {
                 continue;
             }
             match query.tick(now) {
-                Put::Taken => self.schedule(&query),
+                PutOutcome::Taken => self.schedule(&query),
                 put => finished.push((query, put)),
             }
         }
         self.registry.finish(finished);
     }
 
-    /// How long there is nothing to do unless the bell rings.
+    /// The time until the next timer.
     fn patience(&self) -> Duration {
         match self.deadlines.next_ms() {
             Some(next_ms) => {

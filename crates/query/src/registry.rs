@@ -10,32 +10,32 @@ use millstream_types::TenantId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::keeper::KeeperInbox;
-use crate::live::Live;
-use crate::price::Prices;
-use crate::progress::Totals;
+use crate::checkpointer_inbox::CheckpointerInbox;
+use crate::cost::CostModel;
+use crate::live::LiveQuery;
+use crate::progress::EngineTotals;
 use crate::{Cause, Config, Error, QueryId, Trouble};
 
-/// What a thread is told.
-pub(crate) enum Command {
+/// A command to a matching thread.
+pub(crate) enum ReaderCommand {
     /// Match for this query from now on, and say when that is so.
-    Add(Arc<Live>, oneshot::Sender<Result<(), Error>>),
-    /// Match for these of one stream, which a former process has kept, once they have seen what they have not; say when.
-    Resume(Arc<[Arc<Live>]>, oneshot::Sender<()>),
-    /// Look at these when something is due.
-    Schedule(Arc<[Arc<Live>]>),
-    /// Note for those that are kept up to where everything is matched, and say when that is done.
+    Add(Arc<LiveQuery>, oneshot::Sender<Result<(), Error>>),
+    /// Match for these stored queries of one stream, after replaying the records that they have missed; then answer.
+    Resume(Arc<[Arc<LiveQuery>]>, oneshot::Sender<()>),
+    /// Set the timers of these queries.
+    Schedule(Arc<[Arc<LiveQuery>]>),
+    /// Note for kept queries the positions up to which records are matched; then answer.
     Note(oneshot::Sender<()>),
     /// Match for it no longer.
-    Remove(Arc<Live>),
-    /// End.
+    Remove(Arc<LiveQuery>),
+    /// End the thread for good.
     Stop,
 }
 
-/// Where a thread is told, and woken. It holds at most an addition and a removal for each query.
+/// The commands of a thread, and its bell. It holds at most one addition and one removal for each query.
 pub(crate) struct Inbox {
-    /// `None` once the thread is gone.
-    commands: Mutex<Option<Vec<Command>>>,
+    /// `None` once the thread has ended.
+    commands: Mutex<Option<Vec<ReaderCommand>>>,
     bell: Mutex<Arc<Bell>>,
 }
 
@@ -44,8 +44,8 @@ impl Inbox {
         Self { commands: Mutex::new(Some(Vec::new())), bell: Mutex::default() }
     }
 
-    /// Tells the thread; if it is gone, whoever waits for an answer learns that by the lost command.
-    fn send(&self, command: Command) {
+    /// Sends a command. If the thread has ended, the dropped command tells the caller.
+    fn send(&self, command: ReaderCommand) {
         if let Some(commands) = &mut *self.commands.lock() {
             commands.push(command);
         }
@@ -53,13 +53,13 @@ impl Inbox {
     }
 
     /// Tells the thread something that it answers.
-    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> oneshot::Receiver<T> {
+    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> ReaderCommand) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
         self.send(command(sender));
         receiver
     }
 
-    pub(crate) fn take(&self) -> Vec<Command> {
+    pub(crate) fn take(&self) -> Vec<ReaderCommand> {
         self.commands.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -67,7 +67,7 @@ impl Inbox {
         *self.commands.lock() = None;
     }
 
-    /// What wakes the thread.
+    /// The bell that wakes the thread.
     pub(crate) fn bell(&self) -> Arc<Bell> {
         self.bell.lock().clone()
     }
@@ -76,37 +76,37 @@ impl Inbox {
     pub(crate) fn renew_bell(&self) -> Arc<Bell> {
         let bell = Arc::new(Bell::default());
         *self.bell.lock() = bell.clone();
-        // What was sent before this moment rang the old bell.
+        // The commands before this moment rang the old bell.
         bell.ring();
         bell
     }
 }
 
-pub(crate) struct Registry {
+pub(crate) struct QueryRegistry {
     live: Mutex<LiveQueries>,
     pub(crate) inboxes: Vec<Inbox>,
-    pub(crate) totals: Arc<Totals>,
-    pub(crate) keeper: KeeperInbox,
+    pub(crate) totals: Arc<EngineTotals>,
+    pub(crate) checkpointer: CheckpointerInbox,
 }
 
 #[derive(Default)]
 struct LiveQueries {
-    /// All of them, and those that are kept until somebody has read their end.
-    by_id: HashTable<Arc<Live>>,
+    /// All live queries, and kept queries whose end nobody has read.
+    by_id: HashTable<Arc<LiveQuery>>,
     by_tenant: HashMap<TenantId, usize>,
-    kept: HashMap<QueryId, Arc<Live>>,
-    prices: Prices,
+    kept: HashMap<QueryId, Arc<LiveQuery>>,
+    prices: CostModel,
     stopped: bool,
 }
 
-impl Registry {
+impl QueryRegistry {
     pub(crate) fn new(threads: usize) -> Self {
         let inboxes = (0..threads).map(|_| Inbox::open()).collect();
-        Self { live: Mutex::default(), inboxes, totals: Arc::default(), keeper: KeeperInbox::default() }
+        Self { live: Mutex::default(), inboxes, totals: Arc::default(), checkpointer: CheckpointerInbox::default() }
     }
 
     /// Takes a query with this condition, if there is room.
-    pub(crate) fn admit(&self, query: &Arc<Live>, filter: &str, config: &Config) -> Result<(), Error> {
+    pub(crate) fn admit(&self, query: &Arc<LiveQuery>, filter: &str, config: &Config) -> Result<(), Error> {
         let mut live = self.live.lock();
         if live.stopped {
             return Err(Error::Stopped);
@@ -118,7 +118,7 @@ impl Registry {
             let limit = config.live_per_tenant_max;
             return Err(Error::TooManyOfTenant { tenant: query.tenant().clone(), limit });
         }
-        if query.keeping.is_some() {
+        if query.durable.is_some() {
             let of_tenant = live.kept.values().filter(|kept| kept.tenant() == query.tenant()).count();
             if of_tenant >= config.kept_per_tenant_max {
                 let limit = config.kept_per_tenant_max;
@@ -130,15 +130,15 @@ impl Registry {
         }
         *live.by_tenant.entry(query.tenant().clone()).or_default() += 1;
         live.by_id.insert_unique(query.id.hash(), query.clone(), |query| query.id.hash());
-        if query.keeping.is_some() {
+        if query.durable.is_some() {
             live.kept.insert(query.id, query.clone());
         }
         Ok(())
     }
 
     /// Has every thread that reads part of the query's stream match for it.
-    pub(crate) async fn start(&self, query: &Arc<Live>) -> Result<(), Error> {
-        let add = |inbox: &Inbox| inbox.ask(|sender| Command::Add(query.clone(), sender));
+    pub(crate) async fn start(&self, query: &Arc<LiveQuery>) -> Result<(), Error> {
+        let add = |inbox: &Inbox| inbox.ask(|sender| ReaderCommand::Add(query.clone(), sender));
         let answers: Vec<_> = self.inboxes.iter().map(add).collect();
         for answer in answers {
             answer.await.unwrap_or(Err(Error::Stopped))?;
@@ -147,12 +147,13 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends a query, unless it has ended already. One that is kept stays until somebody has read its end.
-    pub(crate) fn end(&self, query: &Arc<Live>, cause: Cause, trouble: Option<Trouble>) {
+    /// Ends a query that has not ended yet. A kept query stays until its end is read.
+    pub(crate) fn end(&self, query: &Arc<LiveQuery>, cause: Cause, trouble: Option<Trouble>) {
         if !query.end(cause, trouble) {
             return;
         }
-        let stays = cause != Cause::Shutdown && query.keeping.as_ref().is_some_and(|keeping| keeping.is_kept());
+        self.totals.count_end(cause);
+        let stays = cause != Cause::Shutdown && query.durable.as_ref().is_some_and(|durable| durable.is_kept());
         {
             let mut live = self.live.lock();
             if let Some(price) = &query.price {
@@ -163,19 +164,19 @@ impl Registry {
             }
         }
         for inbox in &self.inboxes {
-            inbox.send(Command::Remove(query.clone()));
+            inbox.send(ReaderCommand::Remove(query.clone()));
         }
     }
 
     /// Keeps a query no longer that has ended.
-    pub(crate) fn forget(&self, query: &Live) {
+    pub(crate) fn forget(&self, query: &LiveQuery) {
         if self.live.lock().remove(query) {
-            self.keeper.forget(query.id);
+            self.checkpointer.forget(query.id);
         }
     }
 
-    /// The queries that are kept, or to be.
-    pub(crate) fn kept(&self) -> Vec<Arc<Live>> {
+    /// The queries with checkpoints, or waiting for their first.
+    pub(crate) fn kept(&self) -> Vec<Arc<LiveQuery>> {
         self.live.lock().kept.values().cloned().collect()
     }
 
@@ -187,35 +188,36 @@ impl Registry {
         !self.live.lock().kept.is_empty()
     }
 
-    /// Has the threads note how far the queries that are kept have come.
+    /// Makes the threads note the positions of kept queries.
     pub(crate) fn note_places(&self) {
-        let noted: Vec<_> = self.inboxes.iter().map(|inbox| inbox.ask(Command::Note)).collect();
-        // A thread that is gone has noted everything.
+        let noted: Vec<_> = self.inboxes.iter().map(|inbox| inbox.ask(ReaderCommand::Note)).collect();
+        // A thread that has ended has noted everything.
         noted.into_iter().for_each(|noted| drop(noted.blocking_recv()));
     }
 
-    /// Has the threads match for queries of one stream that a former process has kept; each says when it does.
-    pub(crate) fn resume(&self, queries: &Arc<[Arc<Live>]>) -> Vec<oneshot::Receiver<()>> {
-        let resume = |inbox: &Inbox| inbox.ask(|sender| Command::Resume(queries.clone(), sender));
+    /// Makes the threads match for stored queries of one stream; each answers when it does.
+    pub(crate) fn resume(&self, queries: &Arc<[Arc<LiveQuery>]>) -> Vec<oneshot::Receiver<()>> {
+        let resume = |inbox: &Inbox| inbox.ask(|sender| ReaderCommand::Resume(queries.clone(), sender));
         self.inboxes.iter().map(resume).collect()
     }
 
-    /// All threads match for queries that a former process has kept: from now on their time is looked at.
-    pub(crate) fn resumed(&self, queries: &[Arc<Live>]) {
+    /// All threads match for the resumed queries: their timers start now.
+    pub(crate) fn resumed(&self, queries: &[Arc<LiveQuery>]) {
         if let Some(inbox) = self.inboxes.first() {
-            inbox.send(Command::Schedule(queries.into()));
+            inbox.send(ReaderCommand::Schedule(queries.into()));
         }
     }
 
-    pub(crate) fn find(&self, tenant: &TenantId, id: QueryId) -> Result<Arc<Live>, Error> {
+    pub(crate) fn find(&self, tenant: &TenantId, id: QueryId) -> Result<Arc<LiveQuery>, Error> {
         let live = self.live.lock();
         let query = live.by_id.find(id.hash(), |query| query.id == id).filter(|query| query.tenant() == tenant);
         query.cloned().ok_or(Error::UnknownQuery { id })
     }
 
     /// The live queries that `select` selects, oldest first.
-    pub(crate) fn list(&self, select: impl Fn(&Live) -> bool) -> Vec<Arc<Live>> {
-        let mut list: Vec<Arc<Live>> = self.live.lock().by_id.iter().filter(|live| select(live)).cloned().collect();
+    pub(crate) fn list(&self, select: impl Fn(&LiveQuery) -> bool) -> Vec<Arc<LiveQuery>> {
+        let mut list: Vec<Arc<LiveQuery>> =
+            self.live.lock().by_id.iter().filter(|live| select(live)).cloned().collect();
         list.sort_by_key(|live| (live.received, live.id));
         list
     }
@@ -224,7 +226,7 @@ impl Registry {
         self.live.lock().by_id.len()
     }
 
-    /// Refuses new queries.
+    /// Refuses new queries from now on.
     pub(crate) fn close(&self) {
         self.live.lock().stopped = true;
     }
@@ -234,13 +236,13 @@ impl Registry {
         for query in self.list(|_| true) {
             self.end(&query, Cause::Shutdown, None);
         }
-        self.inboxes.iter().for_each(|inbox| inbox.send(Command::Stop));
+        self.inboxes.iter().for_each(|inbox| inbox.send(ReaderCommand::Stop));
     }
 }
 
 impl LiveQueries {
     /// Takes a query out; whether it was there.
-    fn remove(&mut self, query: &Live) -> bool {
+    fn remove(&mut self, query: &LiveQuery) -> bool {
         let Ok(known) = self.by_id.find_entry(query.id.hash(), |known| known.id == query.id) else {
             return false;
         };

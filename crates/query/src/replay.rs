@@ -1,5 +1,5 @@
-//! How queries of a former process see what has been appended since: each from where it stood, all in one reading, up to
-//! where they see the rest with all others. What is appended meanwhile may lie in a batch that began before that.
+//! Replays the records that resumed queries have missed: each from its own position, all in one pass, up to the offset from
+//! which they read with the others. A record that is appended meanwhile may lie in a batch that began before that offset.
 
 use std::sync::Arc;
 
@@ -7,21 +7,22 @@ use millstream_log::{Partition, UpTo};
 use millstream_types::{Offset, RecordBatch};
 
 use crate::Matcher;
-use crate::live::Live;
-use crate::outbox::Put;
-use crate::progress::Progress;
-use crate::tailed::{Broken, Finished, match_batch};
+use crate::live::LiveQuery;
+use crate::outbox::PutOutcome;
+use crate::progress::ReadProgress;
+use crate::read_error::ReadError;
+use crate::stream_batch::{FinishedQuery, match_batch};
 
 /// One partition, read for them.
 pub(crate) struct Replay<'a> {
     partition: &'a Arc<dyn Partition>,
-    /// Where each of them stands that has not been reached yet, the last first.
-    ahead: Vec<(Offset, Arc<Live>)>,
-    /// Those that have been reached.
-    matcher: Matcher<Arc<Live>>,
-    progress: Arc<Progress>,
+    /// The positions of the queries that are not reached yet, the last first.
+    ahead: Vec<(Offset, Arc<LiveQuery>)>,
+    /// The queries whose positions are reached.
+    matcher: Matcher<Arc<LiveQuery>>,
+    progress: Arc<ReadProgress>,
     next: Offset,
-    /// What begins there they see with all others.
+    /// The offset from which they read with the others.
     end: Offset,
     thread: usize,
     read_max_bytes: usize,
@@ -30,33 +31,35 @@ pub(crate) struct Replay<'a> {
 impl<'a> Replay<'a> {
     pub(crate) fn new(
         partition: &'a Arc<dyn Partition>,
-        queries: &[Arc<Live>],
+        queries: &[Arc<LiveQuery>],
         end: Offset,
         thread: usize,
         read_max_bytes: usize,
     ) -> Self {
         let id = partition.id().partition;
-        let stands = |query: &Arc<Live>| Some((query.stands(id)?, query.clone()));
+        let stands = |query: &Arc<LiveQuery>| Some((query.stands(id)?, query.clone()));
         let mut ahead: Vec<_> = queries.iter().filter_map(stands).collect();
         ahead.sort_by(|(a, _), (b, _)| b.cmp(a));
         let (next, epoch) = (ahead.last().map_or(end, |(at, _)| *at), partition.offsets().epoch);
-        let progress = Arc::new(Progress::start(id, next, epoch));
+        let progress = Arc::new(ReadProgress::start(id, next, epoch));
         Self { partition, ahead, matcher: Matcher::default(), progress, next, end, thread, read_max_bytes }
     }
 
     /// Reads up to the end.
-    pub(crate) fn run(mut self, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
+    pub(crate) fn run(mut self, now_ms: i64, finished: &mut Vec<FinishedQuery>) -> Result<(), ReadError> {
         while self.step(now_ms, finished)? {}
         Ok(())
     }
 
     /// Reads a piece; whether there may be more.
-    pub(crate) fn step(&mut self, now_ms: i64, finished: &mut Vec<Finished>) -> Result<bool, Broken> {
+    pub(crate) fn step(&mut self, now_ms: i64, finished: &mut Vec<FinishedQuery>) -> Result<bool, ReadError> {
         let (id, end) = (self.partition.id().partition, self.end);
         let batches = match self.next < end {
             true => self.partition.read(self.next, self.read_max_bytes, UpTo::Tail)?,
             false => Vec::new(),
         };
+        let progress = self.progress.clone();
+        let _piece = progress.piece();
         for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
             let next = self.next;
             self.meet(next.max(batch.base_offset()));
@@ -73,26 +76,32 @@ impl<'a> Replay<'a> {
         Ok(!batches.is_empty())
     }
 
-    /// Takes in those that stand at `next` or in a gap before it.
+    /// Adds the queries whose position is `next`, or in a gap before it.
     fn meet(&mut self, next: Offset) {
         while let Some((_, query)) = self.ahead.pop_if(|(at, _)| *at <= next) {
             self.take_in(query);
         }
     }
 
-    fn take_in(&mut self, query: Arc<Live>) {
+    fn take_in(&mut self, query: Arc<LiveQuery>) {
         query.see(&self.progress);
         self.matcher.insert(query.compiled.clone(), query);
     }
 
-    /// Takes in those that stand within a batch that the others have just seen: each sees the rest of it by itself. In a
-    /// topic that is compacted a batch may begin before a place that was once its end.
-    fn meet_within(&mut self, batch: &RecordBatch, now_ms: i64, finished: &mut Vec<Finished>) -> Result<(), Broken> {
+    /// Adds the queries whose position lies within the last batch: each reads the rest of it alone. In a compacted topic a
+    /// batch may begin before a position that was once its end.
+    fn meet_within(
+        &mut self,
+        batch: &RecordBatch,
+        now_ms: i64,
+        finished: &mut Vec<FinishedQuery>,
+    ) -> Result<(), ReadError> {
         let next = batch.last_offset().next().min(self.end);
         while let Some((at, query)) = self.ahead.pop_if(|(at, _)| *at < next) {
             let alone = std::slice::from_ref(&query);
             let rest = Self::new(self.partition, alone, next, self.thread, self.read_max_bytes);
             let Self { mut matcher, progress, .. } = rest;
+            let _piece = progress.piece();
             query.see(&progress);
             matcher.insert(query.compiled.clone(), query.clone());
             let id = self.partition.id().partition;
@@ -105,20 +114,20 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn hand_over(&mut self, now_ms: i64, finished: &mut Vec<Finished>) {
+    fn hand_over(&mut self, now_ms: i64, finished: &mut Vec<FinishedQuery>) {
         hand_over(&mut self.matcher, self.thread, &**self.partition, now_ms, finished);
     }
 }
 
 fn hand_over(
-    matcher: &mut Matcher<Arc<Live>>,
+    matcher: &mut Matcher<Arc<LiveQuery>>,
     thread: usize,
     partition: &dyn Partition,
     now_ms: i64,
-    finished: &mut Vec<Finished>,
+    finished: &mut Vec<FinishedQuery>,
 ) {
     matcher.drain(|_, query, yielded| match query.take(thread, partition.id().partition, yielded, now_ms) {
-        Put::Taken => {}
+        PutOutcome::Taken => {}
         put => finished.push((query.clone(), put)),
     });
 }

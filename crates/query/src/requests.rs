@@ -1,5 +1,5 @@
-//! Queries that are asked by records: each tenant's topic `<query.requests_topic>.<tenant>` is read, and each record in it
-//! is a request as it is posted, whose results go into a topic.
+//! Queries that are requested by records: each record in a tenant's topic `<query.requests_topic>.<tenant>` is a request as
+//! for HTTP, and its results go into a topic.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use millstream_log::{Bell, Error as LogError, Log, Partition, UpTo};
 use millstream_types::{Offset, RecordView, TenantId, TopicPartition, header};
 use serde::Deserialize;
 
-use crate::deliveries::{Asker, Deliveries};
-use crate::tailed::readable;
+use crate::deliveries::{Deliveries, Requester};
+use crate::stream_batch::readable;
 use crate::{Deliver, Error, QueryId, QueryRequest};
 
-/// How much of a partition is read at once.
+/// Bytes of a partition that are read at once.
 const READ_BYTES: usize = 256 << 10;
-/// The account of `quota.*` on which answers go: records do not tell who wrote them.
+/// The account of `quota.*` for answers: a record does not name its writer.
 const CLIENT: &str = "queries";
 
-/// What a record can say besides a request.
+/// The members of a record beside the request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kill {
     kill: QueryId,
 }
 
-/// Where one partition has been read to.
-struct Cursor {
+/// The position in one partition.
+struct PartitionCursor {
     partition: Arc<dyn Partition>,
     next: Offset,
 }
@@ -34,11 +34,11 @@ struct Cursor {
 pub struct Requests {
     deliveries: Arc<Deliveries>,
     bell: Arc<Bell>,
-    cursors: HashMap<TopicPartition, Cursor>,
+    cursors: HashMap<TopicPartition, PartitionCursor>,
 }
 
 impl Requests {
-    /// Reads the topics that there are from their ends on, and those that come from their beginnings.
+    /// Reads existing topics from their ends, and topics that are created later from their beginnings.
     pub fn new(deliveries: Arc<Deliveries>) -> Self {
         let mut requests = Self { deliveries, bell: Arc::default(), cursors: HashMap::new() };
         requests.log().watch_topics(&requests.bell);
@@ -46,7 +46,7 @@ impl Requests {
         requests
     }
 
-    /// Takes what is asked, until it is dropped.
+    /// Handles requests until it is dropped.
     pub async fn run(mut self) {
         loop {
             self.discover(|partition| partition.offsets().first);
@@ -65,7 +65,7 @@ impl Requests {
         self.deliveries.engine().log()
     }
 
-    /// Takes up topics that are new, lets go those that are gone.
+    /// Adds new topics, and drops deleted ones.
     fn discover(&mut self, begin: impl Fn(&dyn Partition) -> Offset) {
         let mut topics = self.log().topics();
         topics.retain(|topic| self.deliveries.engine().is_asked_in(&topic.name));
@@ -81,14 +81,14 @@ impl Requests {
                 let Ok(partition) = self.log().partition(&id) else { continue };
                 partition.watch(&self.bell);
                 let next = begin(&*partition);
-                self.cursors.insert(id, Cursor { partition, next });
+                self.cursors.insert(id, PartitionCursor { partition, next });
             }
         }
     }
 
-    /// Takes what one partition has, one piece. Whether there was anything.
+    /// Handles one piece of a partition; false if there was none.
     async fn advance(&mut self, id: &TopicPartition) -> bool {
-        let Some(Cursor { partition, next }) = self.cursors.get(id) else { return false };
+        let Some(PartitionCursor { partition, next }) = self.cursors.get(id) else { return false };
         let (partition, next) = (Arc::clone(partition), *next);
         let read = move || partition.read(next, READ_BYTES, UpTo::Stable);
         let batches = match tokio::task::spawn_blocking(read).await.unwrap_or(Err(LogError::Stopped)) {
@@ -124,14 +124,14 @@ impl Requests {
         true
     }
 
-    /// Does what a record says; a refusal goes where the results would go.
+    /// Executes the request in a record; a refusal goes to the topic of the results.
     async fn take(&self, tenant: &TenantId, view: &RecordView<'_>) {
         let correlation = view.header(header::CORRELATION_ID).or(view.key);
         let correlation = correlation.and_then(|text| std::str::from_utf8(text).ok());
-        let asker = Asker { tenant, client: CLIENT, correlation };
+        let asker = Requester { tenant, client: CLIENT, correlation };
         let value = view.value.unwrap_or_default();
         if let Ok(Kill { kill }) = serde_json::from_slice(value) {
-            // It may have ended by itself.
+            // The query may have ended already.
             let _ = self.deliveries.engine().kill(tenant, kill);
             return;
         }
@@ -166,7 +166,7 @@ fn topic_of(value: &[u8]) -> Option<String> {
     Some(request["deliver"]["topic"].as_str()?.to_owned())
 }
 
-/// Nobody can be told but the operator.
+/// Logs an error that no client can be told.
 fn unanswerable(tenant: &TenantId, error: &Error) {
     tracing::debug!(%tenant, %error, "a record that asks a live query names no topic that can take the answer");
 }

@@ -1,4 +1,4 @@
-//! How queries go on that a former process has kept.
+//! Resumes the kept queries of a former process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use millstream_log::{Error as LogError, Topic, TopicConfig};
 use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
 
+use crate::checkpoint::Checkpoint;
+use crate::checkpointer::Resumed;
+use crate::durable_state::{DurableState, PartitionPositions, ResultRecipient};
+use crate::engine::of_stream;
 use crate::engine::{Begun, filter};
-use crate::keeper::Resumed;
-use crate::keeping::{Addressee, Keeping, Places};
-use crate::kept::Kept;
-use crate::live::Live;
-use crate::stream::Stream;
+use crate::live::{LiveQuery, LiveStream};
 use crate::subscription::Subscription;
 use crate::{Cause, Config, Deliver, Engine, Error, Trouble};
 
 impl Engine {
-    /// Has the threads take up what was kept. A query that cannot go on ends with the reason; its client may come for it.
-    pub(crate) fn resume(&self, kept: Vec<Kept>, epoch: Epoch) -> Resumed {
-        let mut by_stream: HashMap<TopicId, Vec<Arc<Live>>> = HashMap::new();
+    /// Makes stored queries live again. A query that cannot continue ends with the reason, which its client can read.
+    pub(crate) fn resume(&self, kept: Vec<Checkpoint>, epoch: Epoch) -> Resumed {
+        let mut by_stream: HashMap<TopicId, Vec<Arc<LiveQuery>>> = HashMap::new();
         for kept in kept {
             let id = kept.id;
             match self.take_up(kept, epoch) {
@@ -39,25 +39,26 @@ impl Engine {
         resumed
     }
 
-    /// Those of a former process whose results go into topics, each with for whom and into which; each once.
-    pub(crate) fn addressed(&self) -> Vec<(Subscription, Addressee, String)> {
-        let addressed = |live: Arc<Live>| {
-            let keeping = live.keeping.as_ref()?;
-            let (addressee, Deliver::Topic(topic)) = (keeping.addressee.clone()?, keeping.request.deliver.clone())
+    /// The resumed queries with results into topics, each once, with its recipient and its topic.
+    pub(crate) fn addressed(&self) -> Vec<(Subscription, ResultRecipient, String)> {
+        let addressed = |live: Arc<LiveQuery>| {
+            let durable = live.durable.as_ref()?;
+            let (addressee, Deliver::Topic(topic)) = (durable.addressee.clone()?, durable.request.deliver.clone())
             else {
                 return None;
             };
-            let client = keeping.attach()?;
+            let client = durable.attach()?;
             Some((Subscription::new(live.clone(), self.registry.clone(), client), addressee, topic))
         };
         self.registry.kept().into_iter().filter_map(addressed).collect()
     }
 
-    /// Makes a query live that was kept, or one that has ended of which nobody knows.
-    fn take_up(&self, kept: Kept, epoch: Epoch) -> Result<Arc<Live>, Error> {
+    /// Makes a stored query live again, or ends it if its end was not stored.
+    fn take_up(&self, kept: Checkpoint, epoch: Epoch) -> Result<Arc<LiveQuery>, Error> {
         let tenant = kept.tenant()?;
         let plan = self.plan(&kept.request)?;
         let name = self.stream_name(&tenant, &plan.source)?;
+        let plan = of_stream(plan, &kept.request, &name);
         let mut trouble = None;
         let stream = match self.stream(name.clone()) {
             Ok(stream) if kept.is_of(stream.topic.id) => stream,
@@ -65,7 +66,7 @@ impl Engine {
             Err(_) => gone(&name, "has been deleted", &mut trouble),
         };
         let now_ms = self.clocks.wall.now_ms();
-        // Nothing past its deadline is owed, however long nobody ran it.
+        // No window after its deadline is due, however long the query was not running.
         let at_ms = kept.deadline_ms.map_or(now_ms, |deadline_ms| deadline_ms.min(now_ms));
         let (received, ran_before) = (self.clocks.monotonic.now(), kept.ran_for(at_ms));
         let addressee = kept.addressed.as_ref().map(|addressed| addressed.to.clone());
@@ -86,9 +87,9 @@ impl Engine {
         if let Some(addressed) = &kept.addressed {
             live.outbox.hold_until_arrived(addressed.gone);
         } else {
-            live.outbox.number(kept.trail.as_ref(), epoch);
+            live.outbox.number(kept.resume_buffer.as_ref(), epoch);
         }
-        live.keeping = Some(Box::new(Keeping::resume(kept.request.clone(), addressee, ran_before)));
+        live.durable = Some(Box::new(DurableState::resume(kept.request.clone(), addressee, ran_before)));
         live.begin_at(&places);
         live.price = live.price.filter(|_| kept.end.is_none());
         live.matched.store(true, Ordering::Release);
@@ -100,8 +101,8 @@ impl Engine {
         Ok(live)
     }
 
-    /// Where it goes on in each partition, as far as the records are still there that it has seen and is to see.
-    fn places(&self, kept: &Kept, stream: &Stream, trouble: &mut Option<Trouble>) -> Places {
+    /// The position of the query in each partition, adjusted to the records that still exist.
+    fn places(&self, kept: &Checkpoint, stream: &LiveStream, trouble: &mut Option<Trouble>) -> PartitionPositions {
         let mut places = kept.places();
         if kept.end.is_some() {
             return places;
@@ -123,18 +124,18 @@ impl Engine {
     }
 }
 
-/// The stream of a query whose own is there no longer: it has no records.
-fn gone(name: &TopicName, what: &str, trouble: &mut Option<Trouble>) -> Arc<Stream> {
+/// A stream without partitions, for a query whose stream no longer exists.
+fn gone(name: &TopicName, what: &str, trouble: &mut Option<Trouble>) -> Arc<LiveStream> {
     *trouble = Some(no_way_on(format!("topic '{name}' {what} since the query was kept")));
     let topic = Topic { id: TopicId(0), name: name.clone(), config: TopicConfig::default() };
-    Arc::new(Stream::new(Arc::new(topic), Vec::new()))
+    Arc::new(LiveStream::new(Arc::new(topic), Vec::new()))
 }
 
 fn no_way_on(error: String) -> Trouble {
     Trouble { error, resolution: "use what it gives up to there, and ask again".to_owned() }
 }
 
-/// What has been admitted once stays so.
+/// A configuration without admission limits: a query that was admitted once stays so.
 fn unlimited(config: &Config) -> Config {
     Config {
         live_max: usize::MAX,

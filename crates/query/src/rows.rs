@@ -12,15 +12,15 @@ use millstream_types::{Grant, MemoryBudget};
 /// encoding; a clone shares it too.
 #[derive(Clone, Default)]
 pub struct RowBatch {
-    shared: Arc<Shared>,
-    /// How many of the rows are meant.
+    shared: Arc<SharedRows>,
+    /// The number of the first rows that count.
     row_count: usize,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedRows {
     rows: Rows,
-    /// The memory that it takes from where it first waits for a client until nobody has it any more.
+    /// The memory grant, from the first wait for a client until all copies are dropped.
     held: OnceLock<Arc<Grant>>,
 }
 
@@ -28,47 +28,37 @@ struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     json: Vec<u8>,
-    /// Where each row ends in `json`.
+    /// The end of each row in `json`.
     ends: Vec<usize>,
 }
 
 impl Rows {
-    /// Adds what `write` writes as a row.
+    /// Adds the row that `write` writes.
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.json);
         self.ends.push(self.json.len());
-    }
-
-    /// Adds what `write` writes as a row; if it fails, nothing.
-    pub(crate) fn try_push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        let written = write(&mut self.json);
-        match written {
-            Ok(()) => self.ends.push(self.json.len()),
-            Err(_) => self.json.truncate(self.ends.last().copied().unwrap_or(0)),
-        }
-        written
     }
 }
 
 impl From<Rows> for RowBatch {
     fn from(rows: Rows) -> Self {
         let row_count = rows.ends.len();
-        Self { shared: Arc::new(Shared { rows, held: OnceLock::new() }), row_count }
+        Self { shared: Arc::new(SharedRows { rows, held: OnceLock::new() }), row_count }
     }
 }
 
 impl RowBatch {
-    /// How many rows.
+    /// The number of rows in the batch.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Whether there are none.
+    /// True if the batch has no rows.
     pub fn is_empty(&self) -> bool {
         self.row_count == 0
     }
 
-    /// What the rows take.
+    /// The size of the rows in bytes.
     pub fn size_bytes(&self) -> usize {
         self.ends().last().copied().unwrap_or(0) + self.row_count * size_of::<usize>()
     }
@@ -101,13 +91,12 @@ impl RowBatch {
         json
     }
 
-    /// The memory that it takes, to be kept as long as its rows are in another form.
+    /// The memory grant, for rows that stay in another form.
     pub fn held(&self) -> Option<Arc<Grant>> {
         self.shared.held.get().cloned()
     }
 
-    /// Takes from `memory` what all its rows need, unless that has been done for another client already. Whether it was
-    /// to be had.
+    /// Takes memory for all rows from `memory`, unless another client has done so. False if there is none left.
     pub(crate) fn hold(&self, memory: &MemoryBudget) -> bool {
         if self.shared.held.get().is_some() {
             return true;

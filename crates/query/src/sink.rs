@@ -1,29 +1,29 @@
-//! A topic that takes the results of one query: a record for each row and window, at last one for its end.
+//! The sink of one query: it appends a record to a topic for each row and window, and one for the end.
 //!
-//! All of them stand in one partition, in their order. One append is on its way at a time; while the log or a quota holds
-//! it up, rows wait in the query's outbox, whose bounds then end that query and no other. Those of a query that is kept
-//! wait there until they are kept (`passage.rs`), and stay until their append is answered.
+//! All records of a query go to one partition, in their order. One append is in flight at a time. While the log or a quota
+//! delays it, rows wait in the query's outbox, whose limits end that query and no other. Rows of a kept query wait there
+//! until they are stored (`sink_progress.rs`), and stay until their append is acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use millstream_log::{AckLevel, Error as LogError, Partition, reply};
-use millstream_types::{Header, Quotas, Record, TenantId, Traffic, WallClock, header};
+use millstream_types::{Header, QuotaType, Quotas, Record, TenantId, WallClock, header};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::outbox::Delivery;
-use crate::passage::OPENING;
+use crate::sink_progress::OPENING;
 use crate::{Cause, RowBatch, Subscription, Trouble};
 
 /// Bytes of records that are appended at once, and the record that goes beyond.
 const APPEND_BYTES: usize = 256 << 10;
-/// How long the log is left alone when it has no room.
+/// Pause before the next attempt if the log has no room.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long it waits for a quota before it looks again.
+/// Pause before the next check of an exceeded quota.
 const QUOTA_PAUSE: Duration = Duration::from_millis(100);
-/// How long an end waits for room; nobody could be told more than that it did not fit.
+/// Time that an end record waits for room; there is no other way to report the end.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Names of the headers of result records.
@@ -32,7 +32,7 @@ const KIND: &str = "kind";
 const SEQUENCE: &str = "sequence";
 const WINDOW: &str = "window";
 
-/// The kind of a record that stands for no query.
+/// The kind of a record that belongs to no query.
 const PROBLEM: &str = "problem";
 
 /// A topic as one query's results go into it.
@@ -41,26 +41,26 @@ pub(crate) struct Sink {
     pub(crate) level: AckLevel,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) quotas: Arc<Quotas>,
-    /// On whose accounts the records go.
+    /// The tenant and the account for the records.
     pub(crate) tenant: TenantId,
     pub(crate) client: String,
-    /// The key of all records: the query's id, or what came in its place.
+    /// The key of all records: the query's id, or its substitute in a refusal.
     pub(crate) key: String,
-    /// What the records have in common with the request that asked for them.
+    /// The client's own text, which each record repeats.
     pub(crate) correlation: Option<String>,
 }
 
-/// Records on their way.
+/// The records of one append.
 #[derive(Default)]
 struct Batch {
-    records: Vec<Outgoing>,
+    records: Vec<OutgoingRecord>,
     size_bytes: usize,
     is_last: bool,
-    /// Whether it waits for room as long as it takes.
+    /// True if it waits for room without a limit.
     is_patient: bool,
 }
 
-struct Outgoing {
+struct OutgoingRecord {
     kind: &'static str,
     number: u64,
     window: Option<u64>,
@@ -70,7 +70,7 @@ struct Outgoing {
 impl Batch {
     fn push(&mut self, kind: &'static str, number: u64, window: Option<u64>, value: Vec<u8>) {
         self.size_bytes += value.len();
-        self.records.push(Outgoing { kind, number, window, value });
+        self.records.push(OutgoingRecord { kind, number, window, value });
     }
 
     fn push_json(&mut self, kind: &'static str, number: u64, window: Option<u64>, value: &impl Serialize) {
@@ -78,7 +78,7 @@ impl Batch {
         self.push(kind, number, window, value);
     }
 
-    /// Adds what is given, whose first record has this number.
+    /// Adds a delivery, whose first record has the number `first`.
     fn add(&mut self, first: u64, delivery: Delivery) {
         match delivery {
             Delivery::Rows(rows) => self.add_rows(first, None, &rows),
@@ -101,7 +101,7 @@ impl Batch {
 }
 
 impl Sink {
-    /// Takes what a query gives, to its end. A query whose results cannot be appended ends with that reason.
+    /// Appends the results of a query until its end. If they cannot be appended, the query ends with that reason.
     pub(crate) async fn deliver(self, mut subscription: Subscription) {
         let is_patient = subscription.must_arrive();
         let mut batch = Batch { is_patient, ..Batch::default() };
@@ -134,7 +134,7 @@ impl Sink {
                     subscription.next_numbered().now_or_never().flatten()
                 };
                 match next {
-                    // What could not be appended has ended the query; of what follows only its end is told.
+                    // Results that could not be appended have ended the query; only its end follows.
                     Some((_, Delivery::Rows(_) | Delivery::Window(_))) if has_failed => {}
                     Some((first, delivery)) => batch.add(first, delivery),
                     None if batch.records.is_empty() => return,
@@ -158,7 +158,7 @@ impl Sink {
         let mut records = &batch.records[..];
         while !records.is_empty() {
             let mut size_bytes = 0;
-            let fits = |record: &&Outgoing| {
+            let fits = |record: &&OutgoingRecord| {
                 let fits = size_bytes < APPEND_BYTES;
                 size_bytes += record.value.len();
                 fits
@@ -171,9 +171,9 @@ impl Sink {
         Ok(())
     }
 
-    async fn append_piece(&self, piece: &[Outgoing], gives_up: bool) -> Result<(), LogError> {
+    async fn append_piece(&self, piece: &[OutgoingRecord], gives_up: bool) -> Result<(), LogError> {
         let size_bytes: usize = piece.iter().map(|record| record.value.len() + self.key.len()).sum();
-        while let Err(excess) = self.quotas.admit(Traffic::Produce, &self.tenant, &self.client, size_bytes as u64) {
+        while let Err(excess) = self.quotas.admit(QuotaType::Produce, &self.tenant, &self.client, size_bytes as u64) {
             tokio::time::sleep(excess.wait.min(QUOTA_PAUSE)).await;
         }
         let mut waited = Duration::ZERO;
@@ -188,7 +188,7 @@ impl Sink {
         }
     }
 
-    async fn try_append(&self, piece: &[Outgoing]) -> Result<(), LogError> {
+    async fn try_append(&self, piece: &[OutgoingRecord]) -> Result<(), LogError> {
         let numbers: Vec<(String, Option<String>)> = piece
             .iter()
             .map(|record| (record.number.to_string(), record.window.map(|number| number.to_string())))
@@ -213,7 +213,7 @@ impl Sink {
 
     fn headers<'h>(
         &'h self,
-        record: &'h Outgoing,
+        record: &'h OutgoingRecord,
         (sequence, window): &'h (String, Option<String>),
     ) -> Vec<Header<'h>> {
         let header = |key, value: &'h str| Header { key, value: Some(value.as_bytes()) };
@@ -225,7 +225,7 @@ impl Sink {
     }
 }
 
-/// Whether the log may have room later.
+/// True if the log may have room later.
 fn is_full(error: &LogError) -> bool {
     matches!(error, LogError::Overloaded { .. } | LogError::DiskFull { .. } | LogError::TooManyUnsynced { .. })
 }

@@ -1,18 +1,20 @@
-//! Results of many records: when they are due, of which records they are, and what is told about them.
+//! Aggregated results: their due times, their records and their meta.
 //!
 //! ```text
-//!   rows of a batch ──► Running::add ──► parts, one for each thread
-//!                                          │ taken out as a window ends, so that each record is in one
-//!                                          ▼
-//!                                    merged ──► HAVING, ORDER BY, LIMIT ──► WindowResult
+//!   rows of a batch ──► RunningWindow::add ──► parts, one for each thread
+//!                                                │ taken out as a window ends, so that each record is in one
+//!                                                ▼
+//!                                          merged ──► HAVING, ORDER BY, LIMIT ──► WindowResult
 //! ```
 //!
-//! A window by time holds what was read while it ran; one by records exactly so many.
+//! A window by time holds the records that were read while it ran; a window by records holds exactly that number.
 
+mod aggregate_plan;
+mod checkpoint;
 mod result;
 mod running;
-mod summing;
 
+pub(crate) use aggregate_plan::AggregatePlan;
+pub(crate) use checkpoint::AggregateCheckpoint;
 pub use result::{WindowMeta, WindowResult};
-pub(crate) use running::{Final, Running, Timing};
-pub(crate) use summing::Summing;
+pub(crate) use running::{AddOutcome, FinalResult, RunningWindow, Timing};

@@ -12,7 +12,7 @@ use common::fixture::{disk, fixture, fixture_within, memory, rows, two_threads, 
 use millstream_log::{AckLevel, Done, Log, Storage, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Delivery, Error, OnSlow, QueryRequest, Subscription};
 use millstream_types::{Compression, MemoryBudget, Record, TenantId, TopicName, TopicPartition};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn payload(id: usize, sequence: usize) -> String {
     format!("{{\"id\":\"d{id}\",\"n\":{sequence}}}")
@@ -104,7 +104,7 @@ async fn queries_that_come_while_records_flow_see_one_unbroken_run() {
 }
 
 #[tokio::test]
-async fn a_query_ends_when_its_time_is_over_and_tells_what_it_saw() {
+async fn a_query_ends_after_its_duration_and_reports_its_counts() {
     let fixture = fixture(&memory(), two_threads());
     let request = QueryRequest::new("SELECT * FROM STREAM(5000, TIME) WHERE n != 1");
     let subscription = fixture.submit(request).await;
@@ -134,7 +134,7 @@ async fn a_query_ends_when_its_time_is_over_and_tells_what_it_saw() {
 }
 
 #[tokio::test]
-async fn a_killed_query_gives_what_it_has_and_a_dropped_one_is_forgotten() {
+async fn a_killed_query_returns_its_partial_result_and_a_dropped_one_is_forgotten() {
     let fixture = fixture(&disk(), two_threads());
     let killed = fixture.live("SELECT * FROM STREAM()").await;
     let dropped = fixture.live("SELECT * FROM STREAM() WHERE n = 1").await;
@@ -293,7 +293,7 @@ async fn a_query_that_gives_rows_faster_than_it_may_ends_and_tells_both_rates() 
 }
 
 #[tokio::test]
-async fn queries_of_a_tenant_that_together_give_rows_too_fast_end_one_by_one_and_others_do_not_notice() {
+async fn queries_over_the_row_rate_of_their_tenant_end_one_by_one_without_harm_to_others() {
     let fixture = fixture(&memory(), Config { rows_per_second_per_tenant_max: 10, ..two_threads() });
     let other = TenantId::new("other").unwrap();
     let stream = TopicName::user("stream", &other).unwrap();
@@ -336,7 +336,7 @@ async fn queries_of_a_tenant_that_together_give_rows_too_fast_end_one_by_one_and
 }
 
 #[tokio::test]
-async fn bytes_of_a_tenant_are_bounded_over_rows_and_windows_and_results_at_the_end_are_given_anyway() {
+async fn the_byte_rate_of_a_tenant_bounds_rows_and_windows_but_not_final_results() {
     let fixture = fixture(&memory(), Config { bytes_per_second_per_tenant_max: 2000, ..two_threads() });
     let whole = fixture.live("SELECT id FROM STREAM()").await;
     let window = fixture.live("SELECT id, COUNT(*) AS c FROM STREAM() GROUP BY id WINDOWING TUMBLING(1, RECORD)").await;
@@ -357,7 +357,7 @@ async fn bytes_of_a_tenant_are_bounded_over_rows_and_windows_and_results_at_the_
 }
 
 #[tokio::test]
-async fn what_is_asked_beyond_the_limits_is_clamped_and_told() {
+async fn requests_beyond_the_limits_are_clamped_and_the_answer_says_so() {
     let config = Config { duration_max_ms: 60_000, rows_max: 3, rows_default: 2, ..two_threads() };
     let fixture = fixture(&memory(), config);
     let clamped = async |request: QueryRequest| {
@@ -399,7 +399,7 @@ async fn a_deleted_stream_ends_its_queries_and_a_stop_ends_all() {
 }
 
 #[tokio::test]
-async fn records_that_a_ring_has_lost_before_they_were_read_are_told() {
+async fn records_lost_by_a_topic_in_memory_before_they_were_read_are_reported() {
     let small = TopicConfig { storage: Storage::Memory { max_bytes: 64 << 10 }, ..memory() };
     let fixture = fixture(&small, Config { threads: 1, ..Config::default() });
     let subscription = fixture.live("SELECT $offset AS o FROM STREAM()").await;
@@ -440,4 +440,31 @@ async fn conditions_that_no_index_finds_have_a_budget() {
     assert!(text.contains("'n != 4'") && text.contains("query.residual_ns_per_record_max = 40"), "{text}");
     drop(first);
     third().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_result_of_a_query_that_is_ended_has_all_records_that_its_end_counts() {
+    let fixture = fixture(&memory(), two_threads());
+    let payloads: Vec<String> = (0..500).map(|n| format!("{{\"id\":\"g{n}\"}}")).collect();
+    for _ in 0..100 {
+        let mut query = fixture.live("SELECT id, COUNT(*) AS c FROM STREAM() GROUP BY id").await;
+        (0..8).for_each(|key| fixture.send(&format!("k{key}"), &payloads));
+        // It is ended while its threads are between counting records and adding them to the result.
+        while fixture.engine.get(&fixture.tenant, query.id()).unwrap().records_seen == 0 {
+            tokio::task::yield_now().await;
+        }
+        fixture.engine.kill(&fixture.tenant, query.id()).unwrap();
+        let mut counted = 0;
+        let end = loop {
+            match query.next().await.unwrap() {
+                Delivery::Rows(batch) => {
+                    let rows = batch.rows().map(|row| serde_json::from_slice::<Value>(row).unwrap());
+                    counted += rows.map(|row| row["c"].as_u64().unwrap()).sum::<u64>();
+                }
+                Delivery::End(meta) => break meta,
+                Delivery::Window(window) => panic!("{window:?}"),
+            }
+        };
+        assert_eq!((counted, end.matched), (end.records_seen, end.records_seen));
+    }
 }

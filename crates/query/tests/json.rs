@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use millstream_query::{Compiled, Limits, Matcher, parse};
+use millstream_query::{Compiled, Matcher, ParserLimits, parse};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, PartitionId, Record};
 use serde_json::json;
 
@@ -12,12 +12,12 @@ mod common;
 
 fn plan(document: &serde_json::Value) -> String {
     let text = document.to_string();
-    parse(&text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}")).to_string()
+    parse(&text, &ParserLimits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}")).to_string()
 }
 
 /// The rows that a query gives of these records.
 fn rows_of(text: &str, records: &[&str]) -> Vec<String> {
-    let plan = parse(text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+    let plan = parse(text, &ParserLimits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
     let mut builder = BatchBuilder::default();
     for payload in records {
         builder.push(&Record { value: Some(payload.as_bytes()), ..Record::default() });
@@ -33,7 +33,7 @@ fn rows_of(text: &str, records: &[&str]) -> Vec<String> {
     rows
 }
 
-/// Which of the records pass the filters.
+/// Returns the indexes of the records that pass the filters.
 fn passing(filters: &serde_json::Value, records: &[&str]) -> Vec<usize> {
     let rows = rows_of(&json!({"filters": filters}).to_string(), records);
     (0..records.len()).filter(|i| rows.contains(&records[*i].to_owned())).collect()
@@ -57,10 +57,10 @@ fn a_computation_that_fails_for_a_record_is_null_there_and_takes_nothing_else_aw
         r#"{"a":null,"b":1,"q":null,"n":null}"#,
     ];
     assert_eq!(rows, expected);
-    // A statement says what SQL says: there such a record is no match.
+    // A statement says the same.
     assert_eq!(
         rows_of("SELECT a, b, a / b AS q FROM STREAM() WHERE b != 9", &records[..2]),
-        [r#"{"a":6,"b":3,"q":2}"#]
+        [r#"{"a":6,"b":3,"q":2}"#, r#"{"a":6,"b":0,"q":null}"#]
     );
 }
 
@@ -165,7 +165,7 @@ fn every_part_of_a_document_has_its_place_in_the_plan() {
 }
 
 #[test]
-fn a_value_is_compared_with_what_the_record_holds() {
+fn a_value_is_compared_by_the_type_of_the_records_field() {
     let typed = [r#"{"n":1}"#, r#"{"n":1.0}"#, r#"{"n":"1"}"#, r#"{"n":true}"#, r#"{"n":null}"#, "{}", r#"{"n":[1]}"#];
     let is = |operation: &str, values: &[&str]| {
         passing(&json!([{"field": "n", "operation": operation, "values": values}]), &typed)
@@ -228,6 +228,12 @@ fn q3_a_long_is_compared_with_no_text_that_is_no_long() {
 fn q4_equality_with_null_is_the_test_for_a_missing_field() {
     let filters = json!([{"field": "m.x", "operation": "==", "values": ["NULL"]}]);
     assert_eq!(passing(&filters, &[r#"{"m":{"x":1}}"#, r#"{"m":{}}"#, r#"{"m":{"x":""}}"#]), [1]);
+    // It is a text as well.
+    let filters = json!([{"field": "x", "operation": "==", "values": ["null"]}]);
+    let records = [r#"{"x":"null"}"#, r#"{"x":"NULL"}"#, r#"{"x":null}"#, r#"{"x":"none"}"#];
+    assert_eq!(passing(&filters, &records), [0, 2]);
+    let filters = json!([{"field": "x", "operation": "!=", "values": ["null"]}]);
+    assert_eq!(passing(&filters, &records), [1, 3]);
 }
 
 #[test]
@@ -251,7 +257,25 @@ fn fields_are_compared_with_fields() {
 }
 
 #[test]
-fn a_document_that_says_nothing_known_is_refused_with_what_was_meant() {
+fn a_refusal_points_at_the_place_in_the_document() {
+    for (document, at) in [
+        (r#"{"duration": 5, "filter": []}"#, r#""filter""#),
+        (r#"{"filters": [{}, {"field": "a", "operation": "=", "values": ["1"]}]}"#, r#""=""#),
+        (r#"{"filters": [{"field": "a..b", "operation": "==", "values": ["1"]}]}"#, r#""a..b""#),
+        (r#"{"filters": [{"operation": "AND", "clauses": [{}, {"feild": "a"}]}]}"#, r#""feild""#),
+        (r#"{"projection": {"fields": {"a.b": "x", "a": 7}}}"#, "7"),
+        (r#"{"aggregation": {"type": "RAW", "size": 0}}"#, "0"),
+        ("{\n  \"aggregation\": {\"type\": \"MEDIAN\"}}", r#""MEDIAN""#),
+        (r#"{"window": {"emit": {"type": "TIME"}}}"#, r#"{"type": "TIME"}"#),
+    ] {
+        let wrong = &parse(document, &ParserLimits::default()).unwrap_err()[0];
+        assert!(document[wrong.place.byte..].starts_with(at), "{document}: {wrong:?}");
+        assert_eq!(wrong.place.line, if document.contains('\n') { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn a_document_with_unknown_parts_is_refused_with_a_suggestion() {
     for (document, message) in [
         (r#"{"filter": []}"#, "query: 'filter' means nothing here; did you mean filters?"),
         (r#"{"filters": [}"#, "line 1 column"),
@@ -295,7 +319,7 @@ fn a_document_that_says_nothing_known_is_refused_with_what_was_meant() {
         ),
         (r#"{"duration": "long"}"#, "duration: milliseconds as a number"),
     ] {
-        let refusal = parse(document, &Limits::default()).expect_err(document).remove(0);
+        let refusal = parse(document, &ParserLimits::default()).expect_err(document).remove(0);
         assert!(refusal.message.contains(message), "{document}: {refusal}");
     }
 }
@@ -352,7 +376,7 @@ fn no_document_makes_the_parser_panic() {
             }
             text.into_iter().collect()
         };
-        for diagnostic in parse(&text, &Limits::default()).err().into_iter().flatten() {
+        for diagnostic in parse(&text, &ParserLimits::default()).err().into_iter().flatten() {
             assert!(text.is_char_boundary(diagnostic.place.byte), "{text}");
             assert!(!diagnostic.message.is_empty(), "{text}");
         }

@@ -65,7 +65,7 @@ impl Fixture {
     }
 }
 
-/// What a client is given, by window (0 is none), and why it ended.
+/// Returns the rows that a client gets, by window (0 is none), and the cause of the end.
 async fn all_of(mut subscription: Subscription) -> (BTreeMap<u64, Vec<String>>, Option<Cause>) {
     let mut given: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     loop {
@@ -82,7 +82,7 @@ fn texts(batch: &RowBatch) -> Vec<String> {
     batch.rows().map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
 }
 
-/// What the next event of a client says: its row's number, or -1 at the end; and its id.
+/// Returns the id of a client's next event and the number of its row, or -1 at the end.
 async fn next_of(client: &mut Subscription) -> (ResultId, i64) {
     let (id, delivery) = client.next_sent().await.unwrap();
     let n = match delivery {
@@ -93,7 +93,7 @@ async fn next_of(client: &mut Subscription) -> (ResultId, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_comes_again_gets_what_follows_the_last_result_that_it_has() {
+async fn a_returning_client_gets_the_results_after_its_last_one() {
     for ending in ENDINGS {
         let mut fixture = fixture(&disk(), config());
         let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
@@ -144,7 +144,7 @@ async fn a_client_that_comes_again_gets_what_follows_the_last_result_that_it_has
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_given_before_a_crash_and_not_kept_comes_again_to_a_client_that_has_it() {
+async fn results_not_kept_before_a_crash_come_again_under_new_numbers() {
     let mut fixture = fixture(&disk(), Config { keep_every_ms: 1_000_000, ..config() });
     let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
     let mut last = client.begins_after().unwrap();
@@ -166,7 +166,7 @@ async fn what_was_given_before_a_crash_and_not_kept_comes_again_to_a_client_that
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_sent_stays_within_a_bound_and_its_end_for_a_time() {
+async fn sent_results_stay_within_a_bound_and_the_end_stays_for_a_time() {
     let config = Config { kept_sent_max_bytes: 64, kept_end_again_ms: 5_000, ..config() };
     let fixture = fixture(&disk(), config);
     let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
@@ -218,7 +218,7 @@ const SUMS: [&str; 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_arrives_while_queries_are_taken_up_is_counted_once() {
+async fn records_that_arrive_while_queries_resume_are_counted_once() {
     let mut fixture = fixture(&disk(), config());
     let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(3000000, TIME)")).await.id();
     for round in 0..30 {
@@ -230,7 +230,7 @@ async fn what_arrives_while_queries_are_taken_up_is_counted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_sum_comes_to_the_same_with_and_without_restarts() {
+async fn every_aggregate_has_the_same_result_with_and_without_restarts() {
     let whole = fixture(&disk(), config());
     let mut expected = Vec::new();
     for query in SUMS {
@@ -336,7 +336,7 @@ async fn run_windows(mut fixture: Fixture, ending: Option<Ending>) -> Vec<(BTree
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn windows_go_on_with_their_numbers_and_what_nobody_has_read_is_given_afterwards() {
+async fn windows_keep_their_numbers_and_unread_results_are_given_after_a_restart() {
     let unbroken = run_windows(fixture(&disk(), config()), None).await;
     for ending in ENDINGS {
         let given = run_windows(fixture(&disk(), config()), Some(ending)).await;
@@ -419,7 +419,7 @@ async fn an_end_waits_for_its_client_also_over_a_restart_and_only_one_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_query_whose_records_are_gone_ends_with_the_reason_and_what_it_has() {
+async fn a_query_whose_records_are_gone_ends_with_the_reason_and_its_partial_result() {
     type Between = fn(&millstream_log::Embedded, &TopicName);
     let deleted: Between = |log, topic| log.delete_topic(topic).unwrap();
     let created_anew: Between = |log, topic| {
@@ -449,7 +449,7 @@ async fn a_query_whose_records_are_gone_ends_with_the_reason_and_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_kept_is_refused_or_ends() {
+async fn a_query_that_cannot_be_kept_is_refused_or_ends() {
     let volatile = fixture(&memory(), config());
     let refused = volatile.engine.submit(&volatile.tenant, kept("SELECT * FROM STREAM()")).await;
     let refused = refused.err().unwrap().to_string();

@@ -1,18 +1,20 @@
-//! Which records match, and what their rows hold: by table, and against a slow evaluator over a JSON tree.
+//! Matching of records and the content of their rows: by table, and against a slow evaluator over a JSON tree.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millstream_query::{Comparison, Compiled, Expr, Field, Limits, Literal, Matcher, Plan, Step, Tally, Yield, parse};
+use millstream_query::{
+    Comparison, Compiled, Expr, Field, Literal, Matcher, Matches, ParserLimits, PathStep, QueryPlan, Tally, parse,
+};
 use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, PartitionId, Record, RecordBatch};
 use serde_json::Value;
 
 mod common;
 
-fn plan(text: &str) -> Plan {
-    parse(text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"))
+fn plan(text: &str) -> QueryPlan {
+    parse(text, &ParserLimits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"))
 }
 
 /// A record of the tests: key, value of the header `h`, payload.
@@ -38,21 +40,21 @@ fn payloads(texts: &[&str]) -> RecordBatch {
     batch(&samples)
 }
 
-struct Answer {
+struct QueryAnswer {
     rows: Vec<String>,
     errors: u64,
     tally: Tally,
 }
 
-fn row_texts(yielded: &Yield) -> Vec<String> {
+fn row_texts(yielded: &Matches) -> Vec<String> {
     yielded.rows.rows().map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
 }
 
-fn ask(text: &str, batch: &RecordBatch) -> Answer {
+fn ask(text: &str, batch: &RecordBatch) -> QueryAnswer {
     let mut matcher = Matcher::default();
     matcher.insert(Arc::new(Compiled::new(&plan(text))), ());
     let tally = matcher.run(batch, PartitionId(3), Offset(0), 5000).unwrap();
-    let mut answer = Answer { rows: Vec::new(), errors: 0, tally };
+    let mut answer = QueryAnswer { rows: Vec::new(), errors: 0, tally };
     matcher.drain(|_, (), yielded| {
         answer.rows.extend(row_texts(&yielded));
         answer.errors += yielded.evaluation_errors;
@@ -130,6 +132,24 @@ fn rows_keep_the_bytes_of_the_payload_and_of_its_values() {
 }
 
 #[test]
+fn whole_records_stand_beside_their_key_and_other_selected_columns() {
+    for (select, payload, row) in [
+        ("$key, *", r#"{"a":1, "b":{"c":2.50}}"#, r#"{"$key":"k","a":1, "b":{"c":2.50}}"#),
+        ("*, a + 1 AS next", r#" {"a":1} "#, r#"{"next":2,"a":1}"#),
+        ("$key AS device, *, $offset", "{}", r#"{"device":"k","$offset":0}"#),
+        ("$key, *", "{ }", r#"{"$key":"k"}"#),
+        ("$key, *", "[1]", r#"{"$key":"k","payload":[1]}"#),
+        ("$key, *", "oops", r#"{"$key":"k","payload":"oops"}"#),
+    ] {
+        let samples = [(Some("k"), None, Some(payload.as_bytes().to_vec()))];
+        let text = format!("SELECT {select} FROM STREAM()");
+        assert_eq!(ask(&text, &batch(&samples)).rows, [row], "{select} {payload}");
+        assert!(plan(&text).columns().is_empty(), "what the payload holds is not known before");
+        assert_eq!(plan(&plan(&text).to_string()), plan(&text));
+    }
+}
+
+#[test]
 fn a_payload_that_is_not_json_has_no_fields_and_is_counted() {
     let broken = r#"{"a":1,"b":2,}"#;
     for (condition, payload, expected, not_json) in [
@@ -146,6 +166,13 @@ fn a_payload_that_is_not_json_has_no_fields_and_is_counted() {
         ("a IS NULL", "", true, 1),
         ("a IS NULL", "{\"a\":\"\u{1}\"}", true, 1),
         ("a = 1", "no json", false, 1),
+        ("z = 1", "no json", false, 1),
+        ("z = 1", r#"{"a":1,"b":"#, false, 1),
+        ("z = 1", r#"[1,"}"#, false, 1),
+        ("z = 1", "", false, 1),
+        ("z = 1", "\u{ff}", false, 1),
+        ("z = 1", " 7 ", false, 0),
+        ("z = 1", r#""text""#, false, 0),
     ] {
         let answer = ask(&format!("SELECT * FROM STREAM() WHERE {condition}"), &payloads(&[payload]));
         assert_eq!(answer.rows.len() == 1, expected, "{condition} {payload}");
@@ -158,7 +185,7 @@ fn a_payload_that_is_not_json_has_no_fields_and_is_counted() {
 }
 
 #[test]
-fn one_query_never_changes_what_another_sees_in_a_damaged_payload() {
+fn one_query_never_changes_the_result_of_another_for_a_damaged_payload() {
     let batch = payloads(&[r#"{"id":"x","v":1}"#, r#"{"id":"x","v":1"#, r#"{"id":"x" "v":1}"#]);
     let texts = ["id = 'x'", "v = 1", "zzz = 1", "id = 'x' AND v IS NULL", "id IS NULL", "id = 'x' AND v = 1"];
     let alone: Vec<usize> =
@@ -210,8 +237,8 @@ impl Oracle<'_> {
             Field::Payload(steps) => steps
                 .iter()
                 .try_fold(&self.payload, |value, step| match step {
-                    Step::Key(name) => value.as_object()?.get(name),
-                    Step::Index(index) => value.as_array()?.get(*index),
+                    PathStep::Key(name) => value.as_object()?.get(name),
+                    PathStep::Index(index) => value.as_array()?.get(*index),
                 })
                 .cloned()
                 .unwrap_or(Value::Null),
@@ -311,7 +338,7 @@ fn samples(random: &mut common::Random, count: usize) -> Vec<Sample> {
         .collect()
 }
 
-fn expected(plan: &Plan, samples: &[Sample]) -> Vec<usize> {
+fn expected(plan: &QueryPlan, samples: &[Sample]) -> Vec<usize> {
     let Some(filter) = &plan.filter else { return (0..samples.len()).collect() };
     let is_match = |(key, header, payload): &Sample| {
         let payload = serde_json::from_slice(payload.as_deref().unwrap()).unwrap();
@@ -339,9 +366,9 @@ fn random_queries_over_random_records_match_as_a_slow_evaluator_says() {
 }
 
 #[test]
-fn many_queries_together_match_what_each_matches_alone_while_queries_come_and_go() {
+fn queries_match_the_same_records_together_and_alone_while_they_come_and_go() {
     let mut random = common::Random::from_seed();
-    let mut matcher: Matcher<(Plan, usize)> = Matcher::default();
+    let mut matcher: Matcher<(QueryPlan, usize)> = Matcher::default();
     let mut live = Vec::new();
     for round in 0..300 {
         for _ in 0..random.below(6) {
@@ -365,7 +392,7 @@ fn many_queries_together_match_what_each_matches_alone_while_queries_come_and_go
 }
 
 #[test]
-fn the_index_finds_what_plain_evaluation_finds_whatever_the_records_look_like() {
+fn the_index_matches_plain_evaluation_for_any_records() {
     let mut random = common::Random::from_seed();
     for _ in 0..60 {
         let texts: Vec<String> = (0..60).map(|_| common::wild_record(&mut random)).collect();
@@ -429,7 +456,7 @@ fn of_pool(random: &mut common::Random, pool: &[String]) -> String {
 }
 
 #[test]
-fn filters_that_share_conditions_match_what_each_matches_alone_while_they_come_and_go() {
+fn filters_that_share_conditions_match_the_same_records_together_and_alone() {
     let mut random = common::Random::from_seed();
     let (mut shared, mut alone) = (0, 0);
     for _ in 0..40 {

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads, until};
 use millstream_log::{AckLevel, Done, Log, TopicConfig};
-use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start};
+use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start, Until};
 use millstream_types::{Offset, Record, TopicPartition, partition_of_key};
 use serde_json::Value;
 
 const KEYS: usize = 13;
 
 fn since(from: Start, query: &str) -> QueryRequest {
-    QueryRequest { from, deliver: Deliver::Sse, ..QueryRequest::new(query) }
+    QueryRequest { from, until: Some(Until::Never), deliver: Deliver::Sse, ..QueryRequest::new(query) }
 }
 
 fn payload(n: usize) -> String {
@@ -29,7 +29,7 @@ fn send(fixture: &Fixture, numbers: std::ops::Range<usize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_that_are_there_and_those_that_come_meanwhile_are_seen_once_and_in_order_of_their_key() {
+async fn stored_and_new_records_are_seen_once_and_in_order_of_their_key() {
     const BEFORE: usize = 4_000;
     const ALL: usize = 12_000;
     for topic in [memory(), disk()] {
@@ -104,6 +104,50 @@ async fn a_query_begins_at_the_oldest_record_at_a_time_or_at_offsets() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_of_the_past_ends_with_it_at_a_time_or_before_offsets() {
+    let fixture = fixture(&disk(), two_threads());
+    let number = partition_of_key(b"k", 4).0;
+    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), number)).unwrap();
+    for n in 0..10 {
+        let (value, timestamp_ms) = (payload(n), 100 * n as i64);
+        let record = Record { value: Some(value.as_bytes()), timestamp_ms, ..Record::default() };
+        partition.append(&[record], AckLevel::Synced, Done::ignore()).unwrap();
+    }
+    let counted = async |from: Start, until: Option<Until>, deliver: Deliver| {
+        let query = "SELECT COUNT(*) AS c, MIN(n) AS low FROM STREAM()";
+        let request = QueryRequest { from, until, deliver, ..QueryRequest::new(query) };
+        let answer = fixture.submit(request).await.answer().await;
+        assert_eq!(answer.meta.cause, Some(Cause::Until), "{:?}", answer.meta);
+        rows(&answer).remove(0)
+    };
+    let row = |count: usize, low: usize| format!("{{\"c\":{count},\"low\":{low}}}");
+    let offsets = |offset| BTreeMap::from([(number, offset)]);
+    for deliver in [Deliver::Wait, Deliver::Sse] {
+        assert_eq!(counted(Start::Earliest, None, deliver.clone()).await, row(10, 0));
+        assert_eq!(counted(Start::TimeMs(350), Some(Until::Now), deliver.clone()).await, row(6, 4));
+        assert_eq!(counted(Start::TimeMs(350), Some(Until::TimeMs(700)), deliver.clone()).await, row(3, 4));
+        assert_eq!(counted(Start::Earliest, Some(Until::Offsets(offsets(2))), deliver).await, row(2, 0));
+    }
+    let one = QueryRequest { from: Start::Earliest, ..QueryRequest::new("SELECT n FROM STREAM(1000, TIME)") };
+    let lives = fixture.submit(one).await;
+    until("all are seen", || lives.meta().matched == 10).await;
+    assert_eq!(lives.meta().cause, None, "it says how long it lives");
+    fixture.clock.advance(Duration::from_millis(1_000));
+    assert_eq!(lives.answer().await.meta.cause, Some(Cause::Duration));
+
+    let refused = async |from: Start, until: Until, keep: bool| {
+        let request = QueryRequest { from, until: Some(until), keep, ..QueryRequest::new("SELECT n FROM STREAM()") };
+        fixture.engine.submit(&fixture.tenant, request).await.err().unwrap().to_string()
+    };
+    assert!(refused(Start::Now, Until::Now, false).await.contains("say 'from', too"));
+    assert!(refused(Start::Earliest, Until::Now, true).await.contains("leave one of both out"));
+    assert!(refused(Start::Earliest, Until::TimeMs(i64::MAX), false).await.contains("use 'duration_ms'"));
+    assert!(refused(Start::Earliest, Until::Offsets(offsets(11)), false).await.contains("is not there yet"));
+    assert!(refused(Start::Earliest, Until::Offsets(BTreeMap::from([(9, 0)])), false).await.contains("not 9"));
+    assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_past_is_read_as_fast_as_the_client_reads_and_by_few_at_once() {
     let config = Config { queue_max_bytes: 8_000, read_max_bytes: 1_000, reading_past_max: 1, ..two_threads() };
     let fixture = fixture(&memory(), config);
@@ -156,6 +200,28 @@ async fn a_kept_query_that_is_reading_the_past_goes_on_after_a_restart() {
         let sum: usize = (0..3_100).sum();
         assert_eq!(rows(&answer), [format!("{{\"c\":3100,\"s\":{sum},\"d\":3100}}")], "{ending:?}");
     }
+}
+
+#[tokio::test]
+async fn whole_records_of_devices_carry_the_device_if_the_request_wants_it() {
+    let fixture = fixture(&memory(), two_threads());
+    let orders = millstream_types::TopicName::user("orders", &fixture.tenant).unwrap();
+    fixture.log.create_topic(&orders, &memory()).unwrap();
+    let asked = |query: &str, with_device| QueryRequest { with_device, ..QueryRequest::new(query) };
+    for (query, with_device, expected) in [
+        ("SELECT * FROM STREAM() LIMIT 1", true, r#"{"$key":"k0","key":0,"n":0}"#),
+        ("SELECT * FROM STREAM() LIMIT 1", false, r#"{"key":0,"n":0}"#),
+        ("SELECT n FROM STREAM() LIMIT 1", true, r#"{"n":0}"#),
+    ] {
+        let query = fixture.submit(asked(query, with_device)).await;
+        send(&fixture, 0..1);
+        assert_eq!(rows(&query.answer().await), [expected]);
+    }
+    let of_orders = fixture.submit(asked("SELECT * FROM \"orders\" LIMIT 1", true)).await;
+    let partition = fixture.log.partition(&TopicPartition::new(orders, 0)).unwrap();
+    let record = Record { key: Some(b"o"), value: Some(b"{\"n\":1}"), ..Record::default() };
+    partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+    assert_eq!(rows(&of_orders.answer().await), [r#"{"n":1}"#], "its key is no device");
 }
 
 #[tokio::test]

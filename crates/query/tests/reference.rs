@@ -8,13 +8,14 @@ mod common;
 use std::time::Duration;
 
 use common::fixture::{Fixture, fixture, memory, rows, two_threads};
+use millstream_columns::{FunctionGroup, FunctionRow, functions};
 use millstream_log::Log;
-use millstream_query::{Answer, BulletConfig, Cause, Config, Limits, QueryRequest};
+use millstream_query::{BulletConfig, Cause, Config, ParserLimits, QueryAnswer, QueryRequest};
 use millstream_types::TopicName;
 use serde_json::{Value, json};
 
-/// What a request gives of `payloads` when its second is over.
-async fn answer(fixture: &Fixture, request: QueryRequest, payloads: &[Value]) -> Answer {
+/// Returns the answer of a request over `payloads` when its second is over.
+async fn answer(fixture: &Fixture, request: QueryRequest, payloads: &[Value]) -> QueryAnswer {
     let subscription = fixture.submit(request).await;
     for (i, payload) in payloads.iter().enumerate() {
         fixture.send(&format!("k{}", i % 16), &[payload.to_string()]);
@@ -37,7 +38,7 @@ fn the_limits_are_those_of_the_table() {
         ("maximum duration: none", config.duration_max_ms, 0),
         ("rows if none are given", config.rows_default, 500),
         ("largest raw result", config.rows_max, 500),
-        ("groups", config.groups_max as u64, 512),
+        ("groups", config.groups_max as u64, 131_072),
         ("different things", config.distinct_exact_max as u64, 16_384),
         ("smallest window", config.window_min_ms, 100),
         ("rows a second: no bound", config.rows_per_second_max, 0),
@@ -47,7 +48,7 @@ fn the_limits_are_those_of_the_table() {
         ("queries at once", config.live_max as u64, 100_000),
         ("queries of a tenant", config.live_per_tenant_max as u64, 100_000),
         ("queries that are kept", config.kept_per_tenant_max as u64, 1_000),
-        ("points of a distribution", Limits::default().points_max, 200),
+        ("points of a distribution", ParserLimits::default().points_max, 200),
     ] {
         assert_eq!(value, default, "{setting}");
     }
@@ -68,8 +69,8 @@ async fn q2_the_first_ten_of_those_that_match_come_as_they_were_sent() {
 }
 
 #[tokio::test]
-async fn groups_by_their_count_with_a_limit_are_the_most_frequent_however_many_there_are() {
-    let fixture = fixture(&memory(), two_threads());
+async fn groups_sorted_by_count_with_a_limit_are_the_most_frequent_of_all() {
+    let fixture = fixture(&memory(), Config { groups_max: 512, ..two_threads() });
     // Of 5,000 groups a sample of 512 would hardly hold the three that are asked for.
     let mut records: Vec<Value> = (0..5_000).map(|n| json!({"k": format!("rare{n}"), "v": n % 7})).collect();
     for (key, times) in [("often", 300), ("oftener", 400), ("oftenest", 500)] {
@@ -93,6 +94,26 @@ async fn groups_by_their_count_with_a_limit_are_the_most_frequent_however_many_t
     // A further figure needs the groups themselves.
     let summed = most("k, SUM(v) AS s", "ORDER BY COUNT(*) DESC LIMIT 1");
     assert_eq!(answer(&fixture, QueryRequest::new(summed), &[]).await.meta.sketches[0].family, "tuple");
+}
+
+#[tokio::test]
+async fn each_example_of_an_aggregate_gives_the_result_beside_it() {
+    let fixture = fixture(&memory(), two_threads());
+    let records = [json!({"n": 1, "t": "a"}), json!({"n": 4, "t": "b"}), json!({"n": 8, "t": "b"})];
+    let aggregates = functions().iter().filter(|row| row.group == FunctionGroup::Aggregates);
+    for FunctionRow { example, result, names, .. } in aggregates {
+        assert!(example.starts_with(names[0]), "{example}");
+        let request = QueryRequest::new(format!("SELECT {example} FROM STREAM(1000, TIME)"));
+        let subscription = fixture.submit(request).await;
+        // One key, so that they have one order.
+        fixture.send("k", &records.each_ref().map(Value::to_string));
+        fixture.seen(&subscription, records.len() as u64).await;
+        fixture.clock.advance(Duration::from_secs(1));
+        let rows: Vec<Value> =
+            rows(&subscription.answer().await).iter().map(|row| serde_json::from_str(row).unwrap()).collect();
+        let found = if result.starts_with('[') { Value::from(rows) } else { rows[0][*example].clone() };
+        assert_eq!(found.to_string(), *result, "{example}");
+    }
 }
 
 #[tokio::test]
@@ -136,7 +157,7 @@ async fn each_family_of_sketches_tells_its_own_bounds() {
 }
 
 #[tokio::test]
-async fn who_comes_from_bullet_can_have_another_stream_and_groups_as_texts() {
+async fn bullets_clients_can_have_another_stream_and_groups_as_texts() {
     let bullet = BulletConfig { stream: "events".to_owned(), group_values_as_text: true, ..BulletConfig::default() };
     let fixture = fixture(&memory(), Config { bullet, ..two_threads() });
     let refused = fixture.engine.submit(&fixture.tenant, QueryRequest::new("SELECT * FROM STREAM()")).await;

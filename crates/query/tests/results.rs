@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::fixture::{Fixture, disk, fixture, memory, rows, two_threads, until};
 use millstream_query::{
-    Answer, Cause, Config, Delivery, Error, QueryRequest, RowBatch, SketchMeta, Subscription, WindowResult,
+    Cause, Config, Deliver, Delivery, Error, QueryAnswer, QueryRequest, RowBatch, SketchMeta, Subscription,
+    WindowResult,
 };
 use serde_json::{Value, json};
 
@@ -31,8 +32,8 @@ impl Fixture {
         self.clock.advance(Duration::from_millis(ms));
     }
 
-    /// What `query` gives of `payloads` when its 1,000 ms are over.
-    async fn answer(&self, query: &str, payloads: impl IntoIterator<Item = Value>) -> Answer {
+    /// Returns the answer of `query` over `payloads` when its 1,000 ms are over.
+    async fn answer(&self, query: &str, payloads: impl IntoIterator<Item = Value>) -> QueryAnswer {
         let subscription = self.submit(QueryRequest::new(query)).await;
         let sent = self.spread(payloads);
         self.seen(&subscription, sent).await;
@@ -47,7 +48,7 @@ fn values(rows: &RowBatch) -> Vec<Value> {
     rows.rows().map(|row| serde_json::from_slice(row).unwrap()).collect()
 }
 
-fn answered(answer: &Answer) -> Vec<Value> {
+fn answered(answer: &QueryAnswer) -> Vec<Value> {
     rows(answer).iter().map(|row| serde_json::from_str(row).unwrap()).collect()
 }
 
@@ -58,12 +59,12 @@ async fn window(subscription: &mut Subscription) -> WindowResult {
     }
 }
 
-fn sketch(answer: &Answer) -> &SketchMeta {
+fn sketch(answer: &QueryAnswer) -> &SketchMeta {
     answer.meta.sketches.first().unwrap_or_else(|| panic!("{:?}", answer.meta))
 }
 
 #[tokio::test]
-async fn q6_of_nothing_the_count_is_zero_and_the_others_are_null() {
+async fn q6_without_records_the_count_is_zero_and_other_aggregates_are_null() {
     let fixture = fixture(&memory(), two_threads());
     let answer = fixture.answer("SELECT COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a FROM STREAM(1000, TIME)", []).await;
     assert_eq!(rows(&answer), [r#"{"c":0,"s":null,"a":null}"#]);
@@ -102,14 +103,79 @@ async fn groups_are_filtered_sorted_and_limited_and_their_keys_keep_their_types(
 }
 
 #[tokio::test]
+async fn rows_of_records_are_sorted_within_each_result() {
+    let fixture = fixture(&memory(), two_threads());
+    let document = json!({"projection": {"fields": {"n": "n"}}, "duration": 1000,
+        "postAggregations": [{"type": "ORDERBY", "fields": [{"field": "n", "direction": "DESC"}]}]})
+    .to_string();
+    for (query, expected) in [
+        ("SELECT n FROM STREAM(1000, TIME) ORDER BY n", [1, 2, 3, 4, 5]),
+        ("SELECT n FROM STREAM(1000, TIME) ORDER BY 0 - n", [5, 4, 3, 2, 1]),
+        ("SELECT n FROM STREAM(1000, TIME) ORDER BY k, n DESC", [4, 2, 5, 3, 1]),
+        ("SELECT n, 7 / (n - 3) AS q FROM STREAM(1000, TIME) ORDER BY q, n DESC", [3, 2, 1, 5, 4]),
+        (&document, [5, 4, 3, 2, 1]),
+    ] {
+        let answer = fixture.answer(query, [3, 1, 5, 2, 4].map(|n| json!({"n": n, "k": n % 2}))).await;
+        let numbers: Vec<i64> = answered(&answer).iter().map(|row| row["n"].as_i64().unwrap()).collect();
+        assert_eq!(numbers, expected, "{query}");
+    }
+    let sorted = |row: &Value| row["n"].as_i64().unwrap();
+    let mut windows = fixture.live("SELECT * FROM STREAM() ORDER BY n DESC WINDOWING TUMBLING(3, RECORD)").await;
+    fixture.send("k", &[2, 3, 1, 5, 6, 4].map(|n| json!({"n": n}).to_string()));
+    for expected in [[3, 2, 1], [6, 5, 4]] {
+        let window = window(&mut windows).await;
+        assert_eq!(values(&window.rows).iter().map(sorted).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_sorts_rows_of_records_ends_with_so_many_and_gives_these() {
+    let fixture = fixture(&disk(), two_threads());
+    for deliver in [Deliver::Wait, Deliver::Sse] {
+        let request = QueryRequest::new("SELECT n FROM STREAM() ORDER BY n LIMIT 3");
+        let query = fixture.submit(QueryRequest { deliver, ..request }).await;
+        fixture.send("k", &[9, 8, 7, 1, 2].map(|n| json!({"n": n}).to_string()));
+        let answer = query.answer().await;
+        assert_eq!(rows(&answer), [r#"{"n":7}"#, r#"{"n":8}"#, r#"{"n":9}"#]);
+        assert_eq!((answer.meta.cause, answer.meta.matched), (Some(Cause::Size), 3));
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_fails_is_null_in_its_row_or_aggregate_and_takes_nothing_else_away() {
+    let fixture = fixture(&memory(), two_threads());
+    let records = || [json!("8.5"), json!("x"), json!(1)].map(|v| json!({"v": v}));
+    for (query, expected) in [
+        ("SELECT COUNT(*) AS c, SUM(CAST(v AS LONG)) AS s FROM STREAM(1000, TIME)", vec![json!({"c": 3, "s": 9})]),
+        (
+            "SELECT CAST(v AS LONG) AS k, COUNT(*) AS c FROM STREAM(1000, TIME) GROUP BY k",
+            vec![json!({"k": null, "c": 1}), json!({"k": 1, "c": 1}), json!({"k": 8, "c": 1})],
+        ),
+        (
+            "SELECT v, CAST(v AS LONG) AS k FROM STREAM(1000, TIME) ORDER BY k",
+            vec![json!({"v": "x", "k": null}), json!({"v": 1, "k": 1}), json!({"v": "8.5", "k": 8})],
+        ),
+    ] {
+        let answer = fixture.answer(query, records()).await;
+        assert_eq!(answered(&answer), expected, "{query}");
+        assert_eq!((answer.meta.matched, answer.meta.evaluation_errors), (3, 1), "{query}");
+    }
+    let query = "SELECT COUNT(*) AS c, 6 / COUNT(nothing) AS q, 6 / COUNT(*) AS r FROM STREAM(1000, TIME)";
+    let answer = fixture.answer(query, records()).await;
+    assert_eq!(answered(&answer), [json!({"c": 3, "q": null, "r": 2})]);
+    assert_eq!(answer.meta.evaluation_errors, 1, "a row of a result counts as well");
+    let query = "SELECT v FROM STREAM(1000, TIME) WHERE CAST(v AS LONG) > 0";
+    let answer = fixture.answer(query, records()).await;
+    assert_eq!((rows(&answer).len(), answer.meta.evaluation_errors), (2, 1), "in a condition it is no match");
+}
+
+#[tokio::test]
 async fn q7_and_q8_counts_between_points_and_up_to_them() {
     let fixture = fixture(&memory(), two_threads());
     let records = || [0.0, 1.0, 1.5, 2.0, 7.0].map(|v| json!({"v": v}));
     let answer = fixture.answer("SELECT FREQ(v, MANUAL, 1, 2, 3) FROM STREAM(1000, TIME)", records()).await;
-    let told: Vec<(Value, f64)> = answered(&answer)
-        .iter()
-        .map(|row| (row["Count"].clone(), (row["Probability"].as_f64().unwrap() * 1e9).round() / 1e9))
-        .collect();
+    let told: Vec<(Value, f64)> =
+        answered(&answer).iter().map(|row| (row["Count"].clone(), row["Probability"].as_f64().unwrap())).collect();
     assert_eq!(told, [(json!(1), 0.2), (json!(2), 0.4), (json!(1), 0.2), (json!(1), 0.2)]);
     let answer = fixture.answer("SELECT CUMFREQ(v, MANUAL, 1, 2, 3) FROM STREAM(1000, TIME)", records()).await;
     let counts: Vec<Value> = answered(&answer).iter().map(|row| row["Count"].clone()).collect();
@@ -122,6 +188,97 @@ async fn q7_and_q8_counts_between_points_and_up_to_them() {
 }
 
 #[tokio::test]
+async fn the_least_and_the_greatest_of_texts_are_by_their_order_unless_there_are_numbers() {
+    let fixture = fixture(&memory(), two_threads());
+    let query = "SELECT k, MIN(v) AS low, MAX(v) AS high FROM STREAM(1000, TIME) GROUP BY k";
+    let values = [("t", json!("b")), ("t", json!("a")), ("t", json!(null)), ("t", json!("é")), ("t", json!(true))];
+    let mixed = [("m", json!("zebra")), ("m", json!(7)), ("m", json!("8.5")), ("m", json!("apple")), ("n", json!({}))];
+    let answer = fixture.answer(query, values.into_iter().chain(mixed).map(|(k, v)| json!({"k": k, "v": v}))).await;
+    let expected = [
+        json!({"k": "m", "low": 7, "high": 8.5}),
+        json!({"k": "n", "low": null, "high": null}),
+        json!({"k": "t", "low": "a", "high": "é"}),
+    ];
+    assert_eq!(answered(&answer), expected);
+    let query = "SELECT k, MAX(LOWER(v)) AS high FROM STREAM(1000, TIME) GROUP BY k HAVING MAX(v) != 'a'";
+    let answer =
+        fixture.answer(query, [("t", "B"), ("t", "c"), ("s", "a")].map(|(k, v)| json!({"k": k, "v": v}))).await;
+    assert_eq!(answered(&answer), [json!({"k": "t", "high": "c"})]);
+}
+
+#[tokio::test]
+async fn quantiles_stand_beside_other_aggregates_and_are_computed_for_each_group() {
+    let fixture = fixture(&disk(), two_threads());
+    let records = || (1..=1_000).map(|n| json!({"k": if n <= 100 { "few" } else { "many" }, "n": n}));
+    let query = "SELECT k, COUNT(*) AS c, AVG(n) AS mean, QUANTILE(n, 0.5) AS median, QUANTILE(n, 0.95) AS p95 \
+                 FROM STREAM(1000, TIME) GROUP BY k HAVING QUANTILE(n, 0) > 0 ORDER BY QUANTILE(n, 0.95) DESC";
+    let answer = fixture.answer(query, records()).await;
+    let rows = answered(&answer);
+    assert_eq!(rows[1], json!({"k": "few", "c": 100, "mean": 50.5, "median": 50.0, "p95": 95.0}));
+    let (many, sketches) = (&rows[0], &answer.meta.sketches);
+    assert_eq!((&many["k"], &many["c"]), (&json!("many"), &json!(900)));
+    let error = sketches.iter().find(|sketch| sketch.of == "QUANTILE(n, 0.95)").unwrap();
+    assert_eq!((error.family.as_str(), error.was_estimated, error.items_seen), ("KLL quantiles", true, Some(1_000)));
+    let off = (many["p95"].as_f64().unwrap() - 955.0).abs() / 900.0;
+    assert!(off <= error.rank_error.unwrap(), "{off} {error:?}");
+    let all = "SELECT QUANTILE(n, 0.95) AS p95, MAX(n) - QUANTILE(n, 1) AS none FROM STREAM(1000, TIME) WHERE n <= 200";
+    assert_eq!(answered(&fixture.answer(all, records()).await), [json!({"p95": 190.0, "none": 0.0})]);
+    let none = "SELECT QUANTILE(n, 0.5) AS median FROM STREAM(1000, TIME) WHERE n < 0";
+    assert_eq!(answered(&fixture.answer(none, records()).await), [json!({"median": null})]);
+    let mut windows = fixture.live("SELECT QUANTILE(n, 0.5) AS m FROM STREAM() WINDOWING EVERY(3, RECORD, ALL)").await;
+    fixture.send("k", &[5, 1, 3, 9, 9, 9].map(|n| json!({"n": n}).to_string()));
+    assert_eq!(values(&window(&mut windows).await.rows), [json!({"m": 3.0})]);
+    assert_eq!(values(&window(&mut windows).await.rows), [json!({"m": 5.0})]);
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_groups_are_exact_and_a_choice_from_a_sample_says_so() {
+    const GROUPS: u64 = 100_000;
+    let query =
+        "SELECT k, COUNT(*) AS c, MAX(n) AS high FROM STREAM() GROUP BY k HAVING c > 1 ORDER BY high DESC LIMIT 3";
+    for groups_max in [Config::default().groups_max, 1_024] {
+        let fixture = fixture(&memory(), Config { groups_max, ..two_threads() });
+        let asked = fixture.live(query).await;
+        for from in (0..GROUPS).step_by(20_000) {
+            fixture.spread((from..from + 20_000).map(|n| json!({"k": n, "n": n})));
+            fixture.seen(&asked, from + 20_000).await;
+        }
+        fixture.spread([7, 8, 9, 10].map(|k| json!({"k": k, "n": 0})));
+        fixture.seen(&asked, GROUPS + 4).await;
+        assert!(fixture.engine.states_bytes() > 0);
+        fixture.engine.kill(&fixture.tenant, asked.id()).unwrap();
+        let answer = asked.answer().await;
+        if groups_max > 100_000 {
+            let row = |k: u64| json!({"k": k, "c": 2, "high": k});
+            assert_eq!(answered(&answer), [row(10), row(9), row(8)]);
+            assert!(answer.meta.notes.is_empty(), "{:?}", answer.meta.notes);
+        } else {
+            let note = &answer.meta.notes[0];
+            assert!(note.contains("uniform sample of 1024 of them") && note.contains("query.groups_max"), "{note}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn estimates_are_named_in_words_and_counts_of_the_most_frequent_carry_their_bounds() {
+    let fixture = fixture(&memory(), Config { groups_max: 32, distinct_exact_max: 32, ..two_threads() });
+    let records =
+        || (0..40_000).map(|n| json!({"k": if n % 2 == 0 { "often".to_owned() } else { format!("once {n}") }}));
+    let answer = fixture.answer("SELECT TOP(1, k) AS n FROM STREAM(1000, TIME)", records()).await;
+    let row = &answered(&answer)[0];
+    let (most, least) = (row["n"].as_u64().unwrap(), row["n_at_least"].as_u64().unwrap());
+    assert!(row["k"] == "often" && least <= 20_000 && 20_000 <= most && least < most, "{row}");
+    assert!(answer.meta.notes[0].starts_with("counts are upper bounds"), "{:?}", answer.meta.notes);
+    let few = fixture.answer("SELECT TOP(1, k) AS n FROM STREAM(1000, TIME)", [json!({"k": 1})]).await;
+    assert_eq!((answered(&few), few.meta.notes), (vec![json!({"k": 1, "n": 1})], vec![]));
+    let mut windows =
+        fixture.live("SELECT COUNT(DISTINCT k) AS n FROM STREAM() WINDOWING TUMBLING(40000, RECORD)").await;
+    fixture.spread(records());
+    let window = window(&mut windows).await;
+    assert!(window.meta.notes[0].starts_with("COUNT(DISTINCT k) is an estimate: it lies between"), "{:?}", window.meta);
+}
+
+#[tokio::test]
 async fn q9_ten_thousand_different_values_sent_three_times_are_counted_exactly() {
     let fixture = fixture(&memory(), two_threads());
     let records = (0..30_000).map(|n| json!({"id": format!("d{}", n % 10_000)}));
@@ -131,7 +288,7 @@ async fn q9_ten_thousand_different_values_sent_three_times_are_counted_exactly()
 }
 
 #[tokio::test]
-async fn q10_a_million_different_values_are_counted_within_the_bounds_that_are_told() {
+async fn q10_a_million_different_values_are_counted_within_the_reported_bounds() {
     let fixture = fixture(&memory(), two_threads());
     let subscription =
         fixture.submit(QueryRequest::new("SELECT COUNT(DISTINCT id) AS ids FROM STREAM(1000, TIME)")).await;
@@ -262,7 +419,7 @@ async fn q14_a_windowed_query_cannot_be_answered_once() {
 }
 
 #[tokio::test]
-async fn q16_a_killed_query_gives_what_it_has() {
+async fn q16_a_killed_query_returns_its_partial_result() {
     let fixture = fixture(&memory(), two_threads());
     let query = fixture.submit(QueryRequest::new("SELECT k, SUM(n) AS s FROM STREAM(60000, TIME) GROUP BY k")).await;
     fixture.spread((0..10).map(|n| json!({"k": n % 2, "n": n})));
@@ -275,7 +432,7 @@ async fn q16_a_killed_query_gives_what_it_has() {
 }
 
 #[tokio::test]
-async fn windows_shorter_than_allowed_are_made_longer_which_is_told() {
+async fn windows_shorter_than_allowed_are_lengthened_and_the_meta_says_so() {
     let fixture = fixture(&memory(), two_threads());
     let mut query = fixture.live("SELECT COUNT(*) AS c FROM STREAM() WINDOWING TUMBLING(5, TIME)").await;
     let clamped = query.meta().clamped;
@@ -288,7 +445,7 @@ async fn windows_shorter_than_allowed_are_made_longer_which_is_told() {
 }
 
 #[tokio::test]
-async fn what_an_additive_window_has_come_to_counts_too() {
+async fn the_state_of_an_additive_window_counts_towards_the_limit() {
     let config = Config { states_max_bytes: 200_000, ..two_threads() };
     let fixture = fixture(&memory(), config);
     let mut query = fixture.live("SELECT COUNT(DISTINCT n) AS d FROM STREAM() WINDOWING EVERY(1000, TIME, ALL)").await;
@@ -315,7 +472,7 @@ async fn what_an_additive_window_has_come_to_counts_too() {
 }
 
 #[tokio::test]
-async fn states_that_take_more_than_they_may_end_their_query_with_what_it_has() {
+async fn states_over_their_limit_end_their_query_with_its_partial_result() {
     let config = Config { states_max_bytes: 300_000, ..two_threads() };
     let fixture = fixture(&memory(), config);
     let query = fixture.submit(QueryRequest::new("SELECT COUNT(DISTINCT n) AS d FROM STREAM() GROUP BY k")).await;

@@ -1,4 +1,4 @@
-//! What is told of a stream's fields.
+//! Tests of the answers about a stream's fields.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -33,7 +33,7 @@ fn with(limits: SchemaConfig) -> Config {
 }
 
 #[test]
-fn fields_are_told_with_path_types_share_and_examples() {
+fn fields_have_a_path_types_a_share_and_examples() {
     let fixture = fixture(&memory(), two_threads());
     send(
         &fixture,
@@ -63,7 +63,7 @@ fn fields_are_told_with_path_types_share_and_examples() {
 }
 
 #[test]
-fn each_path_that_is_told_is_one_that_a_query_can_select() {
+fn a_query_can_select_each_path_of_the_schema() {
     let fixture = fixture(&memory(), two_threads());
     send(&fixture, &[r#"{"a": {"b c": {"select": [1]}, "it's": 1}, "order": 2, "x\"y": 3, "$key": 4, "ä": [[5]]}"#]);
     for field in &look(&fixture).fields {
@@ -85,7 +85,7 @@ fn headers_are_fields_too() {
 }
 
 #[test]
-fn limits_hold_and_are_told() {
+fn limits_of_the_schema_hold_and_are_reported() {
     let limits =
         SchemaConfig { records_max: 10, fields_max: 4, depth_max: 2, example_max_bytes: 5, ..SchemaConfig::default() };
     let fixture = fixture(&TopicConfig { partitions: 1, ..memory() }, with(limits));
@@ -120,7 +120,7 @@ fn half_of_the_records_are_the_latest_and_older_ones_are_seen_too() {
 }
 
 #[test]
-fn what_was_seen_holds_for_a_second_and_foreign_streams_are_not_shown() {
+fn a_schema_holds_for_a_second_and_foreign_streams_are_refused() {
     let fixture = fixture(&memory(), two_threads());
     let records = || fixture.engine.schema(&fixture.tenant, Some("telemetry.acme")).unwrap().records;
     assert_eq!(records(), 0);
@@ -133,12 +133,12 @@ fn what_was_seen_holds_for_a_second_and_foreign_streams_are_not_shown() {
     let refused = |tenant, stream| fixture.engine.schema(tenant, Some(stream)).unwrap_err();
     assert!(matches!(refused(&other, "telemetry.acme"), Error::ForeignStream { .. }));
     assert!(matches!(refused(&other, "telemetry.other"), Error::UnknownStream { .. }));
-    assert!(matches!(refused(&fixture.tenant, "_catalog"), Error::ForeignStream { .. }));
+    assert!(matches!(refused(&fixture.tenant, "_context"), Error::ForeignStream { .. }));
     assert!(matches!(refused(&fixture.tenant, "a b"), Error::Name(_)));
 }
 
 #[test]
-fn a_field_that_no_record_has_is_told_if_one_has_nearly_its_name() {
+fn a_field_that_no_record_has_gets_a_hint_if_another_has_nearly_its_name() {
     let fixture = fixture(&memory(), two_threads());
     let hints = |text: &str| fixture.engine.hints(&fixture.tenant, text).unwrap();
     assert_eq!(hints("SELECT tmep FROM STREAM()"), [], "nothing is known of a stream without records");
@@ -175,6 +175,10 @@ fn a_field_that_no_record_has_is_told_if_one_has_nearly_its_name() {
             .collect();
         assert_eq!(told, expected, "{text}");
     }
+    let quoted = hints("SELECT temp FROM STREAM() WHERE id = \"it's bolt\" AND nowhere = 1");
+    assert_eq!((quoted.len(), quoted[0].place.column, quoted[0].found.as_str()), (1, 38, "\"it's bolt\""));
+    assert!(quoted[0].message.contains("single ones around texts"), "{quoted:?}");
+    assert_eq!(quoted[0].suggestion.as_deref(), Some("'it''s bolt'"));
     assert!(matches!(fixture.engine.hints(&fixture.tenant, "SELECT"), Err(Error::Refused { .. })));
     let unknown = fixture.engine.hints(&fixture.tenant, "SELECT a FROM \"none\"");
     assert!(matches!(unknown, Err(Error::UnknownStream { .. })));

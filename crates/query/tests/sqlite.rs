@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use millstream_query::{Compiled, Config, Limits, Matcher, parse};
+use millstream_query::{Compiled, Config, Matcher, ParserLimits, parse};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, PartitionId, Record};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ db.executemany('INSERT INTO r VALUES (?, ?, ?, ?, ?)', rows)
 json.dump([db.execute(q).fetchall() for q in given['queries']], sys.stdout)
 ";
 
-/// What SQLite answers.
+/// Returns the rows that SQLite answers.
 fn by_sqlite(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
     let mut python = Command::new("python3")
         .args(["-c", SQLITE])
@@ -42,7 +42,7 @@ fn by_sqlite(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What all queries together give: the values of each one's rows.
+/// Returns the values of the rows of each query, as the matcher gives them.
 fn by_matcher(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
     let mut builder = BatchBuilder::default();
     let payloads: Vec<String> = records.iter().map(Value::to_string).collect();
@@ -53,7 +53,7 @@ fn by_matcher(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
     let mut matcher = Matcher::default();
     for (i, query) in queries.iter().enumerate() {
         let text = query.replace("FROM r", "FROM STREAM()");
-        let plan = parse(&text, &Limits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+        let plan = parse(&text, &ParserLimits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
         matcher.insert(Arc::new(Compiled::new(&plan)), i);
     }
     // Others have the same conditions and leave.
@@ -63,7 +63,7 @@ fn by_matcher(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
         .filter_map(|(query, other)| {
             let (_, condition) = other.split_once(" WHERE ")?;
             let text = format!("{} AND ({condition})", query.replace("FROM r", "FROM STREAM()"));
-            let plan = parse(&text, &Limits::default()).ok()?;
+            let plan = parse(&text, &ParserLimits::default()).ok()?;
             Some(matcher.insert(Arc::new(Compiled::new(&plan)), queries.len()))
         })
         .collect();
@@ -144,7 +144,7 @@ fn condition(random: &mut Random, depth: usize) -> String {
     }
 }
 
-/// Whether two values are the same to SQL: 3 and 3.0 are.
+/// Returns `true` if two values are the same to SQL: 3 and 3.0 are.
 fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours.as_f64(), theirs.as_f64()) {
         (Some(ours), Some(theirs)) => ours == theirs,
@@ -153,7 +153,7 @@ fn same(ours: &Value, theirs: &Value) -> bool {
 }
 
 #[test]
-fn ten_thousand_random_queries_give_what_sqlite_gives() {
+fn ten_thousand_random_queries_match_sqlite() {
     let mut random = Random::from_seed();
     for _ in 0..20 {
         let records = records(&mut random, 60);
@@ -178,7 +178,7 @@ fn ten_thousand_random_queries_give_what_sqlite_gives() {
     }
 }
 
-/// What live queries give of the records: the values of each one's rows.
+/// Returns the values of the rows of each live query over the records.
 async fn by_engine(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
     let fixture = fixture(&memory(), Config { residual_ns_per_record_max: u64::MAX, ..two_threads() });
     let mut live = Vec::new();
@@ -276,7 +276,7 @@ fn canonical(row: &[Value]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_random_queries_that_group_give_what_sqlite_gives() {
+async fn two_thousand_random_grouped_queries_match_sqlite() {
     let mut random = Random::from_seed();
     for _ in 0..10 {
         let records = records(&mut random, 150);

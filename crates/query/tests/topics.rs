@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use fixture::{Ending, Fixture, disk, fixture, memory, read_all, two_threads, until};
 use millstream_log::{AckLevel, Cleanup, Done, Log, TopicConfig, UpTo, Writers};
-use millstream_query::{Asker, Config, Deliver, Deliveries, Error, QueryRequest, Requests};
-use millstream_types::{Header, QuotaConfig, Quotas, Record, TenantId, TopicName, TopicPartition, Traffic};
+use millstream_query::{Config, Deliver, Deliveries, Error, QueryRequest, Requester, Requests};
+use millstream_types::{Header, QuotaConfig, QuotaType, Quotas, Record, TenantId, TopicName, TopicPartition};
 use serde_json::{Value, json};
 
 /// A record of results.
@@ -57,7 +57,7 @@ impl Topics {
 
     /// Asks a query that is kept.
     async fn keep(&self, query: &str, topic: &str) -> Result<String, Error> {
-        let asker = Asker { tenant: &self.fixture.tenant, client: "test", correlation: Some("c-7") };
+        let asker = Requester { tenant: &self.fixture.tenant, client: "test", correlation: Some("c-7") };
         let request =
             QueryRequest { deliver: Deliver::Topic(topic.to_owned()), keep: true, ..QueryRequest::new(query) };
         self.deliveries.begin(asker, request).await.map(|told| told.id.to_string())
@@ -102,7 +102,7 @@ impl Topics {
     }
 
     async fn begin(&self, query: &str, topic: &str) -> Result<String, Error> {
-        let asker = Asker { tenant: &self.fixture.tenant, client: "test", correlation: None };
+        let asker = Requester { tenant: &self.fixture.tenant, client: "test", correlation: None };
         let request = QueryRequest { deliver: Deliver::Topic(topic.to_owned()), ..QueryRequest::new(query) };
         self.deliveries.begin(asker, request).await.map(|told| told.id.to_string())
     }
@@ -200,7 +200,7 @@ async fn a_topic_that_cannot_take_results_is_refused_and_nothing_lives_on() {
         ("queries.acme", "are asked there"),
         ("telemetry.acme", "a topic of your own"),
         ("telemetry.other", "a topic of your own"),
-        ("_catalog", "a topic of your own"),
+        ("_context", "a topic of your own"),
         ("a b", "not a topic name"),
     ] {
         let refused = topics.begin("SELECT * FROM STREAM()", topic).await.unwrap_err().to_string();
@@ -240,10 +240,10 @@ async fn a_quota_holds_results_up_and_ends_only_the_query_that_has_too_many() {
     let quota = QuotaConfig { client_produce_bytes_per_second: 20_000, ..QuotaConfig::default() };
     let topics = Topics::new(Config { queue_max_bytes: 64 << 10, ..two_threads() }, quota);
     topics.fixture.clock.advance(Duration::from_secs(2));
-    topics.quotas.charge(Traffic::Produce, &topics.fixture.tenant, "test", 1_000_000);
+    topics.quotas.charge(QuotaType::Produce, &topics.fixture.tenant, "test", 1_000_000);
     topics.begin("SELECT * FROM STREAM() WHERE big IS NOT NULL", "answers").await.unwrap();
     topics.create("others", &TopicConfig::default());
-    let calm = Asker { tenant: &topics.fixture.tenant, client: "calm", correlation: None };
+    let calm = Requester { tenant: &topics.fixture.tenant, client: "calm", correlation: None };
     let request = QueryRequest {
         deliver: Deliver::Topic("others".to_owned()),
         ..QueryRequest::new("SELECT n FROM STREAM() WHERE n = 99 LIMIT 1")
@@ -297,7 +297,7 @@ async fn a_record_asks_and_another_one_ends_the_query() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_come_back_as_records_and_what_cannot_be_answered_harms_nobody() {
+async fn refusals_come_back_as_records_and_requests_without_an_answer_do_no_harm() {
     let topics = Topics::new(two_threads(), QuotaConfig::default());
     let requests = tokio::spawn(Requests::new(topics.deliveries.clone()).run());
     // Created while it runs: read from its beginning.
@@ -331,7 +331,7 @@ fn numbers(range: std::ops::Range<u64>) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_a_kept_query_come_at_least_once_under_one_number_each_whatever_ends_the_process() {
+async fn rows_of_a_kept_query_come_at_least_once_under_one_number_each_across_restarts() {
     for ending in [Ending::Crash, Ending::Clean] {
         let quota = QuotaConfig { client_produce_bytes_per_second: 20_000, ..QuotaConfig::default() };
         let mut topics = Topics::over(&disk(), kept_often(), quota);
@@ -342,7 +342,7 @@ async fn rows_of_a_kept_query_come_at_least_once_under_one_number_each_whatever_
         topics.pass();
         topics.results_until("answers", &id, 21).await;
         // Kept, but held up on its way into the topic.
-        topics.quotas.charge(Traffic::Produce, &topics.fixture.tenant, "test", 1_000_000);
+        topics.quotas.charge(QuotaType::Produce, &topics.fixture.tenant, "test", 1_000_000);
         topics.send(&numbers(40..80));
         topics.seen(&id, 80).await;
         topics.pass();

@@ -1,12 +1,12 @@
-//! What clients send and get, as JSON.
+//! The JSON that clients send and get.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use millstream_query::{Cause, Deliver, Limits, Meta, OnSlow, QueryRequest, parse};
+use millstream_query::{Cause, Deliver, Meta, OnSlow, ParserLimits, QueryRequest, parse};
 use serde_json::json;
 
 #[test]
-fn a_request_needs_only_its_text_and_refuses_what_it_does_not_know() {
+fn a_request_needs_only_its_text_and_refuses_unknown_members() {
     let read = |request| serde_json::from_value::<QueryRequest>(request);
     let plain = QueryRequest::new("SELECT *");
     assert_eq!(read(json!({"query": "SELECT *"})).unwrap(), plain);
@@ -22,7 +22,7 @@ fn a_request_needs_only_its_text_and_refuses_what_it_does_not_know() {
 
 #[test]
 fn a_refusal_carries_its_place_and_the_nearest_word() {
-    let wrong = parse("SELECT * FROM STREAM()\nWEHRE a = 1", &Limits::default()).unwrap_err();
+    let wrong = parse("SELECT * FROM STREAM()\nWEHRE a = 1", &ParserLimits::default()).unwrap_err();
     assert_eq!(
         serde_json::to_value(&wrong).unwrap(),
         json!([{
@@ -62,12 +62,13 @@ fn meta_reads_as_the_document_that_clients_know() {
     assert_eq!(serde_json::to_value(&meta).unwrap(), document);
     for (cause, name) in [
         (Cause::Size, "size"),
+        (Cause::Until, "until"),
         (Cause::Killed, "killed"),
         (Cause::Limit, "limit"),
         (Cause::Error, "error"),
         (Cause::Disconnected, "disconnected"),
         (Cause::Shutdown, "shutdown"),
     ] {
-        assert_eq!(serde_json::to_value(cause).unwrap(), name);
+        assert_eq!((serde_json::to_value(cause).unwrap(), cause.as_str()), (json!(name), name));
     }
 }

@@ -1,8 +1,9 @@
-//! Aggregates as text: what the parser reads back as the same.
+//! Aggregates as text. The parser reads the same aggregate back.
 
 use std::fmt;
 
-use super::{Aggregate, Points, Summary};
+use crate::expr::{Aggregate, Summary};
+use crate::statistic::Points;
 use crate::{Item, Name};
 
 impl fmt::Display for Item {
@@ -20,6 +21,7 @@ impl fmt::Display for Aggregate {
         match self {
             Self::Count => f.write_str("COUNT(*)"),
             Self::Of { statistic, value } => write!(f, "{}({value})", statistic.as_str()),
+            Self::Quantile { value, rank } => write!(f, "QUANTILE({value}, {rank:?})"),
             Self::CountDistinct(values) => {
                 f.write_str("COUNT(DISTINCT ")?;
                 listed(f, values)?;
@@ -61,7 +63,7 @@ impl fmt::Display for Points {
     }
 }
 
-/// With commas between them.
+/// Writes `parts` with commas between them.
 pub fn listed<T: fmt::Display>(f: &mut fmt::Formatter<'_>, parts: &[T]) -> fmt::Result {
     for (i, part) in parts.iter().enumerate() {
         let comma = if i == 0 { "" } else { ", " };

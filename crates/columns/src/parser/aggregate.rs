@@ -1,31 +1,32 @@
-//! Calls of aggregates, once their name and the opening parenthesis are passed.
+//! Aggregate calls, after their name and the opening parenthesis.
 
 use super::expression::value;
 use super::items::Items;
 use super::scope::Scope;
-use crate::cursor::{Cursor, Refusal};
-use crate::expr::{Expr, Type};
+use crate::cursor::{Cursor, ParseError};
+use crate::expr::Expr;
 use crate::lexer::Token;
-use crate::{Aggregate, Limits, Points, Statistic, Summary};
+use crate::value_type::Type;
+use crate::{Aggregate, ParserLimits, Points, Statistic, Summary};
 
-/// The names of all aggregates.
-pub(super) const NAMES: [&str; 9] = ["COUNT", "SUM", "AVG", "MIN", "MAX", "QUANTILE", "FREQ", "CUMFREQ", "TOP"];
-
-/// Reads what follows `name(`, to the closing parenthesis; `name` is one of [`NAMES`].
-pub(super) fn aggregate(cursor: &mut Cursor<'_>, limits: &Limits, name: &str) -> Result<Aggregate, Refusal> {
+/// Parses the arguments of `name(`, to the closing parenthesis; `name` is one of the table.
+pub(super) fn aggregate(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &str) -> Result<Aggregate, ParseError> {
     let aggregate = match name {
         "COUNT" => count(cursor, limits)?,
         "SUM" => statistic(cursor, limits, Statistic::Sum)?,
         "AVG" => statistic(cursor, limits, Statistic::Average)?,
         "MIN" => statistic(cursor, limits, Statistic::Min)?,
         "MAX" => statistic(cursor, limits, Statistic::Max)?,
+        "STDDEV" => statistic(cursor, limits, Statistic::StandardDeviation)?,
+        "FIRST" => end(cursor, limits, Statistic::First)?,
+        "LAST" => end(cursor, limits, Statistic::Last)?,
         "TOP" => Aggregate::Summary(Box::new(top(cursor, limits)?)),
-        _ => Aggregate::Summary(Box::new(distribution(cursor, limits, name)?)),
+        _ => distribution(cursor, limits, name)?,
     };
     if cursor.take_symbol(")") { Ok(aggregate) } else { Err(cursor.unexpected_rest(&[")"])) }
 }
 
-fn count(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Aggregate, Refusal> {
+fn count(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<Aggregate, ParseError> {
     if cursor.take_symbol("*") {
         return Ok(Aggregate::Count);
     }
@@ -44,35 +45,62 @@ fn count(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Aggregate, Refusal>
     Ok(Aggregate::Of { statistic: Statistic::Count, value })
 }
 
-fn statistic(cursor: &mut Cursor<'_>, limits: &Limits, statistic: Statistic) -> Result<Aggregate, Refusal> {
+fn statistic(cursor: &mut Cursor<'_>, limits: &ParserLimits, statistic: Statistic) -> Result<Aggregate, ParseError> {
     if cursor.is_word("DISTINCT") {
         let message = "only COUNT takes DISTINCT, as in COUNT(DISTINCT a)";
         return Err(cursor.refuse(message.to_owned()));
     }
+    if matches!(statistic, Statistic::Min | Statistic::Max) {
+        let mark = cursor.mark();
+        let value = value(cursor, limits, Scope::ARGUMENT)?;
+        if value.kind() == Type::Text {
+            return Ok(Aggregate::Of { statistic, value: Box::new(value) });
+        }
+        return Ok(Aggregate::Of { statistic, value: Box::new(need_number(cursor, mark, value, statistic.as_str())?) });
+    }
     Ok(Aggregate::Of { statistic, value: Box::new(numeric(cursor, limits, statistic.as_str())?) })
 }
 
-fn numeric(cursor: &mut Cursor<'_>, limits: &Limits, name: &str) -> Result<Expr, Refusal> {
+/// FIRST or LAST of single values.
+fn end(cursor: &mut Cursor<'_>, limits: &ParserLimits, statistic: Statistic) -> Result<Aggregate, ParseError> {
     let mark = cursor.mark();
     let value = value(cursor, limits, Scope::ARGUMENT)?;
+    if value.kind().is_nested() {
+        let message =
+            format!("{} is of numbers, texts and booleans; this is {}", statistic.as_str(), value.kind().noun());
+        return Err(cursor.refuse_at(mark, message));
+    }
+    Ok(Aggregate::Of { statistic, value: Box::new(value) })
+}
+
+fn numeric(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &str) -> Result<Expr, ParseError> {
+    let mark = cursor.mark();
+    let value = value(cursor, limits, Scope::ARGUMENT)?;
+    need_number(cursor, mark, value, name)
+}
+
+fn need_number(cursor: &Cursor<'_>, mark: usize, value: Expr, name: &str) -> Result<Expr, ParseError> {
     if value.kind().may_be(Type::Number) {
         return Ok(value);
     }
     Err(cursor.refuse_at(mark, format!("{name} is of numbers; this is {}", value.kind().noun())))
 }
 
-fn distribution(cursor: &mut Cursor<'_>, limits: &Limits, name: &str) -> Result<Summary, Refusal> {
+fn distribution(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &str) -> Result<Aggregate, ParseError> {
     let value = numeric(cursor, limits, name)?;
     if !cursor.take_symbol(",") {
         return Err(cursor.unexpected_rest(&[","]));
     }
     let mark = cursor.mark();
+    if name == "QUANTILE" && !cursor.is_word("LINEAR") && !cursor.is_word("REGION") && !cursor.is_word("MANUAL") {
+        return rank(cursor).map(|rank| Aggregate::Quantile { value: Box::new(value), rank });
+    }
     let points = points(cursor, limits)?;
     if points.count() > limits.points_max {
         let message = format!(
-            "{} points are more than query.limits.points_max = {}; ask for fewer",
+            "{} points are more than {}; ask for fewer",
             points.count(),
-            limits.points_max
+            limits.named("points_max", limits.points_max)
         );
         return Err(cursor.refuse_at(mark, message));
     }
@@ -80,14 +108,29 @@ fn distribution(cursor: &mut Cursor<'_>, limits: &Limits, name: &str) -> Result<
         let message = "the points of QUANTILE are ranks from 0 to 1";
         return Err(cursor.refuse_at(mark, message.to_owned()));
     }
-    Ok(match name {
+    let summary = match name {
         "QUANTILE" => Summary::Quantile { value, points },
         "FREQ" => Summary::Frequency { value, points },
         _ => Summary::CumulativeFrequency { value, points },
-    })
+    };
+    Ok(Aggregate::Summary(Box::new(summary)))
 }
 
-fn points(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Points, Refusal> {
+/// The rank of one quantile.
+fn rank(cursor: &mut Cursor<'_>) -> Result<f64, ParseError> {
+    let mark = cursor.mark();
+    if !matches!(cursor.peek(), Token::Number(_)) && !cursor.is_symbol("-") {
+        return Err(cursor.expected(&["a rank such as 0.95", "LINEAR", "REGION", "MANUAL"]));
+    }
+    let rank = number(cursor)?;
+    if (0.0..=1.0).contains(&rank) {
+        return Ok(rank);
+    }
+    let message = format!("the rank of QUANTILE is from 0 to 1, not {rank:?}; the 95th percentile is 0.95");
+    Err(cursor.refuse_at(mark, message))
+}
+
+fn points(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<Points, ParseError> {
     if cursor.take_word("LINEAR") {
         cursor.need_symbol(",")?;
         return whole(cursor, "a whole number of points from 1").map(Points::Linear);
@@ -117,14 +160,14 @@ fn points(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Points, Refusal> {
         let mark = cursor.mark();
         points.push(number(cursor)?);
         if points.len() as u64 > limits.points_max {
-            let message = format!("more than query.limits.points_max = {} points; ask for fewer", limits.points_max);
+            let message = format!("more than {} points; ask for fewer", limits.named("points_max", limits.points_max));
             return Err(cursor.refuse_at(mark, message));
         }
     }
     if points.is_empty() { Err(cursor.expected(&[", and the first point"])) } else { Ok(Points::Manual(points)) }
 }
 
-fn top(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Summary, Refusal> {
+fn top(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<Summary, ParseError> {
     let k = whole(cursor, "how many to tell, from 1")?;
     cursor.need_symbol(",")?;
     let threshold = match (cursor.peek(), cursor.peek_next()) {
@@ -144,7 +187,7 @@ fn top(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Summary, Refusal> {
     }
 }
 
-fn whole(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, Refusal> {
+fn whole(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, ParseError> {
     let number = match cursor.peek() {
         Token::Number(digits) => digits.parse().ok().filter(|number| *number > 0),
         _ => None,
@@ -156,8 +199,7 @@ fn whole(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, Refusal> {
     Ok(number)
 }
 
-/// A number that stands in the query itself.
-fn number(cursor: &mut Cursor<'_>) -> Result<f64, Refusal> {
+fn number(cursor: &mut Cursor<'_>) -> Result<f64, ParseError> {
     let negative = cursor.take_symbol("-");
     let number = match cursor.peek() {
         Token::Number(digits) => {

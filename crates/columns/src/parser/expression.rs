@@ -1,14 +1,14 @@
-//! Expressions, by binding power: OR, then XOR, then AND, then NOT, then comparisons (which do not chain); what these
-//! compare stands in `operand.rs`.
+//! Expressions, by binding power: OR, then XOR, then AND, then NOT, then comparisons, which do not chain. `operand.rs`
+//! parses the values that they compare.
 
 use super::scope::Scope;
-use crate::cursor::{Cursor, Refusal};
+use crate::cursor::{Cursor, ParseError};
 use crate::lexer::Token;
-use crate::{Comparison, Expr, Limits, Literal, Pattern, Type};
+use crate::{Comparison, Expr, Literal, ParserLimits, Pattern, Type};
 
-/// How tightly the operators to the left of an expression bind.
+/// The binding power of the operators to the left of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Power {
+pub(super) enum BindingPower {
     Nothing,
     Or,
     Xor,
@@ -16,47 +16,47 @@ pub(super) enum Power {
     Not,
 }
 
-/// Reads an expression of any type.
+/// Parses an expression of any type.
 ///
 /// # Errors
-/// What is wrong with it, and where.
-pub fn value(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
-    Reader { cursor, limits, scope, depth: 0, operators: 0 }.boolean(Power::Nothing)
+/// A diagnostic with the position of the error.
+pub fn value(cursor: &mut Cursor<'_>, limits: &ParserLimits, scope: Scope<'_>) -> Result<Expr, ParseError> {
+    ExpressionParser { cursor, limits, scope, depth: 0, operators: 0 }.boolean(BindingPower::Nothing)
 }
 
-/// Reads a condition.
+/// Parses an expression that is a condition.
 ///
 /// # Errors
-/// What is wrong with it, and where.
-pub fn condition(cursor: &mut Cursor<'_>, limits: &Limits, scope: Scope<'_>) -> Result<Expr, Refusal> {
+/// A diagnostic with the position of the error.
+pub fn condition(cursor: &mut Cursor<'_>, limits: &ParserLimits, scope: Scope<'_>) -> Result<Expr, ParseError> {
     let mark = cursor.mark();
-    let reader = &mut Reader { cursor, limits, scope, depth: 0, operators: 0 };
-    let expr = reader.boolean(Power::Nothing)?;
+    let reader = &mut ExpressionParser { cursor, limits, scope, depth: 0, operators: 0 };
+    let expr = reader.boolean(BindingPower::Nothing)?;
     reader.need_condition(mark, &expr)?;
     Ok(expr.coerced(Type::Boolean))
 }
 
-pub(super) struct Reader<'a, 'text> {
+pub(super) struct ExpressionParser<'a, 'text> {
     pub(super) cursor: &'a mut Cursor<'text>,
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a ParserLimits,
     pub(super) scope: Scope<'a>,
     depth: usize,
-    /// How many operators join two values so far: each makes the expression one level higher.
+    /// The number of operators between two values so far: each makes the expression one level higher.
     operators: usize,
 }
 
-impl Reader<'_, '_> {
-    /// An expression up to the first operator that binds no tighter than `left`.
-    pub(super) fn boolean(&mut self, left: Power) -> Result<Expr, Refusal> {
+impl ExpressionParser<'_, '_> {
+    /// Parses up to the first operator that binds no tighter than `left`.
+    pub(super) fn boolean(&mut self, left: BindingPower) -> Result<Expr, ParseError> {
         let mut mark = self.cursor.mark();
         let mut expr = self.prefix()?;
         loop {
             let (word, power) = if self.cursor.is_word("OR") {
-                ("OR", Power::Or)
+                ("OR", BindingPower::Or)
             } else if self.cursor.is_word("XOR") {
-                ("XOR", Power::Xor)
+                ("XOR", BindingPower::Xor)
             } else if self.cursor.is_word("AND") {
-                ("AND", Power::And)
+                ("AND", BindingPower::And)
             } else {
                 return Ok(expr);
             };
@@ -69,8 +69,8 @@ impl Reader<'_, '_> {
             let right = self.boolean(power)?;
             self.need_condition(mark, &right)?;
             expr = match power {
-                Power::Or => expr.or(right),
-                Power::Xor => {
+                BindingPower::Or => expr.or(right),
+                BindingPower::Xor => {
                     self.count_operator(mark)?;
                     expr.xor(right)
                 }
@@ -79,23 +79,23 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn prefix(&mut self) -> Result<Expr, Refusal> {
+    fn prefix(&mut self) -> Result<Expr, ParseError> {
         if !self.cursor.is_word("NOT") {
             return self.test();
         }
         self.deeper(|reader| {
             reader.cursor.need_word("NOT")?;
             let mark = reader.cursor.mark();
-            let negated = reader.boolean(Power::Not)?;
+            let negated = reader.boolean(BindingPower::Not)?;
             reader.need_condition(mark, &negated)?;
             Ok(negated.negated())
         })
     }
 
-    /// A value and at most one comparison of it.
-    fn test(&mut self) -> Result<Expr, Refusal> {
+    /// Parses a value and at most one comparison of it.
+    fn test(&mut self) -> Result<Expr, ParseError> {
         let mark = self.cursor.mark();
-        let left = self.sum()?;
+        let left = self.concatenation()?;
         let expr = match self.comparison() {
             Some(comparison) => {
                 self.cursor.advance();
@@ -111,11 +111,11 @@ impl Reader<'_, '_> {
         Ok(expr)
     }
 
-    /// What follows a comparison: a value, or ANY or ALL and a list.
-    fn compared(&mut self, mark: usize, left: Expr, comparison: Comparison) -> Result<Expr, Refusal> {
+    /// Parses the right side of a comparison: a value, or ANY or ALL and a list.
+    fn compared(&mut self, mark: usize, left: Expr, comparison: Comparison) -> Result<Expr, ParseError> {
         let every = self.cursor.is_word("ALL");
         if !every && !self.cursor.is_word("ANY") {
-            let right = self.sum()?;
+            let right = self.concatenation()?;
             self.need_comparable(mark, &left, &right)?;
             return Ok(left.compare(comparison, right));
         }
@@ -130,8 +130,8 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// A list as it is written, in brackets or parentheses, or a value that is one.
-    fn any_list(&mut self, left_mark: usize, left: &Expr) -> Result<Expr, Refusal> {
+    /// Parses a list in brackets or parentheses, or a value that is a list.
+    fn any_list(&mut self, left_mark: usize, left: &Expr) -> Result<Expr, ParseError> {
         if self.cursor.is_symbol("[") || self.cursor.is_symbol("(") {
             return self.list(left_mark, left).map(Expr::List);
         }
@@ -158,7 +158,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn is_null(&mut self, left: Expr) -> Result<Expr, Refusal> {
+    fn is_null(&mut self, left: Expr) -> Result<Expr, ParseError> {
         let negated = self.cursor.take_word("NOT");
         if !self.cursor.take_word("NULL") {
             return Err(self.cursor.expected(if negated { &["NULL"] } else { &["NULL", "NOT NULL"] }));
@@ -166,8 +166,8 @@ impl Reader<'_, '_> {
         Ok(if negated { left.null_test().negated() } else { left.null_test() })
     }
 
-    /// IN, BETWEEN or RLIKE, each also after NOT; or the value alone.
-    fn worded(&mut self, mark: usize, left: Expr) -> Result<Expr, Refusal> {
+    /// Parses IN, BETWEEN, LIKE or RLIKE, each also after NOT; or the value alone.
+    fn worded(&mut self, mark: usize, left: Expr) -> Result<Expr, ParseError> {
         let negated = self.cursor.take_word("NOT");
         let expr = if self.cursor.take_word("IN") {
             match self.any_list(mark, &left)? {
@@ -182,28 +182,33 @@ impl Reader<'_, '_> {
             left.between(low, high)
         } else if self.cursor.take_word("RLIKE") {
             self.need_comparable(mark, &left, &Expr::Literal(Literal::Text(String::new())))?;
-            self.rlike(mark, left)?
+            self.rlike(left)?
+        } else if self.cursor.take_word("LIKE") {
+            self.need_comparable(mark, &left, &Expr::Literal(Literal::Text(String::new())))?;
+            left.rlike(self.like_pattern()?)
         } else if negated {
-            return Err(self.cursor.unexpected_rest(&["IN", "BETWEEN", "RLIKE"]));
+            return Err(self.cursor.unexpected_rest(&["IN", "BETWEEN", "LIKE", "RLIKE"]));
         } else {
             return Ok(left);
         };
         Ok(if negated { expr.negated() } else { expr })
     }
 
-    /// A pattern, or ANY and several.
-    fn rlike(&mut self, mark: usize, left: Expr) -> Result<Expr, Refusal> {
+    /// Parses a pattern, or ANY and several patterns.
+    fn rlike(&mut self, left: Expr) -> Result<Expr, ParseError> {
         if !self.cursor.take_word("ANY") {
             let pattern = self.pattern()?;
             return Ok(left.rlike(pattern));
         }
-        self.need_plain(mark, &left, "RLIKE ANY")?;
         let closing = self.opened_list()?;
         let mut any: Option<Expr> = None;
         for count in 1.. {
             let mark = self.cursor.mark();
             let one = left.clone().rlike(self.pattern()?);
             self.within_list_max(mark, count)?;
+            if count > 1 {
+                self.count_repeated(mark, &left)?;
+            }
             any = Some(match any {
                 Some(others) => others.or(one),
                 None => one,
@@ -218,8 +223,8 @@ impl Reader<'_, '_> {
         Ok(any.unwrap_or(left))
     }
 
-    /// Takes the bracket that opens a list: the one that closes it.
-    fn opened_list(&mut self) -> Result<&'static str, Refusal> {
+    /// Takes the bracket that opens a list, and returns the one that closes it.
+    fn opened_list(&mut self) -> Result<&'static str, ParseError> {
         if self.cursor.take_symbol("[") {
             Ok("]")
         } else if self.cursor.take_symbol("(") {
@@ -229,20 +234,20 @@ impl Reader<'_, '_> {
         }
     }
 
-    pub(super) fn within_list_max(&self, mark: usize, count: usize) -> Result<(), Refusal> {
+    pub(super) fn within_list_max(&self, mark: usize, count: usize) -> Result<(), ParseError> {
         if count <= self.limits.list_max {
             return Ok(());
         }
-        let message = format!("a list has more than query.limits.list_max = {} values", self.limits.list_max);
+        let message = format!("a list has more than {} values", self.limits.named("list_max", self.limits.list_max));
         Err(self.cursor.refuse_at(mark, message))
     }
 
-    fn list(&mut self, left_mark: usize, left: &Expr) -> Result<Vec<Expr>, Refusal> {
+    fn list(&mut self, left_mark: usize, left: &Expr) -> Result<Vec<Expr>, ParseError> {
         let closing = self.opened_list()?;
         let mut list = Vec::new();
         loop {
             let mark = self.cursor.mark();
-            list.push(self.sum()?);
+            list.push(self.concatenation()?);
             self.need_comparable(left_mark, left, &list[list.len() - 1])?;
             self.within_list_max(mark, list.len())?;
             if self.cursor.take_symbol(closing) {
@@ -255,15 +260,15 @@ impl Reader<'_, '_> {
     }
 
     /// `(a, b)` or `a AND b`.
-    fn bounds(&mut self, mark: usize, left: &Expr) -> Result<(Expr, Expr), Refusal> {
-        self.need_plain(mark, left, "BETWEEN")?;
+    fn bounds(&mut self, mark: usize, left: &Expr) -> Result<(Expr, Expr), ParseError> {
+        self.count_repeated(mark, left)?;
         let pair = self.cursor.take_symbol("(");
-        let low = self.sum()?;
+        let low = self.concatenation()?;
         let joined = if pair { self.cursor.take_symbol(",") } else { self.cursor.take_word("AND") };
         if !joined {
             return Err(self.cursor.unexpected_rest(&[if pair { "," } else { "AND" }]));
         }
-        let high = self.sum()?;
+        let high = self.concatenation()?;
         if pair && !self.cursor.take_symbol(")") {
             return Err(self.cursor.unexpected_rest(&[")"]));
         }
@@ -272,22 +277,57 @@ impl Reader<'_, '_> {
         Ok((low, high))
     }
 
-    fn pattern(&mut self) -> Result<Pattern, Refusal> {
-        let Token::Text(text) = self.cursor.peek().clone() else {
-            return Err(self.cursor.expected(&["a regular expression in single quotes"]));
-        };
-        let pattern = Pattern::new(&text).map_err(|error| {
+    fn pattern(&mut self) -> Result<Pattern, ParseError> {
+        let mark = self.cursor.mark();
+        let text = self.constant_text("a regular expression in single quotes")?;
+        Pattern::new(&text).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            self.cursor.refuse(format!("not a regular expression of linear time: {reason}"))
-        })?;
-        self.cursor.advance();
-        Ok(pattern)
+            self.cursor.refuse_at(mark, format!("not a regular expression of linear time: {reason}"))
+        })
     }
 
-    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    /// `'pattern'`, or `'pattern' ESCAPE 'character'`.
+    fn like_pattern(&mut self) -> Result<Pattern, ParseError> {
+        let mark = self.cursor.mark();
+        let text = self.constant_text("a pattern in single quotes, in which % is any text and _ one character")?;
+        let mut escape = None;
+        if self.cursor.take_word("ESCAPE") {
+            let mark = self.cursor.mark();
+            let escaping = self.constant_text("one character in single quotes")?;
+            let mut letters = escaping.chars();
+            escape = letters.next();
+            if escape.is_none() || letters.next().is_some() {
+                let message = format!("ESCAPE takes one character, not '{escaping}'");
+                return Err(self.cursor.refuse_at(mark, message));
+            }
+        }
+        Pattern::like(&text, escape).map_err(|error| self.cursor.refuse_at(mark, error.to_string()))
+    }
+
+    /// A text in single quotes, or a parameter that is a text; `what` describes it, for the error.
+    pub(super) fn constant_text(&mut self, what: &str) -> Result<String, ParseError> {
+        let mark = self.cursor.mark();
+        if self.cursor.is_symbol(":") {
+            return match self.cursor.need_parameter()? {
+                Expr::Literal(Literal::Text(text)) => Ok(text),
+                other => {
+                    let message = format!("expected {what}; this parameter is {}", other.kind().noun());
+                    Err(self.cursor.refuse_at(mark, message))
+                }
+            };
+        }
+        let Token::Text(text) = self.cursor.peek().clone() else {
+            return Err(self.cursor.expected(&[what]));
+        };
+        self.cursor.advance();
+        Ok(text)
+    }
+
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ParseError>) -> Result<T, ParseError> {
         if self.depth == self.limits.depth_max {
-            let message = format!("nested deeper than query.limits.depth_max = {}; flatten it", self.limits.depth_max);
+            let message =
+                format!("nested deeper than {}; flatten it", self.limits.named("depth_max", self.limits.depth_max));
             return Err(self.cursor.refuse(message));
         }
         self.depth += 1;
@@ -297,34 +337,29 @@ impl Reader<'_, '_> {
     }
 
     /// Counts an operator that makes an expression higher by one.
-    pub(super) fn count_operator(&mut self, mark: usize) -> Result<(), Refusal> {
+    pub(super) fn count_operator(&mut self, mark: usize) -> Result<(), ParseError> {
         self.operators += 1;
         if self.operators <= self.limits.operators_max {
             return Ok(());
         }
         let message =
-            format!("more than query.limits.operators_max = {} operators; use fewer", self.limits.operators_max);
+            format!("more than {} operators; use fewer", self.limits.named("operators_max", self.limits.operators_max));
         Err(self.cursor.refuse_at(mark, message))
     }
 
-    /// Refuses a condition on the left of what writes its left side several times in the plan: nested, that would grow
-    /// with every level.
-    fn need_plain(&self, mark: usize, left: &Expr, what: &str) -> Result<(), Refusal> {
-        let mut conditions = false;
+    /// Counts the conditions in `left` if the plan contains `left` twice: nested, the plan would double with every level.
+    pub(super) fn count_repeated(&mut self, mark: usize, left: &Expr) -> Result<(), ParseError> {
+        let (mut parts, mut has_conditions) = (0, false);
         left.each(&mut |part| {
-            conditions |= part.kind() == Type::Boolean && !matches!(part, Expr::Literal(_) | Expr::Hint { .. });
+            parts += 1;
+            has_conditions |= part.kind() == Type::Boolean && !matches!(part, Expr::Literal(_) | Expr::Hint { .. });
         });
-        if !conditions {
-            return Ok(());
-        }
-        let message = format!(
-            "{what} needs a field or a value computed of fields on its left, and no condition in it; compare twice, such as x >= a AND x <= b"
-        );
-        Err(self.cursor.refuse_at(mark, message))
+        let counted = if has_conditions { parts } else { 0 };
+        (0..counted).try_for_each(|_| self.count_operator(mark))
     }
 
     /// Refuses a comparison of two known types that differ: it would be NULL for every record.
-    pub(super) fn need_comparable(&self, mark: usize, left: &Expr, right: &Expr) -> Result<(), Refusal> {
+    pub(super) fn need_comparable(&self, mark: usize, left: &Expr, right: &Expr) -> Result<(), ParseError> {
         let (left, right) = (left.kind(), right.kind());
         if left.may_be(right) {
             return Ok(());
@@ -334,8 +369,8 @@ impl Reader<'_, '_> {
         Err(self.cursor.refuse_at(mark, message))
     }
 
-    /// Refuses what can never be TRUE or FALSE where a condition is needed.
-    pub(super) fn need_condition(&self, mark: usize, expr: &Expr) -> Result<(), Refusal> {
+    /// Refuses an expression that is never TRUE or FALSE as a condition.
+    pub(super) fn need_condition(&self, mark: usize, expr: &Expr) -> Result<(), ParseError> {
         if expr.kind().may_be(Type::Boolean) {
             return Ok(());
         }

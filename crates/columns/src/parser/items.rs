@@ -1,32 +1,32 @@
-//! Lists of values that have names.
+//! Lists of named values.
 
 use std::collections::HashSet;
 
 use super::expression::value;
 use super::scope::Scope;
 use super::within_items_max;
-use crate::cursor::{Cursor, Refusal};
-use crate::{Item, Limits};
+use crate::cursor::{Cursor, ParseError};
+use crate::{Item, ParserLimits};
 
-/// A list of items whose names are different.
+/// A list of items with different names.
 pub struct Items<'a> {
-    limits: &'a Limits,
-    /// What has been read.
+    limits: &'a ParserLimits,
+    /// The items that were read.
     pub read: Vec<Item>,
     names: HashSet<String>,
 }
 
 impl<'a> Items<'a> {
-    /// None yet.
-    pub fn new(limits: &'a Limits) -> Self {
+    /// An empty list of items.
+    pub fn new(limits: &'a ParserLimits) -> Self {
         Self { limits, read: Vec::new(), names: HashSet::new() }
     }
 
-    /// Reads one more.
+    /// Parses one item and adds it.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
-    pub fn read(&mut self, cursor: &mut Cursor<'_>, scope: Scope<'_>) -> Result<(), Refusal> {
+    /// A diagnostic with the position of the error.
+    pub fn read(&mut self, cursor: &mut Cursor<'_>, scope: Scope<'_>) -> Result<(), ParseError> {
         let mark = cursor.mark();
         let value = value(cursor, self.limits, scope)?;
         let alias = if cursor.take_word("AS") { Some(cursor.need_name("a name")?) } else { None };

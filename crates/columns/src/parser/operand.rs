@@ -1,12 +1,13 @@
-//! Values: arithmetic (`* / %` before `+ -`), fields, literals, lists, functions, and what stands in parentheses.
+//! Values: arithmetic (`* / %` before `+ -`), fields, literals, lists, functions, and expressions in parentheses.
 
-use super::aggregate::{self, aggregate};
-use super::expression::{Power, Reader};
+use super::aggregate::aggregate;
+use super::expression::{BindingPower, ExpressionParser};
 use super::path::{self, field};
-use crate::cursor::Refusal;
+use crate::cursor::ParseError;
+use crate::function::{Signature, aggregate_named};
 use crate::lexer::Token;
 use crate::suggest::nearest;
-use crate::{Expr, Field, Function, Literal, Operator, Step, Type};
+use crate::{Expr, Field, Function, Literal, Operator, PathStep, Type};
 
 const SUM: [(&str, Operator); 2] = [("+", Operator::Add), ("-", Operator::Subtract)];
 const PRODUCT: [(&str, Operator); 3] = [("*", Operator::Multiply), ("/", Operator::Divide), ("%", Operator::Remainder)];
@@ -24,21 +25,37 @@ const TYPES: [(&str, Type); 9] = [
     ("ANY", Type::Any),
 ];
 
-impl Reader<'_, '_> {
-    pub(super) fn sum(&mut self) -> Result<Expr, Refusal> {
+impl ExpressionParser<'_, '_> {
+    /// `a || b || c`: the call of CONCAT.
+    pub(super) fn concatenation(&mut self) -> Result<Expr, ParseError> {
+        let mark = self.cursor.mark();
+        let first = self.sum()?;
+        if !self.cursor.is_symbol("||") {
+            return Ok(first);
+        }
+        let mut parts = vec![first];
+        while self.cursor.take_symbol("||") {
+            let mark = self.cursor.mark();
+            parts.push(self.sum()?);
+            self.within_list_max(mark, parts.len())?;
+        }
+        self.checked_call(mark, Function::Concat, parts)
+    }
+
+    fn sum(&mut self) -> Result<Expr, ParseError> {
         self.chain(&SUM, Self::product)
     }
 
-    fn product(&mut self) -> Result<Expr, Refusal> {
+    fn product(&mut self) -> Result<Expr, ParseError> {
         self.chain(&PRODUCT, Self::operand)
     }
 
-    /// Parts joined by operators of one power, from the left.
+    /// A chain of operators of the same power, from left to right.
     fn chain(
         &mut self,
         operators: &[(&str, Operator)],
-        part: fn(&mut Self) -> Result<Expr, Refusal>,
-    ) -> Result<Expr, Refusal> {
+        part: fn(&mut Self) -> Result<Expr, ParseError>,
+    ) -> Result<Expr, ParseError> {
         let mut mark = self.cursor.mark();
         let mut expr = part(self)?;
         while let Some((symbol, operator)) = operators.iter().find(|(symbol, _)| self.cursor.is_symbol(symbol)) {
@@ -53,23 +70,29 @@ impl Reader<'_, '_> {
         Ok(expr)
     }
 
-    fn need_number(&self, mark: usize, expr: &Expr) -> Result<(), Refusal> {
+    fn need_number(&self, mark: usize, expr: &Expr) -> Result<(), ParseError> {
         if expr.kind().may_be(Type::Number) {
             return Ok(());
         }
         Err(self.cursor.refuse_at(mark, format!("expected a number, found {}", expr.kind().noun())))
     }
 
-    pub(super) fn operand(&mut self) -> Result<Expr, Refusal> {
+    pub(super) fn operand(&mut self) -> Result<Expr, ParseError> {
         match self.cursor.peek().clone() {
             Token::Text(text) => {
                 self.cursor.advance();
                 Ok(Expr::Literal(Literal::Text(text)))
             }
             Token::Number(_) | Token::Symbol("-") => self.number(),
+            Token::Symbol(":") => self.cursor.need_parameter(),
             Token::Symbol("(") => self.parenthesised(),
             Token::Symbol("[") => self.deeper(Self::list_literal),
-            Token::Word(word) if *self.cursor.peek_next() == Token::Symbol("(") => self.call(&word),
+            Token::Word(word) if word.eq_ignore_ascii_case("CASE") => self.deeper(Self::case),
+            Token::Word(word) if *self.cursor.peek_next() == Token::Symbol("(") => {
+                let mark = self.cursor.mark();
+                let called = self.call(&word)?;
+                self.subscripts(mark, called)
+            }
             Token::Word(word) => match constant(&word) {
                 Some(literal) => {
                     self.cursor.advance();
@@ -83,13 +106,27 @@ impl Reader<'_, '_> {
     }
 
     /// A field with its subscripts and its type.
-    fn field(&mut self) -> Result<Expr, Refusal> {
+    fn field(&mut self) -> Result<Expr, ParseError> {
         let mark = self.cursor.mark();
         let field = field(self.cursor, self.limits)?;
-        let mut expr = self.scope.resolve(field);
+        let resolved = self.scope.resolve(field);
+        let expr = self.subscripts(mark, resolved)?;
+        if !self.cursor.take_symbol(":") {
+            return Ok(expr);
+        }
+        let to = self.type_name(0)?;
+        Ok(if to == Type::Any { expr } else { Expr::Hint { to, value: Box::new(expr) } })
+    }
+
+    /// `[key]` and `.name` behind a value that begins at `mark`, as often as they stand there.
+    fn subscripts(&mut self, mark: usize, mut expr: Expr) -> Result<Expr, ParseError> {
         for steps in 1.. {
+            if self.cursor.is_symbol("[") && !expr.kind().may_be(Type::List) && !expr.kind().may_be(Type::Map) {
+                let message = format!("expected a list or a map, found {}", expr.kind().noun());
+                return Err(self.cursor.refuse_at(mark, message));
+            }
             let key = if self.cursor.take_symbol("[") {
-                let key = self.deeper(|reader| reader.boolean(Power::Nothing))?;
+                let key = self.deeper(|reader| reader.boolean(BindingPower::Nothing))?;
                 self.need_closing("]")?;
                 key
             } else if matches!(expr, Expr::Element { .. }) && self.cursor.is_symbol(".") {
@@ -102,15 +139,11 @@ impl Reader<'_, '_> {
                 return Err(self.cursor.refuse_at(mark, path::too_many_steps(self.limits)));
             }
         }
-        if !self.cursor.take_symbol(":") {
-            return Ok(expr);
-        }
-        let to = self.type_name(0)?;
-        Ok(if to == Type::Any { expr } else { Expr::Hint { to, value: Box::new(expr) } })
+        Ok(expr)
     }
 
-    /// `STRING`, `MAP[LONG]`, `LIST[MAP[STRING]]`; of containers only that they are.
-    fn type_name(&mut self, depth: usize) -> Result<Type, Refusal> {
+    /// `STRING`, `MAP[LONG]`, `LIST[MAP[STRING]]`; the element types of containers are ignored.
+    pub(super) fn type_name(&mut self, depth: usize) -> Result<Type, ParseError> {
         let names = || TYPES.iter().map(|(name, _)| *name);
         let known = match self.cursor.peek() {
             Token::Word(word) => TYPES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, kind)| *kind),
@@ -127,7 +160,7 @@ impl Reader<'_, '_> {
         Ok(kind)
     }
 
-    fn list_literal(&mut self) -> Result<Expr, Refusal> {
+    fn list_literal(&mut self) -> Result<Expr, ParseError> {
         self.cursor.need_symbol("[")?;
         if self.cursor.is_symbol("]") {
             return Err(self.cursor.refuse("a list has at least one value".to_owned()));
@@ -135,12 +168,12 @@ impl Reader<'_, '_> {
         self.values("]").map(Expr::List)
     }
 
-    /// Values with commas between them, and what closes them.
-    fn values(&mut self, closing: &'static str) -> Result<Vec<Expr>, Refusal> {
+    /// Values with commas between them, and the closing symbol.
+    fn values(&mut self, closing: &'static str) -> Result<Vec<Expr>, ParseError> {
         let mut values = Vec::new();
         loop {
             let mark = self.cursor.mark();
-            values.push(self.boolean(Power::Nothing)?);
+            values.push(self.boolean(BindingPower::Nothing)?);
             self.within_list_max(mark, values.len())?;
             if self.cursor.take_symbol(closing) {
                 return Ok(values);
@@ -151,14 +184,14 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn need_closing(&mut self, closing: &'static str) -> Result<(), Refusal> {
+    pub(super) fn need_closing(&mut self, closing: &'static str) -> Result<(), ParseError> {
         if self.cursor.take_symbol(closing) { Ok(()) } else { Err(self.cursor.unexpected_rest(&[closing])) }
     }
 
-    fn call(&mut self, word: &str) -> Result<Expr, Refusal> {
+    fn call(&mut self, word: &str) -> Result<Expr, ParseError> {
         let name = word.to_ascii_uppercase();
         let mark = self.cursor.mark();
-        if aggregate::NAMES.contains(&name.as_str()) {
+        if aggregate_named(&name).is_some() {
             if let Some(why) = self.scope.no_aggregates {
                 return Err(self.cursor.refuse(why.to_owned()));
             }
@@ -168,6 +201,9 @@ impl Reader<'_, '_> {
         }
         if name == "CAST" {
             return self.deeper(Self::cast);
+        }
+        if name == "EXTRACT" {
+            return self.deeper(Self::extract);
         }
         let Some(function) = Function::named(&name) else {
             return Err(self.unknown_function(&name));
@@ -180,40 +216,49 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn unknown_function(&self, name: &str) -> Refusal {
+    fn unknown_function(&self, name: &str) -> ParseError {
         if name == "EXPLODE" {
             return self.cursor.unavailable("EXPLODE");
         }
         let mut refusal = self.cursor.refuse(format!("there is no function {name}"));
-        let known = aggregate::NAMES.into_iter().chain(Function::names()).chain(["CAST"]);
-        refusal.suggestion = nearest(name, known).map(str::to_owned);
+        refusal.suggestion = nearest(name, Function::names()).map(str::to_owned);
         refusal
     }
 
-    fn checked_call(&self, mark: usize, function: Function, arguments: Vec<Expr>) -> Result<Expr, Refusal> {
-        let (takes, name) = (function.takes(), function.as_str());
-        if !(function.required()..=takes.len()).contains(&arguments.len()) {
-            let message = match (function.required(), takes.len()) {
-                (least, most) if least == most => format!("{name} takes {least} values, not {}", arguments.len()),
-                (least, most) => format!("{name} takes {least} to {most} values, not {}", arguments.len()),
+    fn checked_call(&self, mark: usize, function: Function, arguments: Vec<Expr>) -> Result<Expr, ParseError> {
+        let (Signature { takes, required, repeats, .. }, name) = (function.signature(), function.as_str());
+        let most = if repeats { usize::MAX } else { takes.len() };
+        if !(required..=most).contains(&arguments.len()) {
+            let takes = match (required, most) {
+                (least, usize::MAX) => format!("at least {least}"),
+                (least, most) if least == most => least.to_string(),
+                (least, most) => format!("{least} to {most}"),
             };
-            return Err(self.cursor.refuse_at(mark, message));
+            return Err(self.cursor.refuse_at(mark, format!("{name} takes {takes} values, not {}", arguments.len())));
         }
-        for (argument, needed) in arguments.iter().zip(takes) {
-            if !argument.kind().may_be(*needed) {
-                let message = format!("{name} needs {} here, not {}", needed.noun(), argument.kind().noun());
+        let needed = |place: usize| takes[place.min(takes.len().saturating_sub(1))];
+        for (place, argument) in arguments.iter().enumerate() {
+            let (kind, needed) = (argument.kind(), needed(place));
+            let joins_nested = function == Function::Concat && kind.is_nested();
+            if !kind.may_be(needed) || joins_nested {
+                let needed = if joins_nested { Type::Text } else { needed };
+                let message = format!("{name} needs {} here, not {}", needed.noun(), kind.noun());
                 return Err(self.cursor.refuse_at(mark, message));
             }
         }
-        let arguments = arguments.into_iter().zip(takes).map(|(argument, needed)| argument.coerced(*needed)).collect();
+        let coerced = |(place, argument): (usize, Expr)| argument.coerced(needed(place));
+        let mut arguments: Vec<Expr> = arguments.into_iter().enumerate().map(coerced).collect();
+        if function == Function::DateTrunc {
+            arguments[0] = self.part_to_truncate(mark, &arguments[0])?;
+        }
         Ok(Expr::Call { function, arguments })
     }
 
     /// `CAST(value AS TYPE)`.
-    fn cast(&mut self) -> Result<Expr, Refusal> {
+    fn cast(&mut self) -> Result<Expr, ParseError> {
         self.cursor.advance();
         self.cursor.need_symbol("(")?;
-        let value = Box::new(self.boolean(Power::Nothing)?);
+        let value = Box::new(self.boolean(BindingPower::Nothing)?);
         if !self.cursor.take_word("AS") {
             return Err(self.cursor.unexpected_rest(&["AS"]));
         }
@@ -227,10 +272,10 @@ impl Reader<'_, '_> {
         Ok(Expr::Cast { to, value })
     }
 
-    fn parenthesised(&mut self) -> Result<Expr, Refusal> {
+    fn parenthesised(&mut self) -> Result<Expr, ParseError> {
         self.deeper(|reader| {
             reader.cursor.need_symbol("(")?;
-            let inner = reader.boolean(Power::Nothing)?;
+            let inner = reader.boolean(BindingPower::Nothing)?;
             if reader.cursor.take_symbol(")") {
                 return Ok(inner);
             }
@@ -238,7 +283,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn number(&mut self) -> Result<Expr, Refusal> {
+    fn number(&mut self) -> Result<Expr, ParseError> {
         let negative = self.cursor.take_symbol("-");
         let Token::Number(written) = self.cursor.peek().clone() else {
             return Err(self.cursor.expected(&["a number"]));
@@ -249,11 +294,11 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The part of `of` at `key`; where the key is known it is a step of the field.
+/// The part of `of` at `key`; a constant key becomes a step of the field's path.
 fn subscript(of: Expr, key: Expr) -> Expr {
     let step = match &key {
-        Expr::Literal(Literal::Text(name)) => Some(Step::Key(name.clone())),
-        Expr::Literal(Literal::Integer(index)) => usize::try_from(*index).ok().map(Step::Index),
+        Expr::Literal(Literal::Text(name)) => Some(PathStep::Key(name.clone())),
+        Expr::Literal(Literal::Integer(index)) => usize::try_from(*index).ok().map(PathStep::Index),
         _ => None,
     };
     match (of, step) {
@@ -275,7 +320,7 @@ fn constant(word: &str) -> Option<Literal> {
     constants.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, literal)| literal)
 }
 
-/// The value of a number as written. Without suffix an integer beyond 64 bits is a double, as it is in a payload.
+/// The value of a number literal. An integer beyond 64 bits without a suffix is a double, as in a payload.
 fn number(written: &str, negative: bool) -> Result<Literal, &'static str> {
     let digits = written.trim_end_matches(['l', 'L', 'f', 'F']);
     let suffix = written[digits.len()..].to_ascii_uppercase();

@@ -1,39 +1,39 @@
-//! What an expression may speak of, by where it stands.
+//! The names and aggregates that an expression may use, by clause.
 
 use crate::{Expr, Field, Item};
 
-/// Where an expression stands.
+/// The scope of an expression: its clause.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// Why an aggregate is refused, if it is.
+    /// The reason why aggregates are refused here, if they are.
     pub(super) no_aggregates: Option<&'static str>,
     items: &'a [Item],
     keys: &'a [Expr],
 }
 
 impl<'a> Scope<'a> {
-    /// After SELECT.
+    /// The scope of an item in SELECT.
     pub const ITEM: Self = Self { no_aggregates: None, items: &[], keys: &[] };
-    /// After WHERE.
+    /// The scope of the WHERE clause.
     pub const FILTER: Self = Self::without_aggregates("WHERE chooses records; conditions on aggregates are HAVING");
-    /// After GROUP BY.
+    /// The scope of a GROUP BY key.
     pub const KEY: Self = Self::without_aggregates("groups are made by values of records, not by aggregates");
-    /// By itself, of one record.
+    /// The scope of an expression over one record.
     pub const RECORD: Self = Self::without_aggregates("an expression here is of one record; an aggregate is of many");
-    /// Within an aggregate.
+    /// The scope within an aggregate call.
     pub const ARGUMENT: Self = Self::without_aggregates("an aggregate is of values of records, not of aggregates");
 
     const fn without_aggregates(why: &'static str) -> Self {
         Self { no_aggregates: Some(why), items: &[], keys: &[] }
     }
 
-    /// After HAVING and ORDER BY of a query with these items and groups.
+    /// The scope of HAVING and ORDER BY, in a query with these items and groups.
     pub fn of_results(items: &'a [Item], keys: &'a [Expr]) -> Self {
         Self { no_aggregates: None, items, keys }
     }
 
-    /// `field`, or what a name given by AS stands for. A field by which groups are made means itself, and queries
-    /// without groups know no names here.
+    /// The field itself, or the item with that alias. A GROUP BY field stands for itself, and queries without
+    /// groups have no aliases here.
     pub(super) fn resolve(&self, field: Field) -> Expr {
         let is_key = || {
             let mut found = false;
@@ -47,7 +47,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// What a clause means that is nothing but the `name` of one of `items`.
+/// The item with the alias `name`, if a clause consists of that name only.
 pub fn named(items: &[Item], name: Option<&str>) -> Option<Expr> {
     by_alias(items, name?).cloned()
 }

@@ -1,4 +1,4 @@
-//! How often values occur in a field, about.
+//! Approximate frequencies of the values in a field.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const COUNTERS: usize = 4096;
 /// After so many values all counts are halved, so that the stream's past fades.
 const HALVED_AT: u32 = 1 << 20;
-/// Fewer values tell nothing.
+/// Number of samples below which a frequency means nothing.
 const TELLING: u32 = 64;
 
 /// Counts of the values of sampled records; threads count at the same time, and lose some where they meet.

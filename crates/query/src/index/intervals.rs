@@ -7,14 +7,14 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 
-use crate::index::FilterId;
+use crate::filter_id::FilterId;
 
 const NONE: u32 = u32::MAX;
 
 /// Intervals of `K`, each with the filter that asks for it.
 #[derive(Debug)]
 pub(crate) struct Intervals<K> {
-    nodes: Vec<Node<K>>,
+    nodes: Vec<IntervalNode<K>>,
     root: u32,
     free: Vec<u32>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Interval<K> {
 }
 
 #[derive(Debug)]
-struct Node<K> {
+struct IntervalNode<K> {
     interval: Interval<K>,
     filter: FilterId,
     left: u32,
@@ -53,7 +53,7 @@ impl<K: Ord> Intervals<K> {
         let number = self.free.pop().unwrap_or(self.nodes.len() as u32);
         // Any spread of priorities serves, as long as it has nothing to do with the bounds.
         let priority = number.wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b);
-        let node = Node { interval, filter, left: NONE, right: NONE, farthest: number, priority };
+        let node = IntervalNode { interval, filter, left: NONE, right: NONE, farthest: number, priority };
         match self.nodes.get_mut(number as usize) {
             Some(free) => *free = node,
             None => self.nodes.push(node),
@@ -107,7 +107,7 @@ impl<K: Ord> Intervals<K> {
         by_low.then_with(|| by_high(&node.interval.high, &interval.high)).then(node.filter.cmp(&filter))
     }
 
-    /// The subtree in two: what comes before the interval, and the rest.
+    /// Splits the subtree: intervals before this one, and the rest.
     fn split(&mut self, number: u32, interval: &Interval<K>, filter: FilterId) -> (u32, u32) {
         if number == NONE {
             return (NONE, NONE);
@@ -145,7 +145,7 @@ impl<K: Ord> Intervals<K> {
         if number == NONE {
             return NONE;
         }
-        let Node { left, right, .. } = self.nodes[number as usize];
+        let IntervalNode { left, right, .. } = self.nodes[number as usize];
         match self.order(number, interval, filter) {
             Ordering::Equal => {
                 self.free.push(number);

@@ -1,13 +1,13 @@
-//! From a hash to the filters that hang under it.
+//! A table from hashes to the filters stored under them.
 
 use hashbrown::HashTable;
+use millstream_columns::spread;
 
 use crate::few::{Few, Lists};
-use crate::hash::spread;
-use crate::index::FilterId;
+use crate::filter_id::FilterId;
 
-/// An open-addressing table with one-byte tags: a hash that nobody asks for is turned away by one cache line. Half of each
-/// hash is kept; what shares it is one more candidate.
+/// An open-addressing table with one-byte tags: a hash without filters is rejected with one cache line. Half of each hash is
+/// stored; hashes that share it add candidates.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     table: HashTable<Posting>,

@@ -4,9 +4,9 @@ use millstream_columns::{Aggregate, Expr, Item, Points, Statistic, Summary};
 use serde_json::{Map, Value};
 
 use super::{Wrong, field, keyword, known, list, object, renamed};
-use crate::{Plan, Select};
+use crate::{QueryPlan, Select};
 
-pub(super) fn apply(aggregation: &Map<String, Value>, plan: &mut Plan) -> Result<(), Wrong> {
+pub(super) fn apply(aggregation: &Map<String, Value>, plan: &mut QueryPlan) -> Result<(), Wrong> {
     known(aggregation, "aggregation", &["type", "size", "fields", "attributes"])?;
     let size = match aggregation.get("size") {
         None | Some(Value::Null) => None,
@@ -72,7 +72,7 @@ pub(super) fn apply(aggregation: &Map<String, Value>, plan: &mut Plan) -> Result
     Ok(())
 }
 
-fn summary(plan: &mut Plan, summary: Summary, alias: Option<String>) {
+fn summary(plan: &mut QueryPlan, summary: Summary, alias: Option<String>) {
     let value = Expr::Aggregate(Aggregate::Summary(Box::new(summary)));
     plan.select = Select::Items(vec![Item { value, alias }]);
 }
@@ -81,7 +81,7 @@ fn name(attributes: &Map<String, Value>) -> Option<String> {
     attributes.get("newName").and_then(Value::as_str).map(str::to_owned)
 }
 
-fn group(fields: Vec<Item>, attributes: &Map<String, Value>, plan: &mut Plan) -> Result<(), Wrong> {
+fn group(fields: Vec<Item>, attributes: &Map<String, Value>, plan: &mut QueryPlan) -> Result<(), Wrong> {
     plan.group_by = fields.iter().map(|item| item.value.clone()).collect();
     let mut items = fields;
     let operations = match attributes.get("operations") {

@@ -59,7 +59,7 @@ fn not(expr: Expr) -> Expr {
 }
 
 /// A value of a relational clause.
-enum Given {
+enum FilterValue {
     Text(String),
     Field(Expr),
 }
@@ -99,16 +99,16 @@ fn relational(members: &serde_json::Map<String, Value>, path: &str) -> Result<Ex
     Ok(if operation == "!=" { not(any) } else { any })
 }
 
-fn given(values: &Value, path: &str) -> Result<Vec<Given>, Wrong> {
+fn given(values: &Value, path: &str) -> Result<Vec<FilterValue>, Wrong> {
     let values = list(values, path)?;
     let objects = values.iter().filter(|value| value.is_object()).count();
     if objects != 0 && objects != values.len() {
         return Err(format!("{path}: either all values are objects, or none"));
     }
     let one = |value: &Value| match value {
-        Value::Null => Ok(Given::Text("null".to_owned())),
-        Value::String(text) => Ok(Given::Text(text.clone())),
-        Value::Bool(_) | Value::Number(_) => Ok(Given::Text(value.to_string())),
+        Value::Null => Ok(FilterValue::Text("null".to_owned())),
+        Value::String(text) => Ok(FilterValue::Text(text.clone())),
+        Value::Bool(_) | Value::Number(_) => Ok(FilterValue::Text(value.to_string())),
         Value::Object(members) => {
             let text = match members.get("value") {
                 Some(Value::String(text)) => text.clone(),
@@ -116,8 +116,8 @@ fn given(values: &Value, path: &str) -> Result<Vec<Given>, Wrong> {
                 Some(other) => other.to_string(),
             };
             match keyword(members.get("kind")).as_deref() {
-                None | Some("VALUE") => Ok(Given::Text(text)),
-                Some("FIELD") => field(&text, path).map(Given::Field),
+                None | Some("VALUE") => Ok(FilterValue::Text(text)),
+                Some("FIELD") => field(&text, path).map(FilterValue::Field),
                 Some(other) => Err(format!("{path}: the kind of a value is VALUE or FIELD, not '{other}'")),
             }
         }
@@ -130,7 +130,7 @@ fn is_null(text: &str) -> bool {
     text.eq_ignore_ascii_case("null")
 }
 
-/// What a text can be equal to: itself, and the number or truth that it spells.
+/// The values that a text can be equal to: itself, and the number or boolean that it spells.
 fn candidates(text: &str) -> Vec<Expr> {
     let mut values = vec![Literal::Text(text.to_owned())];
     if let Ok(integer) = text.parse() {
@@ -150,11 +150,11 @@ fn boolean(text: &str) -> Option<bool> {
     [("true", true), ("false", false)].iter().find(|(word, _)| word.eq_ignore_ascii_case(text)).map(|(_, value)| *value)
 }
 
-fn equal(left: &Expr, value: &Given) -> Expr {
+fn equal(left: &Expr, value: &FilterValue) -> Expr {
     match value {
-        Given::Field(right) => left.clone().compare(Comparison::Equal, right.clone()),
-        Given::Text(text) if is_null(text) => left.clone().null_test(),
-        Given::Text(text) => {
+        FilterValue::Field(right) => left.clone().compare(Comparison::Equal, right.clone()),
+        FilterValue::Text(text) if is_null(text) => left.clone().null_test().or(left.clone().within(candidates(text))),
+        FilterValue::Text(text) => {
             let of_doubles = fraction(text).filter(|double| double.fract() == 0.0);
             let Some(double) = of_doubles else { return left.clone().within(candidates(text)) };
             let as_text = Expr::Literal(Literal::Text(text.clone()));
@@ -175,11 +175,11 @@ fn as_double(left: &Expr, comparison: Comparison, double: f64) -> Expr {
     is_double.and(left.clone().compare(comparison, Expr::Literal(Literal::Double(double))))
 }
 
-fn ordered(left: &Expr, comparison: Comparison, value: &Given) -> Expr {
+fn ordered(left: &Expr, comparison: Comparison, value: &FilterValue) -> Expr {
     let text = match value {
-        Given::Field(right) => return left.clone().compare(comparison, right.clone()),
-        Given::Text(text) if is_null(text) => return truth(false),
-        Given::Text(text) => text,
+        FilterValue::Field(right) => return left.clone().compare(comparison, right.clone()),
+        FilterValue::Text(text) if is_null(text) => return truth(false),
+        FilterValue::Text(text) => text,
     };
     let of = |literal| left.clone().compare(comparison, Expr::Literal(literal));
     let mut any = of(Literal::Text(text.clone()));
@@ -194,21 +194,21 @@ fn ordered(left: &Expr, comparison: Comparison, value: &Given) -> Expr {
     }
 }
 
-fn text(value: &Given, path: &str) -> Result<String, Wrong> {
+fn text(value: &FilterValue, path: &str) -> Result<String, Wrong> {
     match value {
-        Given::Text(text) => Ok(text.clone()),
-        Given::Field(_) => Err(format!("{path}.values: this operation takes no fields")),
+        FilterValue::Text(text) => Ok(text.clone()),
+        FilterValue::Field(_) => Err(format!("{path}.values: this operation takes no fields")),
     }
 }
 
-fn rlike(left: &Expr, value: &Given, path: &str) -> Result<Expr, Wrong> {
+fn rlike(left: &Expr, value: &FilterValue, path: &str) -> Result<Expr, Wrong> {
     let pattern = text(value, path)?;
     let compiled = Pattern::new(&pattern);
     let compiled = compiled.map_err(|error| format!("{path}.values: no regular expression of linear time: {error}"))?;
     Ok(left.clone().rlike(compiled))
 }
 
-fn sized(left: &Expr, value: &Given, path: &str) -> Result<Expr, Wrong> {
+fn sized(left: &Expr, value: &FilterValue, path: &str) -> Result<Expr, Wrong> {
     let size = text(value, path)?;
     let size = size.parse().map_err(|_| format!("{path}.values: '{size}' is no size"))?;
     Ok(contains(Function::SizeIs, left, vec![Expr::Literal(Literal::Integer(size))]))

@@ -1,12 +1,12 @@
-//! Post-aggregations: what is done with each result. They are written into the plan in their order.
+//! Post-aggregations: the operations on each result. They are written into the plan in their order.
 
 use millstream_columns::{Comparison, Expr, Item, Literal, Operator, Type};
 use serde_json::{Map, Value};
 
 use super::{Wrong, field, keyword, list, object};
-use crate::{Order, Plan, Select};
+use crate::{Order, QueryPlan, Select};
 
-pub(super) fn apply(step: &Value, path: &str, plan: &mut Plan) -> Result<(), Wrong> {
+pub(super) fn apply(step: &Value, path: &str, plan: &mut QueryPlan) -> Result<(), Wrong> {
     let step = object(step, path)?;
     match keyword(step.get("type")).as_deref() {
         Some("ORDERBY") => {
@@ -32,7 +32,7 @@ pub(super) fn apply(step: &Value, path: &str, plan: &mut Plan) -> Result<(), Wro
                 expression(step.get("expression").unwrap_or(&Value::Null), &format!("{path}.expression"), plan)?;
             let alias = step.get("newName").and_then(Value::as_str).map(str::to_owned);
             match &mut plan.select {
-                Select::Items(items) => items.push(Item { value, alias }),
+                Select::Items(items) | Select::WithAll(items) => items.push(Item { value, alias }),
                 Select::All => return Err(format!("{path}: COMPUTATION adds to fields that a projection names")),
             }
             Ok(())
@@ -59,7 +59,7 @@ pub(super) fn apply(step: &Value, path: &str, plan: &mut Plan) -> Result<(), Wro
 }
 
 /// The value of a result that has this name.
-fn named(plan: &Plan, name: &str, path: &str) -> Result<Expr, Wrong> {
+fn named(plan: &QueryPlan, name: &str, path: &str) -> Result<Expr, Wrong> {
     match plan.items().iter().find(|item| item.name() == name) {
         Some(item) => Ok(item.value.clone()),
         None if plan.select == Select::All => field(name, path),
@@ -92,7 +92,7 @@ fn cast(value: Expr, of: &Map<String, Value>, path: &str) -> Result<Expr, Wrong>
 }
 
 /// `{"operation", "left", "right"}`, or `{"value": {"kind", "value", "type"}}`.
-fn expression(value: &Value, path: &str, plan: &Plan) -> Result<Expr, Wrong> {
+fn expression(value: &Value, path: &str, plan: &QueryPlan) -> Result<Expr, Wrong> {
     let members = object(value, path)?;
     if let Some(leaf) = members.get("value") {
         let leaf = object(leaf, path)?;

@@ -1,12 +1,12 @@
-//! Plans as text: what the parser reads back as the same plan.
+//! Plans as text. The parser reads the same plan back.
 
 use std::fmt;
 
 use millstream_columns::{Expr, Name, listed};
 
-use super::{Extent, Plan, Select, Source, StreamDuration, Window};
+use super::{Extent, QueryPlan, RecordSource, Select, StreamDuration, Window};
 
-impl fmt::Display for Plan {
+impl fmt::Display for QueryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let distinct = if self.distinct { "DISTINCT " } else { "" };
         write!(f, "SELECT {distinct}{} FROM {}", self.select, self.source)?;
@@ -35,7 +35,7 @@ impl fmt::Display for Plan {
     }
 }
 
-impl Plan {
+impl QueryPlan {
     /// By the name of an item that has one: a field of that name could be meant otherwise.
     fn write_named(&self, f: &mut fmt::Formatter<'_>, value: &Expr) -> fmt::Result {
         let named = self.items().iter().find(|item| item.value == *value);
@@ -51,11 +51,15 @@ impl fmt::Display for Select {
         match self {
             Self::All => f.write_str("*"),
             Self::Items(items) => listed(f, items),
+            Self::WithAll(items) => {
+                listed(f, items)?;
+                f.write_str(", *")
+            }
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for RecordSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stream(StreamDuration::Default) => f.write_str("STREAM()"),

@@ -1,13 +1,13 @@
-//! When a query gives results, and of which records.
+//! The windows of a query: the times of its results and their records.
 
 /// When a result is given, and whether it is of the records since the last one or of all.
 ///
 /// Results are numbered from 1; those by time are never skipped, even if they are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
-    /// `TUMBLING(n, …)`: after every so much, of what came since the last result.
+    /// `TUMBLING(n, …)`: a result after every n, of the records since the last result.
     Tumbling(Extent),
-    /// `EVERY(n, …, ALL)`: after every so much, of everything since the start.
+    /// `EVERY(n, …, ALL)`: a result after every n, of all records since the start.
     Additive(Extent),
 }
 
@@ -16,7 +16,7 @@ pub enum Window {
 pub enum Extent {
     /// Milliseconds, by the server's clock.
     TimeMs(u64),
-    /// Records that match.
+    /// The number of matching records.
     Records(u64),
 }
 

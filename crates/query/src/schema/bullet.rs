@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Schema, SchemaField};
-use crate::{Field, Step};
+use super::field::{Schema, SchemaField};
+use crate::{Field, PathStep};
 
 /// The version of the form of this document.
 const VERSION: &str = "1.2";
@@ -20,8 +20,8 @@ impl Schema {
         json!({"data": data, "meta": {"version": VERSION}})
     }
 
-    fn column(&self, field: &SchemaField, step: &Step) -> Value {
-        let Step::Key(name) = step else { return Value::Null };
+    fn column(&self, field: &SchemaField, step: &PathStep) -> Value {
+        let PathStep::Key(name) = step else { return Value::Null };
         let path = std::slice::from_ref(step);
         let mut attributes = Map::new();
         attributes.insert("name".to_owned(), name.as_str().into());
@@ -34,8 +34,8 @@ impl Schema {
         json!({"id": name, "type": "field", "attributes": attributes})
     }
 
-    /// The type of a map, whose members' names are put to `attributes`.
-    fn map(&self, path: &[Step], attributes: &mut Map<String, Value>) -> String {
+    /// The type of a map; adds the names of its members to `attributes`.
+    fn map(&self, path: &[PathStep], attributes: &mut Map<String, Value>) -> String {
         attributes.insert("subFields".to_owned(), names(self.parts_of(path)));
         let of = common(self.parts_of(path).map(|(field, _)| kind(field)));
         match of {
@@ -52,18 +52,18 @@ impl Schema {
     }
 
     /// The type of a list; the names of the members of its maps are put to `attributes`.
-    fn list(&self, path: &[Step], attributes: &mut Map<String, Value>) -> String {
+    fn list(&self, path: &[PathStep], attributes: &mut Map<String, Value>) -> String {
         let of = common(self.parts_of(path).map(|(field, _)| kind(field)));
         if of != "MAP" {
             return format!("{}_LIST", primitive(of));
         }
-        let element = [path, &[Step::Index(0)]].concat();
+        let element = [path, &[PathStep::Index(0)]].concat();
         attributes.insert("subListFields".to_owned(), names(self.parts_of(&element)));
         format!("{}_MAP_LIST", primitive(common(self.parts_of(&element).map(|(field, _)| kind(field)))))
     }
 
-    /// The parts of what is at `path`, with their last steps.
-    fn parts_of<'s>(&'s self, path: &[Step]) -> impl Iterator<Item = (&'s SchemaField, &'s Step)> + use<'s> {
+    /// The parts of the field at `path`, with their last steps.
+    fn parts_of<'s>(&'s self, path: &[PathStep]) -> impl Iterator<Item = (&'s SchemaField, &'s PathStep)> + use<'s> {
         let path = path.to_vec();
         self.fields.iter().filter_map(move |field| match &field.field {
             Some(Field::Payload(steps)) => {
@@ -85,7 +85,7 @@ fn kind(field: &SchemaField) -> &str {
     types.into_iter().max_by_key(|(_, count)| *count).map_or(UNKNOWN, |(name, _)| name)
 }
 
-/// What all of them are.
+/// The type that all `kinds` have in common.
 fn common<'k>(kinds: impl Iterator<Item = &'k str>) -> &'k str {
     let mut kinds: BTreeSet<&str> = kinds.collect();
     kinds.remove(UNKNOWN);
@@ -103,10 +103,10 @@ fn primitive(kind: &str) -> &str {
     if matches!(kind, "MAP" | "LIST") { UNKNOWN } else { kind }
 }
 
-fn names<'s>(parts: impl Iterator<Item = (&'s SchemaField, &'s Step)>) -> Value {
+fn names<'s>(parts: impl Iterator<Item = (&'s SchemaField, &'s PathStep)>) -> Value {
     let names = parts.filter_map(|(_, step)| match step {
-        Step::Key(name) => Some(name.as_str()),
-        Step::Index(_) => None,
+        PathStep::Key(name) => Some(name.as_str()),
+        PathStep::Index(_) => None,
     });
     let names: BTreeSet<&str> = names.collect();
     names.into_iter().map(|name| json!({"name": name})).collect()

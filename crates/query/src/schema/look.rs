@@ -1,36 +1,36 @@
-//! One look at a payload: what each of its fields is.
+//! Samples one payload: finds the type of each of its fields.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::node::{Limits, Node};
+use super::node::{FieldNode, SchemaBudget};
 use crate::Type;
 
 /// Sees the members of an object; false if the payload is none, or no JSON.
-pub(super) fn look(payload: &[u8], record: u64, root: &mut Node, limits: &mut Limits) -> bool {
-    // Looked through first, so that nothing is counted of what breaks off.
+pub(super) fn look(payload: &[u8], record: u64, root: &mut FieldNode, limits: &mut SchemaBudget) -> bool {
+    // Validated first, so that nothing is counted of a payload that breaks off.
     let whole = std::str::from_utf8(payload)
         .ok()
         .filter(|text| text.trim_ascii_start().starts_with('{'))
         .filter(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
     let Some(whole) = whole else { return false };
     let mut json = serde_json::Deserializer::from_str(whole);
-    // A number beyond all doubles ends the look, not the record.
-    let _ = json.deserialize_map(Members { node: root, record, depth: 0, limits });
+    // A number beyond all doubles ends the sampling of this record; the record counts nevertheless.
+    let _ = json.deserialize_map(MemberVisitor { node: root, record, depth: 0, limits });
     true
 }
 
 /// The members of an object.
-struct Members<'n> {
-    node: &'n mut Node,
+struct MemberVisitor<'n> {
+    node: &'n mut FieldNode,
     record: u64,
     depth: usize,
-    limits: &'n mut Limits,
+    limits: &'n mut SchemaBudget,
 }
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for MemberVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,7 +42,7 @@ impl<'de> Visitor<'de> for Members<'_> {
             match self.node.member(&name, self.limits) {
                 Some(node) => {
                     let (record, depth) = (self.record, self.depth);
-                    map.next_value_seed(Part { node, record, depth, limits: self.limits })?;
+                    map.next_value_seed(ElementVisitor { node, record, depth, limits: self.limits })?;
                 }
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -52,14 +52,14 @@ impl<'de> Visitor<'de> for Members<'_> {
 }
 
 /// A value that is a part of a payload.
-struct Part<'n> {
-    node: &'n mut Node,
+struct ElementVisitor<'n> {
+    node: &'n mut FieldNode,
     record: u64,
     depth: usize,
-    limits: &'n mut Limits,
+    limits: &'n mut SchemaBudget,
 }
 
-impl Part<'_> {
+impl ElementVisitor<'_> {
     fn see<E>(self, kind: Type, example: impl Into<Value>) -> Result<(), E> {
         self.node.see(self.record, kind, Some(example.into()), self.limits);
         Ok(())
@@ -74,7 +74,7 @@ impl Part<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Part<'_> {
+impl<'de> DeserializeSeed<'de> for ElementVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
@@ -82,7 +82,7 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Part<'_> {
+impl<'de> Visitor<'de> for ElementVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         if self.see_container(Type::Map) {
             let Self { node, record, depth, limits } = self;
-            return Members { node, record, depth: depth + 1, limits }.visit_map(map);
+            return MemberVisitor { node, record, depth: depth + 1, limits }.visit_map(map);
         }
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(())
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for Part<'_> {
         if self.see_container(Type::List) {
             let Self { node, record, depth, limits } = self;
             if let Some(node) = node.first(limits) {
-                list.next_element_seed(Part { node, record, depth: depth + 1, limits })?;
+                list.next_element_seed(ElementVisitor { node, record, depth: depth + 1, limits })?;
             }
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}

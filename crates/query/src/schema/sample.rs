@@ -1,4 +1,4 @@
-//! Which records of a stream are looked at.
+//! The choice of the sampled records.
 
 use std::sync::Arc;
 
@@ -6,27 +6,28 @@ use millstream_log::{Error as LogError, Partition, UpTo};
 use millstream_types::Offset;
 
 use super::SchemaConfig;
-use super::node::Observed;
-use crate::stream::Stream;
-use crate::tailed::{Broken, readable};
+use super::observed::Observed;
+use crate::live::LiveStream;
+use crate::read_error::ReadError;
+use crate::stream_batch::readable;
 
 /// At most at so many places of a partition besides its end.
 const PLACES_MAX: usize = 8;
 /// Fewer records are not looked for at one place: each may be a visit to the disk.
 const OF_PLACE_MIN: usize = 32;
-/// How much is read at once.
+/// Bytes that one read returns.
 const READ_BYTES: usize = 64 << 10;
 
-/// What may still be looked at.
-struct Left {
+/// The rest of the sample's limits.
+struct SampleBudget {
     records: usize,
     bytes: usize,
 }
 
 /// Shows records to `observed`: of each partition the latest, and as many from places over all that it keeps.
-pub(super) fn records(stream: &Stream, config: &SchemaConfig, observed: &mut Observed) -> Result<(), Broken> {
+pub(super) fn records(stream: &LiveStream, config: &SchemaConfig, observed: &mut Observed) -> Result<(), ReadError> {
     let share = config.records_max.div_ceil(stream.partitions.len().max(1));
-    let mut left = Left { records: config.records_max, bytes: config.read_max_bytes };
+    let mut left = SampleBudget { records: config.records_max, bytes: config.read_max_bytes };
     for partition in &stream.partitions {
         let offsets = partition.offsets();
         let (first, tail) = (offsets.first.0, offsets.tail.0);
@@ -45,15 +46,15 @@ pub(super) fn records(stream: &Stream, config: &SchemaConfig, observed: &mut Obs
 
 /// Shows at most `wanted` records of a part of a partition.
 fn look(
-    stream: &Stream,
+    stream: &LiveStream,
     partition: &Arc<dyn Partition>,
     part: std::ops::Range<Offset>,
     wanted: usize,
-    left: &mut Left,
+    left: &mut SampleBudget,
     observed: &mut Observed,
-) -> Result<(), Broken> {
+) -> Result<(), ReadError> {
     let (mut next, mut wanted) = (part.start, wanted.min(left.records));
-    let broken = |source| Broken::Batch { stream: stream.topic.name.clone(), source };
+    let broken = |source| ReadError::Batch { stream: stream.topic.name.clone(), source };
     while next < part.end && wanted > 0 && left.bytes > 0 {
         let batches = match partition.read(next, READ_BYTES.min(left.bytes), UpTo::Tail) {
             Ok(batches) => batches,

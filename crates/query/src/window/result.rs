@@ -1,9 +1,9 @@
-//! A result, and what is told about it.
+//! The result of a window, and its meta.
 
+use millstream_columns::SketchMeta;
 use serde::{Deserialize, Serialize};
 
 use crate::MetaNames;
-use crate::aggregate::SketchMeta;
 use crate::rows::RowBatch;
 
 /// The rows of one window.
@@ -11,16 +11,16 @@ use crate::rows::RowBatch;
 pub struct WindowResult {
     /// The rows, in their order.
     pub rows: RowBatch,
-    /// What is told about them.
+    /// The meta of the window.
     pub meta: WindowMeta,
 }
 
-/// What is told about the result of a window.
+/// The meta of a window's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WindowMeta {
     /// `tumbling` or `additive`, by `time` or by `records`: `tumbling time`.
     pub name: String,
-    /// Which it is of its query's windows, from 1.
+    /// The number of the window within its query, from 1.
     pub number: u64,
     /// After how much it ends: milliseconds, or records that match.
     pub size: u64,
@@ -31,19 +31,22 @@ pub struct WindowMeta {
     pub expected_emit_time_ms: Option<i64>,
     /// Of how many records it is.
     pub records: u64,
-    /// What is told about the sketches behind it.
+    /// The meta of the sketches behind the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sketches: Vec<SketchMeta>,
+    /// The estimated parts of the result, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
-/// The meta of a result, as far as it is of its window.
+/// The part of a result's meta that describes its window.
 #[derive(Serialize)]
 struct WindowOnly<'a> {
     window: &'a WindowMeta,
 }
 
 impl WindowResult {
-    /// What it takes.
+    /// The size of the result in bytes.
     pub fn size_bytes(&self) -> usize {
         self.rows.size_bytes() + size_of::<Self>() + self.meta.sketches.len() * size_of::<SketchMeta>()
     }

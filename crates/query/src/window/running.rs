@@ -1,19 +1,20 @@
-//! What a query's records have come to so far, and the results that are due.
+//! The running aggregate of a query, and its due results.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use millstream_columns::{AggregateState, SketchMeta};
 use millstream_types::{Grant, MemoryBudget};
 use parking_lot::Mutex;
 
-use super::{Summing, WindowMeta, WindowResult};
-use crate::aggregate::{SketchMeta, State};
-use crate::kept::KeptStates;
+use super::checkpoint::AggregateCheckpoint;
+use super::{AggregatePlan, WindowMeta, WindowResult};
 use crate::plan::{Extent, Window};
 use crate::rows::RowBatch;
 
-/// After so many rows it is looked how much a state has grown; its sketches grow by little in that time.
+/// Number of rows after which the size of a state is measured. States with many groups are measured later,
+/// because their sketches grow slowly.
 const MEASURE_AFTER_ROWS: u64 = 1024;
 
 /// Of the windows by time that ended while the process was down so many are given.
@@ -21,96 +22,109 @@ const MISSED_MAX: u64 = 1000;
 
 /// The states of one query.
 #[derive(Debug)]
-pub(crate) struct Running {
-    summing: Arc<Summing>,
+pub(crate) struct RunningWindow {
+    aggregates: Arc<AggregatePlan>,
     window: Option<Window>,
     timing: Timing,
     memory: MemoryBudget,
-    /// Whether some state is larger than there is memory for.
+    /// True if a state exceeds its memory.
     too_large: AtomicBool,
-    /// What is told about the sketches behind the last rows.
+    /// The number of result rows with a value that could not be computed, since the last report.
+    failed: AtomicU64,
+    /// The meta of the sketches behind the last rows.
     last_sketches: Mutex<Vec<SketchMeta>>,
     /// One for each thread; of a window by records only the first is used.
-    parts: Vec<Mutex<Part>>,
-    book: Mutex<Book>,
+    parts: Vec<Mutex<ThreadState>>,
+    book: Mutex<WindowHistory>,
 }
 
 /// When it began, by both clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timing {
     pub(crate) started: Duration,
-    /// How long it had run before that, in another process.
+    /// The time that it had run in former processes.
     pub(crate) ran_before: Duration,
     pub(crate) started_ms: i64,
 }
 
-/// What one thread has added since the last result.
+/// The state that one thread has added since the last result.
 #[derive(Debug)]
-struct Part {
-    state: State,
+struct ThreadState {
+    state: AggregateState,
     unmeasured: u64,
-    memory: Held,
+    memory: MemoryUse,
 }
 
 /// The memory that a state takes, as far as has been seen.
 #[derive(Debug, Default)]
-struct Held {
+struct MemoryUse {
     size_bytes: usize,
     grant: Option<Grant>,
 }
 
-/// What has been given, and what goes on beyond a result.
+/// The number of emitted windows, and the state that outlives a result.
 #[derive(Debug)]
-struct Book {
-    /// How many windows have been given.
+struct WindowHistory {
+    /// The number of windows that were emitted.
     given: u64,
-    /// Of an additive window, of a query without one, and of one that was resumed: all that was taken out of the parts.
-    whole: Option<State>,
-    memory: Held,
+    /// For an additive window, a query without window, and a resumed query: the merged state of the parts taken so far.
+    whole: Option<AggregateState>,
+    memory: MemoryUse,
     finished: bool,
 }
 
-/// What came of adding rows.
+/// The outcome of adding rows.
 #[derive(Debug, Default)]
-pub(crate) struct Added {
+pub(crate) struct AddOutcome {
     /// Records that are in the result.
     pub(crate) records: u64,
     /// Records that could not be added.
     pub(crate) errors: u64,
     /// The state has become larger than it may.
     pub(crate) too_large: bool,
+    /// The one result has all its rows.
+    pub(crate) full: bool,
 }
 
-/// The last result.
+/// The last result of a query.
 #[derive(Debug)]
-pub(crate) enum Final {
+pub(crate) enum FinalResult {
     /// Of a query without window.
     Rows(RowBatch),
     /// Of a window that was running.
     Window(Box<WindowResult>),
 }
 
-impl Running {
+impl RunningWindow {
     pub(crate) fn new(
-        summing: Arc<Summing>,
+        aggregates: Arc<AggregatePlan>,
         window: Option<Window>,
         timing: Timing,
         threads: usize,
         memory: MemoryBudget,
     ) -> Self {
         let part = || {
-            let state = summing.state();
-            Mutex::new(Part { state, unmeasured: MEASURE_AFTER_ROWS, memory: Held::default() })
+            let state = aggregates.state();
+            Mutex::new(ThreadState { state, unmeasured: MEASURE_AFTER_ROWS, memory: MemoryUse::default() })
         };
         let parts = (0..threads).map(|_| part()).collect();
-        let book = Mutex::new(Book { given: 0, whole: None, memory: Held::default(), finished: false });
-        let (too_large, last_sketches) = (AtomicBool::new(false), Mutex::default());
-        Self { summing, window, timing, memory, too_large, last_sketches, parts, book }
+        let book = Mutex::new(WindowHistory { given: 0, whole: None, memory: MemoryUse::default(), finished: false });
+        let (too_large, failed, last_sketches) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
+        Self { aggregates, window, timing, memory, too_large, failed, last_sketches, parts, book }
     }
 
     /// Adds rows as `thread` has matched them; gives the windows that they fill.
-    pub(crate) fn add(&self, thread: usize, rows: &RowBatch, now_ms: i64, mut give: impl FnMut(WindowResult)) -> Added {
-        let mut added = Added::default();
+    pub(crate) fn add(
+        &self,
+        thread: usize,
+        rows: &RowBatch,
+        now_ms: i64,
+        mut give: impl FnMut(WindowResult),
+    ) -> AddOutcome {
+        let mut added = AddOutcome::default();
+        if let Some(rows_max) = self.aggregates.raw_rows_max().filter(|_| self.window.is_none()) {
+            return self.add_until(rows_max, rows);
+        }
         let Some(size) = self.records_of_window() else {
             let part = &mut *self.parts[thread].lock();
             for row in rows.rows() {
@@ -119,7 +133,7 @@ impl Running {
             added.too_large = self.measure(part, rows.row_count() as u64);
             return added;
         };
-        // All threads fill the same window, so its book is kept shut meanwhile.
+        // All threads fill the same window, so the history stays locked meanwhile.
         let book = &mut *self.book.lock();
         let part = &mut *self.parts[0].lock();
         for row in rows.rows() {
@@ -128,7 +142,7 @@ impl Running {
             }
             self.add_row(part, row, &mut added);
             if part.state.records() == size {
-                let state = std::mem::replace(&mut part.state, self.summing.state());
+                let state = std::mem::replace(&mut part.state, self.aggregates.state());
                 give(self.window_result(book, state, now_ms));
             }
         }
@@ -136,10 +150,22 @@ impl Running {
         added
     }
 
-    /// Whether what has been seen of the states is too large; from time to time it is looked.
-    fn measure(&self, part: &mut Part, rows: u64) -> bool {
+    /// Adds rows to the one result until it has so many.
+    fn add_until(&self, rows_max: u64, rows: &RowBatch) -> AddOutcome {
+        let mut added = AddOutcome::default();
+        let part = &mut *self.parts[0].lock();
+        let room = usize::try_from(rows_max.saturating_sub(part.state.records())).unwrap_or(usize::MAX);
+        rows.rows().take(room).for_each(|row| self.add_row(part, row, &mut added));
+        added.full = added.records > 0 && part.state.records() >= rows_max;
+        added.too_large = self.measure(part, rows.row_count() as u64);
+        added
+    }
+
+    /// True if the states exceed their memory; they are measured from time to time.
+    fn measure(&self, part: &mut ThreadState, rows: u64) -> bool {
         part.unmeasured += rows;
-        if part.unmeasured >= MEASURE_AFTER_ROWS {
+        // Looking at each group takes time, and a row adds at most one.
+        if part.unmeasured >= MEASURE_AFTER_ROWS.max(part.state.groups() / 4) {
             part.unmeasured = 0;
             if !part.memory.cover(&part.state, &self.memory) {
                 self.too_large.store(true, Ordering::Relaxed);
@@ -148,14 +174,14 @@ impl Running {
         self.too_large.load(Ordering::Relaxed)
     }
 
-    fn add_row(&self, part: &mut Part, row: &[u8], added: &mut Added) {
+    fn add_row(&self, part: &mut ThreadState, row: &[u8], added: &mut AddOutcome) {
         match part.state.add_written(row) {
             Ok(()) => added.records += 1,
             Err(_) => added.errors += 1,
         }
     }
 
-    /// How many records fill a window, if that is what ends it.
+    /// The number of records in a window by records.
     fn records_of_window(&self) -> Option<u64> {
         match self.window?.emit() {
             Extent::Records(records) => Some(records),
@@ -181,7 +207,7 @@ impl Running {
         self.timing.started.saturating_add(after).saturating_sub(self.timing.ran_before)
     }
 
-    /// Gives all windows that are due by `now`; each is given, even those that came too late to hold anything.
+    /// Emits all windows that are due by `now`, including windows that ended while no record arrived.
     pub(crate) fn tick(&self, now: Duration, now_ms: i64, mut give: impl FnMut(WindowResult)) {
         let Some(ms) = self.window_ms() else { return };
         let book = &mut *self.book.lock();
@@ -191,9 +217,9 @@ impl Running {
         }
     }
 
-    /// Gives what is left, once, and nothing after it. A window that has just ended is not followed by an empty one.
-    pub(crate) fn finish(&self, now: Duration, now_ms: i64, mut give: impl FnMut(Final)) {
-        self.tick(now, now_ms, |window| give(Final::Window(Box::new(window))));
+    /// Emits the remaining result once, and nothing after it. No empty window follows one that has just ended.
+    pub(crate) fn finish(&self, now: Duration, now_ms: i64, mut give: impl FnMut(FinalResult)) {
+        self.tick(now, now_ms, |window| give(FinalResult::Window(Box::new(window))));
         let book = &mut *self.book.lock();
         if std::mem::replace(&mut book.finished, true) {
             return;
@@ -202,32 +228,35 @@ impl Running {
         if self.window.is_none() {
             let whole = self.accumulate(book, state);
             *self.last_sketches.lock() = whole.sketches();
-            return give(Final::Rows(self.summing.rows(whole, now_ms)));
+            return give(FinalResult::Rows(self.rows_of(whole, now_ms)));
         }
         let is_over = match self.window_ms() {
             Some(ms) => book.given > 0 && self.due(book.given, ms) == now,
             None => book.given > 0,
         };
         if state.records() > 0 || !is_over {
-            give(Final::Window(Box::new(self.window_result(book, state, now_ms))));
+            give(FinalResult::Window(Box::new(self.window_result(book, state, now_ms))));
         }
     }
 
-    /// What is told about the sketches behind the last rows of a query without window.
+    /// The meta of the sketches behind the last rows of a query without window.
     pub(crate) fn last_sketches(&self) -> Vec<SketchMeta> {
         self.last_sketches.lock().clone()
     }
 
-    /// How many windows have been given.
+    /// The number of windows that were emitted.
     pub(crate) fn given(&self) -> u64 {
         self.book.lock().given
     }
 
-    /// What is to be kept of it.
-    pub(crate) fn keep(&self) -> KeptStates {
+    /// The checkpoint of the aggregate.
+    pub(crate) fn keep(&self) -> AggregateCheckpoint {
         let book = self.book.lock();
-        let mut kept =
-            KeptStates { given: book.given, whole: book.whole.as_ref().map(State::write), parts: Vec::new() };
+        let mut kept = AggregateCheckpoint {
+            given: book.given,
+            whole: book.whole.as_ref().map(AggregateState::write),
+            parts: Vec::new(),
+        };
         for part in &self.parts {
             let part = part.lock();
             kept.parts.extend((part.state.records() > 0).then(|| part.state.write()));
@@ -235,41 +264,41 @@ impl Running {
         kept
     }
 
-    /// Goes on with what was kept. Of the windows that ended meanwhile the last ones are given yet.
+    /// Resumes from a checkpoint. The last windows that ended meanwhile are emitted late.
     ///
     /// # Errors
-    /// It is that of another query, or damaged.
-    pub(crate) fn resume(&self, kept: &KeptStates) -> Result<(), datasketches::error::Error> {
+    /// An error if the checkpoint is damaged or of another query.
+    pub(crate) fn resume(&self, kept: &AggregateCheckpoint) -> Result<(), datasketches::error::Error> {
         let book = &mut *self.book.lock();
         let ended = self.window_ms().map_or(0, |ms| self.timing.ran_before.as_millis() as u64 / ms);
         book.given = kept.given.max(ended.saturating_sub(MISSED_MAX));
-        book.whole = kept.whole.as_deref().map(|whole| self.summing.read(whole)).transpose()?;
+        book.whole = kept.whole.as_deref().map(|whole| self.aggregates.read(whole)).transpose()?;
         let part = &mut *self.parts[0].lock();
         for kept in &kept.parts {
-            part.state.merge(&self.summing.read(kept)?);
+            part.state.merge(&self.aggregates.read(kept)?);
         }
         Ok(())
     }
 
-    /// What the threads have added since the last time.
-    fn take(&self) -> State {
-        let mut taken: Option<State> = None;
+    /// Takes the state that the threads have added since the last call.
+    fn take(&self) -> AggregateState {
+        let mut taken: Option<AggregateState> = None;
         for part in &self.parts {
             let part = &mut *part.lock();
             if part.state.records() == 0 {
                 continue;
             }
-            let state = std::mem::replace(&mut part.state, self.summing.state());
-            (part.memory, part.unmeasured) = (Held::default(), MEASURE_AFTER_ROWS);
+            let state = std::mem::replace(&mut part.state, self.aggregates.state());
+            (part.memory, part.unmeasured) = (MemoryUse::default(), MEASURE_AFTER_ROWS);
             match &mut taken {
                 Some(taken) => taken.merge(&state),
                 None => taken = Some(state),
             }
         }
-        taken.unwrap_or_else(|| self.summing.state())
+        taken.unwrap_or_else(|| self.aggregates.state())
     }
 
-    fn accumulate<'b>(&self, book: &'b mut Book, state: State) -> &'b State {
+    fn accumulate<'b>(&self, book: &'b mut WindowHistory, state: AggregateState) -> &'b AggregateState {
         match &mut book.whole {
             Some(whole) => whole.merge(&state),
             None => book.whole = Some(state),
@@ -281,7 +310,23 @@ impl Running {
         whole
     }
 
-    fn window_result(&self, book: &mut Book, state: State, now_ms: i64) -> WindowResult {
+    /// The rows of a result. While they are made the state is there a second time.
+    fn rows_of(&self, state: &AggregateState, now_ms: i64) -> RowBatch {
+        let copied = self.memory.take(state.size_bytes() as u64);
+        if copied.is_none() {
+            self.too_large.store(true, Ordering::Relaxed);
+        }
+        let (rows, failed) = self.aggregates.rows(state, now_ms);
+        self.failed.fetch_add(failed, Ordering::Relaxed);
+        rows
+    }
+
+    /// Of how many rows of results some value could not be computed, since it was asked last.
+    pub(crate) fn take_failed(&self) -> u64 {
+        self.failed.swap(0, Ordering::Relaxed)
+    }
+
+    fn window_result(&self, book: &mut WindowHistory, state: AggregateState, now_ms: i64) -> WindowResult {
         book.given += 1;
         let window = self.window.expect("a query with results by window has one");
         let (name, size) = match (window, window.emit()) {
@@ -299,8 +344,9 @@ impl Running {
             let after = i64::try_from(ms.saturating_mul(number)).unwrap_or(i64::MAX);
             self.timing.started_ms.saturating_add(after)
         });
+        let sketches = state.sketches();
         WindowResult {
-            rows: self.summing.rows(state, now_ms),
+            rows: self.rows_of(state, now_ms),
             meta: WindowMeta {
                 name: name.to_owned(),
                 number,
@@ -308,15 +354,16 @@ impl Running {
                 emit_time_ms: now_ms,
                 expected_emit_time_ms: expected,
                 records: state.records(),
-                sketches: state.sketches(),
+                notes: sketches.iter().filter_map(SketchMeta::note).collect(),
+                sketches,
             },
         }
     }
 }
 
-impl Held {
-    /// Takes what `state` has grown by since it was looked last; whether it was to be had.
-    fn cover(&mut self, state: &State, memory: &MemoryBudget) -> bool {
+impl MemoryUse {
+    /// Takes memory for the growth of `state`; false if there is none left.
+    fn cover(&mut self, state: &AggregateState, memory: &MemoryBudget) -> bool {
         let size_bytes = state.size_bytes();
         let grown = size_bytes.saturating_sub(self.size_bytes) as u64;
         self.size_bytes = self.size_bytes.max(size_bytes);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
-use millstream_query::{Answer, Config, Deliver, Engine, QueryRequest, Subscription};
+use millstream_query::{Config, Deliver, Engine, QueryAnswer, QueryRequest, Subscription};
 use millstream_types::{
-    Kind, ManualClock, MemoryBudget, Record, RecordBatch, SystemClock, TenantId, TopicName, TopicPartition,
+    ManualClock, MemoryBudget, Record, RecordBatch, SystemClock, TenantId, TopicKind, TopicName, TopicPartition,
     WallClock as _, partition_of_key,
 };
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(crate) struct Fixture {
     dir: tempfile::TempDir,
 }
 
-/// How a process ends.
+/// The way in which a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The log is gone before the engine can write anything more.
@@ -59,7 +59,7 @@ pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: Memory
     let dir = tempfile::tempdir().unwrap();
     let log = open_log(dir.path());
     let tenant = TenantId::new("acme").unwrap();
-    let name = TopicName::reserved(Kind::Telemetry, &tenant);
+    let name = TopicName::reserved(TopicKind::Telemetry, &tenant);
     log.create_topic(&name, topic).unwrap();
     let clock = Arc::new(ManualClock::at(1_000_000));
     let engine = start(&log, &config, &budget, &clock);
@@ -110,7 +110,7 @@ impl Fixture {
         partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
     }
 
-    /// What is kept of a query now.
+    /// Returns the state that is kept of a query now.
     pub(crate) fn kept_of(&self, id: &str) -> Value {
         let topic = self.log.partition(&TopicPartition::new(TopicName::internal("_queries"), 0)).unwrap();
         let batches = read_all(&*topic, UpTo::Stable);
@@ -148,14 +148,14 @@ pub(crate) fn read_all(partition: &dyn Partition, up_to: UpTo) -> Vec<RecordBatc
     }
 }
 
-pub(crate) fn rows(answer: &Answer) -> Vec<String> {
+pub(crate) fn rows(answer: &QueryAnswer) -> Vec<String> {
     let rows = answer.batches.iter().flat_map(|batch| batch.rows());
     rows.map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
 }
 
 /// Waits until `holds`, giving way to other tasks and threads meanwhile.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = tokio::time::timeout(Duration::from_secs(30), async {
+    let patience = tokio::time::timeout(Duration::from_secs(60), async {
         while !holds() {
             tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
         }

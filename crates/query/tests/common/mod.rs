@@ -123,7 +123,11 @@ pub(crate) fn expression(random: &mut Random, depth: usize) -> String {
     }
     let mut part = || expression(random, depth - 1);
     let (a, b, c) = (part(), part(), part());
-    match random.below(16) {
+    match random.below(20) {
+        16 => format!("CASE WHEN {a} THEN {b} ELSE {c} END"),
+        17 => format!("{}({a}, {b})", random.of(&["COALESCE", "NULLIF", "CONCAT", "SPLIT"])),
+        18 => format!("{}({a})", random.of(&["FLOOR", "CEIL"])),
+        19 => format!("REPLACE({a}, {b}, {c}) LIKE '{}'", random.of(&["%x%", "_", "1%"])),
         0..4 => format!("{a} {} {b} {} {c}", random.of(&["+", "-", "*", "/", "%"]), random.of(&["+", "-", "*"])),
         4 => format!("({a}) {} {b}", random.of(&["*", "/", "-", "%", "="])),
         5 => format!("{a} - ({b})"),

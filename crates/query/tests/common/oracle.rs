@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use millstream_query::{Expr, Field, Function, Literal, Operator, Step, Type};
+use millstream_query::{Expr, Field, Function, Literal, Operator, PathStep, Type};
 use serde_json::{Value, json};
 
-/// What NOW is, milliseconds since 1970-01-01T00:00:00Z.
+/// The value of NOW, milliseconds since 1970-01-01T00:00:00Z.
 pub(crate) const NOW_MS: i64 = 1_700_000_000_500;
 
 /// Why an expression has no value for a record.
@@ -26,8 +26,8 @@ pub(crate) fn evaluate(expr: &Expr, record: &Value) -> Result {
         Expr::Literal(Literal::Text(value)) => json!(value),
         Expr::Literal(Literal::Now) => json!(NOW_MS),
         Expr::Field(Field::Payload(steps)) => steps.iter().fold(record.clone(), |value, step| match step {
-            Step::Key(name) => value.get(name).cloned().unwrap_or_default(),
-            Step::Index(index) => value.get(*index).cloned().unwrap_or_default(),
+            PathStep::Key(name) => value.get(name).cloned().unwrap_or_default(),
+            PathStep::Index(index) => value.get(*index).cloned().unwrap_or_default(),
         }),
         Expr::Coerce { to, value } => {
             let value = of(value)?;
@@ -55,7 +55,7 @@ pub(crate) fn evaluate(expr: &Expr, record: &Value) -> Result {
         }
         Expr::Rlike { value, pattern } => match of(value)? {
             Value::String(text) => {
-                json!(regex::Regex::new(&format!("^(?:{})$", pattern.as_str())).unwrap().is_match(&text))
+                json!(regex::Regex::new(&format!("^(?:{})$", pattern.translated())).unwrap().is_match(&text))
             }
             _ => Value::Null,
         },
@@ -88,6 +88,40 @@ pub(crate) fn evaluate(expr: &Expr, record: &Value) -> Result {
             } else {
                 of(&arguments[2])?
             }
+        }
+        Expr::Call { function: Function::Case, arguments } => {
+            for pair in arguments.chunks(2) {
+                match pair {
+                    [condition, then] if of(condition)? == json!(true) => return of(then),
+                    [otherwise] => return of(otherwise),
+                    _ => {}
+                }
+            }
+            Value::Null
+        }
+        Expr::Call { function: Function::Coalesce, arguments } => {
+            for argument in arguments {
+                let value = of(argument)?;
+                if !value.is_null() {
+                    return Ok(value);
+                }
+            }
+            Value::Null
+        }
+        Expr::Call { function: Function::NullIf, arguments } => {
+            let value = of(&arguments[0])?;
+            let other = of(&arguments[1])?;
+            if compare(&value, &other) == Some(Ordering::Equal) { Value::Null } else { value }
+        }
+        Expr::Call { function: Function::Concat, arguments } => {
+            let mut joined = String::new();
+            for argument in arguments {
+                match of(argument)? {
+                    Value::Null | Value::Array(_) | Value::Object(_) => return Ok(Value::Null),
+                    value => joined += cast(&value, Type::Text)?.as_str().unwrap(),
+                }
+            }
+            json!(joined)
         }
         Expr::Call { function, arguments } => {
             let mut values = Vec::new();
@@ -136,7 +170,7 @@ fn is_of(value: &Value, kind: Type) -> bool {
     }
 }
 
-/// Whether it is within the integers of 64 bits.
+/// Returns `true` if it is within the integers of 64 bits.
 fn fits(double: f64) -> bool {
     (-(2.0_f64.powi(63))..2.0_f64.powi(63)).contains(&double)
 }
@@ -162,7 +196,10 @@ fn cast(value: &Value, to: Type) -> Result {
                 Some(number.as_f64().unwrap().trunc()).filter(|d| fits(*d)).map(|d| json!(d as i64)).ok_or(NoValue)?
             }
         },
-        (Type::Integer, Value::String(t)) => json!(text(t).parse::<i64>().map_err(|_| NoValue)?),
+        (Type::Integer, Value::String(t)) => {
+            let whole = text(t).parse::<f64>().ok().filter(|double| double.abs() < 9.2e18).map(|double| double as i64);
+            json!(text(t).parse::<i64>().ok().or(whole).ok_or(NoValue)?)
+        }
         (Type::Integer, Value::Bool(value)) => json!(i64::from(*value)),
         (Type::Double, Value::Number(number)) => json!(number.as_f64().unwrap()),
         (Type::Double, Value::String(t)) => {
@@ -276,6 +313,20 @@ fn call(function: Function, values: &[Value]) -> Result {
         (Function::Abs, Value::Number(number)) => match number.as_i64() {
             Some(integer) => json!(integer.checked_abs().ok_or(NoValue)?),
             None => json!(number.as_f64().unwrap().abs()),
+        },
+        (Function::Floor | Function::Ceil, Value::Number(number)) => {
+            match (number.as_i64(), number.as_f64().unwrap()) {
+                (Some(integer), _) => json!(integer),
+                (None, double) => json!(if function == Function::Floor { double.floor() } else { double.ceil() }),
+            }
+        }
+        (Function::Split, Value::String(text)) => match second.as_str().unwrap() {
+            "" => json!([text]),
+            separator => text.split(separator).map(Value::from).collect(),
+        },
+        (Function::Replace, Value::String(text)) => match (second.as_str().unwrap(), given(2).as_str().unwrap()) {
+            ("", _) => json!(text),
+            (from, to) => json!(text.split(from).collect::<Vec<_>>().join(to)),
         },
         (Function::Trim, Value::String(text)) => json!(text.trim()),
         (Function::Lower, Value::String(text)) => json!(text.to_lowercase()),

@@ -1,0 +1,77 @@
+//! Select lists of jobs: `*`, `* EXCEPT (a, b)`, and values with names.
+
+use super::expression::value;
+use super::scope::Scope;
+use super::within_items_max;
+use crate::cursor::{Cursor, ParseError};
+use crate::lexer::Token;
+use crate::{AllMembers, Diagnostic, Item, Parameters, Parametric, ParserLimits, SelectList};
+
+/// Parses a text that is the select list of a job. Of two values with one name the later stays, in the place of the earlier.
+///
+/// # Errors
+/// All errors in the text, each with its position.
+pub fn select_list(
+    text: &str,
+    parameters: &Parameters,
+    limits: &ParserLimits,
+) -> Result<Parametric<SelectList>, Vec<Diagnostic>> {
+    let mut cursor = Cursor::of_job(text, parameters)?;
+    let parsed = list(&mut cursor, limits).map_err(|refusal| vec![*refusal])?;
+    Ok(Parametric { parsed, parameters: cursor.into_parameters_used() })
+}
+
+fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<SelectList, ParseError> {
+    let mut list = SelectList { all: None, items: Vec::new() };
+    if cursor.take_symbol("*") {
+        list.all = Some(AllMembers { except: except(cursor, limits)? });
+        if !cursor.take_symbol(",") {
+            return end(cursor, list, &["EXCEPT", ",", "the end of the list"]);
+        }
+    }
+    loop {
+        let mark = cursor.mark();
+        if cursor.is_symbol("*") {
+            return Err(cursor.refuse("* stands first in the list, and once".to_owned()));
+        }
+        let value = value(cursor, limits, Scope::RECORD)?;
+        let alias = if cursor.take_word("AS") { Some(cursor.need_name("a name")?) } else { None };
+        let item = Item { value, alias };
+        let name = item.name();
+        match list.items.iter_mut().find(|earlier| earlier.name() == name) {
+            Some(earlier) => *earlier = item,
+            None => list.items.push(item),
+        }
+        within_items_max(cursor, mark, list.items.len(), limits)?;
+        if !cursor.take_symbol(",") {
+            return end(cursor, list, &["AS", ",", "the end of the list"]);
+        }
+    }
+}
+
+/// The names in `EXCEPT (a, b)`, if it stands here.
+fn except(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<Vec<String>, ParseError> {
+    let mut names = Vec::new();
+    if !cursor.take_word("EXCEPT") {
+        return Ok(names);
+    }
+    cursor.need_symbol("(")?;
+    loop {
+        let mark = cursor.mark();
+        names.push(cursor.need_name("the name of a member")?);
+        within_items_max(cursor, mark, names.len(), limits)?;
+        if cursor.take_symbol(")") {
+            return Ok(names);
+        }
+        if !cursor.take_symbol(",") {
+            return Err(cursor.expected(&[",", ")"]));
+        }
+    }
+}
+
+fn end(cursor: &Cursor<'_>, list: SelectList, expected: &[&str]) -> Result<SelectList, ParseError> {
+    match cursor.peek() {
+        Token::End => Ok(list),
+        _ => Err(cursor.unexpected_rest(expected)),
+    }
+}

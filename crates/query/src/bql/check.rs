@@ -1,0 +1,150 @@
+//! Checks on a complete statement: its clauses must fit together.
+
+use millstream_columns::{Aggregate, Cursor, Expr, ParseError, Summary, nearest};
+
+use super::marks::Marks;
+use crate::{QueryPlan, Select, Window};
+
+const WHOLE_RECORDS: &str = "* is whole records and no value of a group; name what is to be told of each group";
+
+/// Refuses a plan with contradicting clauses, and folds the items beside a TOP into it.
+pub(super) fn check(cursor: &Cursor<'_>, plan: &mut QueryPlan, marks: &Marks) -> Result<(), ParseError> {
+    let refuse = |mark: usize, message: &str| Err(cursor.refuse_at(mark, message.to_owned()));
+    check_summaries(cursor, plan, marks)?;
+    if plan.summary().is_some() && plan.select.holds_payload() {
+        return refuse(marks.select, WHOLE_RECORDS);
+    }
+    if plan.summary().is_some() {
+        return check_summary(cursor, plan, marks);
+    }
+    if plan.having.is_some() && plan.group_by.is_empty() {
+        return refuse(
+            marks.having,
+            "HAVING chooses among groups and needs a GROUP BY; a condition on records is WHERE",
+        );
+    }
+    if plan.is_raw() {
+        if matches!(plan.window, Some(Window::Additive(_))) {
+            let message = "EVERY(…, ALL) would give all rows again and again; use TUMBLING, or an aggregate";
+            return refuse(marks.window, message);
+        }
+        return Ok(());
+    }
+    if plan.select.holds_payload() {
+        return refuse(marks.select, WHOLE_RECORDS);
+    }
+    if plan.distinct && !(plan.group_by.is_empty() && plan.aggregates().is_empty()) {
+        return refuse(marks.select, "DISTINCT stands without GROUP BY and aggregates; groups are distinct without it");
+    }
+    check_groups(cursor, plan, marks)
+}
+
+/// A summary must be an item of its own, and the only one.
+fn check_summaries(cursor: &Cursor<'_>, plan: &QueryPlan, marks: &Marks) -> Result<(), ParseError> {
+    let mut first = true;
+    for (item, mark) in plan.items().iter().zip(&marks.items) {
+        let alone = matches!(item.value, Expr::Aggregate(Aggregate::Summary(_)));
+        if alone && !std::mem::take(&mut first) {
+            let message = "a query has one TOP, QUANTILE, FREQ or CUMFREQ; ask the others in queries of their own";
+            return Err(cursor.refuse_at(*mark, message.to_owned()));
+        }
+        if !alone {
+            need_no_summary(cursor, *mark, &item.value)?;
+        }
+    }
+    if let Some(having) = &plan.having {
+        need_no_summary(cursor, marks.having, having)?;
+    }
+    for (order, mark) in plan.order_by.iter().zip(&marks.order) {
+        need_no_summary(cursor, *mark, &order.by)?;
+    }
+    Ok(())
+}
+
+fn need_no_summary(cursor: &Cursor<'_>, mark: usize, expr: &Expr) -> Result<(), ParseError> {
+    let mut found = false;
+    expr.each(&mut |part| found |= matches!(part, Expr::Aggregate(Aggregate::Summary(_))));
+    if !found {
+        return Ok(());
+    }
+    let message = "TOP, QUANTILE, FREQ and CUMFREQ give rows and no value; they stand in SELECT by themselves";
+    Err(cursor.refuse_at(mark, message.to_owned()))
+}
+
+/// Only names for the values of a TOP may stand beside a summary.
+fn check_summary(cursor: &Cursor<'_>, plan: &mut QueryPlan, marks: &Marks) -> Result<(), ParseError> {
+    for (there, mark, clause) in [
+        (plan.distinct, marks.select, "DISTINCT"),
+        (!plan.group_by.is_empty(), marks.group, "GROUP BY"),
+        (plan.having.is_some(), marks.having, "HAVING"),
+        (!plan.order_by.is_empty(), marks.order.first().copied().unwrap_or_default(), "ORDER BY"),
+        (plan.limit.is_some(), marks.limit, "LIMIT"),
+    ] {
+        if there {
+            let message = format!("TOP, QUANTILE, FREQ and CUMFREQ make all of a result; leave {clause} out");
+            return Err(cursor.refuse_at(mark, message));
+        }
+    }
+    let Select::Items(items) = &mut plan.select else { return Ok(()) };
+    let (mut summaries, others): (Vec<_>, Vec<_>) = std::mem::take(items)
+        .into_iter()
+        .zip(&marks.items)
+        .partition(|(item, _)| matches!(item.value, Expr::Aggregate(Aggregate::Summary(_))));
+    for (other, mark) in others {
+        let values = match summaries.first_mut().map(|(item, _)| &mut item.value) {
+            Some(Expr::Aggregate(Aggregate::Summary(summary))) => match &mut **summary {
+                Summary::Top { values, .. } => values,
+                _ => &mut Vec::new(),
+            },
+            _ => &mut Vec::new(),
+        };
+        let Some(value) = values.iter_mut().find(|value| value.value == other.value) else {
+            let message = "beside TOP stand only the values that it counts; beside the others nothing";
+            return Err(cursor.refuse_at(*mark, message.to_owned()));
+        };
+        value.alias = other.alias;
+    }
+    items.extend(summaries.into_iter().map(|(item, _)| item));
+    let mut columns = plan.columns();
+    columns.sort_unstable();
+    match columns.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            let message = format!("two selected fields are called '{}'; rename one with AS", pair[0]);
+            Err(cursor.refuse_at(marks.select, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that the items of groups consist of grouping keys and aggregates.
+fn check_groups(cursor: &Cursor<'_>, plan: &QueryPlan, marks: &Marks) -> Result<(), ParseError> {
+    let keys = plan.keys();
+    if !plan.distinct {
+        for (item, mark) in plan.items().iter().zip(&marks.items) {
+            need_grouped(cursor, *mark, &item.value, &keys)?;
+        }
+    }
+    if let Some(having) = &plan.having {
+        need_grouped(cursor, marks.having, having, &keys)?;
+    }
+    for (order, mark) in plan.order_by.iter().zip(&marks.order) {
+        need_grouped(cursor, *mark, &order.by, &keys)?;
+    }
+    Ok(())
+}
+
+fn need_grouped(cursor: &Cursor<'_>, mark: usize, expr: &Expr, keys: &[&Expr]) -> Result<(), ParseError> {
+    if keys.contains(&expr) || matches!(expr, Expr::Aggregate(_)) {
+        return Ok(());
+    }
+    if let Expr::Field(field) = expr {
+        let name = field.to_string();
+        let message =
+            format!("{name} may differ within a group; add it to GROUP BY or aggregate it, as in MAX({name})");
+        let mut refusal = cursor.refuse_at(mark, message);
+        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        refusal.suggestion = nearest(&name, keys.iter().map(String::as_str)).map(str::to_owned);
+        return Err(refusal);
+    }
+    expr.parts().into_iter().try_for_each(|part| need_grouped(cursor, mark, part, keys))
+}

@@ -1,0 +1,213 @@
+//! The plan of an aggregating query: its state, and the rows of its result.
+use std::cmp::Ordering;
+
+use millstream_columns::{
+    Aggregate, AggregateShape, AggregateState, Compiler, DistributionKind, Expr, FigureKind, FigureOf, Operand,
+    Predicate, SketchSizes, Statistic, Summary, Value, order_values, read_values, write_text,
+};
+
+use crate::compiled::Column;
+use crate::plan::QueryPlan;
+use crate::rows::{RowBatch, Rows as EncodedRows};
+
+/// The suffix of the name for the lower bound of an estimated count.
+const AT_LEAST: &str = "_at_least";
+
+/// The aggregates of a query, and the form of its rows.
+#[derive(Debug)]
+pub(crate) struct AggregatePlan {
+    shape: AggregateShape,
+    sizes: SketchSizes,
+    rows: RowForm,
+    rows_max: usize,
+}
+
+#[derive(Debug)]
+enum RowForm {
+    /// Encoded rows, each behind its sort keys; `descending` tells the order of each key.
+    Raw { descending: Box<[bool]> },
+    /// The rows of the state, with these column names.
+    Named(Vec<Vec<u8>>),
+    /// One for each group, computed of its keys and figures.
+    Computed { columns: Vec<Column>, having: Option<Predicate>, order_by: Vec<(Operand, bool)> },
+}
+
+impl AggregatePlan {
+    /// The plan for a query; a result has at most `rows_max` rows.
+    pub(crate) fn new(plan: &QueryPlan, rows_max: u64, sizes: SketchSizes) -> Self {
+        let rows_max = usize::try_from(rows_max).unwrap_or(usize::MAX);
+        let (shape, rows) = if plan.is_raw() {
+            {
+                let descending = plan.order_by.iter().map(|order| order.descending).collect();
+                (AggregateShape::Raw { rows_max }, RowForm::Raw { descending })
+            }
+        } else if let Some((summary, _)) = plan.summary() {
+            {
+                let mut names = plan.columns();
+                if matches!(summary, Summary::Top { .. }) {
+                    // Told where counts are estimates.
+                    names.extend(names.last().map(|count| format!("{count}{AT_LEAST}")));
+                }
+                (shape_of_summary(summary), RowForm::Named(prefixes(&names)))
+            }
+        } else if plan.is_of_the_most_frequent() {
+            (AggregateShape::Top { k: u64::MAX, threshold: 0 }, computed(plan))
+        } else {
+            (shape_of_groups(plan), computed(plan))
+        };
+        Self { shape, sizes, rows, rows_max }
+    }
+
+    /// The state of no records.
+    pub(crate) fn state(&self) -> AggregateState {
+        AggregateState::new(&self.shape, self.sizes)
+    }
+
+    /// The rows of a result, and the number of those with a value that could not be computed and is NULL.
+    pub(crate) fn rows(&self, state: &AggregateState, now_ms: i64) -> (RowBatch, u64) {
+        let (mut rows, mut failed) = (EncodedRows::default(), 0);
+        if let Some(raw) = state.raw_rows() {
+            self.sorted(raw).for_each(|row| rows.push(|out| out.extend_from_slice(row)));
+            return (rows.into(), 0);
+        }
+        let mut groups = state.rows();
+        if let RowForm::Computed { having, order_by, .. } = &self.rows {
+            if let Some(having) = having {
+                groups.retain(|group| having.holds_for_given(group, now_ms) == Ok(true));
+            }
+            sort(&mut groups, order_by, now_ms);
+        }
+        groups.truncate(self.rows_max);
+        for group in &groups {
+            rows.push(|out| failed += u64::from(self.write_row(group, now_ms, out)));
+        }
+        (rows.into(), failed)
+    }
+
+    /// The encoded rows in the order of the result, without their sort keys.
+    fn sorted<'r>(&self, raw: &'r [Box<[u8]>]) -> impl Iterator<Item = &'r [u8]> {
+        let descending: &[bool] = if let RowForm::Raw { descending } = &self.rows { descending } else { &[] };
+        // A row that was stored before rows were sorted has no sort keys.
+        let read = |row: &'r [u8]| read_values(row, descending.len()).unwrap_or((Vec::new(), row));
+        let mut rows: Vec<(Vec<Value<'r>>, &'r [u8])> = raw.iter().map(|row| read(row)).collect();
+        rows.sort_by(|(a, _), (b, _)| {
+            in_order(a.iter().zip(b).zip(descending).map(|((a, b), down)| (order_values(a, b), *down)))
+        });
+        rows.into_iter().map(|(_, row)| row)
+    }
+
+    /// After how many rows it has all that it wants, if rows of records are its one result.
+    pub(crate) fn raw_rows_max(&self) -> Option<u64> {
+        matches!(self.shape, AggregateShape::Raw { .. }).then_some(self.rows_max as u64)
+    }
+
+    /// Reads the stored state of an aggregate.
+    ///
+    /// # Errors
+    /// An error if it is the state of another query.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<AggregateState, datasketches::error::Error> {
+        AggregateState::read(&self.shape, self.sizes, bytes)
+    }
+
+    /// Writes a row; whether some value of it could not be computed.
+    fn write_row(&self, group: &[Value<'static>], now_ms: i64, out: &mut Vec<u8>) -> bool {
+        let mut has_failed = false;
+        out.push(b'{');
+        match &self.rows {
+            RowForm::Raw { .. } => {}
+            RowForm::Named(prefixes) => {
+                for (prefix, value) in prefixes.iter().zip(group) {
+                    out.extend_from_slice(prefix);
+                    value.write_json(out);
+                }
+            }
+            RowForm::Computed { columns, .. } => {
+                for Column { value, prefix } in columns {
+                    out.extend_from_slice(prefix);
+                    let value = value.value_of_given(group, now_ms);
+                    has_failed |= value.is_err();
+                    value.unwrap_or(Value::Null).write_json(out);
+                }
+            }
+        }
+        out.push(b'}');
+        has_failed
+    }
+}
+
+/// Sorts groups stably by `order_by`.
+fn sort(groups: &mut [Vec<Value<'static>>], order_by: &[(Operand, bool)], now_ms: i64) {
+    groups.sort_by(|a, b| {
+        in_order(order_by.iter().map(|(operand, descending)| {
+            let value = |group| operand.value_of_given(group, now_ms).unwrap_or(Value::Null);
+            (order_values(&value(a), &value(b)), *descending)
+        }))
+    });
+}
+
+/// The order of two rows: by the first of these that differs, each with a flag for descending order.
+fn in_order(mut orders: impl Iterator<Item = (Ordering, bool)>) -> Ordering {
+    let first = orders.find(|(order, _)| order.is_ne());
+    first.map_or(Ordering::Equal, |(order, descending)| if descending { order.reverse() } else { order })
+}
+
+fn computed(plan: &QueryPlan) -> RowForm {
+    let aggregates = plan.aggregates().into_iter().map(|aggregate| Expr::Aggregate(aggregate.clone()));
+    let given = plan.keys().into_iter().cloned().chain(aggregates).collect();
+    let mut compiler = Compiler::of_given(given);
+    let items = plan.items().iter().enumerate();
+    RowForm::Computed {
+        columns: items.map(|(i, item)| Column::new(&mut compiler, i, &item.value, &item.name())).collect(),
+        having: plan.having.as_ref().map(|having| compiler.test(having)),
+        order_by: plan.order_by.iter().map(|order| (compiler.operand(&order.by), order.descending)).collect(),
+    }
+}
+
+fn prefixes(names: &[String]) -> Vec<Vec<u8>> {
+    let prefix = |(i, name): (usize, &String)| {
+        let mut prefix = if i == 0 { Vec::new() } else { b",".to_vec() };
+        write_text(&mut prefix, name);
+        prefix.push(b':');
+        prefix
+    };
+    names.iter().enumerate().map(prefix).collect()
+}
+
+fn shape_of_groups(plan: &QueryPlan) -> AggregateShape {
+    let keys = plan.keys().len();
+    let mut place = keys;
+    let mut figures = Vec::new();
+    for aggregate in plan.aggregates() {
+        let inputs = place..place + aggregate.arguments().len();
+        place = inputs.end;
+        figures.push(FigureOf { name: aggregate.to_string(), kind: figure_kind(aggregate), inputs });
+    }
+    AggregateShape::Groups { keys, figures: figures.into() }
+}
+
+fn figure_kind(aggregate: &Aggregate) -> FigureKind {
+    match aggregate {
+        Aggregate::Count => FigureKind::Count,
+        Aggregate::Of { statistic: Statistic::Count, .. } => FigureKind::CountOf,
+        Aggregate::Of { statistic: Statistic::Sum, .. } => FigureKind::Sum,
+        Aggregate::Of { statistic: Statistic::Average, .. } => FigureKind::Average,
+        Aggregate::Of { statistic: Statistic::Min, .. } => FigureKind::Min,
+        Aggregate::Of { statistic: Statistic::Max, .. } => FigureKind::Max,
+        Aggregate::Of { statistic: Statistic::StandardDeviation, .. } => FigureKind::StandardDeviation,
+        Aggregate::Of { statistic: Statistic::First, .. } => FigureKind::First,
+        Aggregate::Of { statistic: Statistic::Last, .. } => FigureKind::Last,
+        Aggregate::Quantile { rank, .. } => FigureKind::Quantile(*rank),
+        // A summary is the only item, and its rows are not computed here.
+        Aggregate::CountDistinct(_) | Aggregate::Summary(_) => FigureKind::CountDistinct,
+    }
+}
+
+fn shape_of_summary(summary: &Summary) -> AggregateShape {
+    let distribution = |kind, points: &crate::Points| AggregateShape::Distribution { kind, points: points.clone() };
+    match summary {
+        Summary::Quantile { points, .. } => distribution(DistributionKind::Quantile, points),
+        Summary::Frequency { points, .. } => distribution(DistributionKind::Frequency, points),
+        Summary::CumulativeFrequency { points, .. } => distribution(DistributionKind::CumulativeFrequency, points),
+        Summary::Top { k, threshold, .. } => AggregateShape::Top { k: *k, threshold: threshold.unwrap_or(0) },
+    }
+}
