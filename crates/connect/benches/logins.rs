@@ -1,9 +1,11 @@
-//! How many devices log in a second for the first time, by the function that their password is hashed with, and then again.
-//! Over real sockets, a connection a login, client and server in one process. `--quick` for a look.
+//! Measures first and repeated logins per second for each password hash function.
+//!
+//! Each login opens its own connection over a real socket. Client and server share one process.
+//! `--quick` uses a tenth of the devices.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 #![allow(dead_code, reason = "the tests' world can do more")]
 
-#[path = "../../http/tests/rim/answer.rs"]
+#[path = "../../http/tests/pipeline/answer.rs"]
 mod answer;
 #[path = "../tests/connect/gate.rs"]
 mod gate;
@@ -50,7 +52,7 @@ async fn register(world: &World, function: &str, devices: usize) {
     }
 }
 
-/// How long it takes until every device has sent one message.
+/// Returns the time until every device has sent one message.
 async fn log_in(world: &Arc<World>, devices: usize) -> Duration {
     let started = Instant::now();
     let mut tasks = Vec::new();

@@ -1,4 +1,5 @@
-//! What a message costs: registry and HTTP adapter on one thread, over a log in the directory that is named.
+//! Runs the registry and the HTTP adapter on one thread, to measure the cost of a message.
+//! The argument names the directory of the log.
 //!
 //! ```text
 //! cargo run --release -p millstream-connect --example adapter DIR
@@ -15,7 +16,7 @@ use millstream_connect::{Connect, ConnectConfig};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics};
 use millstream_log::{Embedded, LogConfig, SystemFiles};
 use millstream_types::SystemClock;
-use millstream_view::{Checkpoints, Ground, Shards};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = PathBuf::from(std::env::args().nth(1).ok_or("name a directory")?);
@@ -23,9 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
     let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
     let checkpoints = Checkpoints::open(&dir.join("views"))?;
-    let ground = Ground { log, checkpoints, shards: Shards::start(1)?, wall: clock.clone() };
+    let ground = ViewRuntime { log, checkpoints, shards: Shards::start(1)?, wall: clock.clone() };
     let metrics = Metrics::default();
-    let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), clock, &metrics)?;
+    let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), Arc::default(), clock, &metrics)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(&connect, &metrics))
 }
 

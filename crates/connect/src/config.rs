@@ -1,56 +1,63 @@
-//! What an operator may set.
+//! The configuration of this plane.
 
+use axum::http::HeaderValue;
+use millstream_http::Cors;
+use millstream_view::ViewsConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CommandsConfig, Error, MqttConfig};
+use crate::cors::origins;
+use crate::{CommandsConfig, Error, HttpAdapterConfig, MqttConfig};
 
 /// Most partitions that a topic may have.
 const PARTITIONS_MAX: u32 = 10_000;
 
-/// Devices, their registry and their adapters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Settings of the device registry and of the adapters for devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConnectConfig {
     /// Partitions of the registry's state topic; fixed when the data directory is made. Default 4.
     pub registry_partitions: u32,
-    /// Bytes of changes of the registry that may be on their way to the log or missing from its checkpoint before further
-    /// ones wait. Default 64 MiB.
+    /// Bytes of changes of the registry that may be on their way to the log or missing from its checkpoint.
+    /// Further changes wait. Default 64 MiB.
     pub registry_dirty_max_bytes: usize,
-    /// Bytes of changes of the registry that may wait to be decided, over all partitions; further ones are answered 503.
-    /// Default 32 MiB.
+    /// Bytes of changes of the registry that may wait to be decided, over all partitions.
+    /// Further changes are answered 503. Default 32 MiB.
     pub registry_inbox_max_bytes: usize,
-    /// Bytes of notes of what tenants have used that may be on their way to the log or missing from the checkpoint.
-    /// Default 16 MiB.
+    /// Bytes of notes (the usage of tenants and the last message of devices) that may be on their way to the log or
+    /// missing from the checkpoint. Default 16 MiB.
     pub usage_notes_max_bytes: usize,
-    /// Whether an event tells applications of each device that connects or goes. Default false.
+    /// If true, an event is appended each time a device connects or disconnects over MQTT. Default false.
     pub connection_events: bool,
     /// Partitions that a tenant's topics of telemetry, events, commands and responses are created with. Default 4.
     pub topic_partitions: u32,
     /// Threads that check passwords whose hash is slow (bcrypt, argon2). Default 1.
     pub logins_threads: usize,
-    /// Logins that may wait for such a check; further ones are answered 503. Default 1,024.
+    /// Logins that may wait for a password check; further ones are answered 503. Default 1,024.
     pub logins_max_waiting: usize,
     /// Verified logins that are remembered, so that their password is not hashed again. Default 100,000.
     pub logins_cached_max: usize,
-    /// Requests to the registry that may wait for a plain password to be hashed; further ones are answered 503.
-    /// Default 256.
+    /// Requests to the registry that may wait for a plain password to be hashed.
+    /// Further requests are answered 503. Default 256.
     pub hashing_max_waiting: usize,
-    /// Searches over many resources of the registry that may wait for a thread; further ones are answered 503. Default
-    /// 256.
+    /// Searches over many resources of the registry that may wait for a thread.
+    /// Further searches are answered 503. Default 256.
     pub searches_max_waiting: usize,
-    /// Memory that hashing a new password takes (argon2id), KiB. Default 19,456.
+    /// Memory that hashing a new password takes (argon2id), in KiB. Default 19,456.
     pub hashing_memory_kib: u32,
-    /// Passes over that memory. Default 2.
+    /// Passes over the memory when a new password is hashed (argon2id). Default 2.
     pub hashing_passes: u32,
-    /// Highest cost of a bcrypt hash that the registry takes. Default 10.
+    /// Highest cost of a bcrypt hash that the registry accepts. Default 10.
     pub bcrypt_max_cost: u32,
+    /// Origin whose pages may call the registry (`/v1`), as `scheme://host:port`, or `*` for any. Default none.
+    pub registry_cors_origin: String,
     /// Secrets that the credentials of one device may have in all. Default 50.
     pub secrets_max_per_device: usize,
-    /// The HTTP adapter.
+    /// Settings of the adapter for devices over HTTP.
     pub http: HttpAdapterConfig,
-    /// Devices over MQTT.
+    /// Settings of the adapter for devices over MQTT.
     pub mqtt: MqttConfig,
-    /// Commands to devices.
+    /// Settings of the commands that applications send to devices.
     pub commands: CommandsConfig,
 }
 
@@ -71,6 +78,7 @@ impl Default for ConnectConfig {
             hashing_memory_kib: 19_456,
             hashing_passes: 2,
             bcrypt_max_cost: 10,
+            registry_cors_origin: String::new(),
             secrets_max_per_device: 50,
             http: HttpAdapterConfig::default(),
             mqtt: MqttConfig::default(),
@@ -80,12 +88,60 @@ impl Default for ConnectConfig {
 }
 
 impl ConnectConfig {
-    /// Memory that threads keep to hash passwords in, bytes: those that check logins, and the one that hashes new passwords.
+    /// Returns the memory, in bytes, of the threads that check logins and of the thread that hashes new passwords.
     pub fn hashing_max_bytes(&self) -> u64 {
         u64::from(self.hashing_memory_kib) * 1024 * (self.logins_threads.max(1) as u64 + 1)
     }
 
-    /// Checks what only has a meaning within bounds.
+    /// The view of the registry.
+    pub(crate) fn registry_views(&self) -> ViewsConfig {
+        ViewsConfig {
+            partitions: self.registry_partitions,
+            dirty_max_bytes: self.registry_dirty_max_bytes,
+            inbox_max_bytes: self.registry_inbox_max_bytes,
+            inbox_setting: "connect.registry_inbox_max_bytes",
+            ..ViewsConfig::default()
+        }
+    }
+
+    /// The view of the notes of usage, and that of the times of devices' last messages. They share the limit.
+    pub(crate) fn notes_views(&self) -> ViewsConfig {
+        let quarter = self.usage_notes_max_bytes / 4;
+        ViewsConfig {
+            partitions: self.registry_partitions,
+            dirty_max_bytes: quarter,
+            inbox_max_bytes: quarter,
+            inbox_setting: "connect.usage_notes_max_bytes",
+            ..ViewsConfig::default()
+        }
+    }
+
+    /// The view of the devices that listen for commands.
+    pub(crate) fn presence_views(&self) -> ViewsConfig {
+        let half = self.mqtt.presence_max_bytes / 2;
+        ViewsConfig {
+            partitions: self.registry_partitions,
+            dirty_max_bytes: half,
+            inbox_max_bytes: half,
+            inbox_setting: "connect.mqtt.presence_max_bytes",
+            ..ViewsConfig::default()
+        }
+    }
+
+    /// CORS settings of the registry; `None` if pages of other origins may not call it.
+    pub(crate) fn registry_cors(&self) -> Result<Option<Cors>, Error> {
+        if self.registry_cors_origin.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Cors {
+            origins: origins("connect.registry_cors_origin", &self.registry_cors_origin)?,
+            allowed_headers: HeaderValue::from_static("authorization, content-type, if-match"),
+            exposed_headers: HeaderValue::from_static("etag, location"),
+            max_age_s: 3_600,
+        }))
+    }
+
+    /// Checks the settings that have bounds.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`] names the setting, its value and the rule.
@@ -98,40 +154,9 @@ impl ConnectConfig {
                 return Err(Error::InvalidSetting { setting, value: value.to_string(), rule: "use 1 to 10000" });
             }
         }
+        self.registry_cors()?;
         self.commands.validate()?;
         self.mqtt.validate()
-    }
-}
-
-/// Devices over HTTP.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpAdapterConfig {
-    /// Largest payload of a message, bytes. Default 2,048.
-    pub payload_max_bytes: u64,
-    /// How long the log may take to accept a message before the device is answered 503, ms. Default 1,000.
-    pub send_timeout_ms: u64,
-    /// How long a request may take in all, its body's arrival and its login included, ms. Default 10,000.
-    pub request_timeout_ms: u64,
-    /// Longest time that a device may say it waits for a command (`hono-ttd`), s; at most four fifths of
-    /// `http.idle_timeout_ms`. Default 60.
-    pub ttd_max_s: u32,
-    /// Whether devices must log in where their tenant says nothing about it. Default true.
-    pub authentication_required: bool,
-    /// Origin whose pages may call the adapter, or `*` for any. Default `*`.
-    pub cors_allowed_origin: String,
-}
-
-impl Default for HttpAdapterConfig {
-    fn default() -> Self {
-        Self {
-            payload_max_bytes: 2_048,
-            send_timeout_ms: 1_000,
-            request_timeout_ms: 10_000,
-            ttd_max_s: 60,
-            authentication_required: true,
-            cors_allowed_origin: "*".to_owned(),
-        }
     }
 }
 
@@ -140,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_holds_and_a_number_of_partitions_that_cannot_be_is_named_with_its_rule() {
+    fn the_defaults_are_valid_and_an_invalid_number_of_partitions_is_refused_with_its_rule() {
         ConnectConfig::default().validate().unwrap();
         for (config, told) in [
             (

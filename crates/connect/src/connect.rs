@@ -1,55 +1,61 @@
-//! The plane as `server` runs it.
+//! The device plane, as `server` opens, serves and stops it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_http::{Authenticator, Metrics, Routes, Share, Workers};
-use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
-use millstream_view::Ground;
+use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
+use millstream_types::{LatencyCounts, LoginThrottle, MemoryBudget, MonotonicClock};
+use millstream_view::ViewRuntime;
 
+use crate::adapter::HTTP_ADAPTER;
 use crate::commands::Commands;
-use crate::connections::{Connections, Gauges};
+use crate::connections::{Connections, Gauges, LiveDevices};
+use crate::cors::origins;
+use crate::credential_cache::CredentialCache;
 use crate::http::{self, HttpAdapter};
+use crate::ingest::Ingest;
+use crate::last_seen::LastSeen;
 use crate::login::Logins;
 use crate::management::Management;
-use crate::meter::{Meters, Totals};
-use crate::mqtt::{self, Guests, Kept, MqttAdapter, MqttParts};
+use crate::metrics::{AdapterMetrics, Totals};
+use crate::mqtt::{self, Guests, MqttAdapter, MqttParts, SessionStore};
 use crate::password::PasswordHashing;
 use crate::presence::Presence;
 use crate::registry::{ExtRules, Registry};
 use crate::streams::Streams;
 use crate::usage::Ledger;
-use crate::verified::VerifiedLogins;
-use crate::{ConnectConfig, Error, MqttServing};
+use crate::{ConnectConfig, Error};
 
-/// Registry and adapters, open.
+/// The device registry and the HTTP and MQTT adapters of a running process.
 pub struct Connect {
     registry: Registry,
     management: Management,
     logins: Logins,
     ledger: Arc<Ledger>,
+    last_seen: Arc<LastSeen>,
     adapter: Arc<HttpAdapter>,
     mqtt: MqttParts,
+    mqtt_guests: Guests,
     pub(crate) commands: Arc<Commands>,
 }
 
-/// What the plane holds at one moment.
+/// Current figures of the plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectStats {
     /// Messages that were accepted since the start of the process.
     pub accepted: u64,
-    /// Messages that were refused, for any reason, after their sender had logged in.
+    /// Messages of logged-in senders that were refused for any reason.
     pub rejected: u64,
-    /// How long accepted messages took, from their arrival to their answer.
+    /// Latency of accepted messages, from arrival to answer.
     pub accept_latency: LatencyCounts,
-    /// Tenants that are registered.
+    /// Number of tenants in the registry.
     pub tenants: usize,
     /// Devices that are registered, of all tenants.
     pub devices: usize,
     /// Logins that wait for their password to be checked.
     pub logins_waiting: usize,
-    /// Logins that are remembered as right.
+    /// Number of logins in the cache.
     pub logins_cached: usize,
 }
 
@@ -60,17 +66,25 @@ impl std::fmt::Debug for Connect {
 }
 
 impl Connect {
-    /// Opens the registry, whose documents keep `ext_rules`, and starts the threads that work on passwords. Blocks: call it from a plain thread.
+    /// The topics that the plane builds anew if a start of the log has set them aside.
+    pub fn derived_topics() -> Vec<millstream_log::DerivedTopic> {
+        vec![crate::usage::derived_topic()]
+    }
+
+    /// Opens the registry and starts the threads that hash passwords. The registry's documents obey `ext_rules`.
+    /// `throttle` counts failed logins. This function blocks: call it from a plain thread.
     ///
     /// # Errors
-    /// [`Error::Registry`], [`Error::InvalidSetting`], [`Error::Thread`].
+    /// Returns [`Error::Registry`] or the like if a part cannot be opened, and [`Error::InvalidSetting`] or
+    /// [`Error::Thread`] if a setting is invalid or a thread cannot be started.
     ///
     /// # Panics
     /// When called on an async thread.
     pub fn open(
-        ground: &Ground,
+        ground: &ViewRuntime,
         config: &ConnectConfig,
         ext_rules: Arc<dyn ExtRules>,
+        throttle: Arc<LoginThrottle>,
         monotonic: Arc<dyn MonotonicClock>,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
@@ -81,11 +95,12 @@ impl Connect {
         let checkers =
             Workers::start("login", config.logins_threads, config.logins_max_waiting, Share::Equal).map_err(thread)?;
         let searchers = Workers::start("search", 1, config.searches_max_waiting, Share::Background).map_err(thread)?;
-        let registry = Registry::open(ground, config).map_err(Error::Registry)?;
-        let meters = Arc::new(Meters::new(metrics, http::ADAPTER));
-        let ledger = Ledger::open(ground, config, &registry, metrics)?;
+        let registry = Registry::open(ground, config.registry_views()).map_err(Error::Registry)?;
+        let meters = Arc::new(AdapterMetrics::new(metrics, HTTP_ADAPTER));
+        let ledger = Ledger::open(ground, &config.notes_views(), &registry, metrics)?;
+        let last_seen = LastSeen::open(ground, &config.notes_views(), &registry)?;
         let (log, partitions) = (ground.log.clone(), config.topic_partitions);
-        let streams = Arc::new(Streams::new(log, partitions, meters.clone(), ledger.clone()));
+        let streams = Arc::new(Streams::new(log, partitions, meters.clone(), ledger.clone(), last_seen.clone()));
         for tenant in registry.tenants() {
             if let Err(error) = streams.resolve(&tenant) {
                 // The tenant's first message tries again, and tells its sender if it fails again.
@@ -93,21 +108,30 @@ impl Connect {
             }
         }
         let commands = Arc::new(Commands::open(ground, &config.commands, &registry, &streams, metrics)?);
-        let presence = Presence::open(ground, config, &streams, mqtt::ADAPTER)?;
-        let verified = VerifiedLogins::new(config.logins_cached_max);
+        let presence = Presence::open(ground, &config.presence_views(), &streams, mqtt::ADAPTER)?;
+        let credential_cache = CredentialCache::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
         let attempts = Logins::attempts(metrics);
-        let logins = Logins::new(registry.clone(), verified, checkers, ground.wall.clone(), is_required, attempts);
+        let wall = ground.wall.clone();
+        let logins = Logins::new(registry.clone(), credential_cache, checkers, wall, is_required, attempts, throttle);
         let totals = Arc::new(Totals::default());
+        let ingest = Ingest {
+            adapter: crate::adapter::HTTP_ADAPTER,
+            registry: registry.clone(),
+            commands: commands.clone(),
+            totals: totals.clone(),
+            ttd_max_s: config.http.ttd_max_s,
+        };
         let adapter = Arc::new(HttpAdapter {
             registry: registry.clone(),
+            ingest,
             streams: streams.clone(),
             commands: commands.clone(),
             meters,
             totals: totals.clone(),
             wall: ground.wall.clone(),
             monotonic: monotonic.clone(),
-            origins: http::origins(&config.http)?,
+            origins: origins("connect.http.cors_allowed_origin", &config.http.cors_allowed_origin)?,
             config: config.http.clone(),
         });
         let counted = registry.clone();
@@ -120,7 +144,17 @@ impl Connect {
             is_told: config.connection_events,
             attempts: Connections::attempts(metrics, mqtt::ADAPTER),
             gauges: Gauges::new(metrics, mqtt::ADAPTER),
+            live: LiveDevices::default(),
         });
+        let management = Management::new(
+            registry.clone(),
+            ext_rules,
+            streams.clone(),
+            config,
+            hashing,
+            [hashers, searchers],
+            connections.clone(),
+        );
         let mqtt = MqttParts {
             connections,
             registry: registry.clone(),
@@ -128,21 +162,20 @@ impl Connect {
             streams: streams.clone(),
             commands: commands.clone(),
             presence,
-            meters: Arc::new(Meters::new(metrics, mqtt::ADAPTER)),
+            meters: Arc::new(AdapterMetrics::new(metrics, mqtt::ADAPTER)),
             totals,
             wall: ground.wall.clone(),
             monotonic,
             config: config.mqtt.clone(),
             log: ground.log.clone(),
             counts: Arc::new(mqtt::Counts::new(metrics)),
-            guests: Guests::default(),
-            kept: Kept::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
+            store: SessionStore::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
-        let management = Management::new(registry.clone(), ext_rules, streams, config, hashing, [hashers, searchers]);
-        Ok(Self { registry, management, logins, ledger, adapter, mqtt, commands })
+        let mqtt_guests = Guests::default();
+        Ok(Self { registry, management, logins, ledger, last_seen, adapter, mqtt, mqtt_guests, commands })
     }
 
-    /// What is registered.
+    /// Returns the registry of tenants, devices and credentials.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -155,24 +188,28 @@ impl Connect {
     /// The routes of the HTTP adapter and of MQTT over WebSocket, for the listener of devices.
     pub fn device_routes(&self) -> [Routes; 4] {
         let [telemetry, events, replies] = http::routes(&self.adapter);
-        let mqtt = mqtt::routes(&self.mqtt.guests, self.mqtt.config.packet_max_bytes, self.adapter.limits());
+        let mqtt = mqtt::routes(&self.mqtt_guests, self.mqtt.config.packet_max_bytes, self.adapter.limits());
         [telemetry, events, replies, mqtt]
     }
 
-    /// Judges who calls at the listener of devices.
+    /// Authenticates the callers of the device listener.
     pub fn device_authenticator(&self) -> Arc<dyn Authenticator> {
         Arc::new(self.logins.clone())
     }
 
-    /// Listens for devices over MQTT on `address`; port 0 takes any free port. What arrives in part draws on `memory`.
+    /// Listens for devices over MQTT on `address`; port 0 takes any free port.
+    /// Incomplete packets take their bytes from `memory`.
     ///
     /// # Errors
     /// [`Error::Bind`] if the system refuses.
-    pub async fn listen_mqtt(&self, address: SocketAddr, memory: &MemoryBudget) -> Result<MqttServing, Error> {
-        MqttServing::start(address, MqttAdapter::new(self.mqtt.clone(), memory)).await
+    ///
+    /// # Panics
+    /// Outside of an async runtime, and if another MQTT listener counts into the same metrics.
+    pub fn listen_mqtt(&self, address: SocketAddr, memory: &MemoryBudget, metrics: &Metrics) -> Result<Serving, Error> {
+        mqtt::listen(address, MqttAdapter::new(self.mqtt.clone(), memory), &self.mqtt_guests, metrics)
     }
 
-    /// What the plane holds now.
+    /// Current figures of the plane.
     pub fn stats(&self) -> ConnectStats {
         let (tenants, devices) = self.registry.counts();
         let totals = &self.adapter.totals;
@@ -187,27 +224,27 @@ impl Connect {
         }
     }
 
-    /// What of the registry, of sessions, retained messages, notes of usage and commands has failed and does not come
-    /// right by itself.
+    /// Permanent failures of the registry, sessions, retained messages, usage notes and commands.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        let states = [self.registry.failures(), self.mqtt.kept.failures(), self.ledger.failures()];
-        [states.concat(), self.commands.failures(), self.mqtt.presence.failures()].concat()
+        let states = [self.registry.failures(), self.mqtt.store.failures(), self.ledger.failures()];
+        [states.concat(), self.last_seen.failures(), self.commands.failures(), self.mqtt.presence.failures()].concat()
     }
 
-    /// Records of commands that were never taken: refused by an owner, or trimmed before they were read.
+    /// Number of command records that were skipped: refused by an owner, or trimmed before they were read.
     pub fn records_passed_over(&self) -> u64 {
         self.commands.records_passed_over()
     }
 
-    /// Ends the threads, answers what was taken and writes the registry's checkpoint. The listeners have stopped before.
+    /// Ends the threads, answers open requests and writes the registry's checkpoint. Stop the listeners first.
     pub fn stop(&self) {
         self.management.stop();
         self.commands.stop();
         self.mqtt.presence.stop();
         self.logins.stop();
         self.ledger.stop();
+        self.last_seen.stop();
         self.registry.stop();
-        self.mqtt.kept.stop();
+        self.mqtt.store.stop();
     }
 }
 

@@ -1,5 +1,4 @@
-//! Live connections of devices: let in if the tenant has volume and time left, counted, and told to applications if the
-//! operator wants it.
+//! Admits device connections within the tenant's limits, counts them and, if configured, reports them to applications.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +11,15 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::login::tenant_of;
-use crate::meter::component;
+use crate::metrics::component;
 use crate::refusal::{unknown_device, unknown_tenant};
 use crate::registry::Registry;
-use crate::streams::{Stream, TenantStreams};
+use crate::stream::Stream;
+use crate::streams::TenantStreams;
 use crate::tenant_counter::{LABELLED_TENANTS_MAX, OTHERS, TenantCounter};
 use crate::usage::{Caller, Moment};
 
-/// The type of an event that tells of a connection.
+/// Media type of connection events.
 const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-dc-notification+json";
 /// Connections are not encrypted yet.
 const CIPHER_SUITE: (&str, &str) = ("cipher_suite", "UNKNOWN");
@@ -31,10 +31,41 @@ pub(crate) struct Connections {
     pub(crate) registry: Registry,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
-    /// Whether applications hear of them.
+    /// True if connection events are appended.
     pub(crate) is_told: bool,
     pub(crate) attempts: TenantCounter,
     pub(crate) gauges: Gauges,
+    pub(crate) live: LiveDevices,
+}
+
+/// Number of connections of each device; there are at most as many entries as connections.
+#[derive(Debug, Default)]
+pub(crate) struct LiveDevices(Mutex<HashMap<TenantId, HashMap<Box<str>, usize>>>);
+
+impl LiveDevices {
+    fn enter(&self, tenant: &TenantId, device: &str) {
+        let mut live = self.0.lock();
+        *live.entry(tenant.clone()).or_default().entry(device.into()).or_default() += 1;
+    }
+
+    fn leave(&self, tenant: &TenantId, device: &str) {
+        let mut live = self.0.lock();
+        let Some(devices) = live.get_mut(tenant) else { return };
+        if let Some(count) = devices.get_mut(device) {
+            *count -= 1;
+            if *count == 0 {
+                devices.remove(device);
+            }
+        }
+        if devices.is_empty() {
+            live.remove(tenant);
+        }
+    }
+
+    /// True while the device has a connection of its own.
+    pub(crate) fn has(&self, tenant: &TenantId, device: &str) -> bool {
+        self.0.lock().get(tenant).is_some_and(|devices| devices.contains_key(device))
+    }
 }
 
 /// A connection; it is counted until it is dropped.
@@ -42,17 +73,18 @@ pub(crate) struct Connection {
     of: Arc<Connections>,
     streams: Arc<TenantStreams>,
     gauge: Arc<Lives>,
+    tenant: TenantId,
     device: Box<str>,
     remote_id: Box<str>,
     since: Duration,
 }
 
-/// A connection without login, of no tenant; it is counted until it is dropped.
+/// A connection without login and tenant; it is counted until it is dropped.
 pub(crate) struct Unauthenticated {
     gauge: Gauge,
 }
 
-/// How many are connected, by tenant, and how long they were.
+/// Connection gauges by tenant, and connection durations.
 pub(crate) struct Gauges {
     metrics: Metrics,
     adapter: &'static str,
@@ -66,14 +98,14 @@ struct Lives {
 }
 
 impl Connections {
-    /// Counts what tries to connect, under Hono's name.
+    /// The counter of connection attempts, under Hono's name.
     pub(crate) fn attempts(metrics: &Metrics, adapter: &'static str) -> TenantCounter {
         let [host, kind, name] = component(adapter);
         let labels = [host, kind, name, CIPHER_SUITE];
         TenantCounter::new(metrics, "hono_connections_attempts_total", "Attempts to connect.", "outcome", &labels)
     }
 
-    /// Takes in a device that has logged in; `remote_id` is what it calls itself.
+    /// Admits a logged-in device; `remote_id` is its own name for itself.
     pub(crate) fn open(
         self: &Arc<Self>,
         who: &Principal,
@@ -102,15 +134,17 @@ impl Connections {
             of: Arc::clone(self),
             streams: streams.clone(),
             gauge,
+            tenant: tenant.clone(),
             device: who.name.as_str().into(),
             remote_id: remote_id.into(),
             since: self.monotonic.now(),
         };
+        self.live.enter(tenant, &who.name);
         connection.tell("connected", now_ms);
         Ok(connection)
     }
 
-    /// Takes in a client that has not logged in.
+    /// Admits a client without login.
     pub(crate) fn open_unauthenticated(&self) -> Unauthenticated {
         self.attempts.count(None, "succeeded");
         let gauge = self.gauges.unauthenticated.clone();
@@ -126,7 +160,7 @@ impl Drop for Unauthenticated {
 }
 
 impl Connections {
-    /// Counts an attempt that has failed; `user` is the name that was given.
+    /// Counts a failed attempt; `user` is the presented user name.
     pub(crate) fn refused(&self, user: Option<&str>, outcome: &'static str) {
         let tenant = user.and_then(|user| tenant_of(user).ok());
         let is_known = |tenant: &TenantId| self.registry.snapshot(tenant).state.tenant(tenant).is_some();
@@ -142,7 +176,7 @@ impl Connection {
         let body = json!({"cause": cause, "remote-id": self.remote_id, "source": self.of.adapter, "data": {}});
         let (body, created) = (body.to_string(), now_ms.to_string());
         let own = |key, value| Header { key, value: Some(value) };
-        // Not a message of the device: it names no adapter, and does not count as volume.
+        // The event is not a message of the device, so it names no adapter and does not count as volume.
         let headers = [
             own(header::DEVICE_ID, self.device.as_bytes()),
             own(header::CONTENT_TYPE, EVENT_TYPE),
@@ -163,6 +197,7 @@ impl Drop for Connection {
         let now_ms = self.of.wall.now_ms();
         self.streams.usage.disconnect(now_ms);
         self.gauge.connected.dec();
+        self.of.live.leave(&self.tenant, &self.device);
         let lasted = self.of.monotonic.now().saturating_sub(self.since);
         self.gauge.duration.observe(lasted.as_secs_f64());
         self.tell("disconnected", now_ms);

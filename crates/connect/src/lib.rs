@@ -9,9 +9,9 @@
 //! use millstream_connect::{Connect, ConnectConfig};
 //! use millstream_http::{Api, Metrics};
 //!
-//! # fn open(ground: millstream_view::Ground, clock: Arc<millstream_types::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
+//! # fn open(ground: millstream_view::ViewRuntime, clock: Arc<millstream_types::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
 //! let metrics = Metrics::default();
-//! let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), clock, &metrics)?;
+//! let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), Arc::default(), clock, &metrics)?;
 //! let [registry, commands] = connect.application_routes();
 //! let applications = Api::builder("applications", "Millstream", "1").with(registry).with(commands).build(&metrics)?;
 //! let devices = Api::builder("devices", "Devices", "1");
@@ -23,34 +23,41 @@
 //!
 //! Not here: what a message means (`context`, `query`), where records are kept (`log`).
 
+mod adapter;
 mod commands;
 mod config;
 mod connect;
 mod connections;
+mod content_type;
+mod cors;
+mod credential_cache;
 mod error;
 mod http;
+mod ingest;
+mod last_seen;
 mod login;
 mod management;
-mod meter;
+mod metrics;
 mod mqtt;
 mod outgoing;
-mod pace;
 mod password;
 mod period;
 mod presence;
+mod rate_limit;
 mod refusal;
 mod registry;
 mod sender;
+mod stream;
 mod streams;
 mod tenant_counter;
 mod timestamp;
 mod topic_filter;
 mod usage;
-mod verified;
 
 pub use commands::CommandsConfig;
-pub use config::{ConnectConfig, HttpAdapterConfig};
+pub use config::ConnectConfig;
 pub use connect::{Connect, ConnectStats};
 pub use error::Error;
-pub use mqtt::{BrokerConfig, MqttConfig, MqttServing};
+pub use http::HttpAdapterConfig;
+pub use mqtt::{BrokerConfig, MqttConfig};
 pub use registry::{AuthId, Defaults, Device, DeviceId, ExtRules, ID_MAX_CHARS, IdError, Registry, Tenant};

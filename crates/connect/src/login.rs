@@ -1,8 +1,10 @@
-//! Devices log in with `auth-id@tenant` and a password: by HTTP Basic with each request, over MQTT once.
+//! Checks device logins: `auth-id@tenant` and a password, sent by HTTP Basic with each request or once over MQTT.
 //!
-//! A login that was right once costs a look into the registry; a new one is checked here if its hash is fast, and on
-//! threads of its own if it is slow, with a bounded queue in front: a storm of logins holds up nobody who is logged in.
+//! A cached login costs one registry look-up. A new login with a fast hash is checked on the calling thread. A slow
+//! hash is checked on worker threads behind a bounded queue, so a storm of logins does not delay devices that are
+//! already logged in.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,35 +12,33 @@ use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_http::{
-    Authenticator, Claim, Full, Identity, Metrics, PlainClaim, Problem, Reach, Reason, Verdict, Workers,
+use millstream_http::{Authenticator, Claim, Full, Identity, Metrics, Problem, Reach, Reason, Verdict, Workers};
+use millstream_types::{
+    ErrorCode, LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
 };
-use millstream_types::{ErrorCode, NameError, Principal, Role, Roles, TenantId, WallClock};
 
-use crate::http::ADAPTER;
+use crate::adapter::{HTTP_ADAPTER, UNAUTHENTICATED};
+use crate::credential_cache::{CachedLogin, CredentialCache, Fingerprint};
 use crate::registry::{Credential, Login, Registry, Secret, Version};
 use crate::tenant_counter::TenantCounter;
-use crate::verified::{Fingerprint, Verified, VerifiedLogins};
-
-/// The name of a caller whose tenant lets devices send without logging in. No device id looks like it.
-pub(crate) const UNAUTHENTICATED: &str = "(unauthenticated)";
 
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"millstream\", charset=\"UTF-8\"");
 
-/// Judges the logins of devices.
+/// Checks the logins of devices.
 #[derive(Clone)]
 pub(crate) struct Logins(Arc<Parts>);
 
 struct Parts {
     registry: Registry,
-    verified: VerifiedLogins,
+    credential_cache: CredentialCache,
     workers: Workers,
     wall: Arc<dyn WallClock>,
     is_required: bool,
     attempts: TenantCounter,
+    throttle: Arc<LoginThrottle>,
 }
 
-/// What a device presents.
+/// User name and password of a device.
 #[derive(Clone)]
 struct Basic {
     tenant: TenantId,
@@ -46,9 +46,10 @@ struct Basic {
     password: Vec<u8>,
 }
 
-/// A login whose password is still to be checked.
+/// A login whose password is not checked yet.
 struct Attempt {
     given: Basic,
+    source: LoginSource,
     fingerprint: Fingerprint,
     version: Version,
     born: Version,
@@ -59,69 +60,74 @@ struct Attempt {
 impl Logins {
     pub(crate) fn new(
         registry: Registry,
-        verified: VerifiedLogins,
+        credential_cache: CredentialCache,
         workers: Workers,
         wall: Arc<dyn WallClock>,
         is_required: bool,
         attempts: TenantCounter,
+        throttle: Arc<LoginThrottle>,
     ) -> Self {
-        Self(Arc::new(Parts { registry, verified, workers, wall, is_required, attempts }))
+        Self(Arc::new(Parts { registry, credential_cache, workers, wall, is_required, attempts, throttle }))
     }
 
-    /// Counts logins whose password is checked, under Hono's name.
+    /// The counter of password checks, under Hono's name.
     pub(crate) fn attempts(metrics: &Metrics) -> TenantCounter {
         let help = "Logins that were checked; those that are remembered are not among them.";
         TenantCounter::new(metrics, "hono_authentication_attempts_total", help, "outcome", &[])
     }
 
-    /// Logins that wait for a thread.
+    /// Number of logins that wait for a worker thread.
     pub(crate) fn waiting(&self) -> usize {
         self.0.workers.waiting()
     }
 
-    /// Logins that are remembered.
     pub(crate) fn cached(&self) -> usize {
-        self.0.verified.count()
+        self.0.credential_cache.count()
     }
 
-    /// Ends the threads.
     pub(crate) fn stop(&self) {
         self.0.workers.stop();
     }
 
-    /// Logs in with user name and password, once for as long as the connection lives.
-    pub(crate) async fn log_in(&self, user: &str, password: &[u8]) -> Result<Arc<Verified>, Problem> {
-        // No header begins like this, so that none has the fingerprint of a connection's login.
+    /// Logs in an MQTT connection with user name and password. A throttled client gets a problem with status 429.
+    pub(crate) async fn log_in(
+        &self,
+        user: &str,
+        password: &[u8],
+        address: IpAddr,
+    ) -> Result<Arc<CachedLogin>, Problem> {
+        // No HTTP header begins with this prefix, so a header never has the fingerprint of an MQTT login.
         let claim = [b"mqtt\0", &(user.len() as u64).to_be_bytes()[..], user.as_bytes(), password].concat();
-        let fingerprint = self.0.verified.fingerprint(&claim);
+        let fingerprint = self.0.credential_cache.fingerprint(&claim);
         if let Some(verified) = self.0.remembered(&fingerprint) {
             return Ok(verified);
         }
-        let attempt = self.0.attempt(Basic::of(user, password)?, fingerprint)?;
+        let source = LoginSource { address, protocol: LoginProtocol::Mqtt };
+        let attempt = self.0.attempt(|| Basic::of(user, password), fingerprint, source)?;
         if let Some(verified) = self.0.check(&attempt, Credential::fast) {
             return Ok(verified);
         }
         if attempt.credential.slow().next().is_none() {
-            return Err(self.0.refused(&attempt.given));
+            return Err(self.0.refused(&attempt.given, source));
         }
         self.check_slowly(attempt).await
     }
 
-    /// A login that was right, as it is now; `None` if its secret has gone, changed or expired.
-    pub(crate) fn renewed(&self, verified: &Arc<Verified>) -> Option<Arc<Verified>> {
+    /// Renews a cached login against the current registry; `None` if its secret was removed, changed or has expired.
+    pub(crate) fn renewed(&self, verified: &Arc<CachedLogin>) -> Option<Arc<CachedLogin>> {
         self.0.renewed(verified)
     }
 
-    async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<Verified>, Problem> {
+    async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<CachedLogin>, Problem> {
         let parts = self.0.clone();
-        let given = attempt.given.clone();
+        let (given, source) = (attempt.given.clone(), attempt.source);
         let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(|full| {
             self.0.attempts.count(Some(&given.tenant), "unavailable");
             overloaded(full)
         })?;
         match verdict.await {
             Ok(Some(verified)) => Ok(verified),
-            Ok(None) => Err(self.0.refused(&given)),
+            Ok(None) => Err(self.0.refused(&given, source)),
             Err(_) => Err(Problem::internal("the threads that check logins have ended")),
         }
     }
@@ -129,14 +135,15 @@ impl Logins {
 
 impl Authenticator for Logins {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
-        let Some(header) = claim.headers.get(AUTHORIZATION) else {
+        let Some(header) = claim.headers.get(AUTHORIZATION.as_str()) else {
             return Verdict::Now(self.0.without_login(&claim));
         };
-        let fingerprint = self.0.verified.fingerprint(header.as_bytes());
+        let fingerprint = self.0.credential_cache.fingerprint(header);
         if let Some(verified) = self.0.remembered(&fingerprint) {
             return Verdict::Now(Ok(verified.identity.clone()));
         }
-        let attempt = match Basic::parse(header.as_bytes()).and_then(|given| self.0.attempt(given, fingerprint)) {
+        let source = LoginSource { address: claim.peer.ip(), protocol: LoginProtocol::Http };
+        let attempt = match self.0.attempt(|| Basic::parse(header), fingerprint, source) {
             Ok(attempt) => attempt,
             Err(problem) => return Verdict::Now(Err(problem)),
         };
@@ -144,7 +151,7 @@ impl Authenticator for Logins {
             return Verdict::Now(Ok(verified.identity.clone()));
         }
         if attempt.credential.slow().next().is_none() {
-            return Verdict::Now(Err(self.0.refused(&attempt.given)));
+            return Verdict::Now(Err(self.0.refused(&attempt.given, source)));
         }
         Verdict::Later(Box::pin(async move {
             let verified = self.check_slowly(attempt).await?;
@@ -152,24 +159,12 @@ impl Authenticator for Logins {
         }))
     }
 
-    fn authenticate_plain(&self, claim: PlainClaim<'_>) -> Option<Identity> {
-        let authorization = claim.header("authorization")?;
-        let fingerprint = self.0.verified.fingerprint(authorization);
-        let known = self.0.remembered(&fingerprint);
-        let verified = known.or_else(|| {
-            let given = Basic::parse(authorization).ok()?;
-            let attempt = self.0.find(given, fingerprint).ok()?;
-            self.0.check(&attempt, Credential::fast)
-        });
-        verified.map(|verified| verified.identity.clone())
-    }
-
     fn open_remedy(&self) -> Option<&'static str> {
         (!self.0.is_required).then_some("set connect.http.authentication_required = true")
     }
 }
 
-/// Secrets with their place among all of the credential.
+/// Secrets with their index in the credential.
 type Secrets<'a> = Box<dyn Iterator<Item = usize> + 'a>;
 
 impl Credential {
@@ -183,19 +178,19 @@ impl Credential {
 }
 
 impl Parts {
-    /// Who it is, if the same header was right before and its secret still is.
-    fn remembered(&self, fingerprint: &Fingerprint) -> Option<Arc<Verified>> {
-        let known = self.verified.get(fingerprint)?;
+    /// The cached login of this fingerprint, if its secret is still valid.
+    fn remembered(&self, fingerprint: &Fingerprint) -> Option<Arc<CachedLogin>> {
+        let known = self.credential_cache.get(fingerprint)?;
         if self.is_current(&known) {
             return Some(known);
         }
         let renewed = self.renewed(&known)?;
-        self.verified.insert(*fingerprint, renewed.clone());
+        self.credential_cache.insert(*fingerprint, renewed.clone());
         Some(renewed)
     }
 
-    /// As [`Logins::renewed`]. The same hash is the same secret, whatever has changed around it.
-    fn renewed(&self, verified: &Arc<Verified>) -> Option<Arc<Verified>> {
+    /// See [`Logins::renewed`]. An equal hash means the same secret, even if other members have changed.
+    fn renewed(&self, verified: &Arc<CachedLogin>) -> Option<Arc<CachedLogin>> {
         if self.is_current(verified) {
             return Some(verified.clone());
         }
@@ -208,7 +203,7 @@ impl Parts {
         let (old, now_ms) = (&verified.credential.secrets[verified.secret], self.wall.now_ms());
         let is_it = |secret: &Secret| secret.password == old.password && secret.is_valid_at(now_ms);
         let secret = credential.secrets.iter().position(is_it)?;
-        Some(Arc::new(Verified {
+        Some(Arc::new(CachedLogin {
             tenant: verified.tenant.clone(),
             auth_id: verified.auth_id.clone(),
             version: *version,
@@ -220,8 +215,8 @@ impl Parts {
         }))
     }
 
-    /// Whether the device's credentials are those that the login was checked against, and its secret has not expired.
-    fn is_current(&self, verified: &Verified) -> bool {
+    /// True if the credentials have not changed since the check and the secret has not expired.
+    fn is_current(&self, verified: &CachedLogin) -> bool {
         let snapshot = self.registry.snapshot(&verified.tenant);
         if verified.seen_at.load(Ordering::Relaxed) != snapshot.next.0 {
             let known = snapshot.state.tenant(&verified.tenant);
@@ -234,23 +229,31 @@ impl Parts {
         verified.credential.secrets[verified.secret].is_valid_at(self.wall.now_ms())
     }
 
-    /// Finds what a new login is to be checked against.
-    fn attempt(&self, given: Basic, fingerprint: Fingerprint) -> Result<Attempt, Problem> {
-        self.find(given, fingerprint).map_err(|given| self.refused(&given))
+    /// Finds the credential for a new login, unless too many logins from its address have failed.
+    fn attempt(
+        &self,
+        read: impl FnOnce() -> Result<Basic, Problem>,
+        fingerprint: Fingerprint,
+        source: LoginSource,
+    ) -> Result<Attempt, Problem> {
+        self.throttle.check(source)?;
+        let given = read().inspect_err(|_| self.throttle.fail(source))?;
+        self.find(given, fingerprint, source).map_err(|given| self.refused(&given, source))
     }
 
-    /// As [`Parts::attempt`]; what is not found counts for nothing.
-    fn find(&self, given: Basic, fingerprint: Fingerprint) -> Result<Attempt, Basic> {
+    /// See [`Parts::attempt`]; an unknown login is not counted as a failure.
+    fn find(&self, given: Basic, fingerprint: Fingerprint, source: LoginSource) -> Result<Attempt, Basic> {
         let snapshot = self.registry.snapshot(&given.tenant);
         let known = snapshot.state.tenant(&given.tenant);
         let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
         let Some(login) = login else { return Err(given) };
         let (version, born, credential) = (login.version, login.born, login.credential.clone());
-        Ok(Attempt { fingerprint, version, born, credential, device: login.device.as_str().to_owned(), given })
+        let device = login.device.as_str().to_owned();
+        Ok(Attempt { source, fingerprint, version, born, credential, device, given })
     }
 
-    /// Checks the password against some of the credential's secrets; remembers it if it is right.
-    fn check(&self, attempt: &Attempt, secrets: fn(&Credential) -> Secrets<'_>) -> Option<Arc<Verified>> {
+    /// Checks the password against the given secrets and caches a correct login.
+    fn check(&self, attempt: &Attempt, secrets: fn(&Credential) -> Secrets<'_>) -> Option<Arc<CachedLogin>> {
         // The same login may have been checked while this one waited.
         if let Some(verified) = self.remembered(&attempt.fingerprint) {
             return Some(verified);
@@ -264,7 +267,7 @@ impl Parts {
         let roles = Roles::NONE.with(Role::Device);
         let tenant = attempt.given.tenant.clone();
         let principal = Principal { tenant: tenant.clone(), name: attempt.device.clone(), roles };
-        let verified = Arc::new(Verified {
+        let verified = Arc::new(CachedLogin {
             tenant,
             auth_id: attempt.credential.auth_id.clone(),
             version: attempt.version,
@@ -277,25 +280,26 @@ impl Parts {
         // The credentials may have changed while the password was hashed.
         let verified = self.renewed(&verified)?;
         self.attempts.count(Some(&verified.tenant), "succeeded");
-        self.verified.insert(attempt.fingerprint, verified.clone());
+        self.credential_cache.insert(attempt.fingerprint, verified.clone());
         Some(verified)
     }
 
-    /// Counts a login that is not right.
-    fn refused(&self, given: &Basic) -> Problem {
+    /// Counts a failed login and makes its problem.
+    fn refused(&self, given: &Basic, source: LoginSource) -> Problem {
+        self.throttle.fail(source);
         let is_known = self.registry.snapshot(&given.tenant).state.tenant(&given.tenant).is_some();
         self.attempts.count(is_known.then_some(&given.tenant), "unauthorized");
         wrong(&given.user())
     }
 
-    /// Lets a request without credentials pass if the tenant that its path names allows it.
+    /// Admits a request without credentials if the tenant in its path allows that.
     fn without_login(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
         let named = claim.param("tenant")?.filter(|name| !name.is_empty());
         let tenant = named.map_or_else(|| Ok(None), |name| TenantId::new(&name).map(Some))?;
         let allowed = tenant.filter(|tenant| {
             let snapshot = self.registry.snapshot(tenant);
             let stored = snapshot.state.tenant(tenant).and_then(|known| known.tenant.as_deref());
-            stored.is_some_and(|stored| match stored.value.adapter(ADAPTER) {
+            stored.is_some_and(|stored| match stored.value.adapter(HTTP_ADAPTER) {
                 Some(adapter) => !adapter.device_authentication_required,
                 None => !self.is_required,
             })
@@ -336,7 +340,7 @@ impl Basic {
     }
 }
 
-/// The tenant that a user name is of; one without `@tenant` is of the tenant `default`.
+/// The tenant of a user name; a name without `@tenant` belongs to the tenant `default`.
 pub(crate) fn tenant_of(user: &str) -> Result<TenantId, NameError> {
     TenantId::new(user.rsplit_once('@').map_or(TenantId::DEFAULT, |(_, tenant)| tenant))
 }
@@ -351,7 +355,7 @@ fn split_password(text: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&text[..colon]).ok()?, &text[colon + 1..]))
 }
 
-/// One text for all reasons: who guesses learns nothing from it.
+/// All reasons give the same text, so that an attacker learns nothing from it.
 fn wrong(user: &str) -> Problem {
     Problem::unauthenticated(CHALLENGE, "tenant, auth-id and password do not fit")
         .value(user)

@@ -23,6 +23,7 @@ use millstream_http::{Content, Json, Limits, Problem, Routes, Workers};
 use serde_json::json;
 
 use crate::ConnectConfig;
+use crate::connections::Connections;
 use crate::password::PasswordHashing;
 use crate::registry::{ExtRules, Registry, Version};
 use crate::streams::Streams;
@@ -38,24 +39,25 @@ const LIMITS: Limits = Limits {
 };
 const NO_BODY: Limits = Limits { body_max_bytes: 0, ..LIMITS };
 
-/// What the handlers work with.
+/// The shared state of the handlers.
 #[derive(Clone)]
 pub(crate) struct Management(Arc<Parts>);
 
 /// The state of a handler.
 type Shared = State<Management>;
 
-/// What a handler answers.
+/// The result of a handler.
 type Answered = Result<Response, Problem>;
 
 struct Parts {
     registry: Registry,
     ext_rules: Arc<dyn ExtRules>,
     streams: Arc<Streams>,
+    connections: Arc<Connections>,
     config: ConnectConfig,
     hashing: PasswordHashing,
     hashers: Workers,
-    /// Where bulky searches are done.
+    /// The threads for searches over many resources.
     background: Workers,
 }
 
@@ -67,13 +69,19 @@ impl Management {
         config: &ConnectConfig,
         hashing: PasswordHashing,
         [hashers, background]: [Workers; 2],
+        connections: Arc<Connections>,
     ) -> Self {
-        Self(Arc::new(Parts { registry, ext_rules, streams, config: config.clone(), hashing, hashers, background }))
+        let config = config.clone();
+        Self(Arc::new(Parts { registry, ext_rules, streams, connections, config, hashing, hashers, background }))
     }
 
     /// The routes, for the listener of applications.
     pub(crate) fn routes(&self) -> Routes {
         let routes = Routes::new("registry");
+        let routes = match self.0.config.registry_cors().ok().flatten() {
+            Some(cors) => routes.cors(cors),
+            None => routes,
+        };
         let all = [tenants::routes(self), devices::routes(self), credentials::routes(self)];
         all.into_iter().flatten().fold(routes, Routes::route)
     }

@@ -1,17 +1,13 @@
-//! From a device's message to its record. Nothing of it is copied before it reaches its batch.
+//! Builds the record of a device's message. The message is not copied before it reaches its batch.
 
-use millstream_http::Problem;
 use millstream_types::{Header, Record, header};
 use smallvec::SmallVec;
 
-use crate::meter::Delivery;
+use crate::adapter::{OPT_RETAIN, is_of_the_adapter};
 use crate::sender::Sender;
+use crate::stream::Delivery;
 
 const DEFAULT_TYPE: &[u8] = b"application/octet-stream";
-/// The type of a message that says "I am here" and nothing else.
-pub(crate) const EMPTY_NOTIFICATION: &[u8] = b"application/vnd.eclipse-hono-empty-notification";
-/// Says that an MQTT client asked for the message to be retained.
-pub(crate) const OPT_RETAIN: &str = "x-opt-retain";
 
 /// The headers of a record; most have no more than these.
 pub(crate) type Headers<'a> = SmallVec<[Header<'a>; 8]>;
@@ -19,22 +15,22 @@ pub(crate) type Headers<'a> = SmallVec<[Header<'a>; 8]>;
 /// A message, as an adapter has read it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
-    /// The adapter's type.
+    /// The type of the adapter, as in `orig_adapter`.
     pub(crate) adapter: &'static str,
     pub(crate) delivery: Delivery,
     /// The path or topic that it was sent to.
     pub(crate) address: &'a str,
     pub(crate) content_type: Option<&'a [u8]>,
-    /// How the payload is packed, as its sender says it; it is handed on as it came.
+    /// The sender's content encoding; the payload is passed on unchanged.
     pub(crate) content_encoding: Option<&'a [u8]>,
     pub(crate) traceparent: Option<&'a [u8]>,
     pub(crate) is_retained: bool,
     pub(crate) payload: &'a [u8],
-    /// What it answers, if it answers a command.
+    /// The command that it responds to.
     pub(crate) reply: Option<Reply<'a>>,
 }
 
-/// What a device says of a command that it answers.
+/// A device's response to a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reply<'a> {
     pub(crate) tenant: &'a str,
@@ -60,12 +56,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// `now_ms` is when it was taken.
+    /// `now_ms` is the time of receipt.
     pub(crate) fn at(now_ms: i64) -> Self {
         Self { now_ms, created: Digits::of(now_ms.unsigned_abs()), ttd: None, ttl: None }
     }
 
-    /// With the time for which the device waits for a command, and with that after which the message is void.
+    /// Adds the time that the device waits for a command, and the message's time to live.
     pub(crate) fn with_times(mut self, ttd_s: Option<u32>, ttl_s: Option<u64>) -> Self {
         self.ttd = ttd_s.map(|seconds| Digits::of(seconds.into()));
         self.ttl = ttl_s.map(|seconds| Digits::of(seconds.saturating_mul(1_000)));
@@ -74,7 +70,6 @@ impl Numbers {
 }
 
 impl<'a> Outgoing<'a> {
-    /// The record's headers.
     pub(crate) fn headers(&self, sender: &Sender<'a>, numbers: &'a Numbers) -> Headers<'a> {
         let mut headers = Headers::new();
         let content_type = self.content_type.or_else(|| sender.default_type()).unwrap_or(DEFAULT_TYPE);
@@ -109,32 +104,21 @@ impl<'a> Outgoing<'a> {
         headers
     }
 
+    /// Adds the sender's user properties. They replace defaults of the same name, but not the adapter's headers.
+    pub(crate) fn add_user_properties<'b>(
+        headers: &mut Headers<'b>,
+        properties: impl Iterator<Item = (&'b str, &'b str)> + Clone,
+    ) {
+        headers.retain(|header| is_of_the_adapter(header.key) || !properties.clone().any(|(key, _)| key == header.key));
+        let own = properties.filter(|(key, _)| !key.is_empty() && !is_of_the_adapter(key));
+        headers.extend(own.map(|(key, value)| Header { key, value: Some(value.as_bytes()) }));
+    }
+
     /// The record, with the headers that [`Outgoing::headers`] has written.
     pub(crate) fn record(&self, sender: &Sender<'a>, numbers: &Numbers, headers: &'a [Header<'a>]) -> Record<'a> {
         let (key, value) = (Some(sender.id.as_bytes()), Some(self.payload));
         Record { timestamp_ms: numbers.now_ms, key, value, headers }
     }
-}
-
-/// Whether type and payload fit. `remedy` names the way in which the adapter's devices say a type.
-pub(crate) fn check_type(content_type: Option<&[u8]>, payload: &[u8], rule: &'static str) -> Result<(), Problem> {
-    let Some(content_type) = content_type else {
-        if payload.is_empty() {
-            return Err(Problem::invalid("the message has neither payload nor type")
-                .value("no Content-Type")
-                .rule(rule)
-                .remedy("send a body, or the type application/vnd.eclipse-hono-empty-notification"));
-        }
-        return Ok(());
-    };
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if !payload.is_empty() && essence.eq_ignore_ascii_case(EMPTY_NOTIFICATION) {
-        return Err(Problem::invalid("type and payload do not fit")
-            .value(format!("{} bytes", payload.len()))
-            .rule("an empty notification has an empty body")
-            .remedy("leave the body out, or send its own type"));
-    }
-    Ok(())
 }
 
 /// A number as text, on the stack.

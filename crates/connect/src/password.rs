@@ -1,6 +1,6 @@
-//! Passwords as they are kept, and how one is checked.
+//! Password hashes: creation, storage and checking.
 //!
-//! New ones are hashed with argon2id. SHA-256 and SHA-512 (with salt) and bcrypt are taken as others have made them.
+//! New passwords are hashed with argon2id. Hashes with bcrypt and with salted SHA-256 and SHA-512 can be imported.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,15 +12,15 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256, Sha512};
 
-/// Longest salt that is taken, bytes.
+/// Longest salt that an imported hash may have, in bytes.
 const SALT_MAX_BYTES: usize = 256;
 
 thread_local! {
-    /// What argon2 works in, kept by each thread that has: 19 MiB anew each time would stay with the allocator, in many pieces.
+    /// Work memory of argon2. Each thread keeps it, because a new allocation of 19 MiB for each hash fragments the heap.
     static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How a password was hashed.
+/// The hash function of a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HashFunction {
     #[serde(rename = "sha-256")]
@@ -33,13 +33,13 @@ pub(crate) enum HashFunction {
     Argon2id,
 }
 
-/// A hashed password, checked to be one that [`PasswordHash::matches`] can work with.
+/// A hashed password in a form that [`PasswordHash::matches`] can check.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PasswordHash {
     function: HashFunction,
     /// Base64 of the digest; for bcrypt and argon2id the string that holds cost, salt and digest.
     hash: String,
-    /// Base64 of what is hashed before the password.
+    /// Base64 of the salt, which is hashed before the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     salt: Option<String>,
 }
@@ -50,7 +50,7 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// Why a hash is not taken.
+/// The reason for which a hash is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HashError {
     #[error("hash-function '{function}' is not known; use sha-256, sha-512 or bcrypt, or send pwd-plain")]
@@ -66,7 +66,6 @@ pub(crate) enum HashError {
 }
 
 impl PasswordHash {
-    /// Takes a hash that somebody else has made.
     pub(crate) fn given(
         function: &str,
         hash: String,
@@ -91,12 +90,12 @@ impl PasswordHash {
         Ok(Self { function, hash, salt })
     }
 
-    /// Whether checking it takes so long that it must not happen on a thread that serves sockets.
+    /// True if a check takes too long for a thread that serves sockets.
     pub(crate) fn is_slow(&self) -> bool {
         matches!(self.function, HashFunction::Bcrypt | HashFunction::Argon2id)
     }
 
-    /// Whether it is the hash of `password`. Slow for slow functions.
+    /// True if it is the hash of `password`. Slow for slow functions.
     pub(crate) fn matches(&self, password: &[u8]) -> bool {
         match self.function {
             HashFunction::Sha256 => self.digest_matches::<Sha256>(password),
@@ -129,12 +128,12 @@ fn check_bcrypt(hash: &str, limit: u32) -> Result<(), HashError> {
     if cost > limit { Err(HashError::Cost { cost, limit }) } else { Ok(()) }
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares two byte strings in constant time.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
-/// Hashes new passwords.
+/// Hashes new passwords with argon2id.
 #[derive(Debug, Clone)]
 pub(crate) struct PasswordHashing(Params);
 
@@ -165,7 +164,7 @@ impl PasswordHashing {
     }
 }
 
-/// Whether `hash`, in the form of the PHC, is that of `password`.
+/// True if `hash`, in the PHC string format, is the hash of `password`.
 fn argon2_matches(hash: &str, password: &[u8]) -> Result<bool, argon2::password_hash::Error> {
     let hash = phc::PasswordHash::new(hash)?;
     let version = hash.version.map(Version::try_from).transpose()?.unwrap_or_default();
@@ -176,7 +175,7 @@ fn argon2_matches(hash: &str, password: &[u8]) -> Result<bool, argon2::password_
     Ok(same(&digest, expected.as_ref()))
 }
 
-/// Works `digest` out in the blocks of this thread.
+/// Computes `digest` in this thread's work memory.
 fn fill(argon2: &Argon2<'_>, password: &[u8], salt: &[u8], digest: &mut [u8]) -> Result<(), argon2::Error> {
     BLOCKS.with_borrow_mut(|blocks| {
         let count = argon2.params().block_count();

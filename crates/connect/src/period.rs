@@ -1,24 +1,24 @@
-//! Periods of accounting: how much of something may be used from when until when, always in UTC.
+//! Periods of accounting in UTC, and the amount that a tenant may use in each.
 
 use jiff::civil::{Date, Time};
 use millstream_types::{date_time, ms_of};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// How much may be used in each period, as a tenant's limit says it.
+/// A tenant's limit of usage in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rule {
-    /// `None` is without limit.
+    /// Highest usage in a period; `None` means unlimited.
     pub(crate) max: Option<u64>,
-    /// The limit does not hold before.
+    /// The start of the limit; usage before it is unlimited.
     pub(crate) since_ms: Option<i64>,
     /// A period's length; `None` is a calendar month.
     pub(crate) days: Option<u32>,
-    /// When periods of days begin if the limit does not say it.
+    /// The start of the first period of days if the limit has no `since_ms`.
     pub(crate) created_ms: i64,
 }
 
-/// What may be used in one period.
+/// The limit in force at some time, and the period it holds for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Allowance {
     pub(crate) start_ms: i64,
@@ -51,7 +51,6 @@ impl Rule {
     }
 }
 
-/// A calendar month.
 struct Month {
     start_ms: i64,
     end_ms: i64,

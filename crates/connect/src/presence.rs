@@ -1,9 +1,9 @@
-//! Which devices listen for commands on a connection, told to applications by events without data: `ttd` -1 as long as
-//! the connection lasts, 0 when it is over.
+//! Presence of devices that listen for commands on a connection. Applications get events without data: `ttd` -1 when
+//! the connection opens, 0 when it ends.
 //!
-//! A view of the state topic `_presence`. That a device listens is stored in one append with the event that says so, and
-//! removed in one append with the event of its end; so what a start finds stored has lost its connection when the process
-//! ended, and its event is made up for, once.
+//! The view of the state topic `_presence` stores a listening device in one append with its event and removes it in one
+//! append with the event of its end. A device that a start finds stored has lost its connection with the last process,
+//! so the start sends the missing event once.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -13,39 +13,42 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use millstream_types::{PartitionId, TenantId, TopicName, TopicPartition, header};
-use millstream_view::{Answer, DecodeError, Draft, Encoded, Failure, Ground, Publish, View, Views, ViewsConfig};
+use millstream_view::{
+    Answer, DecodeError, Draft, Encoded, Failure, InState, Publish, View, ViewRuntime, Views, ViewsConfig,
+};
 use parking_lot::Mutex;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::outgoing::EMPTY_NOTIFICATION;
-use crate::streams::{Stream, Streams};
-use crate::{ConnectConfig, Error};
+use crate::Error;
+use crate::content_type::EMPTY_NOTIFICATION;
+use crate::stream::Stream;
+use crate::streams::Streams;
 
-/// What the values are written in; a later version is refused.
+/// Version of the value format; later versions are refused.
 const VERSION: u8 = 1;
-/// Ends that are made up for in one go at start.
+/// End events that the start sends in one step.
 const ENDS_AT_ONCE: usize = 1_000;
 
 type Name = (TenantId, Arc<str>);
 
-/// Who listens.
+/// The devices that listen for commands.
 pub(crate) struct Presence {
     views: Arc<Views<PresenceView>>,
     streams: Arc<Streams>,
-    /// The adapter that they listen through.
+    /// The adapter of their connections.
     adapter: &'static str,
     here: Mutex<Here>,
 }
 
 #[derive(Default)]
 struct Here {
-    /// How many connections of each listen.
+    /// Number of listening connections of each device.
     counts: HashMap<Name, usize>,
-    /// What owners have not answered yet: they leave undone what nobody waits for.
+    /// Answers that are still open. An owner skips a change once its answer is dropped.
     open: VecDeque<Answer<PresenceView>>,
 }
 
-/// A device that listens, until this is dropped.
+/// A listening device; dropping this ends its presence.
 pub(crate) struct Present {
     presence: Arc<Presence>,
     name: Name,
@@ -58,25 +61,17 @@ impl Drop for Present {
 }
 
 impl Presence {
-    /// Opens the view, and tells of those that the end of the last process has cut off. Blocks.
+    /// Opens the view and sends the end events that the last process did not send. Blocks.
     pub(crate) fn open(
-        ground: &Ground,
-        config: &ConnectConfig,
+        ground: &ViewRuntime,
+        config: &ViewsConfig,
         streams: &Arc<Streams>,
         adapter: &'static str,
     ) -> Result<Arc<Self>, Error> {
-        let half = config.mqtt.presence_max_bytes / 2;
-        let views = ViewsConfig {
-            partitions: config.registry_partitions,
-            dirty_max_bytes: half,
-            inbox_max_bytes: half,
-            inbox_setting: "connect.mqtt.presence_max_bytes",
-            ..ViewsConfig::default()
-        };
         let view = PresenceView { adapter };
-        let views = Views::open(view, &TopicName::internal("_presence"), &views, ground).map_err(Error::Presence)?;
+        let views = Views::open(view, &TopicName::internal("_presence"), config, ground).map_err(Error::Presence)?;
         let presence = Self { views, streams: streams.clone(), adapter, here: Mutex::default() };
-        for number in 0..config.registry_partitions {
+        for number in 0..config.partitions {
             let partition = PartitionId(number);
             let left: Vec<Name> = presence.views.snapshot(partition).state.iter().cloned().collect();
             for some in left.chunks(ENDS_AT_ONCE) {
@@ -94,13 +89,13 @@ impl Presence {
             .try_for_each(|answer| answer.blocking_recv().unwrap_or(Err(millstream_view::Error::Stopped)))
     }
 
-    /// `device` listens, as it can be handed commands already.
+    /// Records that `device` listens. It can already receive commands.
     pub(crate) fn enter(self: &Arc<Self>, tenant: &TenantId, device: &str) -> Present {
         let name = (tenant.clone(), Arc::from(device));
         let mut here = self.here.lock();
         let count = here.counts.entry(name.clone()).or_default();
         *count += 1;
-        // Owners take what they are handed in the order in which this lock was held.
+        // This lock orders the commands to the owners.
         if *count == 1 {
             self.tell(&mut here, &name, true);
         }
@@ -140,12 +135,11 @@ impl Presence {
         Told { change: Change { name: name.clone(), is_here }, tell }
     }
 
-    /// What of it has failed.
     pub(crate) fn failures(&self) -> Vec<Failure> {
         self.views.failures()
     }
 
-    /// Takes no more, answers what was taken, writes the checkpoint.
+    /// Stops taking commands, answers the taken ones and writes the checkpoint.
     pub(crate) fn stop(&self) {
         self.views.stop();
     }
@@ -155,14 +149,14 @@ struct PresenceView {
     adapter: &'static str,
 }
 
-/// A device listens, or does not any longer.
+/// A device starts or stops to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
     name: Name,
     is_here: bool,
 }
 
-/// A change, and where applications are told of it; nowhere if the tenant has gone.
+/// A change and the event stream that reports it; `None` if the tenant was deleted.
 struct Told {
     change: Change,
     tell: Option<TopicPartition>,
@@ -170,6 +164,7 @@ struct Told {
 
 impl View for PresenceView {
     type State = imbl::HashSet<Name>;
+    type Storage = InState;
     type Change = Change;
     type Command = Told;
     type Answer = ();
@@ -225,7 +220,7 @@ fn key((tenant, device): &Name) -> Vec<u8> {
     [tenant.as_str().as_bytes(), b"\0", device.as_bytes()].concat()
 }
 
-/// It has no payload, so it counts as no volume.
+/// The event has no payload, so it does not count as volume.
 fn event(adapter: &str, change: &Change, now_ms: i64) -> Publish {
     let created = now_ms.to_string();
     let headers = [

@@ -1,12 +1,14 @@
-//! Why a message is not taken. The three ways of "not now" have texts of their own, so that people can tell them apart.
+//! Problems that refuse a message. Each of the three temporary refusals has its own text, so that users can tell them
+//! apart from each other.
 
+use std::fmt;
 use std::time::Duration;
 
 use millstream_http::{Problem, Reason};
 use millstream_types::{ErrorCode, TenantId, TopicPartition, iso_time};
 
-use crate::pace::{TooFast, Unit};
 use crate::period::Allowance;
+use crate::rate_limit::{TooFast, Unit};
 
 pub(crate) fn other_tenant(named: &str, own: &TenantId) -> Problem {
     Problem::forbidden("the path names another tenant than the login")
@@ -22,7 +24,8 @@ pub(crate) fn adapter_disabled(tenant: &TenantId, adapter: &str) -> Problem {
         .remedy("enable it in the registry, in the tenant's adapters")
 }
 
-/// One text for all tenants that do not want it: who guesses does not learn which there are.
+/// The text is the same for every tenant that refuses clients without login, also unknown ones, so guessing
+/// does not reveal the names of tenants.
 pub(crate) fn login_needed(tenant: &TenantId, adapter: &str) -> Problem {
     Problem::forbidden("devices of this tenant log in")
         .value(tenant)
@@ -58,7 +61,7 @@ pub(crate) fn unknown_tenant(tenant: &TenantId) -> Problem {
         .remedy("create the tenant in the registry")
 }
 
-/// `name` is how the adapter's devices say a status.
+/// `name` is the adapter's name for the status parameter.
 pub(crate) fn bad_reply_status(name: &str, given: &str) -> Problem {
     Problem::invalid("an answer to a command needs a status")
         .value(format!("'{given}'"))
@@ -74,7 +77,16 @@ pub(crate) fn bad_request_id(given: &str) -> Problem {
         .remedy("send back hono-cmd-req-id, or the level before the name in the command's topic, unchanged")
 }
 
-/// A payload over what the tenant's adapter entry allows.
+/// Refuses an answer to a command that was never delivered to `device` under `id`.
+pub(crate) fn nobody_waits(device: &str, id: impl fmt::Display) -> Problem {
+    let shown: String = id.to_string().chars().take(64).collect();
+    Problem::new(Reason::NobodyWaits, "nobody waits for this command response")
+        .value(shown)
+        .rule(format!("an answer names a command that this server has delivered to device '{device}'"))
+        .remedy("send back the request id of a command to this device, unchanged")
+}
+
+/// Refuses a payload that exceeds the limit in the tenant's adapter entry.
 pub(crate) fn payload_too_large(bytes: usize, adapter: &str, limit: u64) -> Problem {
     Problem::new(Reason::Code(ErrorCode::TooLarge), "the payload is larger than the tenant allows")
         .value(format!("{bytes} bytes"))
@@ -82,7 +94,7 @@ pub(crate) fn payload_too_large(bytes: usize, adapter: &str, limit: u64) -> Prob
         .remedy("send less at once, or raise the limit")
 }
 
-/// A payload over what the operator allows.
+/// Refuses a payload that exceeds the operator's limit.
 pub(crate) fn larger_than_set(bytes: usize, setting: &str, limit: usize) -> Problem {
     Problem::new(Reason::Code(ErrorCode::TooLarge), "the payload is larger than this server allows")
         .value(format!("{bytes} bytes"))
@@ -90,7 +102,7 @@ pub(crate) fn larger_than_set(bytes: usize, setting: &str, limit: usize) -> Prob
         .remedy("send less at once, or raise the limit")
 }
 
-/// Nothing more fits into a tenant's volume until its period ends.
+/// Refuses a message because the tenant's data volume is used up until the period ends.
 pub(crate) fn volume_used_up(used: u64, bytes: u64, allowance: Allowance, now_ms: i64) -> Problem {
     let rule = "resource-limits.data-volume.max-bytes of the tenant";
     used_up("the tenant's data volume for the period is used up", rule, allowance, now_ms).value(if bytes == 0 {
@@ -100,7 +112,7 @@ pub(crate) fn volume_used_up(used: u64, bytes: u64, allowance: Allowance, now_ms
     })
 }
 
-/// A tenant's connections have lasted as long as they may until its period ends.
+/// Refuses a connection because the tenant's connection time is used up until the period ends.
 pub(crate) fn no_time_left(used_ms: u64, allowance: Allowance, now_ms: i64) -> Problem {
     let rule = "resource-limits.connection-duration.max-minutes of the tenant, in milliseconds";
     used_up("the tenant's connection time for the period is used up", rule, allowance, now_ms)
@@ -115,7 +127,7 @@ fn used_up(detail: &'static str, rule: &str, allowance: Allowance, now_ms: i64) 
         .retry_after(Duration::from_millis(left_ms))
 }
 
-/// `who` is the device or its tenant.
+/// `who` is "device" or "tenant".
 pub(crate) fn too_fast(who: &'static str, name: &str, exceeded: TooFast) -> Problem {
     let TooFast { unit, per_second, wait } = exceeded;
     let (does, what) = match unit {
@@ -136,7 +148,7 @@ pub(crate) fn too_fast(who: &'static str, name: &str, exceeded: TooFast) -> Prob
         .retry_after(wait)
 }
 
-/// Telemetry of a tenant that wants none while nobody reads it.
+/// Refuses telemetry because no consumer reads it and the tenant requires one.
 pub(crate) fn no_consumer(partition: &TopicPartition) -> Problem {
     Problem::new(Reason::Code(ErrorCode::Unavailable), "no consumer: nobody reads the tenant's telemetry")
         .value(partition)
@@ -156,12 +168,14 @@ pub(crate) fn not_taken(error: &millstream_log::Error) -> Problem {
     match error.code() {
         ErrorCode::Overloaded | ErrorCode::RateLimited => {
             let detail = match error {
-                millstream_log::Error::DiskFull { .. } => "overloaded: there is no room to store messages",
+                millstream_log::Error::DiskFull { .. } | millstream_log::Error::WaitsForDisk { .. } => {
+                    "overloaded: there is no room to store messages"
+                }
                 _ => "overloaded: too many messages wait to be written",
             };
             Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
                 .value(error)
-                .rule("nothing of this message was taken")
+                .rule(outcome(error))
                 .remedy("wait as long as Retry-After says, then send it again")
         }
         ErrorCode::TooLarge => Problem::from_error(ErrorCode::TooLarge, error)
@@ -169,12 +183,12 @@ pub(crate) fn not_taken(error: &millstream_log::Error) -> Problem {
             .remedy("send less at once"),
         _ => Problem::new(Reason::Code(ErrorCode::Unavailable), "not accepted: the log takes no messages now")
             .value(error)
-            .rule(if error.may_have_applied() {
-                "the message may or may not be stored"
-            } else {
-                "nothing of this message was taken"
-            })
+            .rule(outcome(error))
             .remedy("wait as long as Retry-After says, then send it again")
             .caused_by(error),
     }
+}
+
+fn outcome(error: &millstream_log::Error) -> &'static str {
+    if error.may_have_applied() { "the message may or may not be stored" } else { "nothing of this message was taken" }
 }

@@ -1,9 +1,10 @@
-//! Who may send: tenants, their devices, the devices' credentials.
+//! The device registry: tenants, their devices and the devices' credentials.
 //!
 //! State is a view of the log; reads use the newest durable snapshot and never wait, so a change that was answered is
 //! seen by the next login and the next message.
 
 mod access;
+mod certificate;
 mod command;
 mod credential;
 mod defaults;
@@ -12,6 +13,7 @@ mod ext_rules;
 mod id;
 mod limits;
 mod mapping;
+mod object;
 mod sampling;
 mod state;
 mod stored;
@@ -20,12 +22,11 @@ mod view;
 
 use std::sync::Arc;
 
-use crate::ConnectConfig;
 use millstream_types::{Offset, TenantId, TopicName};
-use millstream_view::{Ground, Snapshot, Views, ViewsConfig};
+use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
-pub(crate) use access::{Act, check_device, check_tenant, has_broker, may, needs_consumer};
+pub(crate) use access::{Act, check_device, check_tenant, has_broker, is_declared, may, needs_consumer};
 pub(crate) use command::{Command, Outcome, Refusal};
 pub(crate) use credential::{
     Credential, CredentialDraft, GivenCredential, GivenSecret, Secret, SecretDraft, SecretOrigin, UnknownSecret,
@@ -45,6 +46,8 @@ use view::RegistryView;
 /// Commands decided in one append: each may carry a body of [`crate::management::BODY_MAX_BYTES`], and all together
 /// must stay well below the log's largest append.
 const BATCH_MAX_COMMANDS: usize = 64;
+/// Topic of the registry's state.
+pub(crate) const TOPIC: &str = "_registry";
 
 /// All tenants, devices and credentials. Cheap to clone.
 #[derive(Clone)]
@@ -60,27 +63,20 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// How a change of the registry failed.
+/// The reason for which a change of the registry failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A rule of the registry.
+    /// A rule of the registry forbids the change.
     Refused(Refusal),
-    /// Its owner did not answer.
+    /// The owner did not answer the request.
     View(millstream_view::Error),
 }
 
 impl Registry {
     /// Opens the registry and rebuilds its state. One without any tenant gets the tenant `default`.
-    pub(crate) fn open(ground: &Ground, config: &ConnectConfig) -> Result<Self, millstream_view::Error> {
-        let config = ViewsConfig {
-            partitions: config.registry_partitions,
-            batch_max_commands: BATCH_MAX_COMMANDS,
-            dirty_max_bytes: config.registry_dirty_max_bytes,
-            inbox_max_bytes: config.registry_inbox_max_bytes,
-            inbox_setting: "connect.registry_inbox_max_bytes",
-            ..ViewsConfig::default()
-        };
-        let views = Views::open(RegistryView, &TopicName::internal("_registry"), &config, ground)?;
+    pub(crate) fn open(ground: &ViewRuntime, config: ViewsConfig) -> Result<Self, millstream_view::Error> {
+        let config = ViewsConfig { batch_max_commands: BATCH_MAX_COMMANDS, ..config };
+        let views = Views::open(RegistryView, &TopicName::internal(TOPIC), &config, ground)?;
         let registry = Self { views, deletions: Arc::new(Semaphore::new(1)) };
         if registry.counts().0 == 0 {
             let command = Command::CreateTenant { tenant: TenantId::default(), value: Arc::default() };
@@ -92,25 +88,25 @@ impl Registry {
         Ok(registry)
     }
 
-    /// What is registered of a device; `None` if it, or its tenant, is unknown.
+    /// Returns a registered device; `None` if the device or its tenant is unknown.
     pub fn device(&self, tenant: &TenantId, device: &str) -> Option<Arc<Device>> {
         let snapshot = self.snapshot(tenant);
         Some(snapshot.state.tenant(tenant)?.devices.get(device)?.value.clone())
     }
 
-    /// What is registered of a tenant; `None` if it is unknown.
+    /// Returns a registered tenant; `None` if the tenant is unknown.
     pub fn tenant(&self, tenant: &TenantId) -> Option<Arc<Tenant>> {
         let snapshot = self.snapshot(tenant);
         Some(snapshot.state.tenant(tenant)?.tenant.as_ref()?.value.clone())
     }
 
-    /// What stands under `member` in a tenant's `ext`; `None` if nothing does, or the tenant is unknown.
+    /// Returns the value of `member` in a tenant's `ext`; `None` if the member is absent or the tenant is unknown.
     pub fn tenant_ext(&self, tenant: &TenantId, member: &str) -> Option<serde_json::Value> {
         let snapshot = self.snapshot(tenant);
         snapshot.state.tenant(tenant)?.tenant.as_ref()?.value.ext.get(member).cloned()
     }
 
-    /// How many tenants and devices there are.
+    /// Counts the registered tenants and devices.
     pub fn counts(&self) -> (usize, usize) {
         let mut counts = (0, 0);
         for snapshot in self.views.snapshots() {
@@ -140,13 +136,13 @@ impl Registry {
         self.views.snapshots()
     }
 
-    /// How far each owner's state reaches in the log: differs whenever something has changed.
+    /// The next offset of each owner's state. The result differs whenever something has changed.
     pub(crate) fn applied(&self) -> Vec<Offset> {
         self.views.snapshots().iter().map(|snapshot| snapshot.next).collect()
     }
 
-    /// What another tenant has that `value` claims for `tenant`, too. The other may belong to another owner, so two
-    /// tenants that are created in the same moment may both get it.
+    /// Names a unique property of `value` that a tenant other than `tenant` already has. Two tenants created at the
+    /// same time may both pass, because they may belong to different owners.
     pub(crate) fn clash(&self, tenant: &TenantId, value: &Tenant) -> Option<String> {
         self.views.snapshots().iter().find_map(|snapshot| {
             let mut others = snapshot.state.tenants().filter(|(other, _)| *other != tenant);
@@ -160,7 +156,7 @@ impl Registry {
         self.views.ask(partition, command).await.map_err(Failure::View)?.map_err(Failure::Refused)
     }
 
-    /// As [`Registry::ask`], as often as it takes to delete all that `command` names.
+    /// Repeats [`Registry::ask`] until everything that `command` names is deleted.
     pub(crate) async fn delete_all(&self, tenant: &TenantId, command: Command) -> Result<(), Failure> {
         let turn = self.deletions.acquire().await;
         while self.ask(tenant, command.clone()).await? == Outcome::MoreToDelete {}
@@ -168,12 +164,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes no more changes and answers those taken.
-    /// What of the registry has failed.
+    /// The failures of the registry's partitions.
     pub(crate) fn failures(&self) -> Vec<millstream_view::Failure> {
         self.views.failures()
     }
 
+    /// Takes no more changes and answers those taken.
     pub(crate) fn stop(&self) {
         self.views.stop();
     }

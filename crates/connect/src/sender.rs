@@ -1,59 +1,55 @@
-//! The device that a message is from, and whether whoever sends it may.
+//! Resolves the sending device and checks that the caller may send for it.
 
 use millstream_http::Problem;
 use millstream_log::Partition;
 use millstream_types::{Header, TenantId};
 
-use crate::login::UNAUTHENTICATED;
-use crate::meter::Delivery;
-use crate::outgoing::check_type;
-use crate::pace::Rates;
+use crate::adapter::UNAUTHENTICATED;
+use crate::content_type::check_type;
+use crate::rate_limit::{Amount, Rates};
 use crate::refusal::{
     adapter_disabled, gateway_disabled, no_consumer, not_behind, other_tenant, payload_too_large, unknown_device,
 };
 use crate::registry::{Adapter, Device, Stored, Tenant, TenantState, needs_consumer};
-use crate::streams::Stream;
-use crate::usage::Amount;
+use crate::stream::{Delivery, Stream};
 
-/// Which device a message is from.
+/// The device that a message is addressed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target<'a> {
-    /// The one that logged in.
+pub(crate) enum DeviceAddress<'a> {
+    /// The device that has logged in.
     Caller,
-    /// The one that is named; without tenant it is one of the caller's.
+    /// A named device; without tenant it belongs to the caller's tenant.
     Named { tenant: Option<&'a str>, device: &'a str },
 }
 
-/// Who sends: a device for itself, or a gateway.
+/// The caller: a device that sends for itself, or a gateway.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'a> {
-    /// The adapter's type.
     pub(crate) adapter: &'static str,
     pub(crate) tenant: &'a TenantId,
     /// The id of the device that has logged in.
     pub(crate) device: &'a str,
 }
 
-/// The device that a message is from, and what the registry says of it.
+/// The sending device and its registration.
 pub(crate) struct Sender<'a> {
     pub(crate) id: &'a str,
     adapter: &'static str,
     device: &'a Device,
     tenant: &'a Tenant,
-    /// Its tenant, as it is registered.
     pub(crate) registered: &'a Stored<Tenant>,
 }
 
 impl<'a> Sender<'a> {
-    /// Whose message it is, if it may be sent.
-    pub(crate) fn find(known: &'a TenantState, target: Target<'a>, origin: Origin<'a>) -> Result<Self, Problem> {
+    /// Resolves the sending device and checks that the caller may send for it.
+    pub(crate) fn find(known: &'a TenantState, target: DeviceAddress<'a>, origin: Origin<'a>) -> Result<Self, Problem> {
         let Origin { adapter, tenant: own_tenant, device: caller } = origin;
         let id = match target {
-            Target::Caller => caller,
-            Target::Named { tenant: Some(tenant), .. } if tenant != own_tenant.as_str() => {
+            DeviceAddress::Caller => caller,
+            DeviceAddress::Named { tenant: Some(tenant), .. } if tenant != own_tenant.as_str() => {
                 return Err(other_tenant(tenant, own_tenant));
             }
-            Target::Named { device, .. } => device,
+            DeviceAddress::Named { device, .. } => device,
         };
         let registered = known.tenant.as_deref().filter(|stored| stored.value.allows(adapter));
         let registered = registered.ok_or_else(|| adapter_disabled(own_tenant, adapter))?;
@@ -77,7 +73,7 @@ impl<'a> Sender<'a> {
         Self { id, adapter: "hono-http", device, tenant: &registered.value, registered }
     }
 
-    /// Refuses a payload that is larger than the tenant wants it over this adapter.
+    /// Refuses a payload over the tenant's limit for this adapter.
     pub(crate) fn check_payload(&self, payload_bytes: usize) -> Result<(), Problem> {
         let limit = self.tenant.adapter(self.adapter).and_then(Adapter::payload_max_bytes);
         match limit.filter(|limit| payload_bytes as u64 > *limit) {
@@ -86,7 +82,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Refuses telemetry that nobody reads, if the tenant wants it so.
+    /// Refuses telemetry without a reader, if the tenant is configured so.
     pub(crate) fn check_consumer(&self, delivery: Delivery, partition: &dyn Partition) -> Result<(), Problem> {
         let may_be_refused = delivery.stream() == Stream::Telemetry && needs_consumer(&self.tenant.ext);
         match may_be_refused && !partition.has_consumer() {
@@ -95,12 +91,12 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// What the device may send in a second.
+    /// Message and byte rates of the device.
     pub(crate) fn rates(&self) -> Rates {
         self.tenant.resource_limits.device_rates(&self.device.ext)
     }
 
-    /// What messages with payloads of these sizes count as.
+    /// Metered amount of messages with payloads of these sizes.
     pub(crate) fn amount(&self, payload_bytes: impl IntoIterator<Item = usize>) -> Amount {
         let none = Amount { messages: 0, bytes: 0 };
         payload_bytes
@@ -108,13 +104,13 @@ impl<'a> Sender<'a> {
             .fold(none, |all, size| Amount { messages: all.messages + 1, bytes: all.bytes + self.tenant.metered(size) })
     }
 
-    /// The media type of messages that do not say it.
+    /// Default media type of messages.
     pub(crate) fn default_type(&self) -> Option<&'a [u8]> {
         let of_device = self.device.defaults.content_type();
         of_device.or_else(|| self.tenant.defaults.content_type()).map(str::as_bytes)
     }
 
-    /// Refuses a payload whose type is left to a default that it does not fit.
+    /// Refuses a payload without media type that does not fit the default type.
     pub(crate) fn check_default_type(&self, content_type: Option<&[u8]>, payload: &[u8]) -> Result<(), Problem> {
         match self.default_type().filter(|_| content_type.is_none() && !payload.is_empty()) {
             Some(by_default) => check_type(Some(by_default), payload, ""),
@@ -122,7 +118,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The tenant's properties come in only where the device has none of that name.
+    /// Default properties; those of the device override those of the tenant.
     pub(crate) fn default_headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
         let of_device = self.device.defaults.headers();
         let is_free = move |(name, _): &&(String, String)| !of_device.iter().any(|(known, _)| known == name);
@@ -130,13 +126,13 @@ impl<'a> Sender<'a> {
         all.map(|(key, value)| Header { key, value: Some(value.as_bytes()) })
     }
 
-    /// The least of what the adapter and the tenant allow.
+    /// The lower of the adapter's and the tenant's limit.
     pub(crate) fn ttd_max_s(&self, of_adapter: u32) -> u32 {
         let of_tenant = self.tenant.adapter(self.adapter).and_then(|adapter| adapter.max_ttd_s());
         of_tenant.unwrap_or(of_adapter).min(of_adapter)
     }
 
-    /// When a message is void: its own word, the device's or the tenant's, but never longer than the tenant may.
+    /// The time to live of a message: its own, else the device's or the tenant's default, up to the tenant's maximum.
     pub(crate) fn ttl_s(&self, delivery: Delivery, given_s: Option<u64>) -> Option<u64> {
         let limits = &self.tenant.resource_limits;
         let limit = match delivery {

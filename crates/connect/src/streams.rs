@@ -1,25 +1,28 @@
-//! The topics of devices' messages: `telemetry.<tenant>` and `event.<tenant>`, and of commands to them: `command.<tenant>`
+//! The topics of devices' messages: `telemetry.<tenant>` and `event.<tenant>`, and of commands: `command.<tenant>`
 //! and `command_response.<tenant>`.
 //!
-//! Resolved once per tenant; a message finds its partition without a lock, an allocation or a name being rendered.
+//! The topics of a tenant are resolved once. A message finds its partition without a lock or an allocation.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use millstream_log::{AckLevel, Log, Partition, Reply, Topic, TopicConfig};
-use millstream_types::{Kind, TenantId, TopicName, TopicPartition, partition_of_key};
+use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 
-use crate::meter::{Meter, Meters};
+use crate::last_seen::{LastSeen, Stamps};
+use crate::metrics::{AdapterMetrics, TenantMetrics};
 use crate::registry::Table;
+use crate::stream::Stream;
 use crate::usage::{Ledger, Usage};
 
 /// The topics of all tenants that have sent since the start.
 pub(crate) struct Streams {
     log: Arc<dyn Log>,
     partitions: u32,
-    meters: Arc<Meters>,
+    meters: Arc<AdapterMetrics>,
     ledger: Arc<Ledger>,
+    pub(crate) last_seen: Arc<LastSeen>,
     known: ArcSwap<Table<TenantId, Arc<TenantStreams>>>,
     /// Held while a tenant's topics are resolved, so that each is resolved once.
     resolving: Mutex<()>,
@@ -31,17 +34,10 @@ pub(crate) struct TenantStreams {
     event: Vec<Arc<dyn Partition>>,
     response: Vec<Arc<dyn Partition>>,
     command: Vec<Arc<dyn Partition>>,
-    pub(crate) meter: Arc<Meter>,
-    /// What the tenant has used of what it may.
+    pub(crate) meter: Arc<TenantMetrics>,
     pub(crate) usage: Arc<Usage>,
-}
-
-/// Which of a tenant's topics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Telemetry,
-    Event,
-    CommandResponse,
+    /// The time of each device's last message.
+    pub(crate) stamps: Arc<Stamps>,
 }
 
 impl TenantStreams {
@@ -66,17 +62,23 @@ fn of_device<'a>(partitions: &'a [Arc<dyn Partition>], device: &str) -> &'a Arc<
 }
 
 impl Streams {
-    pub(crate) fn new(log: Arc<dyn Log>, partitions: u32, meters: Arc<Meters>, ledger: Arc<Ledger>) -> Self {
+    pub(crate) fn new(
+        log: Arc<dyn Log>,
+        partitions: u32,
+        meters: Arc<AdapterMetrics>,
+        ledger: Arc<Ledger>,
+        last_seen: Arc<LastSeen>,
+    ) -> Self {
         let known = ArcSwap::from_pointee(Table::default());
-        Self { log, partitions, meters, ledger, known, resolving: Mutex::new(()) }
+        Self { log, partitions, meters, ledger, last_seen, known, resolving: Mutex::new(()) }
     }
 
-    /// Those of `tenant`, if they are resolved.
+    /// The streams of `tenant`, if they are resolved.
     pub(crate) fn known(&self, tenant: &TenantId) -> Option<Arc<TenantStreams>> {
         self.known.load().get(tenant).cloned()
     }
 
-    /// Those of `tenant`; creates them if they are not there.
+    /// The streams of `tenant`; creates missing topics.
     pub(crate) async fn of(self: &Arc<Self>, tenant: &TenantId) -> Result<Arc<TenantStreams>, millstream_log::Error> {
         if let Some(known) = self.known(tenant) {
             return Ok(known);
@@ -87,47 +89,47 @@ impl Streams {
         resolved.unwrap_or(Err(millstream_log::Error::Stopped))
     }
 
-    /// As [`Log::room`].
+    /// Returns the log's [`Log::backpressure`], to wait for.
     pub(crate) fn room(&self) -> Option<Reply<()>> {
-        self.log.room()
+        self.log.backpressure()
     }
 
-    /// Forgets those of `tenant`: one of them has been deleted.
+    /// Forgets the streams of `tenant`, because one of them was deleted.
     pub(crate) fn forget(&self, tenant: &TenantId) {
         let _turn = self.resolving.lock();
         self.known.store(Arc::new(self.known.load().without(tenant)));
     }
 
-    /// As [`Streams::of`], waiting for the disk.
+    /// The blocking form of [`Streams::of`].
     pub(crate) fn resolve(&self, tenant: &TenantId) -> Result<Arc<TenantStreams>, millstream_log::Error> {
         let _turn = self.resolving.lock();
         if let Some(known) = self.known(tenant) {
             return Ok(known);
         }
-        let telemetry = self.topic(tenant, Kind::Telemetry, AckLevel::Written)?;
-        let event = self.topic(tenant, Kind::Event, AckLevel::Synced)?;
-        let response = self.topic(tenant, Kind::CommandResponse, AckLevel::Written)?;
+        let telemetry = self.topic(tenant, TopicKind::Telemetry, AckLevel::Written)?;
+        let event = self.topic(tenant, TopicKind::Event, AckLevel::Synced)?;
+        let response = self.topic(tenant, TopicKind::CommandResponse, AckLevel::Written)?;
         // Last, as commands are taken once they can be answered.
-        let command = self.topic(tenant, Kind::Command, AckLevel::Synced)?;
+        let command = self.topic(tenant, TopicKind::Command, AckLevel::Synced)?;
         // Of the private space there may be messages from before a restart.
-        let private = TopicPartition::new(TopicName::reserved(Kind::Mqtt, tenant), 0);
+        let private = TopicPartition::new(TopicName::reserved(TopicKind::Mqtt, tenant), 0);
         let private = self.log.topic(&private.topic).and_then(|_| self.log.partition(&private).ok());
         let counted = [&telemetry, &event, &response].into_iter().flatten().cloned().chain(private);
         let usage = self.ledger.of(tenant, counted.collect())?;
-        let meter = self.meters.of(tenant);
-        let resolved = Arc::new(TenantStreams { telemetry, event, response, command, meter, usage });
+        let (meter, stamps) = (self.meters.of(tenant), self.last_seen.of(tenant));
+        let resolved = Arc::new(TenantStreams { telemetry, event, response, command, meter, usage, stamps });
         self.known.store(Arc::new(self.known.load().update(tenant.clone(), resolved.clone())));
         Ok(resolved)
     }
 
-    /// Where the order of `device`'s responses is kept, and of notices about commands to it. Creates the topic if it is
-    /// not there: waits for the disk then.
+    /// The partition for the responses of `device` and for the notices about its commands, in order. Creates a missing
+    /// topic, which waits for the disk.
     pub(crate) fn response_partition(
         &self,
         tenant: &TenantId,
         device: &str,
     ) -> Result<TopicPartition, millstream_log::Error> {
-        let name = TopicName::reserved(Kind::CommandResponse, tenant);
+        let name = TopicName::reserved(TopicKind::CommandResponse, tenant);
         let topic = match self.log.topic(&name) {
             Some(topic) => topic,
             None => {
@@ -144,7 +146,7 @@ impl Streams {
     fn topic(
         &self,
         tenant: &TenantId,
-        kind: Kind,
+        kind: TopicKind,
         level: AckLevel,
     ) -> Result<Vec<Arc<dyn Partition>>, millstream_log::Error> {
         let name = TopicName::reserved(kind, tenant);

@@ -1,4 +1,4 @@
-//! Counters by tenant and by how something ended, for what does not happen with every message.
+//! Counters by tenant and outcome, for events that are rarer than messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 
 /// Tenants that have labels of their own; the others share [`OTHERS`].
 pub(crate) const LABELLED_TENANTS_MAX: usize = 1_000;
-/// Stands for the tenants beyond [`LABELLED_TENANTS_MAX`]. No tenant's id looks like it.
+/// Label of the tenants beyond [`LABELLED_TENANTS_MAX`]. It is not a valid tenant id.
 pub(crate) const OTHERS: &str = "(others)";
-/// Stands for tenants that are not registered.
+/// Label of tenants that are not registered.
 const UNKNOWN: &str = "UNKNOWN";
 
 /// A counter that has a value for each tenant and each outcome.
@@ -22,13 +22,13 @@ struct Parts {
     metrics: Metrics,
     name: &'static str,
     help: &'static str,
-    /// Name of the label that tells how it ended, and labels that are always the same.
+    /// Name of the outcome's label, and constant labels.
     labels: (&'static str, Vec<(&'static str, &'static str)>),
-    known: Mutex<Known>,
+    known: Mutex<LabelledTenants>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LabelledTenants {
     tenants: HashMap<Box<str>, HashMap<&'static str, Counter>>,
 }
 
@@ -44,7 +44,7 @@ impl TenantCounter {
         Self(Arc::new(Parts { metrics: metrics.clone(), name, help, labels, known: Mutex::default() }))
     }
 
-    /// Counts one that ended like this; without tenant if that is not registered.
+    /// Counts an event with this outcome. `tenant` is `None` if it is not registered.
     pub(crate) fn count(&self, tenant: Option<&TenantId>, outcome: &'static str) {
         let mut known = self.0.known.lock();
         let mut tenant = tenant.map_or(UNKNOWN, TenantId::as_str);

@@ -1,4 +1,4 @@
-//! A moment as people write it: RFC 3339, to the millisecond.
+//! Time stamps in RFC 3339 format, to the millisecond.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use jiff::civil::{Date, DateTime, Time};
 use millstream_types::{iso_time, ms_of};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Milliseconds since 1970-01-01T00:00:00Z.
+/// A time stamp in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(pub(crate) i64);
 
-/// Text that is no moment.
+/// The error for text that is no valid time stamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{value}' is no date and time with an offset; write it like 2026-01-31T08:30:00Z or 2026-01-31T08:30:00+01:00"
@@ -42,7 +42,7 @@ fn parse(text: &str) -> Option<i64> {
     Some(ms_of(DateTime::from_parts(date, time).checked_sub(offset(rest)?).ok()?))
 }
 
-/// `digits` digits and what follows them.
+/// Splits off a number of `digits` digits.
 fn number<N: FromStr>(text: &str, digits: usize) -> Option<(N, &str)> {
     let (head, rest) = text.split_at_checked(digits)?;
     if !head.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused_with_its_text() {
+    fn an_invalid_timestamp_is_refused_with_its_text() {
         for text in [
             "",
             "2026-01-31",

@@ -1,4 +1,4 @@
-//! Topics and filters of MQTT clients in their tenant's private space: which are valid, what matches what, what lies within what.
+//! Topics and filters of MQTT clients in the private space of their tenant: validity, matching and coverage.
 
 /// Levels that a topic or a filter may have.
 pub(crate) const LEVELS_MAX: usize = 128;
@@ -8,7 +8,7 @@ pub(crate) const LEVELS_MAX: usize = 128;
 pub(crate) struct Filter<'a> {
     /// The group that shares the messages, if it is a shared subscription.
     pub(crate) group: Option<&'a str>,
-    /// What topics are compared with.
+    /// The pattern that topics are compared with.
     pub(crate) pattern: &'a str,
 }
 
@@ -29,21 +29,21 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Whether a topic or filter begins with a word that Hono reserves: then it is none of the private space.
+/// True if a topic or filter begins with a word that Hono reserves. Such a topic is not part of the private space.
 pub(crate) fn is_reserved(topic: &str) -> bool {
     let bytes = topic.as_bytes();
     let first = bytes.iter().position(|byte| *byte == b'/').map_or(bytes, |end| &bytes[..end]);
     matches!(first, b"t" | b"telemetry" | b"e" | b"event" | b"c" | b"command" | b"error")
 }
 
-/// Whether wildcards stand alone in their level, and `#` in the last one.
+/// True if the pattern is valid: each wildcard fills its level, and `#` occurs only in the last level.
 pub(crate) fn is_pattern(pattern: &str) -> bool {
     let is_level = |level: &str| !level.contains(['+', '#']) || level.len() == 1;
     let is_last = pattern.find('#').is_none_or(|at| at + 1 == pattern.len());
     !pattern.is_empty() && is_last && pattern.split('/').all(is_level) && has_room(pattern)
 }
 
-/// Why nobody may publish to a topic; `None` if one may.
+/// The reason for which a topic is invalid for messages; `None` if it is valid.
 pub(crate) fn why_not_published(topic: &str) -> Option<&'static str> {
     if topic.is_empty() {
         return Some("a topic has at least one character");
@@ -58,7 +58,7 @@ fn has_room(topic: &str) -> bool {
     topic.bytes().filter(|byte| *byte == b'/').count() < LEVELS_MAX
 }
 
-/// Whether all topics that `inner` stands for are ones that `outer` stands for. A topic is a pattern of itself.
+/// True if `outer` matches every topic that `inner` matches. A topic is a pattern that matches itself.
 pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     if inner.starts_with('$') && outer.starts_with(['+', '#']) {
         return false;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_filter_names_its_group_and_what_it_wants() {
+    fn a_shared_filter_names_its_group_and_its_pattern() {
         assert_eq!(Filter::parse("a/#"), Some(Filter { group: None, pattern: "a/#" }));
         assert_eq!(Filter::parse("$share/g/a/#"), Some(Filter { group: Some("g"), pattern: "a/#" }));
         for wrong in ["$share/g", "$share//a", "$share/g/", "$share/+/a", "$share/g/a#"] {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_publishes_where_only_the_server_may() {
+    fn clients_may_not_publish_to_topics_of_the_server() {
         for wrong in ["", "$SYS", "$SYS/x", "$share/g/a"] {
             assert!(why_not_published(wrong).is_some(), "{wrong}");
         }

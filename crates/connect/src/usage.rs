@@ -1,8 +1,8 @@
-//! What a tenant has used of what it may: bytes of messages, time of connections, messages, bytes and connects a second.
+//! Tracks a tenant's usage against its limits: data volume, connection time, and messages, bytes and connects a second.
 //!
-//! Counted exactly, where the messages pass. A message is counted and appended under one shared lock, so whoever holds
-//! that lock alone (the [`ledger`]) sees a number and the ends of the streams that belong together: what is counted
-//! later is what lies behind those ends, and is counted again from there after a crash.
+//! The counts are exact. A message is counted and appended under one shared lock. The [`ledger`] takes that lock
+//! exclusively, so it reads a byte count and the matching ends of the streams. After a crash it counts the records
+//! behind those ends again.
 
 mod ledger;
 mod note;
@@ -16,35 +16,35 @@ use millstream_log::Partition;
 use millstream_types::TenantId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::pace::{Pace, Paces, TooFast, Unit};
 use crate::period::{Allowance, Rule};
+use crate::rate_limit::{Amount, RateLimit, SenderRateLimits, TooFast, Unit};
 use crate::refusal::{no_time_left, too_fast, volume_used_up};
 use crate::registry::{Stored, Tenant, Version};
 use crate::sender::Sender;
 use crate::tenant_counter::TenantCounter;
 
-pub(crate) use ledger::Ledger;
+pub(crate) use ledger::{Ledger, derived_topic};
 use note::{End, Note};
 
-/// What one tenant has used.
+/// The usage of one tenant.
 pub(crate) struct Usage {
     tenant: TenantId,
     volume: RwLock<Volume>,
     connected: Mutex<Connected>,
-    pace: Mutex<Pace>,
-    /// Locked before [`Usage::pace`].
-    paces: Mutex<Paces>,
-    /// Of connects: the tenant's, and each device's.
-    connects: Mutex<(Pace, Paces)>,
-    /// Of the tenant's streams.
+    rate_limit: Mutex<RateLimit>,
+    /// Lock order: this lock is taken before [`Usage::rate_limit`].
+    sender_limits: Mutex<SenderRateLimits>,
+    /// Connect rates of the tenant and of each device.
+    connects: Mutex<(RateLimit, SenderRateLimits)>,
+    /// Partitions of the tenant's streams.
     partitions: Mutex<Vec<Arc<dyn Partition>>>,
-    /// What the ledger has of it.
+    /// The last note that the ledger has written.
     noted: Mutex<Option<Arc<Note>>>,
-    /// Counts what was refused, by limit.
+    /// Counts refused messages and connections by limit.
     refusals: TenantCounter,
 }
 
-/// A period under the limit that a version of the tenant says.
+/// The current accounting period under the limits of one version of the tenant.
 #[derive(Debug, Default)]
 struct Current {
     of: Option<Version>,
@@ -60,14 +60,14 @@ struct Volume {
 #[derive(Debug, Default)]
 struct Connected {
     current: Current,
-    /// How many are connected.
+    /// Number of connections that are open.
     count: u64,
-    /// Of all connections together, in the period, up to `until_ms`.
+    /// Time of all connections in the period, up to `until_ms`.
     total_ms: u64,
     until_ms: i64,
 }
 
-/// A limit that can be reached.
+/// A limit that can refuse a message or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     DataVolume,
@@ -90,7 +90,7 @@ impl Limit {
         }
     }
 
-    /// How an attempt to connect has ended, in Hono's words.
+    /// Hono's name for the outcome of the refused connection attempt.
     pub(crate) fn exceeded(self) -> &'static str {
         match self {
             Self::DataVolume => "data-volume-exceeded",
@@ -100,37 +100,29 @@ impl Limit {
     }
 }
 
-/// The moment at which something is used.
+/// The time of a message or a connection on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) wall_ms: i64,
     pub(crate) monotonic: Duration,
 }
 
-/// Who connects.
+/// The connecting device and its connect rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) device: &'a str,
-    /// How often it may in a second.
+    /// Connects a second that the device may make.
     pub(crate) per_second_max: Option<u64>,
 }
 
-/// Messages that are to be sent: those of one device, together.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Amount {
-    pub(crate) messages: u32,
-    /// As they are metered.
-    pub(crate) bytes: u64,
-}
-
-/// Messages that may be sent. Unless it is kept, nothing was used.
+/// Permission to append messages. Dropping it without [`Admission::keep`] returns the used bytes.
 pub(crate) struct Admission<'a> {
     volume: RwLockReadGuard<'a, Volume>,
     given_back: u64,
 }
 
 impl Admission<'_> {
-    /// The log has taken the messages. To be dropped only now.
+    /// Keeps the used bytes once the log has taken the messages.
     pub(crate) fn keep(mut self) {
         self.given_back = 0;
     }
@@ -149,7 +141,7 @@ impl Current {
         self.of == Some(stored.version) && now_ms < self.allowance.end_ms
     }
 
-    /// Goes on to the period of `now_ms`. Whether nothing is used of it yet.
+    /// Moves to the period of `now_ms`; true if that period is a new one without usage.
     fn renew(&mut self, stored: &Stored<Tenant>, rule: Rule, now_ms: i64) -> bool {
         let next = rule.at(now_ms);
         let is_later = next.start_ms > self.allowance.start_ms;
@@ -167,7 +159,7 @@ impl Volume {
 }
 
 impl Connected {
-    /// Adds the time since it was last looked at.
+    /// Adds the connection time since the last call.
     fn advance(&mut self, now_ms: i64) {
         let since_ms = self.until_ms.max(self.current.allowance.start_ms);
         self.total_ms += self.count * u64::try_from(now_ms - since_ms).unwrap_or(0);
@@ -184,10 +176,10 @@ impl Connected {
 }
 
 impl Usage {
-    /// Lets messages pass if the limits of their tenant and device allow it. The log has to get them while the
-    /// admission is held.
+    /// Admits messages within the limits of their tenant and device.
+    /// The caller appends them while it holds the admission.
     pub(crate) fn admit(&self, sender: &Sender<'_>, amount: Amount, now: Moment) -> Result<Admission<'_>, Problem> {
-        self.keep_pace(sender, amount, now.monotonic)?;
+        self.check_message_rate(sender, amount, now.monotonic)?;
         let stored = sender.registered;
         let mut volume = self.volume.read();
         while !volume.current.holds(stored, now.wall_ms) {
@@ -204,21 +196,21 @@ impl Usage {
         }
     }
 
-    fn keep_pace(&self, sender: &Sender<'_>, amount: Amount, now: Duration) -> Result<(), Problem> {
+    fn check_message_rate(&self, sender: &Sender<'_>, amount: Amount, now: Duration) -> Result<(), Problem> {
         let (of_device, of_all) = (sender.rates(), sender.registered.value.resource_limits.rates());
-        let all = || if of_all.is_unlimited() { Ok(()) } else { self.pace.lock().take(now, amount, of_all) };
+        let all = || if of_all.is_unlimited() { Ok(()) } else { self.rate_limit.lock().take(now, amount, of_all) };
         let (limit, problem) = if of_device.is_unlimited() {
             let Err(exceeded) = all() else { return Ok(()) };
             self.tenant_too_fast(exceeded)
         } else {
-            let mut paces = self.paces.lock();
-            let own = paces.of(sender.id, now);
+            let mut sender_limits = self.sender_limits.lock();
+            let own = sender_limits.of(sender.id, now);
             let before = *own;
             match own.take(now, amount, of_device) {
                 Err(exceeded) => device_too_fast(sender.id, exceeded),
                 Ok(()) => {
                     let Err(exceeded) = all() else { return Ok(()) };
-                    // What its tenant may not send is no use of its own rate.
+                    // A message that the tenant's rate refuses does not use the device's own rate.
                     *own = before;
                     self.tenant_too_fast(exceeded)
                 }
@@ -228,7 +220,7 @@ impl Usage {
         Err(problem)
     }
 
-    fn keep_connect_pace(
+    fn check_connect_rate(
         &self,
         stored: &Stored<Tenant>,
         caller: Caller<'_>,
@@ -239,11 +231,11 @@ impl Usage {
             return Ok(());
         }
         let mut connects = self.connects.lock();
-        let (all, paces) = &mut *connects;
+        let (all, sender_limits) = &mut *connects;
         let before = *all;
         all.take_connect(now, of_all).map_err(|exceeded| self.tenant_too_fast(exceeded))?;
         if caller.per_second_max.is_some() {
-            let own = paces.of(caller.device, now).take_connect(now, caller.per_second_max);
+            let own = sender_limits.of(caller.device, now).take_connect(now, caller.per_second_max);
             own.map_err(|exceeded| {
                 *all = before;
                 device_too_fast(caller.device, exceeded)
@@ -267,7 +259,7 @@ impl Usage {
         }
     }
 
-    /// Lets a device connect if its tenant has volume and time left, and neither of them connects too often.
+    /// Admits a connection if the tenant has volume and time left and the connect rates allow it.
     pub(crate) fn connect(
         &self,
         stored: &Stored<Tenant>,
@@ -291,19 +283,19 @@ impl Usage {
             self.refused(Limit::ConnectionDuration);
             return Err((Limit::ConnectionDuration, no_time_left(connected.total_ms, allowance, now_ms)));
         }
-        self.keep_connect_pace(stored, caller, now.monotonic).inspect_err(|(limit, _)| self.refused(*limit))?;
+        self.check_connect_rate(stored, caller, now.monotonic).inspect_err(|(limit, _)| self.refused(*limit))?;
         connected.count += 1;
         Ok(())
     }
 
-    /// One of those that [`Usage::connect`] has let in has gone.
+    /// Ends a connection that [`Usage::connect`] has admitted.
     pub(crate) fn disconnect(&self, now_ms: i64) {
         let mut connected = self.connected.lock();
         connected.advance(now_ms);
         connected.count = connected.count.saturating_sub(1);
     }
 
-    /// Counts what lies in `partition` as well, once it is restored; messages to it are admitted like all others.
+    /// Includes `partition` in the notes, so that its records are counted again after a crash.
     pub(crate) fn follow(&self, partition: &Arc<dyn Partition>) {
         let mut partitions = self.partitions.lock();
         if !partitions.iter().any(|known| known.topic().id == partition.topic().id && known.id() == partition.id()) {
@@ -316,7 +308,7 @@ impl Usage {
         self.refusals.count(Some(&self.tenant), limit.name());
     }
 
-    /// What is used now, and how far the streams reach of which that is true.
+    /// Reads the usage and the matching ends of the streams.
     fn cut(&self, stored: &Stored<Tenant>, now_ms: i64) -> Note {
         let partitions = self.partitions.lock().clone();
         let (start_ms, bytes, ends) = {
@@ -342,7 +334,7 @@ fn device_too_fast(device: &str, exceeded: TooFast) -> (Limit, Problem) {
     (Limit::DeviceRate(exceeded.unit), too_fast("device", device, exceeded))
 }
 
-/// Counts what limits have refused.
+/// The counter of messages and connections that limits refuse.
 fn refusals(metrics: &Metrics) -> TenantCounter {
     let help = "Messages and connections that a limit of their tenant or device has refused.";
     TenantCounter::new(metrics, "millstream_connect_limit_refusals_total", help, "limit", &[])

@@ -1,10 +1,10 @@
-//! A command, as its record describes it.
+//! A command and the parsing of its record.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millstream_types::{Offset, PartitionId, RecordView, TenantId, TopicId, header};
-use millstream_view::Source;
+use millstream_view::SourcePartition;
 
 use super::outcome::Outcome;
 use crate::registry::DeviceId;
@@ -13,52 +13,52 @@ use crate::registry::DeviceId;
 pub(crate) const CORRELATION_ID_MAX_BYTES: usize = 256;
 /// Longest name of a command, bytes.
 pub(crate) const NAME_MAX_BYTES: usize = 256;
-/// What the headers that a notice repeats may take together, names included, bytes.
+/// Most bytes of the headers that a notice repeats, including their names.
 const METADATA_MAX_BYTES: usize = 4 << 10;
-/// Longest media type, bytes.
+/// Longest media type of a command, in bytes.
 const TYPE_MAX_BYTES: usize = 256;
-/// What a command takes in memory beside its parts, about.
+/// Approximate memory of a command without its parts.
 const OVERHEAD_BYTES: usize = 256;
 
-/// The command's name.
+/// Header that carries the command's name.
 pub(crate) const SUBJECT: &str = "subject";
-/// Under which its response and its notice are found.
+/// Links the command with its response and its notice.
 pub(crate) const CORRELATION_ID: &str = "correlation-id";
-/// Whether the application wants a response.
+/// Header that requests a response.
 pub(crate) const RESPONSE_REQUIRED: &str = "response-required";
-/// What the headers begin with that a notice repeats.
+/// Prefix of the headers that a notice repeats.
 const METADATA: &str = "delivery-failure-notification-metadata";
 
-/// Where the record of a command stands: commands of a device are handed over in this order.
+/// Log position of a command's record. The commands of a device are handed over in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) source: Source,
+pub(crate) struct RecordPosition {
+    pub(crate) source: SourcePartition,
     pub(crate) offset: Offset,
 }
 
-/// What an application wants of a device.
+/// An application's command to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Command {
     pub(crate) tenant: TenantId,
     pub(crate) device: Arc<str>,
-    pub(crate) place: Place,
-    /// What it is called (`subject`).
+    pub(crate) position: RecordPosition,
+    /// The command's name, from the header `subject`.
     pub(crate) name: Box<str>,
     pub(crate) content_type: Option<Box<str>>,
-    /// Under which its response and its notice are found.
+    /// Links the command with its response and its notice.
     pub(crate) correlation_id: Option<Box<str>>,
     pub(crate) wants_response: bool,
     /// Headers that its notice repeats.
     pub(crate) metadata: Vec<(Box<str>, Box<str>)>,
     pub(crate) payload: Bytes,
-    /// When it was taken, milliseconds since 1970-01-01T00:00:00Z.
+    /// Time of receipt, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) received_ms: i64,
-    /// Until when it may wait for its device; without it, not at all.
+    /// Time until which it may wait for its device; `None` if it may not wait.
     pub(crate) expires_ms: Option<i64>,
 }
 
 impl Command {
-    /// What it takes in memory, about.
+    /// The approximate memory that the command takes.
     pub(crate) fn size_bytes(&self) -> usize {
         let metadata: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
         let texts = [self.content_type.as_deref(), self.correlation_id.as_deref()].map(|text| text.map_or(0, str::len));
@@ -67,36 +67,36 @@ impl Command {
     }
 }
 
-/// Whether `text` can be a command's correlation id.
+/// True if `text` is a valid correlation id.
 pub(crate) fn is_correlation_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= CORRELATION_ID_MAX_BYTES && !text.contains(char::is_control)
 }
 
-/// Whether `text` can be a command's name: it becomes the end of an MQTT topic and the value of an HTTP header.
+/// True if `text` is a valid command name: it becomes the end of an MQTT topic and the value of an HTTP header.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_MAX_BYTES && !text.contains(|c: char| c.is_control() || "+#".contains(c))
 }
 
-/// A record of commands, as far as it could be read.
+/// A command record, as far as it is readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// Without its times. What a record with a fault lacks is empty.
+    /// The command without its times. Members that a faulty record lacks are empty.
     pub(crate) command: Command,
-    /// How long it may wait for its device, milliseconds.
+    /// Longest wait for its device, milliseconds.
     pub(crate) ttl_ms: Option<u64>,
-    /// Why it is no command.
+    /// The reason for which the record is not a valid command.
     pub(crate) fault: Option<Outcome>,
 }
 
 impl Arrived {
-    /// Reads a record of `tenant` in `topic`. Which of its partitions that is has to be said later.
+    /// Reads a record of `tenant` in `topic`. The caller sets the partition later.
     pub(crate) fn read(tenant: &TenantId, topic: TopicId, record: &RecordView<'_>, payload_max_bytes: usize) -> Self {
-        let source = Source { topic, partition: PartitionId::default() };
+        let source = SourcePartition { topic, partition: PartitionId::default() };
         let mut arrived = Self {
             command: Command {
                 tenant: tenant.clone(),
                 device: "".into(),
-                place: Place { source, offset: record.offset },
+                position: RecordPosition { source, offset: record.offset },
                 name: "".into(),
                 content_type: None,
                 correlation_id: None,
@@ -109,7 +109,7 @@ impl Arrived {
             ttl_ms: None,
             fault: None,
         };
-        // Whom the notice goes to is read first, so that a command that is wrong in another way gets one.
+        // The destination of the notice is read first, so that a command with another fault gets a notice.
         let faults = [
             arrived.read_correlation(record),
             arrived.read_metadata(record),
@@ -205,7 +205,7 @@ impl Arrived {
     }
 }
 
-/// A header that is text, if it is there.
+/// A text header, if present.
 fn text<'a>(record: &RecordView<'a>, name: &'static str) -> Result<Option<&'a str>, Outcome> {
     let value = record.header(name).map(std::str::from_utf8).transpose();
     value.map_err(|_| Outcome::rejected(400, format!("header {name} is UTF-8")))
@@ -252,7 +252,10 @@ mod tests {
         let expected = Command {
             tenant: TenantId::default(),
             device: "d".into(),
-            place: Place { source: Source { topic: TopicId(1), partition: PartitionId(0) }, offset: Offset(7) },
+            position: RecordPosition {
+                source: SourcePartition { topic: TopicId(1), partition: PartitionId(0) },
+                offset: Offset(7),
+            },
             name: "on".into(),
             content_type: Some("text/plain".into()),
             correlation_id: Some("c".into()),
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_rule_and_whom_to_tell_is_still_known() {
+    fn an_invalid_command_names_the_broken_rule_and_keeps_its_notice_address() {
         let (long, much) = (vec![b'x'; 257], vec![b'x'; 4 << 10]);
         let rows: Vec<(&str, &[u8], &str)> = vec![
             ("device_id", b"", "has the header device_id"),

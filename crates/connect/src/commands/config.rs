@@ -2,38 +2,39 @@
 
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Largest payload that may be allowed: so many of the largest commands as are taken at once fit into one append.
+/// Largest permitted value of the payload limit. One append has room for all commands that one step takes.
 const PAYLOAD_LIMIT_BYTES: usize = 128 << 10;
 
-/// Commands of applications to devices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Settings of the commands that applications send to devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandsConfig {
-    /// Partitions of the topic that keeps what waits; fixed when the data directory is made. Default 4.
+    /// Partitions of the topic that keeps waiting commands; fixed when the data directory is made. Default 4.
     pub state_partitions: u32,
-    /// Bytes of changes of what waits that may be on their way to the log or missing from the checkpoint before further
-    /// ones wait. Default 32 MiB.
+    /// Bytes of changes to waiting commands that may be on their way to the log or missing from the checkpoint; further
+    /// changes wait. Default 32 MiB.
     pub state_dirty_max_bytes: usize,
     /// Bytes of commands that may wait to be recorded. Default 16 MiB.
     pub state_inbox_max_bytes: usize,
-    /// Largest payload of a command, bytes, at most 128 KiB. Default 65,536.
+    /// Largest payload of a command, in bytes, at most 128 KiB. Default 65,536.
     pub payload_max_bytes: usize,
-    /// Commands that may wait for one device, those on their way to it among them; further ones are rejected. Default
-    /// 1,000.
+    /// Commands that may wait for one device, including those on their way to it.
+    /// Further commands are rejected. Default 1,000.
     pub waiting_max_per_device: usize,
-    /// Bytes of commands that may wait for the devices of one tenant, an equal part of it in each partition of the state;
-    /// further ones are rejected. Default 16 MiB.
+    /// Bytes of commands that may wait for the devices of one tenant; each partition of the state gets an equal part.
+    /// Further commands are rejected. Default 16 MiB.
     pub waiting_max_bytes_per_tenant: usize,
-    /// Longest time that a command may wait for its device, s; one that asks for more waits so long. Default 604,800
-    /// (seven days).
+    /// Longest time that a command may wait for its device, in seconds.
+    /// It replaces a longer time that a command asks for. Default 604,800 (seven days).
     pub ttl_max_s: u64,
-    /// Requests over HTTP that may wait for what becomes of their command; further ones are answered 503. Default 10,000.
+    /// Requests over HTTP that may wait for the answer to their command; further ones are answered 503. Default 10,000.
     pub requests_max_waiting: usize,
-    /// Longest time that such a request may wait, ms. Default 60,000.
+    /// Longest time that a request may wait for the answer to its command, in milliseconds. Default 60,000.
     pub request_timeout_max_ms: u64,
 }
 

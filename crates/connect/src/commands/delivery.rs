@@ -1,4 +1,4 @@
-//! A command in the hands of a listener, and the verdict that comes back.
+//! A command that a listener holds, and the listener's verdict.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use parking_lot::Mutex;
 
 use super::command::Command;
 use super::outcome::Outcome;
-use super::request_id::request_id;
+use super::request_id::RequestIds;
 
-/// What became of a command, in its listener's word.
+/// A listener's verdict on a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The device has it.
+    /// The device has received it.
     Accepted,
-    /// The device does not have it, as far as is known.
+    /// The device has probably not received it.
     Released,
-    /// It cannot be given to the device, ever.
+    /// It can never be delivered to the device.
     Rejected { status: u16, why: Cow<'static, str> },
 }
 
-/// What is to be done about a command.
+/// A task for the settlement thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// A listener has said what became of it.
+    /// A listener has given its verdict.
     Said(Arc<Command>, Verdict),
-    /// It ends so.
+    /// The command ends with this outcome.
     Ends(Arc<Command>, Outcome),
-    /// It goes on waiting: nobody listens.
+    /// The command goes on waiting, because no listener takes it.
     Waits(Arc<Command>),
 }
 
-/// Notes that nobody has acted on yet: never more than commands that wait, times a few.
+/// Notes for the settlement thread, bounded by a small multiple of the waiting commands.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     open: Mutex<Vec<Note>>,
@@ -50,7 +50,7 @@ impl Notes {
     }
 }
 
-/// A command in the hands of a listener. Dropped without a verdict it is released.
+/// A command that a listener holds. Dropping it without a verdict releases the command.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     command: Arc<Command>,
@@ -60,8 +60,9 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(command: Arc<Command>, notes: Arc<Notes>) -> Self {
-        let id = command.correlation_id.as_deref().filter(|_| command.wants_response).map(request_id);
+    pub(super) fn new(command: Arc<Command>, notes: Arc<Notes>, request_ids: &RequestIds) -> Self {
+        let correlation_id = command.correlation_id.as_deref().filter(|_| command.wants_response);
+        let id = correlation_id.map(|id| request_ids.issue(&command.tenant, &command.device, id).to_string());
         Self { command, request_id: id, notes, is_open: true }
     }
 
@@ -69,27 +70,27 @@ impl Delivery {
         &self.command
     }
 
-    /// The id under which the device answers; `None` if no answer is wanted.
+    /// The request id of the device's response; `None` for a one-way command.
     pub(crate) fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
 
-    /// The device has it.
+    /// The device has received it.
     pub(crate) fn accept(self) {
         self.say(Verdict::Accepted);
     }
 
-    /// The device does not have it: no acknowledgement in time, or it has gone.
+    /// Releases the command: the device did not acknowledge in time or has disconnected.
     pub(crate) fn release(self) {
         self.say(Verdict::Released);
     }
 
-    /// It cannot be given to the device, whoever listens. `status` is what the application is told.
+    /// Rejects the command, because no listener can deliver it. The application gets `status`.
     pub(crate) fn reject(self, status: u16, why: impl Into<Cow<'static, str>>) {
         self.say(Verdict::Rejected { status, why: why.into() });
     }
 
-    /// It was never handed over.
+    /// Returns the command without having handed it over.
     pub(super) fn take_back(mut self) {
         self.is_open = false;
     }

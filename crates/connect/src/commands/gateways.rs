@@ -1,4 +1,4 @@
-//! Through which gateway each device has sent last.
+//! The gateway through which each device sent last.
 
 use std::collections::HashMap;
 use std::sync::Arc;

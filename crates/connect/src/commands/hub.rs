@@ -1,4 +1,4 @@
-//! Where what has become durable finds those whom it concerns: the router, and whoever waits over HTTP.
+//! Hands durable changes to the router and to the HTTP requests that wait for them.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use super::CommandsConfig;
 use super::command::Command;
 use super::delivery::Notes;
 use super::outcome::Outcome;
+use super::request_id::RequestIds;
 use super::router::Router;
-use super::view::Answer;
+use super::view::{ChangeSink, DurableChange};
 use super::waiters::Waiters;
 use crate::registry::Registry;
 use crate::tenant_counter::TenantCounter;
 
-/// See the module.
 pub(crate) struct Hub {
     pub(crate) router: Arc<Router>,
     pub(crate) notes: Arc<Notes>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) wall: Arc<dyn WallClock>,
-    /// Counts how commands have ended.
+    /// The metric of ended commands, by outcome.
     ends: TenantCounter,
 }
 
@@ -29,35 +29,37 @@ impl Hub {
     pub(crate) fn new(
         registry: &Registry,
         config: &CommandsConfig,
+        request_ids: RequestIds,
         wall: Arc<dyn WallClock>,
         metrics: &Metrics,
     ) -> Arc<Self> {
         let notes = Arc::new(Notes::default());
-        let router = Arc::new(Router::new(Arc::new(registry.clone()), notes.clone()));
+        let router = Arc::new(Router::new(Arc::new(registry.clone()), notes.clone(), request_ids));
         let waiters = Arc::new(Waiters::new(config.requests_max_waiting));
         let help = "Commands to devices, by how they have ended.";
         let ends = TenantCounter::new(metrics, "millstream_connect_commands_total", help, "outcome", &[]);
         Arc::new(Self { router, notes, waiters, wall, ends })
     }
 
-    /// An answer of an owner is durable. Called on the owner's thread.
-    pub(crate) fn landed(&self, answer: &Answer) {
-        match answer {
-            Answer::Taken { waiting, refused } => {
+    fn ended(&self, command: &Command, outcome: &Outcome) {
+        self.ends.count(Some(&command.tenant), outcome.end.name());
+        self.waiters.ended(command, outcome);
+    }
+}
+
+impl ChangeSink for Hub {
+    fn landed(&self, change: &DurableChange) {
+        match change {
+            DurableChange::Taken { waiting, refused } => {
                 let now_ms = self.wall.now_ms();
                 waiting.iter().for_each(|command| self.router.arrive(command, now_ms));
                 refused.iter().for_each(|(command, outcome)| self.ended(command, outcome));
             }
-            Answer::Ended(None) => {}
-            Answer::Ended(Some((command, outcome))) => {
+            DurableChange::Ended(None) => {}
+            DurableChange::Ended(Some((command, outcome))) => {
                 self.router.forget(command);
                 self.ended(command, outcome);
             }
         }
-    }
-
-    fn ended(&self, command: &Command, outcome: &Outcome) {
-        self.ends.count(Some(&command.tenant), outcome.end.name());
-        self.waiters.ended(command, outcome);
     }
 }

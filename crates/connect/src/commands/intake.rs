@@ -1,10 +1,10 @@
-//! From the streams of commands to the owners of what waits.
+//! Hands the records of the command streams to the owners of the waiting commands.
 
 use std::sync::Arc;
 
 use millstream_log::Topic;
-use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, TopicName, TopicPartition};
-use millstream_view::{Follow, Source, Views};
+use millstream_types::{Offset, PartitionId, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_view::{Follow, SourcePartition, SourceRecord, Views};
 
 use super::command::Arrived;
 use super::listeners::Devices;
@@ -13,7 +13,7 @@ use super::view::{Ask, CommandView, Item};
 use crate::registry::Registry;
 use crate::streams::Streams;
 
-/// Reads every `command.<tenant>`.
+/// Reads the topics `command.<tenant>` of all tenants.
 pub(crate) struct Intake {
     pub(crate) views: Arc<Views<CommandView>>,
     pub(crate) registry: Registry,
@@ -26,12 +26,12 @@ impl Follow<CommandView> for Intake {
 
     fn follows(&self, topic: &Topic) -> bool {
         let tenant = topic.name.tenant();
-        topic.name.kind() == Kind::Command
+        topic.name.kind() == TopicKind::Command
             && self.registry.snapshot(tenant).state.tenant(tenant).is_some()
             && self.streams.response_partition(tenant, "").is_ok()
     }
 
-    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Item)> {
+    fn items(&self, SourceRecord { topic, record, .. }: SourceRecord<'_>, found: &mut Vec<(PartitionId, Item)>) {
         let tenant = topic.name.tenant();
         let mut arrived = Arrived::read(tenant, topic.id, record, self.payload_max_bytes);
         if arrived.fault.is_none() && self.registry.enabled(tenant, &arrived.command.device).is_none() {
@@ -40,18 +40,18 @@ impl Follow<CommandView> for Intake {
         let device = &arrived.command.device;
         let tell = self.streams.response_partition(tenant, device).unwrap_or_else(|error| {
             tracing::error!(%tenant, %error, "the topic for responses cannot be made");
-            TopicPartition::new(TopicName::reserved(Kind::CommandResponse, tenant), 0)
+            TopicPartition::new(TopicName::reserved(TopicKind::CommandResponse, tenant), 0)
         });
-        Some((owner(&self.views, tenant, device), Item { arrived, tell }))
+        found.push((owner(&self.views, tenant, device), Item { arrived, tell }));
     }
 
-    fn command(&self, source: Source, next: Offset, mut items: Vec<(Offset, Item)>) -> Ask {
-        items.iter_mut().for_each(|(_, item)| item.arrived.command.place.source = source);
+    fn command(&self, source: SourcePartition, next: Offset, mut items: Vec<(Offset, Item)>) -> Ask {
+        items.iter_mut().for_each(|(_, item)| item.arrived.command.position.source = source);
         Ask::Take { source, next, items }
     }
 }
 
-/// The partition that keeps what waits for `device`.
+/// The partition that keeps the commands waiting for `device`.
 pub(crate) fn owner(views: &Views<CommandView>, tenant: &TenantId, device: &str) -> PartitionId {
     views.partition_of(format!("{tenant}\0{device}").as_bytes())
 }

@@ -1,7 +1,7 @@
-//! Who listens in one tenant, and who of them gets a command.
+//! The listeners of one tenant and the choice of the one that gets a command.
 //!
-//! A listener that names the device comes first, the newest before the others; then the gateway through which the device
-//! has sent last, then any other that may act for it. Whether a gateway may is asked of the registry each time.
+//! Listeners that name the device come first, the newest before the others. The gateway through which the device last
+//! sent comes next, then any other gateway that may act for it. The registry is asked each time if a gateway may.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use super::command::Command;
 use super::delivery::{Delivery, Notes};
 use super::gateways::LastGateways;
 use super::listener::{Way, Whose};
+use super::request_id::RequestIds;
 use crate::registry::{Device, Registry};
 
-/// Devices of one tenant of which it is remembered through which gateway they have sent last.
+/// Most devices of one tenant whose last gateway is remembered.
 const GATEWAYS_REMEMBERED_MAX: usize = 16_384;
 
-/// What the registry says of devices now.
+/// Look-up of devices in the current registry.
 pub(crate) trait Devices: Send + Sync {
-    /// The device, if it and its tenant are there and enabled.
+    /// The device, if it and its tenant exist and are enabled.
     fn enabled(&self, tenant: &TenantId, device: &str) -> Option<Arc<Device>>;
 }
 
@@ -33,21 +34,21 @@ impl Devices for Registry {
     }
 }
 
-/// A command that is to be handed over, and to a listener newer than which.
+/// A command to hand over to a listener that is newer than the given one.
 pub(super) struct Offer<'a> {
     pub(super) command: &'a Arc<Command>,
-    /// Its device, as it is registered.
     pub(super) device: &'a Device,
     pub(super) newer_than: u64,
     pub(super) devices: &'a dyn Devices,
     pub(super) notes: &'a Arc<Notes>,
+    pub(super) request_ids: &'a RequestIds,
 }
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Offered {
     Taken,
-    /// Somebody listens, and has as much to do as may wait for it.
+    /// A listener exists, but its queue is full.
     Full,
     Nobody,
 }
@@ -59,7 +60,7 @@ struct Listener {
     way: Way,
 }
 
-/// See the module. Of each list the newest is last.
+/// The newest listener of each list is last.
 #[derive(Debug)]
 pub(super) struct Listeners {
     exact: HashMap<Arc<str>, Vec<Listener>>,
@@ -107,7 +108,7 @@ impl Listeners {
         self.exact.is_empty() && self.behind.is_empty() && self.last.is_empty()
     }
 
-    /// Hands a command to the listener that comes first and takes it.
+    /// Hands a command to the first listener that takes it.
     pub(super) fn offer(&mut self, offer: &Offer<'_>) -> Offered {
         let mut offered = Offered::Nobody;
         if let Some(list) = self.exact.get_mut(&offer.command.device) {
@@ -126,7 +127,7 @@ impl Listeners {
         offered
     }
 
-    /// Those that listen and may act for the device, in their order.
+    /// The listeners that may act for the device, in order of preference.
     fn gateways(&self, offer: &Offer<'_>) -> Vec<Arc<str>> {
         let last = self.last.of(&offer.command.device);
         let by_name = last.into_iter().map(|gateway| &**gateway).chain(offer.device.via.iter().map(|id| id.as_str()));
@@ -142,7 +143,7 @@ impl Offer<'_> {
         known.is_some_and(|known| self.device.is_behind(gateway, &known))
     }
 
-    /// Hands the command to the newest of `list` that takes it. Those that are gone are removed.
+    /// Hands the command to the newest listener of `list` that takes it and removes closed listeners.
     fn to(&self, list: &mut Vec<Listener>) -> Offered {
         let mut offered = Offered::Nobody;
         let mut index = list.len();
@@ -152,7 +153,7 @@ impl Offer<'_> {
             if listener.id <= self.newer_than || listener.via.as_ref().is_some_and(|via| !self.may_go_via(via)) {
                 continue;
             }
-            let delivery = Delivery::new(Arc::clone(self.command), Arc::clone(self.notes));
+            let delivery = Delivery::new(Arc::clone(self.command), Arc::clone(self.notes), self.request_ids);
             let (back, is_gone) = match &listener.way {
                 Way::Stream(stream) => match stream.try_send(delivery) {
                     Ok(()) => return Offered::Taken,

@@ -13,10 +13,11 @@ use super::outcome::{End, Outcome};
 pub(crate) const NOTICE_TYPE: &str = "application/vnd.eclipse-hono-delivery-failure-notification+json";
 /// The tenant of a response or notice.
 pub(crate) const TENANT_ID: &str = "tenant_id";
-/// How a command went, as in HTTP.
+/// The status of a command, as an HTTP status code.
 pub(crate) const STATUS: &str = "status";
 
-/// The notice of how `command` has ended; none if its device has it, or nobody could tell which command it is about.
+/// The notice of the outcome of `command`. `None` if the device received the command, or if the command has no
+/// correlation id to identify it by.
 pub(super) fn notice(command: &Command, outcome: &Outcome, now_ms: i64) -> Option<Publish> {
     let correlation_id = command.correlation_id.as_deref().filter(|_| outcome.end != End::Accepted)?;
     let text = |name: &'static str, value: &str| (Cow::Borrowed(name), value.as_bytes().to_vec());

@@ -1,22 +1,22 @@
-//! How a command ends.
+//! The outcome of a command.
 
 use std::borrow::Cow;
 
-/// How a command has ended: each has exactly one end.
+/// The end of a command. Each command has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum End {
-    /// The device has it.
+    /// The device received the command.
     Accepted,
-    /// Its device was away, or did not acknowledge it.
+    /// The device was not connected, or did not acknowledge the command.
     Released,
-    /// It is malformed, or a limit or the registry forbids it.
+    /// The command is malformed, or a limit or the registry forbids it.
     Rejected,
-    /// Its device did not come in time.
+    /// The device did not connect in time.
     Expired,
 }
 
 impl End {
-    /// As notices and answers say it.
+    /// The name in notices and answers.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -27,13 +27,13 @@ impl End {
     }
 }
 
-/// A command's end, as the application is told it.
+/// The end of a command, as the application reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) end: End,
-    /// As in HTTP.
+    /// The status code, as in HTTP.
     pub(crate) status: u16,
-    /// Why it did not reach the device; empty if it did.
+    /// The reason for which the command did not reach the device; empty if it did.
     pub(crate) why: Cow<'static, str>,
 }
 

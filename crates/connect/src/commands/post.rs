@@ -1,4 +1,4 @@
-//! `POST /api/commands/{tenant}/{device}`: a command, and what became of it, in one request.
+//! `POST /api/commands/{tenant}/{device}`: sends a command and returns its outcome in one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use super::{Commands, Response};
 use crate::refusal::{not_taken, unknown_device};
 use crate::registry::DeviceId;
 
-/// How long a request waits that does not say it.
+/// Default wait of a request.
 const TIMEOUT_MS: u64 = 10_000;
-/// Time for what a request does beside waiting.
+/// Time for the work of a request, without its wait.
 const WORK: Duration = Duration::from_secs(15);
 const CMD_STATUS: HeaderName = HeaderName::from_static("hono-cmd-status");
 const CORRELATION: HeaderName = HeaderName::from_static(CORRELATION_ID);
 
-/// What the query says.
+/// The query parameters of a request to send a command.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Parameters {
@@ -44,7 +44,7 @@ struct Parameters {
     correlation_id: Option<String>,
 }
 
-/// A request that was checked.
+/// A checked request to send a command.
 struct Wanted {
     tenant: TenantId,
     device: DeviceId,
@@ -143,7 +143,7 @@ impl Commands {
         })
     }
 
-    /// Appends the command's record; returns once that is durable.
+    /// Appends the command's record and returns once it is durable.
     async fn append(&self, wanted: &Wanted, given: &[Header<'_>], payload: &[u8]) -> Result<(), Problem> {
         let Wanted { tenant, device, .. } = wanted;
         let device = device.as_str();
@@ -165,9 +165,10 @@ impl Commands {
         loop {
             let streams = self.streams.of(tenant).await.map_err(|error| not_taken(&error))?;
             let (done, verdict) = reply();
+            let done = done.failing_on_full_disk();
             match streams.command_partition(device).append(&[record], AckLevel::Synced, done) {
                 Ok(()) => return verdict.await.map(drop).map_err(|error| not_taken(&error)),
-                // Somebody has deleted the topic since it was resolved.
+                // The topic was deleted after it was resolved.
                 Err(millstream_log::Error::UnknownTopic { .. }) if !is_again => self.streams.forget(tenant),
                 Err(error) => return Err(not_taken(&error)),
             }
@@ -193,14 +194,14 @@ async fn post(
     }
     commands.append(&wanted, &headers, &payload).await?;
     let decided = waiter.progress.wait_for(|progress| wanted.answer(progress).is_some());
-    // Who hears nothing any more is told what is known, as when the time is over.
+    // A closed channel is answered like a timeout: with the progress known so far.
     let _ = tokio::time::timeout(wanted.timeout, decided).await;
     let progress = waiter.progress.borrow().clone();
     wanted.answer(&progress).unwrap_or_else(|| Err(wanted.no_answer(&progress)))
 }
 
 impl Wanted {
-    /// What the request is answered with, once that is known.
+    /// The reply to the request, once it is known.
     fn answer(&self, progress: &Progress) -> Option<Result<HttpResponse, Problem>> {
         if let Some(response) = &progress.response {
             return Some(Ok(self.responded(response)));
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_when_the_time_is_over_is_told() {
+    fn a_request_that_times_out_reports_the_progress_of_its_command() {
         let accepted = || Some(Outcome::ACCEPTED);
         for (is_one_way, known, answer) in [
             (true, progress(false, None), Err("not known yet")),

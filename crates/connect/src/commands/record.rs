@@ -1,4 +1,4 @@
-//! How a command that waits lies in the state topic.
+//! The record format of a waiting command in the state topic.
 //!
 //! | | bytes |
 //! | --- | --- |
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millstream_types::{Offset, PartitionId, TenantId, TopicId};
-use millstream_view::{DecodeError, Encoded, Source};
+use millstream_view::{DecodeError, Encoded, SourcePartition};
 use serde::{Deserialize, Serialize};
 
-use super::command::{Command, Place};
+use super::command::{Command, RecordPosition};
 use super::state::Change;
 
-/// What the values are written in; a later version is refused.
+/// Version of the value format; later versions are refused.
 const VERSION: u8 = 1;
 
-/// A command, but for what the key says and its payload.
+/// A command without the members of its key and without its payload.
 #[derive(Serialize, Deserialize)]
 struct Described {
     name: Box<str>,
@@ -40,25 +40,25 @@ struct Described {
 pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
     match change {
         Change::Waits(command) => {
-            encode_key(&command.tenant, &command.device, command.place, key);
+            encode_key(&command.tenant, &command.device, command.position, key);
             encode_value(command, value);
             Encoded::Value
         }
-        Change::Gone { tenant, device, place } => {
-            encode_key(tenant, device, *place, key);
+        Change::Gone { tenant, device, position } => {
+            encode_key(tenant, device, *position, key);
             Encoded::Tombstone
         }
     }
 }
 
-fn encode_key(tenant: &TenantId, device: &str, place: Place, key: &mut Vec<u8>) {
+fn encode_key(tenant: &TenantId, device: &str, position: RecordPosition, key: &mut Vec<u8>) {
     for name in [tenant.as_str(), device] {
         key.extend_from_slice(name.as_bytes());
         key.push(0);
     }
-    key.extend_from_slice(&place.source.topic.0.to_be_bytes());
-    key.extend_from_slice(&place.source.partition.0.to_be_bytes());
-    key.extend_from_slice(&place.offset.0.to_be_bytes());
+    key.extend_from_slice(&position.source.topic.0.to_be_bytes());
+    key.extend_from_slice(&position.source.partition.0.to_be_bytes());
+    key.extend_from_slice(&position.offset.0.to_be_bytes());
 }
 
 fn encode_value(command: &Command, value: &mut Vec<u8>) {
@@ -79,15 +79,15 @@ fn encode_value(command: &Command, value: &mut Vec<u8>) {
 }
 
 pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
-    let (tenant, device, place) = decode_key(key)?;
+    let (tenant, device, position) = decode_key(key)?;
     match value {
-        None => Ok(Change::Gone { tenant, device, place }),
-        Some(value) => decode_value((tenant, device, place), value).map(|command| Change::Waits(Arc::new(command))),
+        None => Ok(Change::Gone { tenant, device, position }),
+        Some(value) => decode_value((tenant, device, position), value).map(|command| Change::Waits(Arc::new(command))),
     }
 }
 
-fn decode_key(key: &[u8]) -> Result<(TenantId, Arc<str>, Place), DecodeError> {
-    let wrong = || DecodeError::new("a key of a command without tenant, device or place");
+fn decode_key(key: &[u8]) -> Result<(TenantId, Arc<str>, RecordPosition), DecodeError> {
+    let wrong = || DecodeError::new("a key of a command without tenant, device or position");
     let (key, offset) = key.split_last_chunk::<8>().ok_or_else(wrong)?;
     let (key, partition) = key.split_last_chunk::<4>().ok_or_else(wrong)?;
     let (key, topic) = key.split_last_chunk::<16>().ok_or_else(wrong)?;
@@ -95,11 +95,14 @@ fn decode_key(key: &[u8]) -> Result<(TenantId, Arc<str>, Place), DecodeError> {
     let (tenant, device) = names.split_once('\0').ok_or_else(wrong)?;
     let tenant = TenantId::new(tenant).map_err(|error| DecodeError::new(error.to_string()))?;
     let topic = TopicId(u128::from_be_bytes(*topic));
-    let source = Source { topic, partition: PartitionId(u32::from_be_bytes(*partition)) };
-    Ok((tenant, device.into(), Place { source, offset: Offset(u64::from_be_bytes(*offset)) }))
+    let source = SourcePartition { topic, partition: PartitionId(u32::from_be_bytes(*partition)) };
+    Ok((tenant, device.into(), RecordPosition { source, offset: Offset(u64::from_be_bytes(*offset)) }))
 }
 
-fn decode_value((tenant, device, place): (TenantId, Arc<str>, Place), value: &[u8]) -> Result<Command, DecodeError> {
+fn decode_value(
+    (tenant, device, position): (TenantId, Arc<str>, RecordPosition),
+    value: &[u8],
+) -> Result<Command, DecodeError> {
     let cut_short = || DecodeError::new("a record of a command ends too early");
     let (version, rest) = value.split_first().ok_or_else(cut_short)?;
     if *version != VERSION {
@@ -112,7 +115,7 @@ fn decode_value((tenant, device, place): (TenantId, Arc<str>, Place), value: &[u
     Ok(Command {
         tenant,
         device,
-        place,
+        position,
         name: described.name,
         content_type: described.content_type,
         correlation_id: described.correlation_id,
@@ -132,7 +135,10 @@ mod tests {
         Command {
             tenant: TenantId::new("acme").unwrap(),
             device: "d:1".into(),
-            place: Place { source: Source { topic: TopicId(1), partition: PartitionId(2) }, offset: Offset(3) },
+            position: RecordPosition {
+                source: SourcePartition { topic: TopicId(1), partition: PartitionId(2) },
+                offset: Offset(3),
+            },
             name: "on".into(),
             content_type: Some("text/plain".into()),
             correlation_id: Some("c".into()),
@@ -144,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The first released format; must be read for ever.
+    /// The first released format, which must stay readable.
     const KEY_1: &[u8] = b"acme\0d:1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03";
     const VALUE_1: &[u8] = b"\x01\0\0\0\xaf{\"name\":\"on\",\"content_type\":\"text/plain\",\"correlation_id\":\"c\",\
         \"wants_response\":true,\"metadata\":[[\"delivery-failure-notification-metadata\",\"m\"]],\
@@ -170,8 +176,8 @@ mod tests {
             let Change::Waits(read) = decode(KEY_1, Some(written)).unwrap() else { panic!("a tombstone") };
             assert_eq!(*read, command);
         }
-        let Change::Gone { tenant, device, place } = decode(KEY_1, None).unwrap() else { panic!("a value") };
-        assert_eq!((tenant, device, place), (sample().tenant, sample().device, sample().place));
+        let Change::Gone { tenant, device, position } = decode(KEY_1, None).unwrap() else { panic!("a value") };
+        assert_eq!((tenant, device, position), (sample().tenant, sample().device, sample().position));
     }
 
     #[test]

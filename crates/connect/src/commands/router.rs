@@ -1,5 +1,5 @@
-//! What waits and who listens, of all tenants: plain data behind a lock for some tenants each. Nobody waits for anything
-//! while he holds one.
+//! The waiting commands and the listeners of all tenants, sharded by tenant behind one lock a shard. No code blocks
+//! while it holds a shard's lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,63 +8,63 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_types::{TenantId, partition_of_key};
 use parking_lot::Mutex;
 
-use super::command::{Command, Place};
+use super::command::{Command, RecordPosition};
 use super::delivery::{Notes, Verdict};
-use super::listener::{Listening, Way, Whose};
+use super::listener::{Way, Whose};
 use super::listeners::Devices;
-use super::routes::{Ground, Routes};
+use super::request_id::RequestIds;
+use super::routes::{Routes, RoutingContext};
 
 const SHARDS: u32 = 16;
 
-/// See the module.
 pub(crate) struct Router {
     shards: Vec<Mutex<Shard>>,
     devices: Arc<dyn Devices>,
     notes: Arc<Notes>,
+    request_ids: RequestIds,
     newest_listener: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     tenants: HashMap<TenantId, Routes>,
-    expiries: BTreeMap<(i64, Place), Arc<Command>>,
+    expiries: BTreeMap<(i64, RecordPosition), Arc<Command>>,
 }
 
 impl Router {
-    pub(crate) fn new(devices: Arc<dyn Devices>, notes: Arc<Notes>) -> Self {
+    pub(crate) fn new(devices: Arc<dyn Devices>, notes: Arc<Notes>, request_ids: RequestIds) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, devices, notes, newest_listener: AtomicU64::new(0) }
+        Self { shards, devices, notes, request_ids, newest_listener: AtomicU64::new(0) }
     }
 
     fn shard(&self, tenant: &TenantId) -> &Mutex<Shard> {
         &self.shards[partition_of_key(tenant.as_str().as_bytes(), SHARDS).0 as usize]
     }
 
-    fn ground<'a>(&'a self, tenant: &'a TenantId, now_ms: i64) -> Ground<'a> {
-        Ground { tenant, devices: &*self.devices, notes: &self.notes, now_ms }
+    fn context<'a>(&'a self, tenant: &'a TenantId, now_ms: i64) -> RoutingContext<'a> {
+        RoutingContext { tenant, devices: &*self.devices, notes: &self.notes, request_ids: &self.request_ids, now_ms }
     }
 
-    /// A command waits, durably.
     pub(crate) fn arrive(&self, command: &Arc<Command>, now_ms: i64) {
         let mut shard = self.shard(&command.tenant).lock();
         if let Some(expires_ms) = command.expires_ms {
-            shard.expiries.insert((expires_ms, command.place), Arc::clone(command));
+            shard.expiries.insert((expires_ms, command.position), Arc::clone(command));
         }
         let routes = shard.tenants.entry(command.tenant.clone()).or_default();
-        routes.arrive(command, &self.ground(&command.tenant, now_ms));
+        routes.arrive(command, &self.context(&command.tenant, now_ms));
     }
 
-    /// Listens until what it returns is dropped.
+    /// Registers a listener; dropping the returned value removes it.
     pub(crate) fn listen(self: &Arc<Self>, tenant: &TenantId, whose: Whose, way: Way, now_ms: i64) -> Listening {
         let mut shard = self.shard(tenant).lock();
         let id = self.newest_listener.fetch_add(1, Ordering::Relaxed) + 1;
         let routes = shard.tenants.entry(tenant.clone()).or_default();
         routes.listeners.add(id, &whose, way);
-        routes.listened(&whose, &self.ground(tenant, now_ms));
+        routes.listened(&whose, &self.context(tenant, now_ms));
         Listening { router: Arc::clone(self), tenant: tenant.clone(), whose, id }
     }
 
-    pub(super) fn unlisten(&self, tenant: &TenantId, whose: &Whose, id: u64) {
+    fn unlisten(&self, tenant: &TenantId, whose: &Whose, id: u64) {
         let mut shard = self.shard(tenant).lock();
         if let Some(routes) = shard.tenants.get_mut(tenant) {
             routes.listeners.remove(id, whose);
@@ -72,7 +72,7 @@ impl Router {
         }
     }
 
-    /// `gateway` has sent for `device` last.
+    /// Records `gateway` as the last one that has sent for `device`.
     pub(crate) fn seen_behind(&self, tenant: &TenantId, device: &str, gateway: &str) {
         let mut shard = self.shard(tenant).lock();
         if !shard.tenants.contains_key(tenant) {
@@ -83,16 +83,16 @@ impl Router {
         }
     }
 
-    /// A listener has said what became of the command in its hands.
+    /// Applies a listener's verdict on its command.
     pub(crate) fn said(&self, command: &Command, verdict: Verdict, now_ms: i64) {
         let mut shard = self.shard(&command.tenant).lock();
         let newest = self.newest_listener.load(Ordering::Relaxed);
         if let Some(routes) = shard.tenants.get_mut(&command.tenant) {
-            routes.said(command, verdict, newest, &self.ground(&command.tenant, now_ms));
+            routes.said(command, verdict, newest, &self.context(&command.tenant, now_ms));
         }
     }
 
-    /// Ends what has waited too long.
+    /// Expires commands that have waited too long.
     pub(crate) fn expire(&self, now_ms: i64) {
         for shard in &self.shards {
             let shard = &mut *shard.lock();
@@ -101,36 +101,50 @@ impl Router {
             {
                 let command = first.remove();
                 if let Some(routes) = shard.tenants.get_mut(&command.tenant) {
-                    routes.expire(&command, &self.ground(&command.tenant, now_ms));
+                    routes.expire(&command, &self.context(&command.tenant, now_ms));
                 }
             }
         }
     }
 
-    /// Tries again to hand over what found its listener full.
+    /// Offers commands again whose listener was full.
     pub(crate) fn retry(&self, now_ms: i64) {
         for shard in &self.shards {
             for (tenant, routes) in &mut shard.lock().tenants {
-                routes.retry(&self.ground(tenant, now_ms));
+                routes.retry(&self.context(tenant, now_ms));
             }
         }
     }
 
-    /// When the next that waits has waited too long.
+    /// The time of the next expiry.
     pub(crate) fn next_expiry_ms(&self) -> Option<i64> {
         self.shards.iter().filter_map(|shard| Some(shard.lock().expiries.first_key_value()?.0.0)).min()
     }
 
-    /// The end of a command is durable.
+    /// Removes a command whose outcome is durable.
     pub(crate) fn forget(&self, command: &Command) {
         let mut shard = self.shard(&command.tenant).lock();
         if let Some(expires_ms) = command.expires_ms {
-            shard.expiries.remove(&(expires_ms, command.place));
+            shard.expiries.remove(&(expires_ms, command.position));
         }
         if let Some(routes) = shard.tenants.get_mut(&command.tenant) {
             routes.forget(command);
             shard.tidy(&command.tenant);
         }
+    }
+}
+
+/// A registered listener; dropping it removes the registration.
+pub(crate) struct Listening {
+    router: Arc<Router>,
+    tenant: TenantId,
+    pub(super) whose: Whose,
+    pub(super) id: u64,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.router.unlisten(&self.tenant, &self.whose, self.id);
     }
 }
 

@@ -5,31 +5,34 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millstream_types::{Offset, PartitionId, TenantId, TopicId};
-use millstream_view::Source;
+use millstream_view::SourcePartition;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::command::{Command, Place};
+use super::command::{Command, RecordPosition};
 use super::delivery::{Delivery, Note, Notes};
-use super::listener::{Listening, Once, Way, Whose};
+use super::listener::{Once, Way, Whose};
 use super::listeners::Devices;
 use super::outcome::{End, Outcome};
-use super::router::Router;
+use super::request_id::{RequestId, RequestIds};
+use super::router::{Listening, Router};
 use crate::registry::Device;
+
+const KEY: u128 = 7;
 
 /// Devices d0 to d2 behind some of the gateways g0 to g2, each enabled or not.
 #[derive(Default)]
-struct Known(Mutex<HashMap<String, Arc<Device>>>);
+struct TestDevices(Mutex<HashMap<String, Arc<Device>>>);
 
-impl Devices for Known {
+impl Devices for TestDevices {
     fn enabled(&self, _: &TenantId, device: &str) -> Option<Arc<Device>> {
         self.0.lock().get(device).filter(|device| device.enabled).cloned()
     }
 }
 
-impl Known {
+impl TestDevices {
     fn set(&self, device: &str, is_enabled: bool, via: &[&str], groups: &[&str]) {
         let groups_of = if device.starts_with('g') { "memberOf" } else { "viaGroups" };
         let device_json = json!({"enabled": is_enabled, "via": via, groups_of: groups});
@@ -80,25 +83,25 @@ impl Listener {
 }
 
 struct World {
-    known: Arc<Known>,
+    known: Arc<TestDevices>,
     notes: Arc<Notes>,
     router: Arc<Router>,
     now_ms: i64,
     commands: Vec<Arc<Command>>,
-    ends: HashMap<Place, Outcome>,
+    ends: HashMap<RecordPosition, Outcome>,
     /// The newest listener when a command came back last.
-    returned: HashMap<Place, u64>,
+    returned: HashMap<RecordPosition, u64>,
     newest: u64,
     listeners: Vec<Listener>,
     hands: Vec<Delivery>,
-    delivered: HashSet<Place>,
-    last_first: HashMap<String, Place>,
+    delivered: HashSet<RecordPosition>,
+    last_first: HashMap<String, RecordPosition>,
     last_gateway: HashMap<String, String>,
 }
 
 impl World {
     fn new() -> Self {
-        let (known, notes) = (Arc::new(Known::default()), Arc::new(Notes::default()));
+        let (known, notes) = (Arc::new(TestDevices::default()), Arc::new(Notes::default()));
         for (device, via, groups) in [("d0", &["g0"][..], &[][..]), ("d1", &["g0", "g1"], &[]), ("d2", &[], &["group"])]
         {
             known.set(device, true, via, groups);
@@ -106,7 +109,7 @@ impl World {
         for (gateway, groups) in [("g0", &[][..]), ("g1", &[]), ("g2", &["group"])] {
             known.set(gateway, true, &[], groups);
         }
-        let router = Arc::new(Router::new(known.clone(), notes.clone()));
+        let router = Arc::new(Router::new(known.clone(), notes.clone(), RequestIds::keyed(KEY)));
         Self {
             known,
             notes,
@@ -125,11 +128,11 @@ impl World {
     }
 
     fn send(&mut self, device: &str, ttl_ms: Option<i64>) {
-        let source = Source { topic: TopicId(1), partition: PartitionId(0) };
+        let source = SourcePartition { topic: TopicId(1), partition: PartitionId(0) };
         let command = Arc::new(Command {
             tenant: TenantId::default(),
             device: device.into(),
-            place: Place { source, offset: Offset(self.commands.len() as u64) },
+            position: RecordPosition { source, offset: Offset(self.commands.len() as u64) },
             name: "on".into(),
             content_type: None,
             correlation_id: Some("c".into()),
@@ -180,12 +183,12 @@ impl World {
                     Note::Said(command, verdict) => {
                         let has_come_back = verdict == super::delivery::Verdict::Released;
                         if has_come_back {
-                            self.returned.insert(command.place, self.newest);
+                            self.returned.insert(command.position, self.newest);
                         }
                         self.router.said(&command, verdict, self.now_ms);
                     }
                     Note::Ends(command, outcome) => {
-                        let before = self.ends.insert(command.place, outcome);
+                        let before = self.ends.insert(command.position, outcome);
                         assert_eq!(before, None, "a second end of {command:?}");
                         self.router.forget(&command);
                     }
@@ -195,30 +198,30 @@ impl World {
             if !moved {
                 return;
             }
-            // As the clerk does now and then: who was full may have room.
+            // The settlement thread retries too: a full listener may have room again.
             self.router.retry(self.now_ms);
         }
     }
 
     fn take_in_hand(&mut self, delivery: Delivery) {
         let command = delivery.command();
-        let (place, device) = (command.place, command.device.to_string());
+        let (position, device) = (command.position, command.device.to_string());
         let others = self.hands.iter().filter(|other| *other.command().device == *device);
         assert_eq!(others.count(), 0, "two commands of {device} at once");
-        assert!(!self.ends.contains_key(&place), "delivered after its end");
+        assert!(!self.ends.contains_key(&position), "delivered after its end");
         // One that has come back before anybody looked at it may be late.
-        if self.delivered.insert(place) && !self.returned.contains_key(&place) {
-            let before = self.last_first.insert(device, place);
-            assert!(before.is_none_or(|before| before < place), "{before:?} before {place:?}");
+        if self.delivered.insert(position) && !self.returned.contains_key(&position) {
+            let before = self.last_first.insert(device, position);
+            assert!(before.is_none_or(|before| before < position), "{before:?} before {position:?}");
         }
         self.hands.push(delivery);
     }
 
-    /// Whether this listener was the one that had to get it.
+    /// Checks that the listener was the right one for this delivery.
     fn check_delivery(&self, index: usize, delivery: &Delivery) {
         let (got, command) = (&self.listeners[index], delivery.command());
         let device = &*command.device;
-        let after = self.returned.get(&command.place).copied().unwrap_or(0);
+        let after = self.returned.get(&command.position).copied().unwrap_or(0);
         assert!(got.is_for(device) && self.known.may(device, got.via()), "{device} via {:?}", got.via());
         assert!(got.listening.id > after, "to the listener that has let it go");
         assert!(command.expires_ms.is_none_or(|expires_ms| expires_ms > self.now_ms));
@@ -236,17 +239,17 @@ impl World {
         }
     }
 
-    /// What holds for a device for which something has just happened.
+    /// Checks the invariants of a device after an event that concerns it.
     fn check_device(&self, device: &str) {
         let is_busy = self.hands.iter().any(|delivery| *delivery.command().device == *device)
             || self.listeners.iter().any(|listener| listener.is_lazy && listener.is_for(device));
         let waiting = self
             .commands
             .iter()
-            .filter(|command| *command.device == *device && !self.ends.contains_key(&command.place));
+            .filter(|command| *command.device == *device && !self.ends.contains_key(&command.position));
         for command in waiting.filter(|_| !is_busy) {
             assert!(command.expires_ms.is_some(), "it neither waits nor has ended: {command:?}");
-            let after = self.returned.get(&command.place).copied().unwrap_or(0);
+            let after = self.returned.get(&command.position).copied().unwrap_or(0);
             let could = self.listeners.iter().any(|listener| {
                 let is_stream = matches!(listener.receiver, Receiver::Stream(_));
                 is_stream
@@ -358,7 +361,7 @@ fn run(world: &mut World, step: &Step) {
 
 proptest! {
     #[test]
-    fn each_command_ends_once_in_order_and_reaches_only_whom_it_may(steps in prop::collection::vec(step(), 0..120)) {
+    fn each_command_ends_once_in_order_and_reaches_only_permitted_listeners(steps in prop::collection::vec(step(), 0..120)) {
         let mut world = World::new();
         steps.iter().for_each(|step| run(&mut world, step));
         world.hands.clear();
@@ -370,8 +373,8 @@ proptest! {
         world.router.expire(world.now_ms);
         world.look();
         for command in &world.commands {
-            let outcome = world.ends.get(&command.place).unwrap_or_else(|| panic!("no end of {command:?}"));
-            prop_assert!(outcome.end != End::Accepted || world.delivered.contains(&command.place));
+            let outcome = world.ends.get(&command.position).unwrap_or_else(|| panic!("no end of {command:?}"));
+            prop_assert!(outcome.end != End::Accepted || world.delivered.contains(&command.position));
             prop_assert!(outcome.end != End::Expired || command.expires_ms.is_some());
         }
         prop_assert_eq!(world.router.next_expiry_ms(), None);
@@ -391,10 +394,12 @@ fn the_latest_request_gets_the_command_and_the_others_are_told_at_once() {
     assert_eq!(first.try_recv().unwrap_err(), oneshot::error::TryRecvError::Closed);
     world.send("d0", None);
     let delivery = world.listeners[1].take().unwrap();
-    assert_eq!(delivery.request_id(), Some("1Yw"));
+    let request_id = RequestId::parse(delivery.request_id().unwrap()).unwrap();
+    assert_eq!(request_id.correlation_id, "c");
+    assert!(RequestIds::keyed(KEY).is_of(&TenantId::default(), "d0", &request_id));
     delivery.accept();
     world.look();
-    assert_eq!(world.ends[&world.commands[0].place], Outcome::ACCEPTED);
+    assert_eq!(world.ends[&world.commands[0].position], Outcome::ACCEPTED);
 }
 
 #[test]
@@ -402,7 +407,7 @@ fn a_command_without_time_is_released_at_once_and_one_with_time_waits_for_the_ne
     let mut world = World::new();
     world.send("d0", None);
     world.send("d0", Some(10));
-    assert_eq!(world.ends[&world.commands[0].place].end, End::Released);
+    assert_eq!(world.ends[&world.commands[0].position].end, End::Released);
     world.listen(by_itself("d0"), Some(1), false);
     world.hands.remove(0).release();
     world.look();
@@ -410,21 +415,21 @@ fn a_command_without_time_is_released_at_once_and_one_with_time_waits_for_the_ne
     world.listen(by_itself("d0"), None, false);
     world.hands.remove(0).accept();
     world.look();
-    assert_eq!(world.ends[&world.commands[1].place], Outcome::ACCEPTED);
+    assert_eq!(world.ends[&world.commands[1].position], Outcome::ACCEPTED);
 }
 
 #[test]
-fn what_finds_its_listener_full_is_released_or_tried_again() {
+fn a_command_for_a_full_listener_is_released_or_retried() {
     let mut world = World::new();
     world.listen(Whose::Behind { gateway: "g0".into() }, Some(1), true);
     world.send("d0", None);
     world.send("d1", None);
     world.send("d1", Some(10));
-    assert_eq!(world.ends[&world.commands[1].place].end, End::Released);
+    assert_eq!(world.ends[&world.commands[1].position].end, End::Released);
     world.listeners[0].take().unwrap().accept();
     world.router.retry(world.now_ms);
     let delivery = world.listeners[0].take().unwrap();
-    assert_eq!(delivery.command().place, world.commands[2].place);
+    assert_eq!(delivery.command().position, world.commands[2].position);
 }
 
 #[test]
@@ -433,6 +438,6 @@ fn a_device_that_is_gone_when_its_command_is_to_be_delivered_rejects_it() {
     world.send("d0", Some(10));
     world.known.set("d0", false, &[], &[]);
     world.listen(by_itself("d0"), Some(1), false);
-    let outcome = &world.ends[&world.commands[0].place];
+    let outcome = &world.ends[&world.commands[0].position];
     assert_eq!((outcome.end, outcome.status), (End::Rejected, 404));
 }

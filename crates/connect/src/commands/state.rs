@@ -1,13 +1,13 @@
-//! The commands that wait, as one partition knows them. Everything is shared between versions. Records may be applied in
-//! any order of their keys.
+//! The waiting commands of one partition. Versions share their structure. Records of different keys may be applied in
+//! any order.
 
 use std::sync::Arc;
 
 use millstream_types::TenantId;
 
-use super::command::{Command, Place};
+use super::command::{Command, RecordPosition};
 
-/// All tenants of a partition.
+/// The waiting commands of all tenants of a partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     tenants: imbl::HashMap<TenantId, OfTenant>,
@@ -15,16 +15,16 @@ pub(crate) struct State {
 
 #[derive(Debug, Clone, Default)]
 struct OfTenant {
-    devices: imbl::HashMap<Arc<str>, imbl::OrdMap<Place, Arc<Command>>>,
-    /// What all of them take.
+    devices: imbl::HashMap<Arc<str>, imbl::OrdMap<RecordPosition, Arc<Command>>>,
+    /// Approximate memory of the tenant's commands together.
     size_bytes: usize,
 }
 
-/// A command begins to wait, or waits no longer.
+/// A command starts to wait or is removed.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Waits(Arc<Command>),
-    Gone { tenant: TenantId, device: Arc<str>, place: Place },
+    Gone { tenant: TenantId, device: Arc<str>, position: RecordPosition },
 }
 
 impl State {
@@ -33,13 +33,14 @@ impl State {
             Change::Waits(command) => {
                 let known = self.tenants.entry(command.tenant.clone()).or_default();
                 let queue = known.devices.entry(Arc::clone(&command.device)).or_default();
-                let before = queue.insert(command.place, Arc::clone(command)).map_or(0, |before| before.size_bytes());
+                let before =
+                    queue.insert(command.position, Arc::clone(command)).map_or(0, |before| before.size_bytes());
                 known.size_bytes = known.size_bytes + command.size_bytes() - before;
             }
-            Change::Gone { tenant, device, place } => {
+            Change::Gone { tenant, device, position } => {
                 let Some(known) = self.tenants.get_mut(tenant) else { return };
                 let Some(queue) = known.devices.get_mut(device) else { return };
-                known.size_bytes -= queue.remove(place).map_or(0, |before| before.size_bytes());
+                known.size_bytes -= queue.remove(position).map_or(0, |before| before.size_bytes());
                 if queue.is_empty() {
                     known.devices.remove(device);
                 }
@@ -50,23 +51,22 @@ impl State {
         }
     }
 
-    /// The command that waits there.
-    pub(crate) fn get(&self, tenant: &TenantId, device: &str, place: Place) -> Option<&Arc<Command>> {
-        self.tenants.get(tenant)?.devices.get(device)?.get(&place)
+    /// The waiting command at this position.
+    pub(crate) fn get(&self, tenant: &TenantId, device: &str, position: RecordPosition) -> Option<&Arc<Command>> {
+        self.tenants.get(tenant)?.devices.get(device)?.get(&position)
     }
 
-    /// How many wait for `device`.
+    /// Number of commands that wait for `device`.
     pub(crate) fn count(&self, tenant: &TenantId, device: &str) -> usize {
         let queue = self.tenants.get(tenant).and_then(|known| known.devices.get(device));
         queue.map_or(0, imbl::OrdMap::len)
     }
 
-    /// What all that wait for devices of `tenant` take.
+    /// Memory of all commands that wait for devices of `tenant`.
     pub(crate) fn size_bytes(&self, tenant: &TenantId) -> usize {
         self.tenants.get(tenant).map_or(0, |known| known.size_bytes)
     }
 
-    /// All that wait.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Command>> {
         self.tenants.values().flat_map(|known| known.devices.values().flat_map(imbl::OrdMap::values))
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use millstream_http::Metrics;
 use millstream_log::{AckLevel, Bell, Embedded, Log, LogConfig, Partition, SystemFiles, UpTo, reply};
 use millstream_types::{
-    BatchLimits, Header, Kind, ManualClock, Record, RecordView, SystemClock, TenantId, TopicName, TopicPartition,
+    BatchLimits, Header, ManualClock, Record, RecordView, SystemClock, TenantId, TopicKind, TopicName, TopicPartition,
 };
-use millstream_view::{Checkpoints, Ground, Shards};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use super::{CommandsConfig, Delivery, Listening, Once, Way, Whose};
 use crate::registry::{self, Device};
 use crate::{Connect, ConnectConfig};
 
-/// How long to wait for what has to happen; a test that runs into it has failed.
+/// Longest wait for an expected event; a test that waits longer fails.
 const LONG: Duration = Duration::from_secs(120);
 
 struct World {
@@ -37,14 +37,15 @@ impl World {
         let real = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(log_config, Arc::new(SystemFiles), real.clone(), real.clone()).unwrap();
-        let ground = Ground {
+        let context = ViewRuntime {
             log: log.clone() as Arc<dyn Log>,
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
             shards: Shards::start(2).unwrap(),
             wall: clock.clone(),
         };
         let config = ConnectConfig { commands: config, ..ConnectConfig::default() };
-        let connect = Connect::open(&ground, &config, Arc::new(()), real, &Metrics::default()).unwrap();
+        let connect =
+            Connect::open(&context, &config, Arc::new(()), Arc::default(), real, &Metrics::default()).unwrap();
         Self { log, connect, clock }
     }
 
@@ -67,14 +68,14 @@ impl World {
         self.log.close().unwrap();
     }
 
-    /// What a crash would leave, in another directory.
+    /// Copies the files that a crash would leave to a new directory.
     fn crash(&self, dir: &Path) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         copy_all(&dir.join("log"), &copy.path().join("log"));
         copy
     }
 
-    fn partitions(&self, kind: Kind) -> Vec<Arc<dyn Partition>> {
+    fn partitions(&self, kind: TopicKind) -> Vec<Arc<dyn Partition>> {
         let name = TopicName::reserved(kind, &TenantId::default());
         (0..4).map(|number| self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap()).collect()
     }
@@ -84,7 +85,7 @@ impl World {
         let usual = [("device_id", device), ("correlation-id", id), ("subject", "on")];
         let all = usual.iter().filter(|(name, _)| !further.iter().any(|(own, _)| own == name)).chain(further);
         let headers: Vec<Header<'_>> = all.map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect();
-        let partitions = self.partitions(Kind::Command);
+        let partitions = self.partitions(TopicKind::Command);
         let (done, answer) = reply();
         let record = Record { timestamp_ms: 1, key: None, value: Some(b"{}"), headers: &headers };
         partitions[0].append(&[record], AckLevel::Synced, done).unwrap();
@@ -93,7 +94,7 @@ impl World {
 
     /// All notices, once there are `count` of them.
     fn notices(&self, count: usize) -> Vec<Notice> {
-        let (partitions, bell) = (self.partitions(Kind::CommandResponse), Arc::new(Bell::default()));
+        let (partitions, bell) = (self.partitions(TopicKind::CommandResponse), Arc::new(Bell::default()));
         partitions.iter().for_each(|partition| partition.watch(&bell));
         loop {
             let notices: Vec<Notice> = partitions.iter().flat_map(|partition| read(&**partition)).collect();
@@ -183,7 +184,7 @@ fn a_command_that_nobody_listens_for_is_released_with_one_notice_in_honos_form()
 }
 
 #[test]
-fn what_is_wrong_is_rejected_and_what_is_over_a_limit_too() {
+fn invalid_commands_and_commands_over_a_limit_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new(dir.path());
     let wait = ("ttl", "60000");

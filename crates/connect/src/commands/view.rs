@@ -1,31 +1,29 @@
-//! What waits, as a view of the state topic `_commands`, whose partitions go by device: taken from the streams, each once,
-//! and kept until it is known how it ends.
+//! The waiting commands: a view of the state topic `_commands`, partitioned by device. It takes each command from its
+//! stream once and keeps it until its outcome is known.
 
 use std::sync::Arc;
 
 use millstream_types::{Offset, TenantId, TopicPartition};
-use millstream_view::{DecodeError, Draft, Encoded, Source, View};
+use millstream_view::{DecodeError, Draft, Encoded, InState, SourcePartition, View};
 
 use super::command::{Arrived, Command};
-use super::hub::Hub;
 use super::notice::notice;
 use super::outcome::Outcome;
 use super::state::{Change, State};
 use super::{CommandsConfig, record};
 
-/// See the module.
 pub(crate) struct CommandView {
     pub(crate) limits: Limits,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) sink: Arc<dyn ChangeSink>,
 }
 
-/// What may wait.
+/// Limits of the commands that wait for devices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     per_device: usize,
-    /// In one partition.
+    /// The share of one partition in the limit of a tenant.
     bytes_per_tenant: usize,
-    /// The setting that is an equal part of.
+    /// The setting that the partitions share equally.
     bytes_setting: usize,
     ttl_max_ms: u64,
 }
@@ -42,23 +40,30 @@ impl Limits {
     }
 }
 
-/// A record of a stream of commands, and where its notice would go.
+/// A record of a command stream and the destination of its notice.
 pub(crate) struct Item {
     pub(crate) arrived: Arrived,
     pub(crate) tell: TopicPartition,
 }
 
-/// What is asked of an owner.
+/// A request to the partition owner.
 pub(crate) enum Ask {
-    /// Take these records.
-    Take { source: Source, next: Offset, items: Vec<(Offset, Item)> },
-    /// The command ends so.
-    End { command: Arc<Command>, outcome: Outcome, tell: TopicPartition },
+    Take {
+        source: SourcePartition,
+        next: Offset,
+        items: Vec<(Offset, Item)>,
+    },
+    /// Ends a command with this outcome.
+    End {
+        command: Arc<Command>,
+        outcome: Outcome,
+        tell: TopicPartition,
+    },
 }
 
-/// What has become durable.
+/// A change that has become durable.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum DurableChange {
     Taken {
         waiting: Vec<Arc<Command>>,
         refused: Vec<(Arc<Command>, Outcome)>,
@@ -67,14 +72,21 @@ pub(crate) enum Answer {
     Ended(Option<(Arc<Command>, Outcome)>),
 }
 
+/// Takes the changes that have become durable.
+pub(crate) trait ChangeSink: Send + Sync {
+    /// Applies a change. The owner's thread calls it.
+    fn landed(&self, change: &DurableChange);
+}
+
 impl View for CommandView {
     type State = State;
+    type Storage = InState;
     type Change = Change;
     type Command = Ask;
-    type Answer = Answer;
+    type Answer = DurableChange;
     const NAME: &'static str = "commands";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, ask: Ask) -> Answer {
+    fn decide(&self, draft: &mut Draft<'_, Self>, ask: Ask) -> DurableChange {
         match ask {
             Ask::Take { source, next, items } => self.take(draft, source, next, items),
             Ask::End { command, outcome, tell } => end(draft, &command, outcome, tell),
@@ -88,8 +100,8 @@ impl View for CommandView {
         }
     }
 
-    fn landed(&self, answer: &Answer) {
-        self.hub.landed(answer);
+    fn landed(&self, answer: &mut DurableChange, _first: Option<Offset>) {
+        self.sink.landed(answer);
     }
 
     fn apply(state: &mut State, change: &Change) {
@@ -106,7 +118,13 @@ impl View for CommandView {
 }
 
 impl CommandView {
-    fn take(&self, draft: &mut Draft<'_, Self>, source: Source, next: Offset, items: Vec<(Offset, Item)>) -> Answer {
+    fn take(
+        &self,
+        draft: &mut Draft<'_, Self>,
+        source: SourcePartition,
+        next: Offset,
+        items: Vec<(Offset, Item)>,
+    ) -> DurableChange {
         let applied = draft.applied(source);
         let (mut waiting, mut refused) = (Vec::new(), Vec::new());
         for (_, Item { arrived, tell }) in items.into_iter().filter(|(offset, _)| *offset >= applied) {
@@ -128,7 +146,7 @@ impl CommandView {
             }
         }
         draft.advance(source, next);
-        Answer::Taken { waiting, refused }
+        DurableChange::Taken { waiting, refused }
     }
 }
 
@@ -154,14 +172,19 @@ impl Limits {
     }
 }
 
-fn end(draft: &mut Draft<'_, CommandView>, command: &Arc<Command>, outcome: Outcome, tell: TopicPartition) -> Answer {
-    let (tenant, device, place): (&TenantId, _, _) = (&command.tenant, &command.device, command.place);
-    if draft.state().get(tenant, device, place).is_none() {
-        return Answer::Ended(None);
+fn end(
+    draft: &mut Draft<'_, CommandView>,
+    command: &Arc<Command>,
+    outcome: Outcome,
+    tell: TopicPartition,
+) -> DurableChange {
+    let (tenant, device, position): (&TenantId, _, _) = (&command.tenant, &command.device, command.position);
+    if draft.state().get(tenant, device, position).is_none() {
+        return DurableChange::Ended(None);
     }
-    draft.change(Change::Gone { tenant: tenant.clone(), device: Arc::clone(device), place });
+    draft.change(Change::Gone { tenant: tenant.clone(), device: Arc::clone(device), position });
     tell_end(draft, command, &outcome, tell);
-    Answer::Ended(Some((Arc::clone(command), outcome)))
+    DurableChange::Ended(Some((Arc::clone(command), outcome)))
 }
 
 fn tell_end(draft: &mut Draft<'_, CommandView>, command: &Command, outcome: &Outcome, tell: TopicPartition) {

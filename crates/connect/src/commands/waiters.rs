@@ -1,4 +1,4 @@
-//! Requests over HTTP that wait for what becomes of their command.
+//! HTTP requests that wait for the outcome of their command.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,44 +7,44 @@ use millstream_types::TenantId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Response;
 use super::command::Command;
 use super::outcome::Outcome;
+use super::response::Response;
 
-/// What has become of a command so far.
+/// The progress of a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
-    /// It waits for its device, and nobody listens.
+    /// It waits for its device; no listener is connected.
     pub(crate) waits: bool,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) response: Option<Response>,
 }
 
-/// Why a request cannot wait.
+/// The reason for which a request cannot wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CannotWait {
-    /// Another one waits for the same tenant and correlation id.
+    /// Another request waits for the same tenant and correlation id.
     Taken,
-    /// As many wait as may.
+    /// The limit of waiting requests is reached.
     Full,
 }
 
 type Name = (TenantId, Box<str>);
 
-/// By tenant and correlation id.
+/// The requests that wait for their command, by tenant and correlation id.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     max: usize,
-    known: Mutex<HashMap<Name, Known>>,
+    known: Mutex<HashMap<Name, WaitingRequest>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct WaitingRequest {
     device: Arc<str>,
     progress: watch::Sender<Progress>,
 }
 
-/// A place among those that wait; given up when dropped.
+/// A registered waiter; dropping it ends the registration.
 pub(crate) struct Waiter {
     of: Arc<Waiters>,
     name: Name,
@@ -63,7 +63,7 @@ impl Waiters {
         Self { max, known: Mutex::default() }
     }
 
-    /// Waits for the command to `device` of this correlation id, from now on.
+    /// Registers a waiter for the command to `device` with this correlation id.
     pub(crate) fn wait(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -79,7 +79,7 @@ impl Waiters {
             return Err(CannotWait::Full);
         }
         let (sender, progress) = watch::channel(Progress::default());
-        known.insert(name.clone(), Known { device: device.into(), progress: sender });
+        known.insert(name.clone(), WaitingRequest { device: device.into(), progress: sender });
         Ok(Waiter { of: Arc::clone(self), name, progress })
     }
 
@@ -88,12 +88,12 @@ impl Waiters {
         self.tell_of(command, |progress| progress.waits = true);
     }
 
-    /// The command has ended.
+    /// Tells the waiting request that its command has ended.
     pub(crate) fn ended(&self, command: &Command, outcome: &Outcome) {
         self.tell_of(command, |progress| progress.outcome = Some(outcome.clone()));
     }
 
-    /// The device has answered.
+    /// Tells the waiting request the device's response.
     pub(crate) fn responded(&self, tenant: &TenantId, correlation_id: &str, response: Response) {
         let device = Arc::clone(&response.device);
         self.tell(tenant, correlation_id, &device, |progress| progress.response = Some(response));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_waits_for_an_id_hears_of_its_device_only_and_gives_its_place_up() {
+    fn an_id_has_one_waiter_that_hears_of_its_device_only_and_frees_its_place() {
         let (waiters, tenant) = (Arc::new(Waiters::new(2)), TenantId::default());
         let wait = |id| waiters.wait(&tenant, id, "d");
         let first = wait("a").unwrap();

@@ -1,226 +1,302 @@
-//! From a request to a record: checked against the registry, appended, answered.
+//! The handler of the device routes: has the message of a request admitted and appended, and answers its sender.
+//!
+//! A message that can be answered at once, or waits for the log's reply only, is never copied. Others are kept in a
+//! future: the first of a tenant, whose topics may have to be created; answers to commands; a device that waits for one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use millstream_http::{Caller, Problem};
-use millstream_log::{AckLevel, Appended, Done, reply};
+use bytes::Bytes;
+use millstream_http::{Answer, MoreTime, Problem, Request, Unread};
+use millstream_log::{Appended, Error};
 use millstream_types::Principal;
 use tokio::time::timeout;
 
-use super::message::{Message, Said, What};
+use super::HttpAdapter;
+use super::message::HttpMessage;
+use super::sending::Sending;
 use super::wait::Waiting;
-use super::{ADAPTER, Asked, HttpAdapter};
-use crate::login::UNAUTHENTICATED;
-use crate::meter::{Delivery, Fate, Meter, Waited};
-use crate::outgoing::{Numbers, Outgoing, Reply};
+use crate::commands;
+use crate::ingest::level_of;
+use crate::metrics::{ProcessingOutcome, TenantMetrics, TtdStatus};
 use crate::refusal::{not_accepted_in_time, not_taken, unknown_tenant};
-use crate::sender::{Origin, Sender, Target};
+use crate::sender::DeviceAddress;
+use crate::stream::{Delivery, Stream};
 use crate::streams::TenantStreams;
 use crate::usage::Moment;
 
-fn origin(caller: &Principal) -> Origin<'_> {
-    Origin { adapter: ADAPTER, tenant: &caller.tenant, device: &caller.name }
+/// The form in which the path of a route names the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PathForm {
+    /// The path names none: it is the caller.
+    Own,
+    /// `{device}`, of the caller's tenant.
+    Device,
+    /// `{tenant}/{device}`.
+    TenantAndDevice,
 }
 
-/// A message that the log has. It is counted when its sender is answered, or has left.
+/// Tenant and device as a path names them.
+#[derive(Debug)]
+struct NamedDevice<'a> {
+    tenant: Option<Cow<'a, str>>,
+    device: Option<Cow<'a, str>>,
+}
+
+impl<'a> NamedDevice<'a> {
+    fn read(form: PathForm, request: &Request<'a>) -> Result<Self, Problem> {
+        let (tenant, device) = match form {
+            PathForm::Own => (None, None),
+            PathForm::Device => (None, Some(request.param(0)?)),
+            PathForm::TenantAndDevice => (Some(request.param(0)?), Some(request.param(1)?)),
+        };
+        Ok(Self { tenant, device })
+    }
+
+    fn target(&self) -> DeviceAddress<'_> {
+        match &self.device {
+            None => DeviceAddress::Caller,
+            Some(device) => DeviceAddress::Named { tenant: self.tenant.as_deref(), device },
+        }
+    }
+
+    fn into_owned(self) -> NamedDevice<'static> {
+        let owned = |name: Option<Cow<'_, str>>| name.map(|name| Cow::Owned(name.into_owned()));
+        NamedDevice { tenant: owned(self.tenant), device: owned(self.device) }
+    }
+}
+
+/// The figures by which a message is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Figures {
+    pub(super) delivery: Delivery,
+    pub(super) payload_bytes: usize,
+    /// By the monotonic clock.
+    pub(super) started: Duration,
+}
+
+/// An appended message whose sender waits for a command. It is counted when the sender is answered or has left.
 struct Accepted<'a> {
-    meter: &'a Meter,
-    delivery: Delivery,
-    waited: Waited,
-    payload_bytes: usize,
+    meter: &'a TenantMetrics,
+    waited: TtdStatus,
+    figures: Figures,
     took: Duration,
 }
 
 impl Drop for Accepted<'_> {
     fn drop(&mut self) {
-        self.meter.count_waited(self.delivery, Fate::Forwarded, self.waited, self.payload_bytes, self.took);
+        let Figures { delivery, payload_bytes, .. } = self.figures;
+        self.meter.count_waited(delivery, ProcessingOutcome::Forwarded, self.waited, payload_bytes, self.took);
     }
 }
 
 /// A message that was handed to its partition.
-pub(super) struct Offered {
-    /// What the log says of it, unless nothing was promised.
-    pub(super) verdict: Option<millstream_log::Reply<Appended>>,
-    /// Its device, if that waits for a command.
+struct Offered {
+    /// The log's reply; `None` for messages at most once.
+    verdict: Option<millstream_log::Reply<Appended>>,
+    /// The device's wait for a command.
     waiting: Option<Waiting>,
 }
 
+/// An answer to a command that is to be passed on once the log has it.
+struct CommandReply {
+    correlation_id: String,
+    response: commands::Response,
+}
+
 impl HttpAdapter {
-    /// Takes a message, counts it, and answers its sender; with a command if it waits for one.
-    pub(super) async fn take(
-        &self,
-        what: What<'_>,
-        target: Target<'_>,
-        asked: Asked,
-        request: Request,
-    ) -> Result<Response, Problem> {
-        let started = self.monotonic.now();
-        let message = Message::read(what, asked.trace, request).await;
-        let message = message.inspect_err(|_| self.count_unread())?;
-        let (delivery, payload_bytes) = (message.delivery, message.payload.len());
-        let sent = self.send(message, target, &asked.caller).await;
-        let took = self.monotonic.now().saturating_sub(started);
-        let (streams, waiting) = match sent {
-            Ok(sent) => sent,
-            Err(problem) => {
-                self.count_refused(&asked.caller, &problem, delivery, payload_bytes, took);
-                return Err(problem);
+    /// Takes a message, counts it and answers its sender, with a command if the sender waits for one.
+    pub(super) fn take(self: &Arc<Self>, stream: Stream, form: PathForm, request: &Request<'_>) -> Answer {
+        let started = self.monotonic.now().saturating_sub(request.body_wait());
+        match self.try_take(stream, form, request, started) {
+            Ok(answer) => answer,
+            Err(unread) => unread.into(),
+        }
+    }
+
+    fn try_take(
+        self: &Arc<Self>,
+        stream: Stream,
+        form: PathForm,
+        request: &Request<'_>,
+        started: Duration,
+    ) -> Result<Answer, Unread> {
+        let caller = request.caller()?;
+        let named = NamedDevice::read(form, request)?;
+        let request_id = match (stream, form) {
+            (Stream::Telemetry | Stream::Event, _) => None,
+            (Stream::CommandResponse, PathForm::Own) => Some(request.param(0)?),
+            (Stream::CommandResponse, PathForm::Device) => Some(request.param(1)?),
+            (Stream::CommandResponse, PathForm::TenantAndDevice) => Some(request.param(2)?),
+        };
+        let message = HttpMessage::read(stream, request_id.as_deref(), request).inspect_err(|unread| {
+            if let Unread::Refused(_) = unread {
+                self.totals.rejected.fetch_add(1, Ordering::Relaxed);
             }
+        })?;
+        let figures = Figures { delivery: message.delivery, payload_bytes: message.payload.len(), started };
+        if let Some(streams) = self.streams.known(&caller.tenant) {
+            match self.offer(&message, named.target(), caller, &streams) {
+                // The topic was deleted after it was resolved.
+                Ok(Err(Error::UnknownTopic { .. })) => self.streams.forget(&caller.tenant),
+                Ok(Ok(Offered { verdict: None, waiting: None })) => {
+                    return Ok(self.accepted(&streams, figures).into());
+                }
+                Ok(Ok(Offered { verdict: Some(verdict), waiting: None })) if message.reply.is_none() => {
+                    let due = request.started().checked_add(self.patience());
+                    let (adapter, caller) = (self.clone(), caller.clone());
+                    return Ok(Answer::Later(Box::pin(Sending { verdict, adapter, streams, caller, figures, due })));
+                }
+                Ok(Ok(offered)) => {
+                    let payload = if message.reply.is_some() { request.body_to_keep()? } else { Bytes::new() };
+                    let reply = command_reply(&message, named.target(), caller, payload);
+                    let (adapter, caller, more_time) = (self.clone(), caller.clone(), request.more_time());
+                    return Ok(Answer::later(async move {
+                        adapter.finish(Ok((streams, offered)), reply, (&caller, &more_time), figures).await
+                    }));
+                }
+                Ok(Err(error)) => return Ok(self.refused(caller, not_taken(&error), figures).into()),
+                Err(problem) => return Ok(self.refused(caller, problem, figures).into()),
+            }
+        }
+        let (message, named) = (message.to_owned(request.body_to_keep()?), named.into_owned());
+        let (adapter, caller, more_time) = (self.clone(), caller.clone(), request.more_time());
+        Ok(Answer::later(async move {
+            let target = named.target();
+            let offered = adapter.resolve_and_offer(&message, target, &caller).await;
+            let reply = command_reply(&message, target, &caller, message.payload.clone());
+            adapter.finish(offered, reply, (&caller, &more_time), figures).await
+        }))
+    }
+
+    /// Counts a message that the log has, and answers its sender.
+    pub(super) fn accepted(&self, streams: &TenantStreams, figures: Figures) -> Response {
+        let Figures { delivery, payload_bytes, started } = figures;
+        let took = self.monotonic.now().saturating_sub(started);
+        self.ingest.count_accepted(&streams.meter, delivery, payload_bytes, took);
+        StatusCode::ACCEPTED.into_response()
+    }
+
+    /// Counts a message that is refused, and answers its sender.
+    pub(super) fn refused(&self, caller: &Principal, problem: Problem, figures: Figures) -> Response {
+        let Figures { delivery, payload_bytes, started } = figures;
+        let took = self.monotonic.now().saturating_sub(started);
+        self.ingest.count_refused(&self.meters.of(&caller.tenant), delivery, &problem, payload_bytes, took);
+        problem.into_response()
+    }
+
+    /// Waits for the log's reply to a message, passes an answer to a command on, and waits for a command if the sender
+    /// wants one.
+    async fn finish(
+        &self,
+        offered: Result<(Arc<TenantStreams>, Offered), Problem>,
+        reply: Option<CommandReply>,
+        (caller, more_time): (&Principal, &MoreTime),
+        figures: Figures,
+    ) -> Response {
+        let judged = match offered {
+            Ok((streams, Offered { verdict, waiting })) => self.judged(verdict).await.map(|()| (streams, waiting)),
+            Err(problem) => Err(problem),
         };
+        let (streams, waiting) = match judged {
+            Ok(judged) => judged,
+            Err(problem) => return self.refused(caller, problem, figures),
+        };
+        if let Some(CommandReply { correlation_id, response }) = reply {
+            self.commands.responded(&caller.tenant, &correlation_id, response);
+        }
+        let Some(waiting) = waiting else { return self.accepted(&streams, figures) };
+        let took = self.monotonic.now().saturating_sub(figures.started);
         self.totals.accept_latency.record(took);
-        let mut accepted = Accepted { meter: &streams.meter, delivery, waited: Waited::No, payload_bytes, took };
-        let Some(waiting) = waiting else { return Ok(StatusCode::ACCEPTED.into_response()) };
-        accepted.waited = Waited::Expired;
-        let delivered = waiting.command(&asked).await;
-        let answer = delivered.and_then(|command| self.command_answer(command, &asked.caller.name, &streams.meter));
-        let Some(answer) = answer else { return Ok(StatusCode::ACCEPTED.into_response()) };
-        accepted.waited = Waited::Command;
-        Ok(answer)
+        let mut accepted = Accepted { meter: &streams.meter, waited: TtdStatus::Expired, figures, took };
+        let delivered = waiting.command(more_time).await;
+        let answer = delivered.and_then(|command| self.command_answer(command, &caller.name, &streams.meter));
+        let Some(answer) = answer else { return StatusCode::ACCEPTED.into_response() };
+        accepted.waited = TtdStatus::Command;
+        answer
     }
 
-    /// Counts a message that could not even be read.
-    pub(super) fn count_unread(&self) {
-        self.totals.rejected.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a message that was refused.
-    pub(super) fn count_refused(
-        &self,
-        caller: &Principal,
-        problem: &Problem,
-        delivery: Delivery,
-        payload_bytes: usize,
-        took: Duration,
-    ) {
-        self.totals.rejected.fetch_add(1, Ordering::Relaxed);
-        let is_ours = problem.status().is_server_error();
-        let fate = if is_ours { Fate::Undeliverable } else { Fate::Unprocessable };
-        self.meters.of(&caller.tenant).count(delivery, fate, payload_bytes, took);
-    }
-
-    async fn send(
-        &self,
-        message: Message,
-        target: Target<'_>,
-        caller: &Caller,
-    ) -> Result<(Arc<TenantStreams>, Option<Waiting>), Problem> {
-        let mut streams = match self.streams.known(&caller.tenant) {
-            Some(known) => known,
-            None => self.resolve(target, caller).await?,
-        };
-        let mut outcome = self.offer(message.said(), target, caller, &streams)?;
-        if let Err(millstream_log::Error::UnknownTopic { .. }) = outcome {
-            // Somebody has deleted the topic since it was resolved.
-            self.streams.forget(&caller.tenant);
-            streams = self.resolve(target, caller).await?;
-            outcome = self.offer(message.said(), target, caller, &streams)?;
-        }
-        let Offered { verdict, waiting } = outcome.map_err(|error| not_taken(&error))?;
-        if let Some(verdict) = verdict {
-            self.judged(verdict).await?;
-        }
-        if let Some((correlation_id, status)) = &message.reply {
-            let device = match target {
-                Target::Caller => &*caller.name,
-                Target::Named { device, .. } => device,
-            };
-            self.commands.responded(&caller.tenant, correlation_id, message.response(device, *status));
-        }
-        Ok((streams, waiting))
-    }
-
-    /// Waits until the log has said what it makes of a message.
-    pub(super) async fn judged(&self, verdict: millstream_log::Reply<Appended>) -> Result<(), Problem> {
-        let judged = timeout(self.patience(), verdict).await.map_err(|_| not_in_time(self.patience()))?;
+    /// Waits for the log's reply, if there is one to come.
+    async fn judged(&self, verdict: Option<millstream_log::Reply<Appended>>) -> Result<(), Problem> {
+        let Some(verdict) = verdict else { return Ok(()) };
+        let judged = timeout(self.patience(), verdict).await.map_err(|_| self.not_in_time())?;
         judged.map(drop).map_err(|error| not_taken(&error))
     }
 
-    /// How long the log has for a message.
-    pub(super) fn patience(&self) -> Duration {
+    /// The refusal of a message that the log does not take in time.
+    pub(super) fn not_in_time(&self) -> Problem {
+        not_accepted_in_time("connect.http.send_timeout_ms", self.patience())
+    }
+
+    /// Longest wait for the log's reply.
+    fn patience(&self) -> Duration {
         Duration::from_millis(self.config.send_timeout_ms)
     }
 
-    /// The tenant's topics, created if need be: but only for a message that may be sent.
-    async fn resolve(&self, target: Target<'_>, caller: &Caller) -> Result<Arc<TenantStreams>, Problem> {
+    /// Resolves the tenant's topics and hands the message to its partition.
+    async fn resolve_and_offer(
+        &self,
+        message: &HttpMessage<Bytes, String>,
+        target: DeviceAddress<'_>,
+        caller: &Principal,
+    ) -> Result<(Arc<TenantStreams>, Offered), Problem> {
+        let mut streams = self.resolve(target, caller).await?;
+        let mut offered = self.offer(message, target, caller, &streams)?;
+        if let Err(Error::UnknownTopic { .. }) = offered {
+            self.streams.forget(&caller.tenant);
+            streams = self.resolve(target, caller).await?;
+            offered = self.offer(message, target, caller, &streams)?;
+        }
+        offered.map(|offered| (streams, offered)).map_err(|error| not_taken(&error))
+    }
+
+    /// Resolves the tenant's topics; it creates them only for a message that the caller may send.
+    async fn resolve(&self, target: DeviceAddress<'_>, caller: &Principal) -> Result<Arc<TenantStreams>, Problem> {
         {
             let snapshot = self.registry.snapshot(&caller.tenant);
             let known = snapshot.state.tenant(&caller.tenant).ok_or_else(|| unknown_tenant(&caller.tenant))?;
-            Sender::find(known, target, origin(caller))?;
+            self.ingest.sender(known, target, caller)?;
         }
         self.streams.of(&caller.tenant).await.map_err(|error| not_taken(&error))
     }
 
-    /// Checks the message against the registry as it is now and hands it to its partition.
-    pub(super) fn offer(
+    /// Has the message admitted and hands it to its partition.
+    fn offer<B: AsRef<[u8]>, S: AsRef<str>>(
         &self,
-        message: Said<'_>,
-        target: Target<'_>,
+        message: &HttpMessage<B, S>,
+        target: DeviceAddress<'_>,
         caller: &Principal,
         streams: &TenantStreams,
-    ) -> Result<Result<Offered, millstream_log::Error>, Problem> {
-        let snapshot = self.registry.snapshot(&caller.tenant);
-        let known = snapshot.state.tenant(&caller.tenant).ok_or_else(|| unknown_tenant(&caller.tenant))?;
-        let sender = Sender::find(known, target, origin(caller))?;
-        sender.check_payload(message.payload.len())?;
-        sender.check_default_type(message.content_type, message.payload)?;
-        let (level, done, verdict) = match message.delivery {
-            Delivery::AtMostOnce => (AckLevel::Memory, Done::ignore(), None),
-            Delivery::AtLeastOnce | Delivery::UnconfirmedResponse | Delivery::Response => {
-                with_verdict(AckLevel::Written)
-            }
-            Delivery::Event => with_verdict(AckLevel::Synced),
-        };
-        let partition = streams.partition(message.delivery.stream(), sender.id);
-        sender.check_consumer(message.delivery, &**partition)?;
-        let ttd_s = message.ttd_s.map(|seconds| seconds.min(sender.ttd_max_s(self.config.ttd_max_s)));
-        let ttl_s = sender.ttl_s(message.delivery, message.ttl_s);
-        let wall_ms = self.wall.now_ms();
-        let numbers = Numbers::at(wall_ms).with_times(ttd_s, ttl_s);
-        let trace = known.sampling(&caller.name).of_request(message.trace).traceparent();
-        let status = message.reply.map(|(_, status)| status.to_string()).unwrap_or_default();
-        let reply = message.reply.map(|(correlation_id, _)| Reply {
-            tenant: caller.tenant.as_str(),
-            correlation_id,
-            status: &status,
-        });
-        let outgoing = Outgoing {
-            adapter: ADAPTER,
-            delivery: message.delivery,
-            address: message.address,
-            content_type: message.content_type,
-            content_encoding: message.content_encoding,
-            traceparent: Some(&trace),
-            is_retained: false,
-            payload: message.payload,
-            reply,
-        };
-        // In place before anybody can see the message and react to it.
-        let waiting = ttd_s.map(|ttd_s| Waiting::of(&self.commands, known, caller, sender.id, ttd_s));
-        let now = Moment { wall_ms, monotonic: self.monotonic.now() };
-        let admission = streams.usage.admit(&sender, sender.amount([message.payload.len()]), now)?;
-        let headers = outgoing.headers(&sender, &numbers);
-        let record = outgoing.record(&sender, &numbers, &headers);
-        let appended = partition.append(&[record], level, done);
-        if appended.is_ok() {
-            admission.keep();
-            if sender.id != caller.name && caller.name != UNAUTHENTICATED {
-                self.commands.seen_behind(&caller.tenant, sender.id, &caller.name);
-            }
-        }
-        Ok(appended.map(|()| Offered { verdict, waiting }))
+    ) -> Result<Result<Offered, Error>, Problem> {
+        let mut digits = itoa::Buffer::new();
+        let reply = message.reply.as_ref().map(|(request_id, status)| (request_id, digits.format(*status)));
+        let envelope = message.envelope(caller, target, reply);
+        let now = Moment { wall_ms: self.wall.now_ms(), monotonic: self.monotonic.now() };
+        self.ingest.offer(&envelope, std::slice::from_ref(message), streams, now, |admitted| {
+            // The wait is registered before an application can see the message and react to it.
+            let wait = |ttd_s| Waiting::of(&self.commands, admitted.tenant, caller, admitted.device, ttd_s);
+            let waiting = admitted.ttd_s.map(wait);
+            Ok(Offered { verdict: admitted.append(level_of(message.delivery))?, waiting })
+        })
     }
 }
 
-pub(super) fn not_in_time(patience: Duration) -> Problem {
-    not_accepted_in_time("connect.http.send_timeout_ms", patience)
-}
-
-fn with_verdict(level: AckLevel) -> (AckLevel, Done<Appended>, Option<millstream_log::Reply<Appended>>) {
-    let (done, verdict) = reply();
-    (level, done, Some(verdict))
+/// The answer to a command in `message`, if it is one; `payload` holds the message's bytes.
+fn command_reply<B: AsRef<[u8]>, S: AsRef<str>>(
+    message: &HttpMessage<B, S>,
+    target: DeviceAddress<'_>,
+    caller: &Principal,
+    payload: Bytes,
+) -> Option<CommandReply> {
+    let (request_id, status) = message.reply.as_ref()?;
+    let device = match target {
+        DeviceAddress::Caller => &*caller.name,
+        DeviceAddress::Named { device, .. } => device,
+    };
+    let response = message.response(device, *status, payload);
+    Some(CommandReply { correlation_id: request_id.correlation_id.clone(), response })
 }

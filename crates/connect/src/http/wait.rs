@@ -7,20 +7,21 @@ use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
+use millstream_http::MoreTime;
 use millstream_types::Principal;
 use tokio::sync::oneshot;
 
-use super::{Asked, HttpAdapter};
+use super::HttpAdapter;
+use crate::adapter::UNAUTHENTICATED;
 use crate::commands::{Commands, Delivery, Listening, Once, Way, Whose};
-use crate::login::UNAUTHENTICATED;
-use crate::meter::{Direction, Fate, Meter};
+use crate::metrics::{Direction, ProcessingOutcome, TenantMetrics};
 use crate::registry::TenantState;
 
 const COMMAND: HeaderName = HeaderName::from_static("hono-command");
 const REQUEST_ID: HeaderName = HeaderName::from_static("hono-cmd-req-id");
 const TARGET_DEVICE: HeaderName = HeaderName::from_static("hono-cmd-target-device");
 
-/// A device that listens; dropped, it does no longer, and what it was handed meanwhile is released.
+/// A device that waits for a command; dropping it ends the wait and releases a command that arrived meanwhile.
 pub(super) struct Waiting {
     listening: [Option<Listening>; 2],
     inbox: oneshot::Receiver<Delivery>,
@@ -28,8 +29,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Begins to listen for a command to `device`, which `caller` is or acts for. A gateway's own request takes those
-    /// to the devices behind it, too.
+    /// Begins to listen for a command to `device`. `caller` is that device or its gateway. A request of a gateway for
+    /// itself also takes commands to the devices behind it.
     pub(super) fn of(
         commands: &Arc<Commands>,
         known: &TenantState,
@@ -50,11 +51,11 @@ impl Waiting {
 
     /// Waits for the command; `None` if none comes in time, if a later request of the device takes the place of this
     /// one, or if the server stops.
-    pub(super) async fn command(mut self, asked: &Asked) -> Option<Delivery> {
+    pub(super) async fn command(mut self, more_time: &MoreTime) -> Option<Delivery> {
         tokio::select! {
             biased;
             delivered = &mut self.inbox => return delivered.ok(),
-            () = asked.more_time.wait(self.ttd) => {}
+            () = more_time.wait(self.ttd) => {}
         }
         drop(self.listening);
         // One that has come at the last moment.
@@ -63,14 +64,15 @@ impl Waiting {
 }
 
 impl HttpAdapter {
-    /// The answer that brings a command to `caller`, counted; `None` if it cannot be said in HTTP: it is rejected then.
-    pub(super) fn command_answer(&self, delivery: Delivery, caller: &str, meter: &Meter) -> Option<Response> {
+    /// Counts a command and makes the answer that carries it to `caller`. Rejects the command and returns `None` if
+    /// it does not fit into HTTP headers.
+    pub(super) fn command_answer(&self, delivery: Delivery, caller: &str, meter: &TenantMetrics) -> Option<Response> {
         let command = delivery.command();
         let took_ms = self.wall.now_ms().saturating_sub(command.received_ms);
         let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
         let headers = headers(&delivery, caller);
-        let fate = if headers.is_ok() { Fate::Forwarded } else { Fate::Unprocessable };
-        meter.count_command(Direction::of(command.wants_response), fate, command.payload.len(), took);
+        let outcome = if headers.is_ok() { ProcessingOutcome::Forwarded } else { ProcessingOutcome::Unprocessable };
+        meter.count_command(Direction::of(command.wants_response), outcome, command.payload.len(), took);
         let mut response = Response::new(Body::from(command.payload.clone()));
         match headers {
             Ok(headers) => *response.headers_mut() = headers,

@@ -1,13 +1,11 @@
-//! What a search asks of one field of a resource: its value, and its place in the order.
+//! Conditions of a search on one field of a resource: a filter on its value or a sort order.
 
 use std::cmp::Ordering;
 
-use millstream_http::{Problem, Wildcard};
+use millstream_http::{Problem, Reason, Wildcard};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use super::search::bad;
 
 /// A field has this value.
 #[derive(Debug, PartialEq, Deserialize)]
@@ -35,7 +33,6 @@ pub(super) struct Order {
     pub(super) direction: Direction,
 }
 
-/// Which way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Direction {
@@ -55,7 +52,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether `resource` has the field with that value.
+    /// True if `resource` has the field with that value.
     pub(super) fn matches(&self, resource: &Value) -> bool {
         match (&self.value, resource.pointer(&self.field)) {
             (Value::String(pattern), Some(Value::String(text))) => Wildcard::from(&**pattern).fits(text),
@@ -83,12 +80,17 @@ fn not_understood(text: &str, rule: &'static str) -> Problem {
         .remedy("send such an object, URL-encoded; field is a JSON pointer")
 }
 
+/// The refusal of a parameter of a search.
+pub(super) fn bad(detail: &'static str, value: &str) -> Problem {
+    Problem::new(Reason::MalformedParameter, detail).value(value)
+}
+
 /// A JSON pointer to a part of the resource (RFC 6901).
 fn is_pointer(text: &str) -> bool {
     text.starts_with('/')
 }
 
-/// Numbers before text before all else; what is not there comes last, whichever way.
+/// Sorts numbers before text before other values. A missing field is last in both directions.
 pub(super) fn compare(a: Option<&Value>, b: Option<&Value>, direction: Direction) -> Ordering {
     let (Some(a), Some(b)) = (a, b) else { return a.is_none().cmp(&b.is_none()) };
     let ordering = match (a, b) {
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_last_whichever_way() {
+    fn missing_values_sort_last_in_both_directions() {
         let (one, two, text) = (json!(1), json!(2), json!("a"));
         for (direction, expected) in [(Direction::Asc, Ordering::Less), (Direction::Desc, Ordering::Greater)] {
             assert_eq!(compare(Some(&one), Some(&two), direction), expected);

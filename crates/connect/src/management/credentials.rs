@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::devices::of_device;
 use super::refusal::{bad_hash, hashing_is_full};
-use super::request::{Given, OfDevice};
+use super::request::{JsonBody, OfDevice};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, shown};
 use crate::password::PasswordHash;
 use crate::registry::{
@@ -60,7 +60,7 @@ async fn replace(
     State(management): Shared,
     OfDevice(tenant, device): OfDevice,
     condition: Condition,
-    Given(given): Given<Vec<GivenCredential>>,
+    JsonBody(given): JsonBody<Vec<GivenCredential>>,
 ) -> Answered {
     let given = given.ok_or_else(|| {
         Problem::invalid("there is no body")

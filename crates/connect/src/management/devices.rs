@@ -10,7 +10,7 @@ use millstream_types::{Role, TenantId};
 use serde_json::json;
 
 use super::refusal::bad_ext;
-use super::request::{Given, OfDevice, OfTenant};
+use super::request::{JsonBody, OfDevice, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::tenants::{as_json, stored, with_id};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, shown};
@@ -77,11 +77,11 @@ pub(super) fn of_device(route: RouteDraft) -> RouteDraft {
     route.param("tenant", TENANT).param("device", DEVICE).tenant_in("tenant")
 }
 
-async fn create_any(State(management): Shared, OfTenant(tenant): OfTenant, given: Given<Device>) -> Answered {
+async fn create_any(State(management): Shared, OfTenant(tenant): OfTenant, given: JsonBody<Device>) -> Answered {
     management.create_device(tenant, DeviceId::random(), given.or_default()).await
 }
 
-async fn create(State(management): Shared, OfDevice(tenant, device): OfDevice, given: Given<Device>) -> Answered {
+async fn create(State(management): Shared, OfDevice(tenant, device): OfDevice, given: JsonBody<Device>) -> Answered {
     management.create_device(tenant, device, given.or_default()).await
 }
 
@@ -90,15 +90,31 @@ async fn read(State(management): Shared, OfDevice(tenant, device): OfDevice) -> 
     let Some(known) = snapshot.state.tenant(&tenant) else {
         return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
     };
-    let stored = known.devices.get(&device);
-    let stored = stored.ok_or(Failure::Refused(Refusal::UnknownDevice { tenant, device }))?;
-    Ok(shown(stored.version, with_status(stored)?))
+    let Some(stored) = known.devices.get(&device) else {
+        return Err(Failure::Refused(Refusal::UnknownDevice { tenant, device }).into());
+    };
+    Ok(shown(stored.version, management.with_status(stored, &tenant, device.as_str())?))
 }
 
-fn with_status(stored: &Stored<Device>) -> Result<serde_json::Value, Problem> {
-    let mut value = as_json(&*stored.value)?;
-    value["status"] = json!({"created": Timestamp(stored.created_ms), "updated": Timestamp(stored.updated_ms)});
-    Ok(value)
+impl Management {
+    fn with_status(
+        &self,
+        stored: &Stored<Device>,
+        tenant: &TenantId,
+        device: &str,
+    ) -> Result<serde_json::Value, Problem> {
+        let mut value = as_json(&*stored.value)?;
+        let mut status = json!({
+            "created": Timestamp(stored.created_ms),
+            "updated": Timestamp(stored.updated_ms),
+            "connected": self.0.connections.live.has(tenant, device),
+        });
+        if let Some(at_ms) = self.0.streams.last_seen.at_ms(tenant, device, stored.created_ms) {
+            status["last-seen"] = json!(Timestamp(at_ms));
+        }
+        value["status"] = status;
+        Ok(value)
+    }
 }
 
 async fn search(
@@ -113,13 +129,15 @@ async fn search(
         return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
     };
     let count = known.devices.len();
+    let shows = management.clone();
     let find = move || {
         let is_asked_for =
             |id: &&DeviceId| search.is_gateway.is_none_or(|is_wanted| known.is_gateway(id.as_str()) == is_wanted);
         let devices = known.devices.iter().filter(|(id, _)| is_asked_for(id));
         let items = devices.map(|(id, stored)| {
             let id = id.as_str();
-            Item { id, shown: move || with_id(id, with_status(stored)?) }
+            let with_status = || shows.with_status(stored, &tenant, id);
+            Item { id, shown: move || with_id(id, with_status()?) }
         });
         search.find(items, memory)
     };
@@ -130,7 +148,7 @@ async fn replace(
     State(management): Shared,
     OfDevice(tenant, device): OfDevice,
     condition: Condition,
-    given: Given<Device>,
+    given: JsonBody<Device>,
 ) -> Answered {
     let value: Arc<Device> = Arc::new(given.or_default());
     management.check_device(&tenant, &value)?;

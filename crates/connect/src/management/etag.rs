@@ -9,7 +9,7 @@ pub(crate) fn entity_tag(version: Version) -> String {
     format!("\"{version}\"")
 }
 
-/// What `If-Match` asks for. Tags that were never ours, and weak ones, match nothing.
+/// The condition of `If-Match`. Unknown and weak tags match nothing.
 pub(crate) fn condition(headers: &HeaderMap) -> Condition {
     let mut given = headers.get_all(IF_MATCH).iter().peekable();
     if given.peek().is_none() {

@@ -1,4 +1,4 @@
-//! The registry's refusals as HTTP says them.
+//! The registry's refusals as HTTP problems.
 
 use millstream_http::{Full, Problem, Reason};
 use millstream_types::ErrorCode;
@@ -62,17 +62,16 @@ fn refused(refusal: Refusal) -> Problem {
     }
 }
 
-/// What another part says against a member of `ext`.
+/// The reason for which another plane refuses a member of `ext`.
 pub(super) fn bad_ext(what: String) -> Problem {
     Problem::invalid(what).rule("nothing was changed").remedy("correct it there and send the document again")
 }
 
-/// A malformed id.
 pub(super) fn bad_id(error: &IdError) -> Problem {
     Problem::from_error(ErrorCode::Invalid, error).remedy("choose an id that keeps this rule")
 }
 
-/// A hash that cannot be taken.
+/// Refuses a password hash that is malformed or too costly.
 pub(super) fn bad_hash(error: &HashError) -> Problem {
     Problem::from_error(ErrorCode::Invalid, error).remedy("send such a hash, or the password as pwd-plain")
 }

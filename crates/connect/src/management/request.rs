@@ -1,4 +1,4 @@
-//! What a request to the registry says: which resource, under which condition, with which body. Extractors.
+//! Extractors for the resource, the condition and the body of a registry request.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -35,7 +35,7 @@ impl<S: Sync> FromRequestParts<S> for OfDevice {
     }
 }
 
-/// What `If-Match` asks for.
+/// Reads the condition from the header `If-Match`.
 impl<S: Sync> FromRequestParts<S> for Condition {
     type Rejection = Problem;
 
@@ -45,9 +45,9 @@ impl<S: Sync> FromRequestParts<S> for Condition {
 }
 
 /// The JSON body of a request whose headers say that it is JSON; `None` if there is no body.
-pub(super) struct Given<T>(pub(super) Option<T>);
+pub(super) struct JsonBody<T>(pub(super) Option<T>);
 
-impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Given<T> {
+impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -61,8 +61,8 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Given<T> {
     }
 }
 
-impl<T: Default> Given<T> {
-    /// What is left out has its default.
+impl<T: Default> JsonBody<T> {
+    /// The body, or the default if there is none.
     pub(super) fn or_default(self) -> T {
         self.0.unwrap_or_default()
     }

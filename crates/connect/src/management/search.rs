@@ -1,6 +1,6 @@
-//! Search over tenants and over the devices of a tenant: what matches, in which order, a page at a time.
+//! Search over tenants and the devices of a tenant: filters, sorts and pages the matches.
 //!
-//! It works on snapshots, so it holds up no change; one that looks at many resources is done in the background.
+//! A search works on snapshots and delays no change. A background thread does a search over many resources.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use millstream_http::{AnswerMemory, Json, Problem, Reason, RouteDraft};
 use millstream_types::ErrorCode;
 use serde_json::{Value, json};
 
-use super::condition::{Filter, Order, compare};
+use super::condition::{Filter, Order, bad, compare};
 use super::{Answered, Management};
 
 const PAGE_SIZE_DEFAULT: usize = 30;
 const PAGE_SIZE_MAX: usize = 200;
 /// Resources that are looked at where they are asked for; more go to the background.
 const SMALL_MAX: usize = 256;
-/// What a candidate of a sorted list takes beside its fields, about.
+/// Approximate memory of a candidate in a sorted list, without its fields.
 const CANDIDATE_BYTES: usize = 96;
 
-/// What is looked for, and which part of it is shown.
+/// The filters, order and page of a search.
 #[derive(Debug, PartialEq)]
 pub(super) struct Search {
     size: usize,
@@ -30,7 +30,6 @@ pub(super) struct Search {
     pub(super) is_gateway: Option<bool>,
 }
 
-/// What may be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Tenants,
@@ -57,7 +56,7 @@ pub(super) struct Found {
     memory: AnswerMemory,
 }
 
-/// Says in the API's description what a search takes.
+/// Describes the parameters of a search in the API description.
 pub(super) fn documented(route: RouteDraft) -> RouteDraft {
     route
         .query("pageSize", "Results on a page, 0 to 200; 30 if left out.")
@@ -89,7 +88,6 @@ impl Search {
         Ok(search)
     }
 
-    /// Finds what matches among `items`.
     pub(super) fn find<'a, F: Fn() -> Result<Value, Problem>>(
         &self,
         items: impl Iterator<Item = Item<'a, F>>,
@@ -150,7 +148,7 @@ impl Found {
 }
 
 impl Management {
-    /// Searches among `count` resources: at once if they are few, else where it holds up nobody.
+    /// Searches among `count` resources: at once if there are few, else on a background thread.
     pub(super) async fn search(
         &self,
         count: usize,
@@ -176,10 +174,6 @@ fn size_bytes(value: &Value) -> usize {
         Value::Array(_) | Value::Object(_) => size_of::<Value>() + value.to_string().len(),
         Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>(),
     }
-}
-
-pub(super) fn bad(detail: &'static str, value: &str) -> Problem {
-    Problem::new(Reason::MalformedParameter, detail).value(value)
 }
 
 fn number(name: &str, given: &str, max: usize) -> Result<usize, Problem> {

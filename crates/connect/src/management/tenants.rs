@@ -9,7 +9,7 @@ use millstream_http::{Access, AnswerMemory, Problem, Query, Reason, Route};
 use millstream_types::{ErrorCode, Role, TenantId};
 
 use super::refusal::bad_ext;
-use super::request::{Given, OfTenant};
+use super::request::{JsonBody, OfTenant};
 use super::search::{Item, Of, Search, documented};
 use super::{
     Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, replaced, shown,
@@ -66,12 +66,12 @@ pub(super) fn routes(management: &Management) -> Vec<Route> {
     ]
 }
 
-async fn create_any(State(management): Shared, given: Given<Tenant>) -> Answered {
+async fn create_any(State(management): Shared, given: JsonBody<Tenant>) -> Answered {
     let tenant = TenantId::new(DeviceId::random().as_str())?;
     management.create_tenant(tenant, given.or_default()).await
 }
 
-async fn create(State(management): Shared, OfTenant(tenant): OfTenant, given: Given<Tenant>) -> Answered {
+async fn create(State(management): Shared, OfTenant(tenant): OfTenant, given: JsonBody<Tenant>) -> Answered {
     management.create_tenant(tenant, given.or_default()).await
 }
 
@@ -111,7 +111,7 @@ async fn replace(
     State(management): Shared,
     OfTenant(tenant): OfTenant,
     condition: Condition,
-    given: Given<Tenant>,
+    given: JsonBody<Tenant>,
 ) -> Answered {
     let value: Arc<Tenant> = Arc::new(given.or_default());
     management.check_tenant(&value)?;
@@ -126,7 +126,6 @@ async fn delete(State(management): Shared, OfTenant(tenant): OfTenant, condition
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// A resource as JSON.
 pub(super) fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value, Problem> {
     serde_json::to_value(value).map_err(|error| Problem::internal(error.to_string()))
 }
@@ -148,7 +147,8 @@ impl Management {
     fn check_tenant(&self, value: &Tenant) -> Result<(), Problem> {
         check_tenant(&value.ext)?;
         value.adapters.as_deref().map_or(Ok(()), check_adapters)?;
-        check_limits(value)?;
+        check_limits(&value.registration_limits, &value.resource_limits)?;
+        value.trusted_ca.iter().try_for_each(|ca| ca.check())?;
         self.0.ext_rules.check_tenant(&value.ext).map_err(bad_ext)
     }
 
@@ -170,7 +170,7 @@ impl Management {
     }
 }
 
-/// Refuses a list that says nothing, or two things of one adapter.
+/// Refuses a list of adapters that is empty or names an adapter twice.
 fn check_adapters(adapters: &[Adapter]) -> Result<(), Problem> {
     if adapters.is_empty() {
         return Err(Problem::invalid("the list of adapters is empty")

@@ -1,4 +1,4 @@
-//! What all connections share: the registry, the log's topics, the limits, and who is connected.
+//! The state that all connections share: the registry, the log's topics, the limits and the connected clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,56 +10,54 @@ use millstream_types::{MemoryBudget, MonotonicClock, Principal, TenantId, WallCl
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::MqttConfig;
-use super::connection::Signals;
-use super::kept::Kept;
-use super::space::{Counts, Spaces, SpacesParts};
-use super::websocket::Guests;
+use super::broker::{Brokers, BrokersParts, Counts};
+use super::session_store::SessionStore;
+use super::signals::Signals;
+use super::{ADAPTER, MqttConfig};
+use crate::adapter::UNAUTHENTICATED;
 use crate::commands::Commands;
 use crate::connections::Connections;
-use crate::login::{Logins, UNAUTHENTICATED};
-use crate::meter::{Meters, Totals};
+use crate::ingest::Ingest;
+use crate::login::Logins;
+use crate::metrics::{AdapterMetrics, Totals};
 use crate::presence::Presence;
 use crate::refusal::{login_needed, unknown_tenant};
 use crate::registry::Registry;
-use crate::sender::{Origin, Sender, Target};
+use crate::sender::DeviceAddress;
 use crate::streams::Streams;
 
-/// The adapter's type, in tenants' settings and in records.
-pub(crate) const ADAPTER: &str = "hono-mqtt";
-/// How soon live connections learn that the registry has changed.
+/// Interval at which live connections learn that the registry has changed.
 const CHANGES_INTERVAL: Duration = Duration::from_millis(200);
 /// Least rest between two looks for sessions and messages that have lost their device or tenant.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct MqttAdapter {
     pub(crate) registry: Registry,
     pub(crate) logins: Logins,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,
-    pub(crate) meters: Arc<Meters>,
-    pub(crate) totals: Arc<Totals>,
+    pub(crate) meters: Arc<AdapterMetrics>,
+    pub(super) ingest: Arc<Ingest>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) config: MqttConfig,
     /// Room for packets that have arrived in part.
     pub(super) buffers: MemoryBudget,
-    pub(super) spaces: Spaces,
-    /// Clients that come through the HTTP listener.
-    pub(super) guests: Guests,
+    pub(super) brokers: Brokers,
+    pub(super) counts: Arc<Counts>,
     pub(super) connections: Arc<Connections>,
     connected: Mutex<HashMap<TenantId, usize>>,
 }
 
 /// A connection's place among those of its tenant; given up when dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     adapter: Arc<MqttAdapter>,
     tenant: TenantId,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut connected = self.adapter.connected.lock();
         if let Some(count) = connected.get_mut(&self.tenant) {
@@ -71,7 +69,7 @@ impl Drop for Place {
     }
 }
 
-/// What the adapter is made of.
+/// The dependencies from which [`MqttAdapter`] is built.
 #[derive(Clone)]
 pub(crate) struct MqttParts {
     pub(crate) registry: Registry,
@@ -79,15 +77,14 @@ pub(crate) struct MqttParts {
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,
-    pub(crate) meters: Arc<Meters>,
+    pub(crate) meters: Arc<AdapterMetrics>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) config: MqttConfig,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) kept: Kept,
-    pub(crate) guests: Guests,
+    pub(crate) store: SessionStore,
     pub(crate) connections: Arc<Connections>,
 }
 
@@ -106,15 +103,17 @@ impl MqttAdapter {
             config,
             log,
             counts,
-            kept,
+            store,
             connections,
-            guests,
         } = parts;
         let (broker, clocks) = (config.broker.clone(), (wall.clone(), monotonic.clone()));
-        let parts = SpacesParts { log, kept, config: broker, counts, wall: clocks.0, monotonic: clocks.1 };
-        let spaces = Spaces::new(parts, memory);
+        let parts =
+            BrokersParts { log, store, config: broker, counts: counts.clone(), wall: clocks.0, monotonic: clocks.1 };
+        let brokers = Brokers::new(parts, memory);
         let buffers = memory.share("connect.mqtt.buffers_max_bytes", config.buffers_max_bytes as u64);
         let connected = Mutex::default();
+        let ingest =
+            Ingest { adapter: ADAPTER, registry: registry.clone(), commands: commands.clone(), totals, ttd_max_s: 0 };
         Arc::new(Self {
             registry,
             logins,
@@ -122,19 +121,19 @@ impl MqttAdapter {
             commands,
             presence,
             meters,
-            totals,
+            ingest: Arc::new(ingest),
             wall,
             monotonic,
             config,
             buffers,
-            spaces,
-            guests,
+            brokers,
+            counts,
             connections,
             connected,
         })
     }
 
-    /// Whether the device that has logged in may still be connected; of one that has not, whether its tenant wants it.
+    /// Checks that a device with login may stay connected; for one without, that its tenant allows such devices.
     pub(super) fn check(&self, who: &Principal) -> Result<(), Problem> {
         let tenant = &who.tenant;
         let snapshot = self.registry.snapshot(tenant);
@@ -144,19 +143,19 @@ impl MqttAdapter {
             let is_open = stored.is_some_and(|stored| stored.value.allows_without_login(ADAPTER));
             return if is_open { Ok(()) } else { Err(login_needed(tenant, ADAPTER)) };
         }
-        Sender::find(known.ok_or_else(|| unknown_tenant(tenant))?, Target::Caller, origin(who)).map(drop)
+        self.ingest.sender(known.ok_or_else(|| unknown_tenant(tenant))?, DeviceAddress::Caller, who).map(drop)
     }
 
     /// A place among the tenant's connections; `None` if it has as many as it may. A client that takes over from itself
     /// needs none of its own: the connection before gives up the one that it has.
-    pub(super) fn admit(self: &Arc<Self>, who: &Principal, client: &str) -> Option<Place> {
+    pub(super) fn admit(self: &Arc<Self>, who: &Principal, client: &str) -> Option<ConnectionSlot> {
         let tenant = &who.tenant;
         let limit = {
             let snapshot = self.registry.snapshot(tenant);
             let stored = snapshot.state.tenant(tenant)?.tenant.as_deref()?;
             stored.value.resource_limits.connections_max()
         };
-        let takes_over = || self.spaces.running(tenant).is_some_and(|space| space.is_connected(client, &who.name));
+        let takes_over = || self.brokers.running(tenant).is_some_and(|broker| broker.is_connected(client, &who.name));
         let limit = limit.filter(|_| !takes_over());
         let mut connected = self.connected.lock();
         let count = connected.entry(tenant.clone()).or_default();
@@ -164,7 +163,7 @@ impl MqttAdapter {
             return None;
         }
         *count += 1;
-        Some(Place { adapter: Arc::clone(self), tenant: tenant.clone() })
+        Some(ConnectionSlot { adapter: Arc::clone(self), tenant: tenant.clone() })
     }
 
     /// Tells `changed` of every change of the registry, until nobody listens.
@@ -185,13 +184,13 @@ impl MqttAdapter {
         }
     }
 
-    /// Has sessions and messages leave that have lost their device or tenant, now and after every change of the registry,
-    /// until the listener stops.
+    /// Removes sessions and messages whose device or tenant is gone. It does so now and after every change of the
+    /// registry, until the listener stops.
     pub(super) async fn sweep(self: Arc<Self>, mut signals: Signals) {
-        let mut is_over = signals.stopping.clone();
+        let is_over = signals.shutdown.clone().begun();
         let sweep = async {
             loop {
-                self.spaces.end_orphans(&self.registry).await;
+                self.brokers.end_orphans(&self.registry).await;
                 tokio::time::sleep(SWEEP_INTERVAL).await;
                 if signals.registry.changed().await.is_err() {
                     return;
@@ -200,12 +199,7 @@ impl MqttAdapter {
         };
         tokio::select! {
             () = sweep => {}
-            _ = is_over.wait_for(|stopping| *stopping) => {}
+            () = is_over => {}
         }
     }
-}
-
-/// Who sends over a connection.
-pub(super) fn origin(who: &Principal) -> Origin<'_> {
-    Origin { adapter: ADAPTER, tenant: &who.tenant, device: &who.name }
 }

@@ -6,67 +6,65 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use millstream_mqtt::from_client::{Packet, decode};
+use millstream_mqtt::to_client::pong;
+use millstream_mqtt::{Disconnect, Framed, Publish, Qos, Subscribe, Unsubscribe, Version, frame, reason};
 use millstream_types::{Principal, TenantId};
 use smallvec::SmallVec;
 
-use super::adapter::{ADAPTER, MqttAdapter, Place as Seat};
-use super::commands::Deliveries;
-use super::connect_packet::Will;
-use super::encode::pong;
+use super::adapter::{ConnectionSlot, MqttAdapter};
+use super::broker::LimitReached;
+use super::broker_client::{BrokerClient, PendingSubscribe};
+use super::deliveries::Deliveries;
+use super::disconnect::DisconnectCause;
 use super::error_filter::ErrorFilter;
-use super::fault::{Fault, reason};
-use super::packet::{Disconnect, Packet, Publish, PublishProperties, Qos, Subscribe, Unsubscribe, Version, decode};
+use super::incoming::{IncomingPublish, Topic};
+use super::last_will::LastWill;
 use super::pending::Pending;
-use super::private::{Private, Wanted, expires};
-use super::property::{MESSAGE_EXPIRY, WILL_DELAY, without};
-use super::space::message::Draft;
-use super::toll::LeftWill;
 use super::topic::is_about_commands;
-use super::upstream::Item;
-use super::wire::{Framed, frame};
+use super::will::PendingWill;
 use crate::connections::{Connection, Unauthenticated};
-use crate::meter::Meter;
+use crate::credential_cache::CachedLogin;
+use crate::metrics::TenantMetrics;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
-use crate::verified::Verified;
 
 /// Filters on the error topic that one connection may have.
 const ERROR_FILTERS_MAX: usize = 16;
 
-/// A client.
 pub(super) struct Client {
     pub(super) adapter: Arc<MqttAdapter>,
-    /// On whose behalf it speaks.
+    /// The principal that the client acts for.
     pub(super) who: Arc<Principal>,
-    /// The login by which it does; without one it is a stranger.
-    pub(super) login: Option<Arc<Verified>>,
-    /// Topics of its tenant; a stranger has none before it names a tenant.
+    /// The verified login; `None` for an anonymous client.
+    pub(super) login: Option<Arc<CachedLogin>>,
+    /// Topics of its tenant; an anonymous client has none before it names a tenant.
     pub(super) streams: Option<Arc<TenantStreams>>,
-    /// The tenant that a stranger has to turn to before its next packet is worked off.
+    /// The tenant that an anonymous client has to switch to before its next packet is handled.
     pub(super) turns_to: Option<TenantId>,
     /// The tenant's topics have to be resolved again.
     pub(super) are_streams_stale: bool,
-    pub(super) meter: Arc<Meter>,
+    pub(super) meter: Arc<TenantMetrics>,
     pub(super) version: Version,
     pub(super) takes: Takes,
     /// Commands, once it has subscribed to them.
     pub(super) commands: Option<Box<Deliveries>>,
     pub(super) errors: Vec<ErrorFilter>,
     /// The tenant's private space, unless that is off.
-    pub(super) private: Option<Private>,
+    pub(super) broker_client: Option<BrokerClient>,
     aliases: Vec<Option<Arc<str>>>,
     pub(super) pending: VecDeque<Pending>,
     /// Monotonic time at which what is being worked off came.
     pub(super) now: Duration,
-    /// Messages in [`Client::pending`].
+    /// Number of messages in [`Client::pending`].
     pub(super) waiting: usize,
-    /// Whether something has come by which the private space may have more to send. Where it has so by itself, it rings.
+    /// True if something has come after which the private space may have more to send. Its own news rings the bell.
     pub(super) is_stirred: bool,
     /// Runs of messages in [`Client::pending`] that the tenant's owner publishes.
     pub(super) owned: usize,
-    /// Whether its last message was one that nobody waits for.
+    /// True if its last message needs no acknowledgement.
     pub(super) sends_unwaited: bool,
-    /// Whether [`Client::pending`] has a wait for room in the log.
+    /// True if [`Client::pending`] has a wait for room in the log.
     pub(super) is_held_back: bool,
     /// Ids of messages exactly once that have come over this connection, and that the client has not let go of; of MQTT 5,
     /// in which it was told how many there may be.
@@ -74,121 +72,37 @@ pub(super) struct Client {
     /// Ids of messages exactly once that the client has got, and of those that it has forgotten, in what is being read.
     pub(super) received: Vec<u16>,
     pub(super) forgotten: Vec<u16>,
-    /// How the client has ended the connection, if it has.
+    /// The client's DISCONNECT, if it has sent one.
     pub(super) end: Option<Disconnect>,
     pub(super) will: Option<LastWill>,
+    /// That a subscription was refused for a limit is in the server's log.
+    has_logged_limit: bool,
     _counted: Counted,
 }
 
 /// Messages that are worked off together; mostly one.
-type Items<'a> = SmallVec<[Item<'a>; 1]>;
+type IncomingPublishes<'a> = SmallVec<[IncomingPublish<'a>; 1]>;
 
-/// As what a client counts while it is connected.
+/// The counts that hold a client while it is connected.
 #[allow(dead_code, reason = "what counts ends when it is dropped")]
 pub(super) enum Counted {
-    Device(Seat, Connection),
-    Stranger(Unauthenticated),
+    Device(ConnectionSlot, Connection),
+    Anonymous(Unauthenticated),
 }
 
-/// What a client is able to take.
+/// Limits that the client has set in CONNECT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Takes {
-    /// Largest packet.
     pub(super) packet_max_bytes: usize,
     /// Messages that may be on their way and not acknowledged.
     pub(super) messages: usize,
-}
-
-/// What is published when the client goes without a word.
-#[derive(Debug)]
-pub(crate) struct LastWill {
-    pub(super) qos: Qos,
-    pub(super) retain: bool,
-    pub(super) topic: Box<str>,
-    pub(super) content_type: Option<Box<str>>,
-    pub(crate) payload: Box<[u8]>,
-    /// How long the session may be left alone before it is published.
-    pub(super) delay_s: u32,
-    expiry_s: Option<u32>,
-    /// Those that pass through as they came.
-    properties: Vec<u8>,
-}
-
-impl LastWill {
-    pub(super) fn of(will: &Will<'_>) -> Self {
-        Self {
-            qos: will.qos,
-            retain: will.retain,
-            topic: will.topic.into(),
-            content_type: will.properties.content_type.map(Into::into),
-            payload: will.payload.into(),
-            delay_s: will.delay_s,
-            expiry_s: will.properties.expiry_s,
-            properties: without(will.properties.bytes, &[WILL_DELAY, MESSAGE_EXPIRY]),
-        }
-    }
-
-    /// When it is void if it is published now; empty if never.
-    pub(super) fn expires(&self, now_ms: i64) -> String {
-        expires(self.expiry_s, now_ms)
-    }
-
-    /// As a message of the private space.
-    pub(super) fn draft<'a>(
-        &'a self,
-        client: &'a str,
-        device: &'a str,
-        expires: &'a str,
-        is_mapped: bool,
-    ) -> Draft<'a> {
-        Draft {
-            is_mapped,
-            topic: &self.topic,
-            payload: &self.payload,
-            qos: self.qos,
-            retain: self.retain,
-            adapter: ADAPTER,
-            client,
-            device,
-            content_type: self.content_type.as_deref(),
-            properties: &self.properties,
-            expires,
-        }
-    }
-
-    /// As a message that its client sends.
-    pub(super) fn as_item(&self) -> Item<'_> {
-        let properties =
-            PublishProperties { content_type: self.content_type.as_deref(), ..PublishProperties::default() };
-        let (qos, retain, topic, payload) = (self.qos, self.retain, &*self.topic, &*self.payload);
-        Item {
-            topic: Topic::Named(topic),
-            publish: Publish { dup: false, retain, qos, topic, id: 0, properties, payload },
-        }
-    }
-}
-
-/// A message's topic: as it stands in the packet, or the one that its alias stands for.
-#[derive(Debug, Clone)]
-pub(super) enum Topic<'a> {
-    Named(&'a str),
-    Alias(Arc<str>),
-}
-
-impl Topic<'_> {
-    pub(super) fn as_str(&self) -> &str {
-        match self {
-            Self::Named(topic) => topic,
-            Self::Alias(topic) => topic,
-        }
-    }
 }
 
 impl Client {
     pub(super) fn new(
         adapter: Arc<MqttAdapter>,
         who: Arc<Principal>,
-        known: Option<(Arc<Verified>, Arc<TenantStreams>)>,
+        known: Option<(Arc<CachedLogin>, Arc<TenantStreams>)>,
         (version, takes): (Version, Takes),
         counted: Counted,
     ) -> Self {
@@ -207,7 +121,7 @@ impl Client {
             takes,
             commands: None,
             errors: Vec::new(),
-            private: None,
+            broker_client: None,
             aliases: Vec::new(),
             pending: VecDeque::new(),
             now,
@@ -221,27 +135,33 @@ impl Client {
             forgotten: Vec::new(),
             end: None,
             will: None,
+            has_logged_limit: false,
             _counted: counted,
         }
     }
 
-    /// Whether the client has sent as much as it may before it is acknowledged, or more than the log keeps up with.
+    /// True if the client has sent as much as it may before it is acknowledged, or more than the log keeps up with.
     pub(super) fn is_full(&self) -> bool {
         self.is_held_back || self.turns_to.is_some() || self.waiting >= usize::from(self.adapter.config.in_flight_max)
     }
 
     /// Works through the packets at hand; answers how many bytes it has taken.
-    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
+    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, DisconnectCause> {
         self.now = self.adapter.monotonic.now();
-        let mut items = Items::new();
+        let mut items = IncomingPublishes::new();
         let taken = self.packets(bytes, &mut items, out);
-        // What came before a fault was in order.
+        // The packets before a fault are valid.
         self.send(&items, out)?;
         self.keep_receipts(out)?;
         taken
     }
 
-    fn packets<'a>(&mut self, bytes: &'a [u8], items: &mut Items<'a>, out: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn packets<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        items: &mut IncomingPublishes<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, DisconnectCause> {
         let in_flight_max = usize::from(self.adapter.config.in_flight_max);
         let mut taken = 0;
         while self.end.is_none() && self.waiting + items.len() < in_flight_max {
@@ -253,7 +173,7 @@ impl Client {
             taken += frame.size;
             if let Packet::Publish(publish) = packet {
                 let topic = self.topic(&publish)?;
-                items.push(Item { topic, publish });
+                items.push(IncomingPublish { topic, publish });
                 continue;
             }
             self.send(&std::mem::take(items), out)?;
@@ -262,7 +182,7 @@ impl Client {
         Ok(taken)
     }
 
-    fn packet(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn packet(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         self.is_stirred |= !matches!(packet, Packet::PingReq);
         match packet {
             Packet::PingReq => pong(out),
@@ -275,21 +195,21 @@ impl Client {
             }
             // They are worked off together.
             Packet::Publish(_) => {}
-            Packet::Connect(_) => return Err(Fault::Protocol("a second CONNECT")),
-            Packet::Auth => return Err(Fault::Protocol("AUTH without an authentication method")),
+            Packet::Connect(_) => return Err(DisconnectCause::Protocol("a second CONNECT")),
+            Packet::Auth => return Err(DisconnectCause::Protocol("AUTH without an authentication method")),
         }
         Ok(())
     }
 
-    fn disconnect(&mut self, given: Disconnect) -> Result<(), Fault> {
-        if let (Some(private), Some(expiry_s)) = (&self.private, given.session_expiry_s) {
-            private.end_with(expiry_s)?;
+    fn disconnect(&mut self, given: Disconnect) -> Result<(), DisconnectCause> {
+        if let (Some(broker_client), Some(expiry_s)) = (&self.broker_client, given.session_expiry_s) {
+            broker_client.end_with(expiry_s)?;
         }
         self.end = Some(given);
         Ok(())
     }
 
-    pub(super) fn topic<'a>(&mut self, publish: &Publish<'a>) -> Result<Topic<'a>, Fault> {
+    pub(super) fn topic<'a>(&mut self, publish: &Publish<'a>) -> Result<Topic<'a>, DisconnectCause> {
         let alias = usize::from(publish.properties.alias);
         if alias == 0 {
             return Ok(Topic::Named(publish.topic));
@@ -297,7 +217,7 @@ impl Client {
         let limit = usize::from(self.adapter.config.aliases_max);
         if alias > limit {
             let why = format!("topic alias {alias}; connect.mqtt.aliases_max = {limit}");
-            return Err(Fault::refused(reason::BAD_ALIAS, why));
+            return Err(DisconnectCause::refused(reason::BAD_ALIAS, why));
         }
         if self.aliases.len() < alias {
             self.aliases.resize(alias, None);
@@ -307,16 +227,19 @@ impl Client {
             *known = Some(publish.topic.into());
             return Ok(Topic::Named(publish.topic));
         }
-        known.clone().map(Topic::Alias).ok_or(Fault::Protocol("a topic alias that stands for nothing"))
+        known.clone().map(Topic::Alias).ok_or(DisconnectCause::Protocol("a topic alias that stands for nothing"))
     }
 
-    fn subscribe(&mut self, given: &Subscribe<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn subscribe(&mut self, given: &Subscribe<'_>, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let most = self.adapter.config.broker.filters_max;
         let mut codes = Vec::with_capacity(given.filters.len());
-        let mut wanted = Wanted::default();
+        let mut wanted = PendingSubscribe::default();
         for (at, (filter, options)) in given.filters.iter().enumerate() {
             codes.push(if at >= most {
-                reason::QUOTA
+                self.limit_reached(
+                    filter,
+                    LimitReached { limit: "connect.mqtt.broker.filters_max", value: most as u64 },
+                )
             } else if is_reserved(filter) {
                 let code = self.subscribe_reserved(filter, options.qos);
                 if code < reason::UNSPECIFIED {
@@ -330,7 +253,7 @@ impl Client {
         self.answer_subscription(given.id, codes, wanted, out)
     }
 
-    /// Subscribes to commands or errors; the code that answers it.
+    /// Subscribes to commands or errors and returns the reason code for SUBACK.
     pub(super) fn subscribe_reserved(&mut self, filter: &str, qos: Qos) -> u8 {
         if is_about_commands(filter) {
             self.subscribe_to_commands(filter, qos)
@@ -350,13 +273,26 @@ impl Client {
         }
         self.errors.retain(|known| known.filter != parsed.filter);
         if self.errors.len() >= ERROR_FILTERS_MAX {
-            return reason::QUOTA;
+            let limit = "subscriptions to errors of one connection";
+            return self.limit_reached(filter, LimitReached { limit, value: ERROR_FILTERS_MAX as u64 });
         }
         self.errors.push(parsed);
         reason::SUCCESS
     }
 
-    fn unsubscribe(&mut self, given: &Unsubscribe<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    /// Counts a subscription that a limit refuses, and logs the first one of the connection. Returns the reason code.
+    pub(super) fn limit_reached(&mut self, filter: &str, reached: LimitReached) -> u8 {
+        let LimitReached { limit, value } = reached;
+        let tenant = &self.who.tenant;
+        self.adapter.counts.subscription_refused(tenant, reached);
+        if !std::mem::replace(&mut self.has_logged_limit, true) {
+            let device = &*self.who.name;
+            tracing::warn!(%tenant, device, filter, "mqtt: a subscription is refused, {limit} = {value} is reached");
+        }
+        reason::QUOTA
+    }
+
+    fn unsubscribe(&mut self, given: &Unsubscribe<'_>, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let mut codes = Vec::with_capacity(given.filters.len());
         for filter in &given.filters {
             let before = self.errors.len();
@@ -370,7 +306,7 @@ impl Client {
         self.answer_unsubscription(given.id, codes, out)
     }
 
-    /// How long the secret that the device has logged in with is still good; `None` if it does not end.
+    /// Time until the secret of the login expires; `None` without a login or if the secret does not end.
     pub(super) fn secret_lasts(&self) -> Option<Duration> {
         let login = self.login.as_ref()?;
         let end = login.credential.secrets[login.secret].not_after?;
@@ -378,21 +314,21 @@ impl Client {
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
     }
 
-    /// Whether a client that goes so leaves its will: it takes it along by a normal good-bye only.
-    pub(super) fn leaves_its_will(&self, fault: Option<&Fault>) -> bool {
+    /// True if the will is published at this end: not after a normal DISCONNECT, and not when the server shuts down.
+    pub(super) fn leaves_its_will(&self, fault: Option<&DisconnectCause>) -> bool {
         let is_orderly = self.end.is_some_and(|end| end.reason == reason::SUCCESS);
-        !is_orderly && !matches!(fault, Some(Fault::ShuttingDown))
+        !is_orderly && !matches!(fault, Some(DisconnectCause::ShuttingDown))
     }
 
     /// Sends the client's will, unless it has said good-bye without it. The server's own end is no reason for it.
-    pub(super) fn execute_will(&mut self, fault: Option<&Fault>) {
+    pub(super) fn execute_will(&mut self, fault: Option<&DisconnectCause>) {
         let Some(will) = self.will.take().filter(|_| self.leaves_its_will(fault)) else { return };
         if !is_reserved(&will.topic) {
-            if let (Some(private), Some(streams)) = (&self.private, &self.streams) {
-                let (registry, streams) = (self.adapter.registry.clone(), Arc::clone(streams));
+            if let (Some(broker_client), Some(streams)) = (&self.broker_client, &self.streams) {
+                let (ingest, streams) = (Arc::clone(&self.adapter.ingest), Arc::clone(streams));
                 let (who, meter) = (Arc::clone(&self.who), Arc::clone(&self.meter));
                 let payload_max_bytes = self.adapter.config.payload_max_bytes;
-                private.link.leave_will(LeftWill { will, registry, streams, meter, who, payload_max_bytes });
+                broker_client.link.leave_will(PendingWill { will, ingest, streams, meter, who, payload_max_bytes });
             }
             return;
         }
@@ -403,6 +339,6 @@ impl Client {
 
     /// Messages that the client has sent and nobody has answered for count as refused when it goes.
     pub(super) fn count_unanswered(&self) {
-        self.adapter.totals.rejected.fetch_add(self.waiting as u64, Ordering::Relaxed);
+        self.adapter.ingest.totals.rejected.fetch_add(self.waiting as u64, Ordering::Relaxed);
     }
 }

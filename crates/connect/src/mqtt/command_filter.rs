@@ -1,6 +1,6 @@
 //! A subscription to commands: `command/[tenant]/[device]/req/#`, or `c/…/q/#`, with `+` for all devices of a gateway.
 
-/// What a client that takes commands has subscribed to.
+/// A client's subscription to commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandFilter {
     pub(super) text: Box<str>,
@@ -12,8 +12,7 @@ pub(super) struct CommandFilter {
 
 /// The devices whose commands a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whom<'a> {
-    /// This one.
+pub(super) enum CommandTarget<'a> {
     One(&'a str),
     /// The client itself and all that are behind it.
     All,
@@ -37,20 +36,20 @@ impl CommandFilter {
         })
     }
 
-    /// Whose commands it is about, where the client itself is `own`.
-    pub(super) fn whom<'a>(&'a self, own: &'a str) -> Whom<'a> {
+    /// The devices whose commands it covers; `own` is the client itself.
+    pub(super) fn whom<'a>(&'a self, own: &'a str) -> CommandTarget<'a> {
         match &*self.device {
-            "+" => Whom::All,
-            "" => Whom::One(own),
-            named => Whom::One(named),
+            "+" => CommandTarget::All,
+            "" => CommandTarget::One(own),
+            named => CommandTarget::One(named),
         }
     }
 
     /// The device that listens, where the client itself is `own`.
     pub(super) fn device<'a>(&'a self, own: &'a str) -> &'a str {
         match self.whom(own) {
-            Whom::One(device) => device,
-            Whom::All => own,
+            CommandTarget::One(device) => device,
+            CommandTarget::All => own,
         }
     }
 
@@ -67,15 +66,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn row_subscribe_to_commands_the_spelling_of_the_filter_is_that_of_the_topic() {
+    fn row_command_topics_are_spelt_as_their_filter() {
         for (filter, whom, topic) in [
-            ("c///q/#", Whom::One("own"), "c///q/R/on"),
-            ("command///req/#", Whom::One("own"), "command///req/R/on"),
-            ("c/acme//q/#", Whom::One("own"), "c/acme//q/R/on"),
-            ("command/acme/d/req/#", Whom::One("d"), "command/acme/d/req/R/on"),
-            ("c//d/q/#", Whom::One("d"), "c//d/q/R/on"),
-            ("c//+/q/#", Whom::All, "c//d/q/R/on"),
-            ("c/acme/+/q/#", Whom::All, "c/acme/d/q/R/on"),
+            ("c///q/#", CommandTarget::One("own"), "c///q/R/on"),
+            ("command///req/#", CommandTarget::One("own"), "command///req/R/on"),
+            ("c/acme//q/#", CommandTarget::One("own"), "c/acme//q/R/on"),
+            ("command/acme/d/req/#", CommandTarget::One("d"), "command/acme/d/req/R/on"),
+            ("c//d/q/#", CommandTarget::One("d"), "c//d/q/R/on"),
+            ("c//+/q/#", CommandTarget::All, "c//d/q/R/on"),
+            ("c/acme/+/q/#", CommandTarget::All, "c/acme/d/q/R/on"),
         ] {
             let parsed = CommandFilter::parse(filter, "acme").unwrap();
             assert_eq!(parsed.whom("own"), whom, "{filter}");

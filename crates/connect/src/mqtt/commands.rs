@@ -4,90 +4,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use millstream_mqtt::encode::{publish, publish_size};
+use millstream_mqtt::property::{CONTENT_TYPE, put_text};
+use millstream_mqtt::{Ack, Outgoing, Qos, Version, reason};
+use millstream_types::Principal;
 use tokio::sync::mpsc;
 
-use super::adapter::origin;
+use super::broker::LimitReached;
 use super::client::Client;
-use super::command_filter::{CommandFilter, Whom};
-use super::encode::{Outgoing, publish, publish_size};
-use super::fault::{Fault, reason};
-use super::packet::{Ack, Qos, Version};
-use super::property::CONTENT_TYPE;
-use super::wire::put_text;
-use crate::commands::{Command, Delivery, Listening, Way, Whose};
-use crate::meter::{Direction, Fate};
-use crate::presence::Present;
-use crate::sender::{Sender, Target};
-use millstream_types::Principal;
+use super::command_filter::{CommandFilter, CommandTarget};
+use super::deliveries::{Deliveries, Flight, Subscribed};
+use super::disconnect::DisconnectCause;
+use crate::commands::{Delivery, Listening, Way, Whose};
+use crate::metrics::{Direction, ProcessingOutcome};
+use crate::sender::DeviceAddress;
 
-/// A client's subscriptions to commands, and what is on its way to it. Dropped, it takes none any longer, and what it
-/// has not acknowledged is released.
-pub(super) struct Deliveries {
-    subscribed: Vec<Subscribed>,
-    outbox: mpsc::Sender<Delivery>,
-    inbox: mpsc::Receiver<Delivery>,
-    flights: Vec<Flight>,
-    last_id: u16,
-}
-
-struct Subscribed {
-    filter: CommandFilter,
-    qos: Qos,
-    /// On whose behalf.
-    who: Arc<Principal>,
-    // Dropped in this order: it is told that the device listens no longer when it does not.
-    _listening: Vec<Listening>,
-    _present: Present,
-}
-
-/// A command that was sent.
-struct Flight {
-    /// 0 at most once.
-    id: u16,
-    /// Monotonic time.
-    sent: Duration,
-    /// `None` once it was withdrawn: the client may still acknowledge it, so its id is not free.
-    delivery: Option<Delivery>,
-}
-
-impl Deliveries {
-    fn new(in_flight_max: usize) -> Self {
-        let (outbox, inbox) = mpsc::channel(in_flight_max);
-        Self { subscribed: Vec::new(), outbox, inbox, flights: Vec::new(), last_id: 0 }
-    }
-
-    /// Ends a subscription; whether there was one.
-    pub(super) fn unsubscribe(&mut self, filter: &str) -> bool {
-        let before = self.subscribed.len();
-        self.subscribed.retain(|known| &*known.filter.text != filter);
-        self.subscribed.len() < before
-    }
-
-    /// The subscription that a command to `device` came by: the latest that names it, else the latest for all.
-    fn covering(&self, command: &Command) -> Option<&Subscribed> {
-        let of_tenant = || self.subscribed.iter().rev().filter(|known| known.who.tenant == command.tenant);
-        let latest = |wanted: Whom<'_>| of_tenant().find(|known| known.filter.whom(&known.who.name) == wanted);
-        latest(Whom::One(&command.device)).or_else(|| latest(Whom::All))
-    }
-
-    /// On whose behalf, and for which device each subscription is.
-    pub(super) fn each(&self) -> impl Iterator<Item = (&Principal, &str)> {
-        self.subscribed.iter().map(|known| (&*known.who, known.filter.device(&known.who.name)))
-    }
-
-    /// An id of a client that has no private space.
-    fn free_id(&mut self) -> u16 {
-        loop {
-            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
-            if !self.flights.iter().any(|flight| flight.id == self.last_id) {
-                return self.last_id;
-            }
-        }
-    }
-}
-
-/// What becomes of a command at the client.
-enum Said {
+/// The outcome of a command at the client.
+enum CommandOutcome {
     Accepted,
     Released,
     Rejected(u16, String),
@@ -95,12 +28,12 @@ enum Said {
 
 impl Client {
     /// Says what has become of a command, and counts it.
-    fn say(&self, delivery: Delivery, said: Said) {
+    fn say(&self, delivery: Delivery, said: CommandOutcome) {
         let command = delivery.command();
         let fate = match said {
-            Said::Accepted => Fate::Forwarded,
-            Said::Released => Fate::Undeliverable,
-            Said::Rejected(..) => Fate::Unprocessable,
+            CommandOutcome::Accepted => ProcessingOutcome::Forwarded,
+            CommandOutcome::Released => ProcessingOutcome::Undeliverable,
+            CommandOutcome::Rejected(..) => ProcessingOutcome::Unprocessable,
         };
         let took_ms = self.adapter.wall.now_ms().saturating_sub(command.received_ms);
         let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
@@ -108,9 +41,9 @@ impl Client {
         let meter = other.as_ref().unwrap_or(&self.meter);
         meter.count_command(Direction::of(command.wants_response), fate, command.payload.len(), took);
         match said {
-            Said::Accepted => delivery.accept(),
-            Said::Released => delivery.release(),
-            Said::Rejected(status, why) => delivery.reject(status, why),
+            CommandOutcome::Accepted => delivery.accept(),
+            CommandOutcome::Released => delivery.release(),
+            CommandOutcome::Rejected(status, why) => delivery.reject(status, why),
         }
     }
 
@@ -122,8 +55,8 @@ impl Client {
             return reason::IMPLEMENTATION;
         }
         let is_allowed = match filter.whom(&who.name) {
-            Whom::One(device) => self.may_act_for(&who, device),
-            Whom::All => self.login.is_some(),
+            CommandTarget::One(device) => self.may_act_for(&who, device),
+            CommandTarget::All => self.login.is_some(),
         };
         if !is_allowed {
             return reason::NOT_AUTHORISED;
@@ -135,7 +68,8 @@ impl Client {
             .as_ref()
             .map_or(0, |commands| commands.subscribed.iter().filter(|known| known.filter.text != filter.text).count());
         if known >= most {
-            return reason::QUOTA;
+            let limit = "connect.mqtt.command_subscriptions_max";
+            return self.limit_reached(&filter.text, LimitReached { limit, value: most as u64 });
         }
         let commands = self.commands.get_or_insert_with(|| Box::new(Deliveries::new(in_flight_max)));
         let outbox = commands.outbox.clone();
@@ -151,10 +85,10 @@ impl Client {
     fn listen(&self, who: &Principal, filter: &CommandFilter, outbox: &mpsc::Sender<Delivery>) -> Vec<Listening> {
         let own: Arc<str> = who.name.as_str().into();
         let whose = match filter.whom(&own) {
-            Whom::All => {
+            CommandTarget::All => {
                 vec![Whose::Device { device: own.clone(), via: None }, Whose::Behind { gateway: own.clone() }]
             }
-            Whom::One(device) => {
+            CommandTarget::One(device) => {
                 let is_itself = *device == *own || self.login.is_none();
                 vec![Whose::Device { device: device.into(), via: (!is_itself).then(|| own.clone()) }]
             }
@@ -163,20 +97,24 @@ impl Client {
         whose.into_iter().map(|whose| commands.listen(tenant, whose, Way::Stream(outbox.clone()))).collect()
     }
 
-    /// Whether `who` may have commands of `device`.
+    /// True if `who` may receive commands of `device`.
     pub(super) fn may_act_for(&self, who: &Principal, device: &str) -> bool {
         if self.login.is_none() && self.adapter.check(who).is_err() {
             return false;
         }
         let tenant = &who.tenant;
         let snapshot = self.adapter.registry.snapshot(tenant);
-        let target = Target::Named { tenant: None, device };
-        let find = |known| Sender::find(known, target, origin(who)).is_ok();
+        let target = DeviceAddress::Named { tenant: None, device };
+        let find = |known| self.adapter.ingest.sender(known, target, who).is_ok();
         snapshot.state.tenant(tenant).is_some_and(find)
     }
 
     /// Waits for a command and writes it.
-    pub(super) fn poll_commands(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Fault>> {
+    pub(super) fn poll_commands(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<(), DisconnectCause>> {
         let Some(commands) = &mut self.commands else { return Poll::Pending };
         match commands.inbox.poll_recv(cx) {
             Poll::Ready(Some(delivery)) => Poll::Ready(self.send_command(delivery, out)),
@@ -184,12 +122,12 @@ impl Client {
         }
     }
 
-    fn send_command(&mut self, delivery: Delivery, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn send_command(&mut self, delivery: Delivery, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let command = delivery.command();
         let known = self.commands.as_ref().and_then(|known| known.covering(command));
         let Some(Subscribed { filter, qos, .. }) = known else {
             // It was on its way when the client has unsubscribed.
-            self.say(delivery, Said::Released);
+            self.say(delivery, CommandOutcome::Released);
             return Ok(());
         };
         let (qos, topic) = (*qos, filter.topic(&command.device, delivery.request_id(), &command.name));
@@ -214,11 +152,11 @@ impl Client {
         let limit = self.takes.packet_max_bytes;
         if size > limit || topic.len() > usize::from(u16::MAX) {
             let why = format!("a packet of {size} bytes; the device takes {limit} at most");
-            self.say(delivery, Said::Rejected(413, why));
+            self.say(delivery, CommandOutcome::Rejected(413, why));
             return Ok(());
         }
         let Some(id) = self.command_id(qos)? else {
-            self.say(delivery, Said::Released);
+            self.say(delivery, CommandOutcome::Released);
             return Ok(());
         };
         message.id = id;
@@ -231,54 +169,57 @@ impl Client {
     }
 
     /// An id for a command; `None` if as many are on their way as may.
-    fn command_id(&mut self, qos: Qos) -> Result<Option<u16>, Fault> {
+    fn command_id(&mut self, qos: Qos) -> Result<Option<u16>, DisconnectCause> {
         let Some(commands) = &mut self.commands else { return Ok(None) };
         let most = self.adapter.config.commands_in_flight_max;
         if commands.flights.len() >= most {
             return Ok(None);
         }
-        Ok(match &self.private {
+        Ok(match &self.broker_client {
             _ if qos == Qos::AtMostOnce => Some(0),
             // Both spaces draw on the same ids, and on what the client is able to take.
-            Some(private) => private.link.with(|session| session.lend_id())?,
+            Some(broker_client) => broker_client.link.with(|session| session.lend_id())?,
             None if commands.flights.len() >= self.takes.messages => None,
             None => Some(commands.free_id()),
         })
     }
 
-    /// The client has acknowledged something; whether that was a command.
-    pub(super) fn command_acknowledged(&mut self, given: Ack) -> Result<bool, Fault> {
+    /// Handles an acknowledgement of the client; true if it was for a command.
+    pub(super) fn command_acknowledged(&mut self, given: Ack) -> Result<bool, DisconnectCause> {
         let Some(commands) = &mut self.commands else { return Ok(false) };
         let Some(at) = commands.flights.iter().position(|flight| flight.id == given.id) else { return Ok(false) };
         let flight = commands.flights.swap_remove(at);
         if let Some(delivery) = flight.delivery {
             let refusal = || format!("the device has refused the command with reason {:#04x}", given.reason);
             let is_refused = given.reason >= reason::UNSPECIFIED;
-            self.say(delivery, if is_refused { Said::Rejected(400, refusal()) } else { Said::Accepted });
+            self.say(
+                delivery,
+                if is_refused { CommandOutcome::Rejected(400, refusal()) } else { CommandOutcome::Accepted },
+            );
         }
-        if let Some(private) = &self.private {
-            private.link.with(|session| session.return_id(given.id))?;
+        if let Some(broker_client) = &self.broker_client {
+            broker_client.link.with(|session| session.return_id(given.id))?;
             // There may be room for the next one.
-            private.link.bell.notify_one();
+            broker_client.link.bell.notify_one();
         }
         Ok(true)
     }
 
-    /// What was written has left: of commands at most once that is all that is known.
+    /// Accepts the commands at most once that were written: nothing more is ever known of them.
     pub(super) fn flushed(&mut self) {
         let Some(commands) = &mut self.commands else { return };
         let done: Vec<Flight> = commands.flights.extract_if(.., |flight| flight.id == 0).collect();
         for delivery in done.into_iter().filter_map(|flight| flight.delivery) {
-            self.say(delivery, Said::Accepted);
+            self.say(delivery, CommandOutcome::Accepted);
         }
     }
 
-    /// Whether there are commands that the client has not acknowledged.
+    /// True if there are commands that the client has not acknowledged.
     pub(super) fn awaits_commands(&self) -> bool {
         self.commands.as_ref().is_some_and(|known| known.flights.iter().any(|flight| flight.delivery.is_some()))
     }
 
-    /// How long the client may still take for the oldest command; `None` if it has acknowledged all.
+    /// Time left for the client to acknowledge the oldest command; `None` if it has acknowledged all.
     pub(super) fn command_patience(&self) -> Option<Duration> {
         let limit = Duration::from_millis(self.adapter.config.command_ack_timeout_ms);
         let awaited = self.commands.as_ref()?.flights.iter().filter(|flight| flight.delivery.is_some());
@@ -302,6 +243,6 @@ impl Client {
         let Some(commands) = &mut self.commands else { return };
         let late = commands.flights.iter_mut().filter(|flight| is_it(flight));
         let late: Vec<Delivery> = late.filter_map(|flight| flight.delivery.take()).collect();
-        late.into_iter().for_each(|delivery| self.say(delivery, Said::Released));
+        late.into_iter().for_each(|delivery| self.say(delivery, CommandOutcome::Released));
     }
 }

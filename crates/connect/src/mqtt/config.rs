@@ -1,22 +1,23 @@
-//! What an operator may set of devices over MQTT.
+//! The configuration of devices over MQTT.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::space::BrokerConfig;
+use super::broker::BrokerConfig;
 use crate::Error;
 
-/// Devices over MQTT.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Settings for devices that connect over MQTT.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttConfig {
     /// Connections at a time; more are turned away. Default 50,000.
     pub connections_max: usize,
-    /// Whether clients must log in. If not, one without user name may send for devices of those tenants whose entry for
+    /// If true, clients must log in. If not, one without user name may send for devices of tenants whose entry for
     /// `hono-mqtt` says `"device-authentication-required": false`. Default true.
     pub authentication_required: bool,
-    /// Largest payload on the topics of telemetry and events, bytes. Default 2,048.
+    /// Largest payload on the topics of telemetry and events, in bytes. Default 2,048.
     pub payload_max_bytes: usize,
-    /// Largest packet, bytes. Default 262,144.
+    /// Largest packet, in bytes. Default 262,144.
     pub packet_max_bytes: usize,
     /// Bytes of packets that have arrived in part, of all connections. Default 64 MiB.
     pub buffers_max_bytes: usize,
@@ -25,26 +26,27 @@ pub struct MqttConfig {
     pub in_flight_max: u16,
     /// Topic aliases that a client may set. Default 16.
     pub aliases_max: u16,
-    /// Longest keep alive, s: a client of MQTT 5 that asks for a longer one, or none, is told this one. Default 3,600.
+    /// Longest keep alive, in seconds. A client of MQTT 5 gets it if it asks for a longer one or none. Default 3,600.
     pub keep_alive_max_s: u16,
-    /// How long a new connection has for its CONNECT, and for its login, ms. Default 10,000.
+    /// Time for the CONNECT of a new connection, and for its login, in milliseconds. Default 10,000.
     pub connect_timeout_ms: u64,
-    /// Time for the rest of a packet to arrive once it has begun, ms. Default 10,000.
+    /// Time for the rest of a packet to arrive once it has begun, in milliseconds. Default 10,000.
     pub packet_timeout_ms: u64,
-    /// How long a client may read nothing of what is sent to it, ms. Default 10,000.
+    /// Time for a client to read the bytes sent to it before its connection is closed, in milliseconds. Default 10,000.
     pub write_timeout_ms: u64,
-    /// How long the log may take to accept a message, ms. Default 1,000.
+    /// Time for the log to accept a message, in milliseconds. Default 1,000.
     pub send_timeout_ms: u64,
-    /// How long a client may take to acknowledge a command at QoS 1 before that is released, ms. Default 1,000.
+    /// Time for a client to acknowledge a command at QoS 1, in milliseconds. After that the command is released.
+    /// A command at QoS 0 needs no acknowledgement. Default 1,000.
     pub command_ack_timeout_ms: u64,
     /// Commands that may be on their way to one connection and not acknowledged; further ones are released. Default 32.
     pub commands_in_flight_max: usize,
     /// Subscriptions to commands that one connection may have. Default 100.
     pub command_subscriptions_max: usize,
-    /// Bytes of notices of who listens for commands that may be on their way to the log or missing from the checkpoint.
-    /// Default 16 MiB.
+    /// Bytes of records of the devices that listen for commands that may be on their way to the log or be missing
+    /// from the checkpoint. Default 16 MiB.
     pub presence_max_bytes: usize,
-    /// The private space.
+    /// Settings of the private space.
     pub broker: BrokerConfig,
 }
 
@@ -101,12 +103,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_holds_and_a_setting_that_cannot_is_named_with_its_rule() {
+    fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         MqttConfig::default().validate().unwrap();
         for (config, told) in [
             (MqttConfig { packet_max_bytes: 9, ..MqttConfig::default() }, "connect.mqtt.packet_max_bytes = 9: use"),
             (MqttConfig { in_flight_max: 0, ..MqttConfig::default() }, "connect.mqtt.in_flight_max = 0: use"),
             (MqttConfig { keep_alive_max_s: 0, ..MqttConfig::default() }, "connect.mqtt.keep_alive_max_s = 0: use"),
+            (
+                MqttConfig {
+                    broker: BrokerConfig { subscriptions_max: 5_001, ..BrokerConfig::default() },
+                    ..MqttConfig::default()
+                },
+                "connect.mqtt.broker.subscriptions_max = 5001: use 1 to 5000",
+            ),
         ] {
             let refusal = config.validate().unwrap_err().to_string();
             assert!(refusal.contains(told), "{refusal}");

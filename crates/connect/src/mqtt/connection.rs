@@ -7,33 +7,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use millstream_mqtt::reason;
+use millstream_mqtt::to_client::disconnect;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::adapter::MqttAdapter;
+use super::broker_deliver::More;
 use super::client::Client;
-use super::encode::disconnect;
-use super::fault::{Fault, reason};
+use super::disconnect::DisconnectCause;
+use super::framed_io::{FramedIo, Read};
 use super::handshake::{Admitted, admit};
-use super::line::{Line, Read};
-use super::private::More;
-use super::source::Source;
+use super::signals::Signals;
+use super::wake_flag::WakeFlag;
 
 /// Longest rest between two looks at what is due.
 const REST_MAX: Duration = Duration::from_secs(3_600);
-/// What is ready ever so often, reading and the log's verdicts, goes first, but for one look in so many: a client that
-/// always has more to say does not keep its connection from all else.
+/// Reading and the log's verdicts are looked at first, except for one look in this many: a client that always has more
+/// to say does not keep its connection from all else.
 const LOOKS: u32 = 16;
-
-/// What a connection hears of the listener.
-#[derive(Clone)]
-pub(super) struct Signals {
-    /// True once the listener stops.
-    pub(super) stopping: watch::Receiver<bool>,
-    /// Changes whenever the registry has.
-    pub(super) registry: watch::Receiver<u64>,
-}
 
 /// Serves a client until it goes or commits a fault. With `is_full` it is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
@@ -44,17 +36,17 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     is_full: bool,
 ) {
     let (buffers, packet_max_bytes) = (adapter.buffers.clone(), adapter.config.packet_max_bytes);
-    let mut line = Line::new(socket, buffers, packet_max_bytes);
-    match Box::pin(admit(&mut line, &adapter, is_full)).await {
+    let mut io = FramedIo::new(socket, buffers, packet_max_bytes);
+    match Box::pin(admit(&mut io, &adapter, peer.ip(), is_full)).await {
         Ok(Some(Admitted { client, keep_alive_s })) => {
             let heard = client.now;
-            let mut connection = Connection { line, client, signals, keep_alive_s, heard, reader: Source::default() };
+            let mut connection = Connection { io, client, signals, keep_alive_s, heard, reader: WakeFlag::default() };
             let fault = connection.run().await.err();
             connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
             if let Some(fault) = fault {
-                if matches!(fault, Fault::ShuttingDown) {
-                    // What it has sent is still acknowledged. If that fails, the connection ends all the same.
+                if matches!(fault, DisconnectCause::ShuttingDown) {
+                    // The client's messages are still acknowledged. If that fails, the connection ends all the same.
                     let _ = connection.drain(Duration::from_secs(1)).await;
                 }
                 tracing::info!(%peer, device = connection.name(), why = %fault, "mqtt: connection closed");
@@ -62,17 +54,17 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             }
             connection.client.release_all_commands();
             connection.client.count_unanswered();
-            connection.line.close().await;
+            connection.io.close().await;
         }
-        Ok(None) => line.close().await,
+        Ok(None) => io.close().await,
         Err(fault) => {
             tracing::info!(%peer, why = %fault, "mqtt: connection closed before its login");
-            line.close().await;
+            io.close().await;
         }
     }
 }
 
-/// What a connection may wait for.
+/// Events that wake a connection.
 enum Event {
     RegistryChanged,
     /// The log has answered for messages.
@@ -83,20 +75,20 @@ enum Event {
     Sent,
     /// There is something in the session to be sent.
     Rung,
-    /// Time has passed.
+    /// A deadline may have passed by now.
     Due,
     Read(Read),
 }
 
 struct Connection<S> {
-    line: Line<S>,
+    io: FramedIo<S>,
     client: Client,
     signals: Signals,
     keep_alive_s: u16,
     /// Monotonic time at which the last packet came.
     heard: Duration,
     /// The line, as far as it is read.
-    reader: Source,
+    reader: WakeFlag,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -105,15 +97,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Serves the client until it goes. What is waited for beside its packets stays arranged from one to the next.
-    async fn run(&mut self) -> Result<(), Fault> {
-        let Signals { mut stopping, mut registry } = self.signals.clone();
-        let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
+    async fn run(&mut self) -> Result<(), DisconnectCause> {
+        let Signals { shutdown, mut registry } = self.signals.clone();
+        let mut stopped = pin!(shutdown.begun());
         let mut timer = pin!(sleep(self.rest()));
         let (mut is_set_for_waits, mut looks) = (false, 0_u32);
-        let mut rare = Source::default();
+        let mut rare = WakeFlag::default();
         loop {
             self.client.is_stirred = true;
-            let bell = self.client.private.as_ref().map(|private| Arc::clone(&private.link.bell));
+            let bell = self.client.broker_client.as_ref().map(|broker_client| Arc::clone(&broker_client.link.bell));
             let mut rung = pin!(async move {
                 match &bell {
                     Some(bell) => bell.notified().await,
@@ -144,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let event = poll_fn(|cx| {
                     let mut look = |cx: &mut Context<'_>| {
                         if stopped.as_mut().poll(cx).is_ready() {
-                            return Poll::Ready(Err(Fault::ShuttingDown));
+                            return Poll::Ready(Err(DisconnectCause::ShuttingDown));
                         }
                         if changed.as_mut().poll(cx).is_ready() {
                             return Poll::Ready(Ok(Event::RegistryChanged));
@@ -163,13 +155,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 match event.await? {
                     Event::RegistryChanged => {
                         recheck(&mut self.client)?;
+                        // The secret may end sooner than before.
+                        let due = tokio::time::Instant::now() + self.rest();
+                        if due < timer.deadline() {
+                            timer.as_mut().reset(due);
+                        }
                         break;
                     }
                     Event::Rung => break,
                     // While it was not read, it could not be heard.
                     Event::Settled if !was_reading => {
                         self.heard = self.client.adapter.monotonic.now();
-                        self.line.excuse();
+                        self.io.excuse();
                     }
                     Event::Settled | Event::HeldBack | Event::Sent => {}
                     Event::Due => self.due()?,
@@ -181,27 +178,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends what is there to be sent and takes what has been read before; the end if the client has said good-bye.
-    async fn work_off(&mut self) -> Result<Read, Fault> {
+    async fn work_off(&mut self) -> Result<Read, DisconnectCause> {
         let write_limit = Duration::from_millis(self.client.adapter.config.write_timeout_ms);
         loop {
-            self.line.flush(write_limit).await?;
+            self.io.flush(write_limit).await?;
             self.client.flushed();
             if self.client.end.is_some() {
                 self.drain(write_limit).await?;
                 return Ok(Read::End);
             }
             self.deliver().await?;
-            self.line.flush(write_limit).await?;
+            self.io.flush(write_limit).await?;
             if self.client.are_streams_stale {
                 self.resolve().await;
             }
             if self.client.turns_to.is_some() && self.client.pending.is_empty() {
                 self.client.turn().await?;
             }
-            if self.line.has_held() && !self.client.is_full() && !self.client.hold_back() {
+            if self.io.has_held() && !self.client.is_full() && !self.client.hold_back() {
                 let client = &mut self.client;
-                self.line.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out))?;
-                if !self.line.out.is_empty() || self.client.end.is_some() || self.client.turns_to.is_some() {
+                self.io.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out))?;
+                if !self.io.out.is_empty() || self.client.end.is_some() || self.client.turns_to.is_some() {
                     continue;
                 }
             }
@@ -210,13 +207,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Tells the client what the log or a command brings, or reads what it sends.
-    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Fault>> {
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, DisconnectCause>> {
         let is_reading = self.is_reading();
-        let Self { line, client, reader, .. } = self;
-        if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut line.out) {
+        let Self { io, client, reader, .. } = self;
+        if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut io.out) {
             return Poll::Ready(settled.map(|()| Event::Settled));
         }
-        if let Poll::Ready(sent) = client.poll_commands(cx, &mut line.out) {
+        if let Poll::Ready(sent) = client.poll_commands(cx, &mut io.out) {
             return Poll::Ready(sent.map(|()| Event::Sent));
         }
         if !is_reading {
@@ -226,37 +223,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Poll::Ready(Ok(Event::HeldBack));
         }
         let mut take = |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out);
-        reader.poll(cx, |cx| line.poll_read(cx, &mut take)).map_ok(Event::Read)
+        reader.poll(cx, |cx| io.poll_read(cx, &mut take)).map_ok(Event::Read)
     }
 
     /// Sends what waits for the client, a burst at most.
-    async fn deliver(&mut self) -> Result<(), Fault> {
+    async fn deliver(&mut self) -> Result<(), DisconnectCause> {
         if !std::mem::take(&mut self.client.is_stirred) {
             return Ok(());
         }
-        let more = self.client.deliver(&mut self.line.out)?;
-        let Some(private) = &self.client.private else { return Ok(()) };
+        let more = self.client.deliver(&mut self.io.out)?;
+        let Some(broker_client) = &self.client.broker_client else { return Ok(()) };
         if more == More::Unread {
-            private.link.load().await?;
+            broker_client.link.load().await?;
         }
         if more != More::No {
-            private.link.bell.notify_one();
+            broker_client.link.bell.notify_one();
         }
         Ok(())
     }
 
-    /// Whether something is to come within a time that is shorter than that of a client that is silent.
+    /// True if a deadline shorter than the keep alive is pending.
     fn waits(&self) -> bool {
-        !self.client.pending.is_empty() || self.line.begun().is_some() || self.client.awaits_commands()
+        !self.client.pending.is_empty() || self.io.begun().is_some() || self.client.awaits_commands()
     }
 
-    /// How long nothing is due, nor will be that begins to wait while something else does.
+    /// Time until the next deadline. While a wait is pending, it is at most the shortest timeout, because another wait
+    /// may begin in the meantime.
     fn rest(&self) -> Duration {
         let config = &self.client.adapter.config;
         let shortest_ms = config.packet_timeout_ms.min(config.send_timeout_ms).min(config.command_ack_timeout_ms);
         let soonest = self.waits().then(|| Duration::from_millis(shortest_ms));
         let packet = self
-            .line
+            .io
             .begun()
             .filter(|_| self.is_reading())
             .map(|begun| Duration::from_millis(config.packet_timeout_ms).saturating_sub(begun.elapsed()));
@@ -270,10 +268,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// While the log is behind, the socket is not read.
     fn is_reading(&self) -> bool {
-        !self.client.is_full() && !self.line.has_held()
+        !self.client.is_full() && !self.io.has_held()
     }
 
-    /// How long nothing has come.
+    /// Time since the last packet.
     fn quiet(&self) -> Duration {
         self.client.adapter.monotonic.now().saturating_sub(self.heard)
     }
@@ -282,19 +280,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         (self.keep_alive_s > 0).then(|| Duration::from_secs(self.keep_alive_s.into()) * 3 / 2)
     }
 
-    fn due(&mut self) -> Result<(), Fault> {
+    fn due(&mut self) -> Result<(), DisconnectCause> {
         let limit = Duration::from_millis(self.client.adapter.config.packet_timeout_ms);
-        if self.is_reading() && self.line.begun().is_some_and(|begun| begun.elapsed() >= limit) {
-            return Err(Fault::SlowPacket { limit });
+        if self.is_reading() && self.io.begun().is_some_and(|begun| begun.elapsed() >= limit) {
+            return Err(DisconnectCause::SlowPacket { limit });
         }
         if self.is_reading() && self.quiet_max().is_some_and(|limit| self.quiet() >= limit) {
-            return Err(Fault::KeepAlive { keep_alive_s: self.keep_alive_s });
+            return Err(DisconnectCause::KeepAlive { keep_alive_s: self.keep_alive_s });
         }
         if self.client.secret_lasts() == Some(Duration::ZERO) {
             recheck(&mut self.client)?;
         }
         self.client.withdraw_commands();
-        self.client.give_up(&mut self.line.out)
+        self.client.give_up(&mut self.io.out)
     }
 
     /// Finds the tenant's topics again: one of them has been deleted.
@@ -306,32 +304,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// The client has said good-bye: what it has sent is still acknowledged.
-    async fn drain(&mut self, write_limit: Duration) -> Result<(), Fault> {
+    async fn drain(&mut self, write_limit: Duration) -> Result<(), DisconnectCause> {
         while let Some(patience) = self.client.patience() {
-            let Self { line, client, .. } = self;
+            let Self { io, client, .. } = self;
             tokio::select! {
-                settled = poll_fn(|cx| client.poll_verdicts(cx, &mut line.out)) => settled?,
-                () = sleep(patience) => client.give_up(&mut line.out)?,
+                settled = poll_fn(|cx| client.poll_verdicts(cx, &mut io.out)) => settled?,
+                () = sleep(patience) => client.give_up(&mut io.out)?,
             }
         }
         // It has closed its side, perhaps all of it.
-        let _ = self.line.flush(write_limit).await;
+        let _ = self.io.flush(write_limit).await;
         Ok(())
     }
 
-    async fn tell(&mut self, fault: &Fault) {
+    async fn tell(&mut self, fault: &DisconnectCause) {
         if let Some(code) = fault.reason() {
             let Client { version, takes, .. } = self.client;
-            disconnect(&mut self.line.out, version, code, &fault.to_string(), takes.packet_max_bytes);
+            disconnect(&mut self.io.out, version, code, &fault.to_string(), takes.packet_max_bytes);
         }
-        // Where nothing can be sent any more there is nobody to be told.
-        let _ = self.line.flush(Duration::from_secs(1)).await;
+        // If nothing can be sent any more, there is nobody to be told.
+        let _ = self.io.flush(Duration::from_secs(1)).await;
     }
 }
 
 /// Ends the connection of a device that may no longer be connected.
-fn recheck(client: &mut Client) -> Result<(), Fault> {
-    let refuse = |why: String| Err(Fault::refused(reason::NOT_AUTHORISED, why));
+fn recheck(client: &mut Client) -> Result<(), DisconnectCause> {
+    let refuse = |why: String| Err(DisconnectCause::refused(reason::NOT_AUTHORISED, why));
     let Some(login) = &client.login else { return client.recheck_stranger() };
     if let Err(problem) = client.adapter.check(&client.who) {
         return refuse(problem.text());

@@ -1,6 +1,6 @@
 //! A subscription to the error topic: `error/[tenant]/[device]/#`, or `e/…`, with `+` for all devices of a gateway.
 
-/// What a client that wants to hear of errors has subscribed to.
+/// A client's subscription to the error topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ErrorFilter {
     pub(super) filter: Box<str>,
@@ -25,7 +25,7 @@ impl ErrorFilter {
         })
     }
 
-    /// Whether it is about messages of `device` of `tenant`, where the client itself is `own`.
+    /// True if it covers messages of `device` of `tenant`; `own` is the client itself.
     pub(super) fn is_about(&self, tenant: &str, device: &str, own: &str) -> bool {
         match &*self.device {
             _ if !self.tenant.is_empty() && *self.tenant != *tenant => false,

@@ -1,22 +1,23 @@
 //! From the first byte of a connection to its CONNACK.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use millstream_mqtt::from_client::{Packet, decode};
+use millstream_mqtt::to_client::{connack, connack_refusal};
+use millstream_mqtt::{ConnackParts, Connect, Framed, Version, frame, reason};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::adapter::MqttAdapter;
-use super::client::{Client, Counted, LastWill, Takes};
-use super::connect_packet::Connect;
-use super::encode::{Welcome, turn_away, welcome};
-use super::fault::{Fault, reason};
-use super::line::{Line, Read};
-use super::packet::{Packet, Version, decode};
-use super::private::Private;
-use super::space::{Claim, NoSession};
-use super::wire::{Framed, frame};
+use super::broker::{Claim, NoSession};
+use super::broker_client::BrokerClient;
+use super::client::{Client, Counted, Takes};
+use super::disconnect::DisconnectCause;
+use super::framed_io::{FramedIo, Read};
+use super::last_will::LastWill;
 use crate::registry::has_broker;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
@@ -28,7 +29,7 @@ pub(super) struct Admitted {
     pub(super) keep_alive_s: u16,
 }
 
-/// What a CONNECT says, kept while its login is checked.
+/// The content of a CONNECT, kept while its login is checked.
 struct Hello {
     version: Version,
     keep_alive_s: u16,
@@ -44,23 +45,24 @@ struct Hello {
     will: Option<LastWill>,
 }
 
-/// Why a client is turned away: reason code of MQTT 5, and the text.
+/// A refused CONNECT: reason code of MQTT 5, and the text.
 struct Refusal(u8, String);
 
 /// Waits for CONNECT and answers it. `None` if the client was turned away, and told why.
 pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
-    line: &mut Line<S>,
+    io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
+    address: IpAddr,
     is_full: bool,
-) -> Result<Option<Admitted>, Fault> {
+) -> Result<Option<Admitted>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
-    let mut hello = match timeout(limit, hello(line, adapter)).await.map_err(|_| Fault::NoConnect { limit })? {
+    let mut hello = match timeout(limit, hello(io, adapter)).await.map_err(|_| DisconnectCause::NoConnect { limit })? {
         Ok(hello) => hello,
-        Err(Fault::Refused { reason: reason::UNSUPPORTED_VERSION, why }) => {
+        Err(DisconnectCause::Refused { reason: reason::UNSUPPORTED_VERSION, why }) => {
             // In the form of 3.1.1, which all clients know.
-            turn_away(&mut line.out, Version::V311, reason::UNSUPPORTED_VERSION, &why, usize::MAX);
-            line.flush(limit).await?;
-            return Err(Fault::Refused { reason: reason::UNSUPPORTED_VERSION, why });
+            connack_refusal(&mut io.out, Version::V311, reason::UNSUPPORTED_VERSION, &why, usize::MAX);
+            io.flush(limit).await?;
+            return Err(DisconnectCause::Refused { reason: reason::UNSUPPORTED_VERSION, why });
         }
         Err(fault) => return Err(fault),
     };
@@ -69,7 +71,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Some(assigned) = &assigned {
         hello.client_id.clone_from(assigned);
     }
-    let judged = match timeout(limit, judge(&hello, adapter, is_full, is_unnamed)).await {
+    let judged = match timeout(limit, judge(&hello, adapter, address, is_full, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(Refusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -80,68 +82,72 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             if let Some(outcome) = outcome(code) {
                 adapter.connections.refused(hello.user.as_deref(), outcome);
             }
-            turn_away(&mut line.out, hello.version, code, &why, hello.packet_max_bytes);
-            line.flush(limit).await?;
+            connack_refusal(&mut io.out, hello.version, code, &why, hello.packet_max_bytes);
+            io.flush(limit).await?;
             return Ok(None);
         }
     };
     let config = &adapter.config;
-    let most_s = if client.private.is_some() { config.broker.session_expiry_max_s } else { 0 };
+    let most_s = if client.broker_client.is_some() { config.broker.session_expiry_max_s } else { 0 };
     let expiry_s = hello.session_expiry_s.min(most_s);
     let ceiling = config.keep_alive_max_s;
     let is_too_long = hello.version == Version::V5 && (hello.keep_alive_s == 0 || hello.keep_alive_s > ceiling);
     let keep_alive_s = if is_too_long { ceiling } else { hello.keep_alive_s };
-    welcome(
-        &mut line.out,
+    connack(
+        &mut io.out,
         hello.version,
-        &Welcome {
+        &ConnackParts {
             session_present,
             session_expiry_s: (expiry_s != hello.session_expiry_s).then_some(expiry_s),
             receive_max: config.in_flight_max,
             packet_max_bytes: config.packet_max_bytes as u32,
             alias_max: config.aliases_max,
             keep_alive_s: is_too_long.then_some(ceiling),
-            has_broker: client.private.is_some(),
+            has_broker: client.broker_client.is_some(),
             assigned_client_id: assigned.as_deref(),
         },
     );
-    if line.out.len() > hello.packet_max_bytes {
-        let why = format!("its maximum packet size leaves no room for a CONNACK of {} bytes", line.out.len());
-        line.out.clear();
-        turn_away(&mut line.out, hello.version, reason::IMPLEMENTATION, &why, hello.packet_max_bytes);
-        line.flush(limit).await?;
+    if io.out.len() > hello.packet_max_bytes {
+        let why = format!("its maximum packet size leaves no room for a CONNACK of {} bytes", io.out.len());
+        io.out.clear();
+        connack_refusal(&mut io.out, hello.version, reason::IMPLEMENTATION, &why, hello.packet_max_bytes);
+        io.flush(limit).await?;
         return Ok(None);
     }
     // Without a private space a will elsewhere has no effect, as with Hono.
-    client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.private.is_some());
+    client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.broker_client.is_some());
     Ok(Some(Admitted { client, keep_alive_s }))
 }
 
 async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
-    line: &mut Line<S>,
+    io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
-) -> Result<Hello, Fault> {
+) -> Result<Hello, DisconnectCause> {
     let limit_bytes = adapter.config.packet_max_bytes;
     let mut hello = None;
     while hello.is_none() {
-        let read = line.read(|bytes: &[u8], _: &mut Vec<u8>| {
+        let read = io.read(|bytes: &[u8], _: &mut Vec<u8>| {
             if hello.is_some() {
                 return Ok(0);
             }
             let Framed::Whole(frame) = frame(bytes, limit_bytes)? else {
-                return if bytes[0] >> 4 == 1 { Ok(0) } else { Err(Fault::Protocol("the first packet is no CONNECT")) };
+                return if bytes[0] >> 4 == 1 {
+                    Ok(0)
+                } else {
+                    Err(DisconnectCause::Protocol("the first packet is no CONNECT"))
+                };
             };
             let Packet::Connect(connect) = decode(frame, Version::V311)? else {
-                return Err(Fault::Protocol("the first packet is no CONNECT"));
+                return Err(DisconnectCause::Protocol("the first packet is no CONNECT"));
             };
             hello = Some(Hello::of(&connect));
             Ok(frame.size)
         });
         if read.await? == Read::End && hello.is_none() {
-            return Err(Fault::Protocol("it ended without CONNECT"));
+            return Err(DisconnectCause::Protocol("it ended without CONNECT"));
         }
     }
-    hello.ok_or(Fault::Protocol("it ended without CONNECT"))
+    hello.ok_or(DisconnectCause::Protocol("it ended without CONNECT"))
 }
 
 impl Hello {
@@ -151,7 +157,7 @@ impl Hello {
             keep_alive_s: connect.keep_alive_s,
             client_id: connect.client_id.to_owned(),
             clean_start: connect.clean_start,
-            has_authentication_method: connect.has_authentication_method,
+            has_authentication_method: connect.authentication_method.is_some(),
             user: connect.user.map(str::to_owned),
             password: connect.password.unwrap_or_default().to_vec(),
             session_expiry_s: connect.session_expiry_s,
@@ -166,6 +172,7 @@ impl Hello {
 async fn judge(
     hello: &Hello,
     adapter: &Arc<MqttAdapter>,
+    address: IpAddr,
     is_full: bool,
     is_unnamed: bool,
 ) -> Result<(Client, bool), Refusal> {
@@ -183,13 +190,14 @@ async fn judge(
     let takes = Takes { packet_max_bytes: hello.packet_max_bytes, messages: usize::from(hello.receive_max) };
     let Some(user) = &hello.user else {
         if !adapter.config.authentication_required {
-            return Ok((Client::stranger(Arc::clone(adapter), (hello.version, takes)), false));
+            return Ok((Client::anonymous(Arc::clone(adapter), (hello.version, takes)), false));
         }
         return refuse(reason::BAD_LOGIN, "log in with the user name auth-id@tenant and a password");
     };
-    let verified = adapter.logins.log_in(user, &hello.password).await.map_err(|problem| {
+    let verified = adapter.logins.log_in(user, &hello.password, address).await.map_err(|problem| {
         let code = match problem.status() {
             StatusCode::UNAUTHORIZED => reason::BAD_LOGIN,
+            StatusCode::TOO_MANY_REQUESTS => reason::CONNECTION_RATE,
             StatusCode::SERVICE_UNAVAILABLE => reason::BUSY,
             _ => reason::UNAVAILABLE,
         };
@@ -207,10 +215,10 @@ async fn judge(
     let connection = connection.map_err(|problem| Refusal(reason::QUOTA, problem.text()))?;
     let (known, counted) = (Some((verified, Arc::clone(&streams))), Counted::Device(seat, connection));
     let mut client = Client::new(Arc::clone(adapter), who, known, (hello.version, takes), counted);
-    let Some((private, is_present)) = private(hello, adapter, &client, &streams).await? else {
+    let Some((broker_client, is_present)) = broker_client(hello, adapter, &client, &streams).await? else {
         return Ok((client, false));
     };
-    client.private = Some(private);
+    client.broker_client = Some(broker_client);
     if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
         client
             .may_publish(&will.topic)
@@ -221,31 +229,31 @@ async fn judge(
     Ok((client, is_present))
 }
 
-/// How an attempt to connect has ended, in Hono's words; what is over a tenant's limit was counted there.
+/// The outcome of a connection attempt in Hono's words; a refusal by a tenant's limit was counted before.
 fn outcome(code: u8) -> Option<&'static str> {
     Some(match code {
         reason::BAD_LOGIN => "unauthorized",
         reason::NOT_AUTHORISED => "adapter-disabled",
         reason::ANOTHER_SERVER => "adapter-connections-exceeded",
         reason::QUOTA => return None,
-        reason::UNAVAILABLE | reason::BUSY => "unavailable",
+        reason::UNAVAILABLE | reason::BUSY | reason::CONNECTION_RATE => "unavailable",
         _ => "unknown",
     })
 }
 
 /// The client's place in its tenant's private space.
-async fn private(
+async fn broker_client(
     hello: &Hello,
     adapter: &MqttAdapter,
     client: &Client,
     streams: &TenantStreams,
-) -> Result<Option<(Private, bool)>, Refusal> {
+) -> Result<Option<(BrokerClient, bool)>, Refusal> {
     let snapshot = adapter.registry.snapshot(&client.who.tenant);
     let tenant = snapshot.state.tenant(&client.who.tenant).and_then(|known| known.tenant.clone());
     let Some(tenant) = tenant.filter(|stored| has_broker(&stored.value.ext)) else { return Ok(None) };
-    let space = adapter.spaces.of(&client.who.tenant, tenant.born).await;
-    let space = space.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
-    streams.usage.follow(&space.partition);
+    let broker = adapter.brokers.of(&client.who.tenant, tenant.born).await;
+    let broker = broker.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
+    streams.usage.follow(&broker.partition);
     let claim = Claim {
         client: &hello.client_id.as_str().into(),
         device: &client.who.name,
@@ -253,7 +261,7 @@ async fn private(
         expiry_s: hello.session_expiry_s,
         window: usize::from(hello.receive_max.min(adapter.config.in_flight_max)),
     };
-    let (link, is_present) = space.attach(&claim).await.map_err(|refusal| match refusal {
+    let (link, is_present) = broker.attach(&claim).await.map_err(|refusal| match refusal {
         NoSession::OfAnother => {
             let why = format!("client id '{}' belongs to another device; choose one of your own", claim.client);
             Refusal(reason::BAD_CLIENT_ID, why)
@@ -269,5 +277,5 @@ async fn private(
     })?;
     let alias_max = hello.alias_max.min(adapter.config.aliases_max);
     let is_durable = hello.session_expiry_s.min(adapter.config.broker.session_expiry_max_s) > 0;
-    Ok(Some((Private::new(link, alias_max, is_durable), is_present)))
+    Ok(Some((BrokerClient::new(link, alias_max, is_durable), is_present)))
 }

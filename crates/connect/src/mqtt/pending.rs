@@ -1,44 +1,34 @@
-//! What a client has sent and nobody has answered for yet. It is answered in the order in which it came.
+//! The requests of a client that have no answer yet. They are answered in the order in which they came.
 
-use std::future::Future as _;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use millstream_http::Problem;
+use millstream_mqtt::AckKind;
 use smallvec::SmallVec;
 
-use super::client::Client;
-use super::encode::{AckKind, ack, suback, unsuback};
-use super::fault::{Fault, reason};
-use super::kept::{Answer, Fate, Verdict};
-use super::mapped::Mapped;
-use super::packet::Version;
-use super::private::Wanted;
-use super::upstream::Sent;
-use crate::meter::Fate as Counted;
-use crate::refusal::not_accepted_in_time;
+use super::broker_client::PendingSubscribe;
+use super::publish::Sent;
+use super::routing::RoutedBatch;
+use super::session_store::StoreReply;
 
 /// Something that waits for the log.
 pub(super) struct Pending {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: StoreReply,
     pub(super) waits: Waits,
     /// Monotonic time at which the log got it.
     pub(super) started: Duration,
 }
 
-/// What is waited for.
+/// The requests that wait for a verdict.
 pub(super) enum Waits {
-    /// Messages on Hono's topics.
+    /// Messages on the topics of Hono.
     Upstream(SmallVec<[Sent; 1]>),
     /// Messages in the private space: how each is acknowledged, and what they are elsewhere.
-    Private { acks: Vec<(AckKind, u16)>, mapped: Option<Box<Mapped>> },
+    Broker { acks: Vec<(AckKind, u16)>, routed: Option<Box<RoutedBatch>> },
     /// The same, published by the tenant's owner, which may have something to say of each; those at most once have no id.
-    Owned { acks: Vec<(AckKind, u16)>, mapped: Option<Box<Mapped>> },
+    Owned { acks: Vec<(AckKind, u16)>, routed: Option<Box<RoutedBatch>> },
     /// A subscription, and what of it is to bring what is retained.
-    Subscribed { id: u16, codes: Vec<u8>, wanted: Wanted },
-    /// An unsubscription.
+    Subscribed { id: u16, codes: Vec<u8>, wanted: PendingSubscribe },
+    /// An unsubscription, with a code for each filter.
     Unsubscribed { id: u16, codes: Vec<u8> },
     /// Messages exactly once that the client has: it may forget their ids.
     Received(Vec<u16>),
@@ -49,175 +39,12 @@ pub(super) enum Waits {
 }
 
 impl Waits {
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         match self {
             Self::Upstream(sent) => sent.len(),
-            Self::Private { acks, .. } | Self::Owned { acks, .. } => acks.len(),
+            Self::Broker { acks, .. } | Self::Owned { acks, .. } => acks.len(),
             Self::Subscribed { .. } | Self::Unsubscribed { .. } | Self::Received(_) | Self::Forgotten(_) => 1,
             Self::Room => 0,
         }
     }
-}
-
-impl Client {
-    /// Keeps what has to be answered for.
-    pub(super) fn pend(&mut self, verdict: Verdict, waits: Waits) {
-        self.waiting += waits.count();
-        self.owned += usize::from(matches!(waits, Waits::Owned { .. }));
-        self.pending.push_back(Pending { verdict, waits, started: self.now });
-    }
-
-    /// Whether the client is not listened to from now on, until there is room in the log again: messages that nobody
-    /// waits for would be refused, and their sender has no other way to notice that he is too fast.
-    pub(super) fn hold_back(&mut self) -> bool {
-        if !self.sends_unwaited || self.is_held_back {
-            return false;
-        }
-        let Some(room) = self.adapter.streams.room() else { return false };
-        self.is_held_back = true;
-        self.now = self.adapter.monotonic.now();
-        self.pend(Verdict::Room(room), Waits::Room);
-        true
-    }
-
-    fn unpend(&mut self) -> Option<Pending> {
-        let first = self.pending.pop_front()?;
-        self.waiting -= first.waits.count();
-        self.owned -= usize::from(matches!(first.waits, Waits::Owned { .. }));
-        Some(first)
-    }
-
-    /// Waits until the oldest is answered for, and tells the client of all that is answered for.
-    pub(super) fn poll_verdicts(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Fault>> {
-        let mut progress = Poll::Pending;
-        while let Some(first) = self.pending.front_mut() {
-            let Poll::Ready(verdict) = Pin::new(&mut first.verdict).poll(cx) else { break };
-            let Some(Pending { waits, started, .. }) = self.unpend() else { break };
-            if let Err(fault) = self.settle(waits, verdict, started, out) {
-                return Poll::Ready(Err(fault));
-            }
-            progress = Poll::Ready(Ok(()));
-        }
-        progress
-    }
-
-    fn settle(
-        &mut self,
-        waits: Waits,
-        verdict: Result<Answer, Problem>,
-        started: Duration,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        let took = self.adapter.monotonic.now().saturating_sub(started);
-        let answer = match verdict {
-            Ok(answer) => answer,
-            Err(problem) => return self.refuse_all(&waits, &problem, out),
-        };
-        self.is_stirred |= !matches!(waits, Waits::Upstream(_) | Waits::Room);
-        match (waits, answer) {
-            (Waits::Upstream(sent), _) => {
-                for sent in sent.iter().filter(|sent| sent.id != 0) {
-                    ack(out, self.version, AckKind::PubAck, sent.id, reason::SUCCESS);
-                }
-                self.accepted(sent, took);
-            }
-            (Waits::Private { acks, mapped }, _) => {
-                for (kind, id) in &acks {
-                    ack(out, self.version, *kind, *id, reason::SUCCESS);
-                }
-                self.count_accepted(acks.len(), took);
-                mapped.iter().for_each(|mapped| self.count_mapped(mapped, Counted::Forwarded, took));
-            }
-            (Waits::Owned { acks, mapped }, Answer::Published(fates)) => {
-                mapped
-                    .iter()
-                    .for_each(|mapped| self.count_mapped(&mapped.of_those_taken(&fates), Counted::Forwarded, took));
-                for ((kind, id), fate) in acks.into_iter().zip(fates) {
-                    self.settle_owned(kind, id, fate, took, out)?;
-                }
-            }
-            (Waits::Subscribed { id, codes, wanted }, answer) => {
-                suback(out, self.version, id, &codes);
-                if let Answer::Retained(retained) = answer {
-                    self.send_retained(&retained, &wanted)?;
-                }
-            }
-            (Waits::Unsubscribed { id, codes }, _) => unsuback(out, self.version, id, &codes),
-            (Waits::Received(ids), _) => self.release(&ids, out)?,
-            (Waits::Forgotten(ids), _) => {
-                for id in ids {
-                    ack(out, self.version, AckKind::PubComp, id, reason::SUCCESS);
-                }
-            }
-            (Waits::Room, _) => self.is_held_back = false,
-            (Waits::Owned { .. }, _) => return Err(Fault::Protocol("an answer to something else")),
-        }
-        Ok(())
-    }
-
-    fn settle_owned(
-        &mut self,
-        kind: AckKind,
-        id: u16,
-        fate: Fate,
-        took: Duration,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        let is_taken = fate != Fate::NoRoom;
-        if is_taken {
-            self.count_accepted(1, took);
-        } else {
-            self.count_rejected(1);
-        }
-        if id == 0 {
-            return Ok(());
-        }
-        if !is_taken && self.version == Version::V311 {
-            let limit = self.adapter.config.broker.retained_max_bytes;
-            let why = format!("the tenant retains as much as connect.mqtt.broker.retained_max_bytes = {limit} allows");
-            return Err(Fault::refused(reason::QUOTA, why));
-        }
-        if !is_taken {
-            self.open.remove(&id);
-        }
-        ack(out, self.version, kind, id, if is_taken { reason::SUCCESS } else { reason::QUOTA });
-        Ok(())
-    }
-
-    fn refuse_all(&mut self, waits: &Waits, problem: &Problem, out: &mut Vec<u8>) -> Result<(), Fault> {
-        match waits {
-            Waits::Upstream(sent) => sent.iter().try_for_each(|sent| self.refuse(sent, problem, out)),
-            // Without an acknowledgement its sender has to send it again, on its next connection.
-            Waits::Private { mapped: Some(mapped), .. } | Waits::Owned { mapped: Some(mapped), .. } => {
-                self.count_mapped(mapped, Counted::Undeliverable, Duration::ZERO);
-                if problem.status() == StatusCode::NOT_FOUND {
-                    self.forget_streams();
-                }
-                Err(unacknowledged(problem))
-            }
-            _ => Err(unacknowledged(problem)),
-        }
-    }
-
-    /// How long the log may still take for the oldest; `None` if nothing waits.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
-        let first = self.pending.front()?;
-        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(first.started)))
-    }
-
-    /// Gives up on what the log has taken too long for.
-    pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        while self.patience() == Some(Duration::ZERO) {
-            let Some(late) = self.unpend() else { break };
-            let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
-            let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
-            self.refuse_all(&late.waits, &problem, out)?;
-        }
-        Ok(())
-    }
-}
-
-fn unacknowledged(problem: &Problem) -> Fault {
-    Fault::refused(reason::BUSY, problem.text())
 }

@@ -5,92 +5,79 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use millstream_http::Problem;
-use millstream_log::{AckLevel, Partition};
-use millstream_types::Record;
+use millstream_http::{Problem, Reason};
+use millstream_log::AckLevel;
+use millstream_mqtt::encode::{ack, publish, publish_size};
+use millstream_mqtt::{AckKind, Outgoing as OutgoingPacket, Qos, Version, reason};
 
-use super::client::{Client, Topic};
-use super::encode::{AckKind, Outgoing as OutgoingPacket, ack, publish, publish_size};
-use super::fault::{Fault, reason};
-use super::kept::Verdict;
-use super::packet::{Publish, Qos};
+use super::client::Client;
+use super::disconnect::DisconnectCause;
+use super::incoming::IncomingPublish;
 use super::pending::Waits;
-use super::topic::{OnError, Place};
-use super::way::{Ground, Way, split};
-use crate::commands::{Response, correlation_of};
-use crate::meter::{Delivery, Fate};
+use super::publish::{PublishContext, Sent, split};
+use super::session_store::StoreReply;
+use super::topic::{OnError, TopicKind};
+use crate::commands::RequestId;
+use crate::ingest::{Admitted, fits_apart};
 use crate::outgoing::status_of_reply;
 use crate::refusal::{bad_reply_status, bad_request_id, not_taken, unknown_tenant};
-use crate::streams::Stream;
+use crate::sender::DeviceAddress;
+use crate::stream::{Delivery, Stream};
 use crate::topic_filter::is_reserved;
 use crate::usage::Moment;
 
-/// A message, read and not yet sent.
-#[derive(Clone)]
-pub(super) struct Item<'a> {
-    pub(super) topic: Topic<'a>,
-    pub(super) publish: Publish<'a>,
-}
-
-impl<'a> Item<'a> {
-    /// The media type that it says in a property.
-    pub(super) fn content_type(&self) -> Option<&'a str> {
-        self.publish.properties.content_type.filter(|value| !value.is_empty())
-    }
-}
-
-/// A message whose fate its device may want to know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sent {
-    /// 0 at most once.
-    pub(super) id: u16,
-    pub(super) delivery: Delivery,
-    pub(super) payload_bytes: usize,
-    pub(super) on_error: OnError,
-    pub(super) correlation_id: Option<Box<str>>,
-    /// The device that it was sent for, if not for the one that has logged in.
-    pub(super) device: Option<Box<str>>,
-    /// What it answers, and how, if it answers a command.
-    pub(super) reply: Option<Box<(String, Response)>>,
-}
-
 impl Client {
-    /// Sends messages, in order.
-    pub(super) fn send(&mut self, items: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
-        let is_private = |item: &Item<'_>| !is_reserved(item.topic.as_str());
-        let same = |a: &Item<'_>, b: &Item<'_>| a.topic.as_str() == b.topic.as_str() && a.publish.qos == b.publish.qos;
-        let alike = |a: &Item<'_>, b: &Item<'_>| (is_private(a) && is_private(b)) || same(a, b);
+    /// Sends messages in their order, run by run.
+    pub(super) fn send(&mut self, items: &[IncomingPublish<'_>], out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
+        let is_private = |item: &IncomingPublish<'_>| !is_reserved(item.topic.as_str());
+        let same = |a: &IncomingPublish<'_>, b: &IncomingPublish<'_>| {
+            a.topic.as_str() == b.topic.as_str() && a.publish.qos == b.publish.qos
+        };
+        let alike = |a: &IncomingPublish<'_>, b: &IncomingPublish<'_>| (is_private(a) && is_private(b)) || same(a, b);
         items.chunk_by(alike).try_for_each(|run| match run.first() {
-            Some(first) if is_private(first) => self.publish_private(run, out),
+            Some(first) if is_private(first) => self.publish_to_broker(run, out),
             _ => self.send_run(run, out),
         })
     }
 
     /// Sends messages of one topic and quality.
-    fn send_run(&mut self, run: &[Item<'_>], out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn send_run(&mut self, run: &[IncomingPublish<'_>], out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let Some(first) = run.first() else { return Ok(()) };
         let known = Arc::clone(&self.who);
         let who = &*known;
-        let place = Place::of(first.topic.as_str());
+        let place = TopicKind::of(first.topic.as_str());
         if self.login.is_none() {
-            self.check_stranger(&place)?;
+            self.check_anonymous(&place)?;
         }
         let (stream, target, address, bag) = match place {
-            Place::Stream { stream, target, address, bag } => (stream, target, address, bag),
-            Place::Reply { request_id, status, target, address, bag } => {
+            TopicKind::Stream { stream, target, address, bag } => (stream, target, address, bag),
+            TopicKind::Reply { request_id, status, target, address, bag } => {
                 let delivery = match first.publish.qos {
                     Qos::AtMostOnce => Delivery::UnconfirmedResponse,
                     Qos::AtLeastOnce => Delivery::Response,
                     Qos::ExactlyOnce => return Err(no_such_qos(address)),
                 };
-                let way = Way::new(who, delivery, target, address, &bag);
-                return self.send_replies(run, way, (request_id, status), out);
+                let target = match target {
+                    DeviceAddress::Named { device: "", .. } if self.login.is_none() => {
+                        let why = format!("topic '{address}': a client without login names its device");
+                        return Err(DisconnectCause::refused(reason::BAD_TOPIC, why));
+                    }
+                    // The spelling of c/TENANT//q/#.
+                    DeviceAddress::Named { tenant, device: "" } => {
+                        DeviceAddress::Named { tenant, device: who.name.as_str() }
+                    }
+                    named => named,
+                };
+                let context = PublishContext::new(who, delivery, target, address, &bag);
+                return self.send_replies(run, context, (request_id, status), out);
             }
-            Place::Wrong(rule) => {
+            TopicKind::Wrong(rule) => {
                 let why = format!("topic '{}': {rule}", first.topic.as_str());
-                return Err(Fault::refused(reason::BAD_TOPIC, why));
+                return Err(DisconnectCause::refused(reason::BAD_TOPIC, why));
             }
-            Place::Private => return Err(Fault::Protocol("a private topic among the reserved ones")),
+            TopicKind::Broker => {
+                return Err(DisconnectCause::Protocol("a private topic among the reserved ones"));
+            }
         };
         let delivery = match (stream, first.publish.qos) {
             (_, Qos::ExactlyOnce) => return Err(no_such_qos(address)),
@@ -104,107 +91,111 @@ impl Client {
                         .rule("events are sent at least once")
                         .remedy("publish them at quality of service 1")
                 };
-                let way = Way::new(who, Delivery::Event, target, address, &bag);
-                return run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem(), out));
+                let context = PublishContext::new(who, Delivery::Event, target, address, &bag);
+                return run.iter().try_for_each(|item| self.refuse(&context.sent(item), &problem(), out));
             }
         };
-        let way = Way::new(who, delivery, target, address, &bag);
+        let context = PublishContext::new(who, delivery, target, address, &bag);
         let mut rest = run;
-        // What does not fit its type is refused by itself, and what stands around it is sent.
-        while let Some((good, problem)) = split(rest, &way) {
-            self.append(&rest[..good], &way, out)?;
-            self.refuse(&way.sent(&rest[good]), &problem, out)?;
+        // A message that does not fit its type is refused by itself, and the messages around it are sent.
+        while let Some((good, problem)) = split(rest, &context) {
+            self.append(&rest[..good], &context, out)?;
+            self.refuse(&context.sent(&rest[good]), &problem, out)?;
             rest = &rest[good + 1..];
         }
-        self.append(rest, &way, out)
+        self.append(rest, &context, out)
     }
 
     /// Sends answers to one command.
     fn send_replies<'a>(
         &mut self,
-        run: &[Item<'a>],
-        mut way: Way<'a>,
+        run: &[IncomingPublish<'a>],
+        mut context: PublishContext<'a>,
         (request_id, status): (&str, &'a str),
         out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DisconnectCause> {
         let judged = match status_of_reply(status) {
-            Some(number) => correlation_of(request_id).ok_or_else(|| bad_request_id(request_id)).map(|id| (id, number)),
+            Some(number) => {
+                RequestId::parse(request_id).ok_or_else(|| bad_request_id(request_id)).map(|id| (id, number))
+            }
             None => Err(bad_reply_status("the topic's last level", status)),
         };
         match judged {
-            Ok((correlation_id, number)) => way.reply = Some((correlation_id, status, number)),
-            Err(problem) => return run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem, out)),
+            Ok((id, number)) => context.reply = Some((id, status, number)),
+            Err(problem) => return run.iter().try_for_each(|item| self.refuse(&context.sent(item), &problem, out)),
         }
-        self.append(run, &way, out)
+        self.append(run, &context, out)
     }
 
     /// Appends messages of one device, all or none.
-    fn append(&mut self, run: &[Item<'_>], way: &Way<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn append(
+        &mut self,
+        run: &[IncomingPublish<'_>],
+        context: &PublishContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DisconnectCause> {
         if run.is_empty() {
             return Ok(());
         }
-        if let Some(large) = run.iter().find(|item| item.publish.payload.len() > self.adapter.config.payload_max_bytes)
-        {
+        if let Some(large) = run.iter().find(|item| item.size_bytes() > self.adapter.config.payload_max_bytes) {
             let limit = self.adapter.config.payload_max_bytes;
-            let why =
-                format!("a payload of {} bytes; connect.mqtt.payload_max_bytes = {limit}", large.publish.payload.len());
-            return Err(Fault::refused(reason::TOO_LARGE, why));
+            let why = format!(
+                "payload and user properties of {} bytes; connect.mqtt.payload_max_bytes = {limit}",
+                large.size_bytes()
+            );
+            return Err(DisconnectCause::refused(reason::TOO_LARGE, why));
         }
-        match self.offer(run, way) {
+        match self.offer(run, context) {
             Ok(verdict) => {
                 match verdict {
                     Some(verdict) => {
-                        let sent = run.iter().map(|item| way.sent(item)).collect();
+                        let sent = run.iter().map(|item| context.sent(item)).collect();
                         self.pend(verdict, Waits::Upstream(sent));
                     }
-                    None => {
-                        run.iter().for_each(|item| self.count(way.delivery, item.publish.payload.len(), Duration::ZERO))
-                    }
+                    None => run
+                        .iter()
+                        .for_each(|item| self.count(context.delivery, item.publish.payload.len(), Duration::ZERO)),
                 }
                 Ok(())
             }
-            // What fits is taken, to the last message.
-            Err(problem) if run.len() > 1 && problem.status().is_client_error() => {
-                run.chunks(1).try_for_each(|one| self.append(one, way, out))
+            // Each message is offered by itself, so that those that fit are taken.
+            Err(problem) if fits_apart(run, &problem) => {
+                run.chunks(1).try_for_each(|one| self.append(one, context, out))
             }
-            Err(problem) => run.iter().try_for_each(|item| self.refuse(&way.sent(item), &problem, out)),
+            Err(problem) => run.iter().try_for_each(|item| self.refuse(&context.sent(item), &problem, out)),
         }
     }
 
-    fn offer(&mut self, run: &[Item<'_>], way: &Way<'_>) -> Result<Option<Verdict>, Problem> {
-        let answer = self.offer_with(run, way, |partition, records| way.append(partition, records))?;
-        Ok(answer.map(Verdict::Log))
+    fn offer(
+        &mut self,
+        run: &[IncomingPublish<'_>],
+        context: &PublishContext<'_>,
+    ) -> Result<Option<StoreReply>, Problem> {
+        let answer = self.offer_with(run, context, |admitted| admitted.append(context.level))?;
+        Ok(answer.map(StoreReply::Log))
     }
 
-    /// Has `take` append messages of one device, if they may be sent.
+    /// Has `take` append messages of one device, if they are admitted.
     pub(super) fn offer_with<R>(
         &mut self,
-        run: &[Item<'_>],
-        way: &Way<'_>,
-        take: impl FnOnce(&Arc<dyn Partition>, &[Record<'_>]) -> Result<R, millstream_log::Error>,
+        run: &[IncomingPublish<'_>],
+        context: &PublishContext<'_>,
+        take: impl FnOnce(&Admitted<'_>) -> Result<R, millstream_log::Error>,
     ) -> Result<R, Problem> {
-        let tenant = &self.who.tenant;
-        let snapshot = self.adapter.registry.snapshot(tenant);
-        let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
-        let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(tenant))?;
-        let now = Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.now };
-        let taken = way.admitted(run, &Ground { known, streams, now }, take)?;
-        self.sends_unwaited = way.level == AckLevel::Memory;
-        match taken {
-            Ok(taken) => {
-                let own = self.who.name.as_str();
-                if let Some(device) = way.device().filter(|device| *device != own && self.login.is_some()) {
-                    self.adapter.commands.seen_behind(tenant, device, own);
-                }
-                Ok(taken)
+        let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(&self.who.tenant))?;
+        let taken = self.adapter.ingest.offer(&context.envelope(), run, streams, self.moment(), take)?;
+        self.sends_unwaited = context.level == AckLevel::Memory;
+        taken.map_err(|error| {
+            if let millstream_log::Error::UnknownTopic { .. } = error {
+                self.forget_streams();
             }
-            Err(error) => {
-                if let millstream_log::Error::UnknownTopic { .. } = error {
-                    self.forget_streams();
-                }
-                Err(not_taken(&error))
-            }
-        }
+            not_taken(&error)
+        })
+    }
+
+    /// The time of the messages that are worked off.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.now }
     }
 
     /// Somebody has deleted one of the tenant's topics since they were resolved.
@@ -213,7 +204,7 @@ impl Client {
         self.are_streams_stale = true;
     }
 
-    /// Counts messages that the log has, and hands answers to commands to whoever waits for them.
+    /// Counts messages that the log has and passes responses to the waiting callers of commands.
     pub(super) fn accepted(&self, sent: impl IntoIterator<Item = Sent>, took: Duration) {
         for sent in sent {
             if let Some((correlation_id, response)) = sent.reply.map(|reply| *reply) {
@@ -225,32 +216,36 @@ impl Client {
 
     /// Counts a message that the log has.
     fn count(&self, delivery: Delivery, payload_bytes: usize, took: Duration) {
-        self.meter.count(delivery, Fate::Forwarded, payload_bytes, took);
-        self.adapter.totals.accept_latency.record(took);
+        self.adapter.ingest.count_accepted(&self.meter, delivery, payload_bytes, took);
     }
 
     /// Counts messages of the private space that are not taken.
     pub(super) fn count_rejected(&self, messages: usize) {
-        self.adapter.totals.rejected.fetch_add(messages as u64, Ordering::Relaxed);
+        self.adapter.ingest.totals.rejected.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
     /// Counts messages of the private space that the log has.
     pub(super) fn count_accepted(&self, messages: usize, took: Duration) {
-        (0..messages).for_each(|_| self.adapter.totals.accept_latency.record(took));
+        (0..messages).for_each(|_| self.adapter.ingest.totals.accept_latency.record(took));
     }
 
     /// Deals with a message that is not taken, as its sender wants it dealt with.
-    pub(super) fn refuse(&mut self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> Result<(), Fault> {
-        self.adapter.totals.rejected.fetch_add(1, Ordering::Relaxed);
-        self.meter.count(sent.delivery, fate_of(problem), sent.payload_bytes, Duration::ZERO);
-        let fault = || Fault::refused(reason_of(problem.status()), problem.text());
-        // Whoever may no longer be connected at all is not asked how he wants it.
+    pub(super) fn refuse(&mut self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
+        let (ingest, payload_bytes) = (&self.adapter.ingest, sent.payload_bytes);
+        ingest.count_refused(&self.meter, sent.delivery, problem, payload_bytes, Duration::ZERO);
+        let fault = || DisconnectCause::refused(reason_of(problem), problem.text());
+        // A device that may no longer connect is disconnected, whatever its on-error property says.
         if let Err(terminal) = self.adapter.check(&self.who) {
-            return Err(Fault::refused(reason::NOT_AUTHORISED, terminal.text()));
+            return Err(DisconnectCause::refused(reason::NOT_AUTHORISED, terminal.text()));
         }
         let is_told = self.tell(sent, problem, out);
+        let code = reason_of(problem);
         let is_acknowledged = match sent.on_error {
             OnError::Disconnect => return Err(fault()),
+            OnError::Default if !is_told && self.has_negative_ack(sent, code) => {
+                ack(out, self.version, AckKind::PubAck, sent.id, code);
+                return Ok(());
+            }
             OnError::Default if !is_told => return Err(fault()),
             OnError::Default | OnError::Ignore => sent.id != 0,
             OnError::SkipAck => false,
@@ -261,7 +256,15 @@ impl Client {
         Ok(())
     }
 
-    /// Tells a client that listens on the error topic, and takes as large a packet. Whether it does.
+    /// True if PUBACK can say that a message is refused. It can for a device behind a gateway, so that the gateway's
+    /// other devices keep the connection.
+    fn has_negative_ack(&self, sent: &Sent, code: u8) -> bool {
+        let is_of_another = sent.device.as_deref().is_some_and(|device| *device != *self.who.name);
+        let is_possible = self.version == Version::V5 && sent.id != 0 && is_in_acknowledgements(code);
+        is_possible && self.login.is_some() && is_of_another
+    }
+
+    /// Sends the error to a client that listens on the error topic and takes as large a packet; true if it was sent.
     fn tell(&self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> bool {
         let own = &self.who.name;
         let device = sent.device.as_deref().unwrap_or(own);
@@ -307,18 +310,23 @@ impl Client {
     }
 }
 
-/// How a message has ended that is not taken.
-pub(super) fn fate_of(problem: &Problem) -> Fate {
-    if problem.status().is_server_error() { Fate::Undeliverable } else { Fate::Unprocessable }
+fn no_such_qos(address: &str) -> DisconnectCause {
+    DisconnectCause::refused(
+        reason::QOS,
+        format!("topic '{address}' takes quality of service 0 or 1, events 1 only; got 2"),
+    )
 }
 
-fn no_such_qos(address: &str) -> Fault {
-    Fault::refused(reason::QOS, format!("topic '{address}' takes quality of service 0 or 1, events 1 only; got 2"))
+/// True if PUBACK and PUBREC have a reason code that DISCONNECT has as well (MQTT 5, section 2.4).
+pub(super) fn is_in_acknowledgements(code: u8) -> bool {
+    !matches!(code, reason::TOO_LARGE | reason::BUSY)
 }
 
-/// What DISCONNECT says of a refusal, or an acknowledgement.
-pub(super) fn reason_of(status: StatusCode) -> u8 {
-    match status {
+/// The reason code of a refusal, for DISCONNECT or an acknowledgement.
+pub(super) fn reason_of(problem: &Problem) -> u8 {
+    match problem.status() {
+        // "Busy" would ask the client to send it again.
+        _ if problem.reason() == Reason::NobodyWaits => reason::IMPLEMENTATION,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => reason::NOT_AUTHORISED,
         StatusCode::PAYLOAD_TOO_LARGE => reason::TOO_LARGE,
         StatusCode::TOO_MANY_REQUESTS => reason::QUOTA,

@@ -2,7 +2,6 @@
 //! the connection is served by the MQTT listener, as any other.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,63 +13,58 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use millstream_http::{Access, Limits, Peer, Problem, Reason, Route, Routes};
+use millstream_net::Door;
 use millstream_types::ErrorCode;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::mpsc;
+
+use super::protocol::Mqtt;
 
 /// Names of the protocol that clients ask for.
 const PROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
-/// Connections that may wait for the MQTT listener to take them over.
-const WAITING_MAX: usize = 64;
-/// What is read at a time.
+/// The bytes that one read asks for.
 const READ_BYTES: usize = 4 << 10;
-
-/// A client that has come through the HTTP listener.
-pub(super) type Guest = (WebSocketStream, SocketAddr);
 
 /// The way from the HTTP listener to the MQTT listener. Open while that listens.
 #[derive(Clone, Default)]
-pub(crate) struct Guests(Arc<Mutex<Option<mpsc::Sender<Guest>>>>);
+pub(crate) struct Guests(Arc<Mutex<Option<Door<Mqtt>>>>);
 
 impl Guests {
-    /// The MQTT listener takes them from now on.
-    pub(super) fn open(&self) -> mpsc::Receiver<Guest> {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        *self.0.lock() = Some(sender);
-        receiver
+    /// Leads to the MQTT listener from now on.
+    pub(super) fn open(&self, door: Door<Mqtt>) {
+        *self.0.lock() = Some(door);
     }
 
-    /// Takes no more.
+    /// Leads nowhere from now on.
     pub(super) fn close(&self) {
         *self.0.lock() = None;
     }
 
-    fn sender(&self) -> Option<mpsc::Sender<Guest>> {
-        self.0.lock().clone()
+    fn door(&self) -> Option<Door<Mqtt>> {
+        self.0.lock().clone().filter(Door::is_open)
     }
 }
 
 #[derive(Clone)]
-struct Door {
+struct WebSocketRoute {
     guests: Guests,
     packet_max_bytes: usize,
 }
 
-/// The route, for the listener of devices over HTTP. Whoever comes logs in by his CONNECT.
+/// The route on the HTTP listener for devices. Clients log in with CONNECT.
 pub(crate) fn routes(guests: &Guests, packet_max_bytes: usize, limits: Limits) -> Routes {
-    let door = Arc::new(Door { guests: guests.clone(), packet_max_bytes });
+    let state = Arc::new(WebSocketRoute { guests: guests.clone(), packet_max_bytes });
     let route = Route::get("/mqtt", Access::Public, limits, "Speak MQTT over a WebSocket")
         .header("Sec-WebSocket-Protocol", "mqtt")
         .answers(101, "The WebSocket is open; the client sends its CONNECT.")
         .answers(400, "The request is no upgrade to a WebSocket of the protocol mqtt.")
         .answers(503, "Nobody takes MQTT connections: its listener is off.")
-        .to(open, door);
+        .to(open, state);
     Routes::new("mqtt").route(route)
 }
 
 async fn open(
-    State(door): State<Arc<Door>>,
+    State(state): State<Arc<WebSocketRoute>>,
     Peer(peer): Peer,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -85,24 +79,23 @@ async fn open(
     if upgrade.selected_protocol().is_none() {
         return Err(refuse("the client asks for no protocol that is spoken here".to_owned()));
     }
-    let Some(guests) = door.guests.sender() else {
+    let Some(door) = state.guests.door() else {
         return Err(Problem::new(Reason::Code(ErrorCode::Unavailable), "nobody takes MQTT connections")
             .value("/mqtt")
             .rule("the listener of devices over MQTT is on (listen.devices_mqtt)")
             .remedy("turn it on, and try again"));
     };
-    let most = door.packet_max_bytes;
+    let most = state.packet_max_bytes;
     let upgrade = upgrade.max_message_size(most).max_frame_size(most).read_buffer_size(READ_BYTES).write_buffer_size(0);
     Ok(upgrade.on_upgrade(async move |socket| {
-        // If that listener has ended meanwhile, so does the connection.
-        let _ = guests.send((WebSocketStream { socket, rest: Bytes::new() }, peer)).await;
+        door.admit(WebSocketStream { socket, rest: Bytes::new() }, peer);
     }))
 }
 
 /// A WebSocket as the stream of bytes that it carries.
 pub(super) struct WebSocketStream {
     socket: WebSocket,
-    /// What is left of the last message.
+    /// The unread rest of the last message.
     rest: Bytes,
 }
 

@@ -1,5 +1,7 @@
-//! What `ext` of a tenant and of a device says of the private space of MQTT clients: whether there is one, and which of
-//! its topics the device may use. And whether the tenant's telemetry is taken while nobody reads it.
+//! Access rules in the `ext` of a tenant and of a device.
+//!
+//! A tenant's `ext` switches the private space of MQTT clients on or off, declares its topics, and can refuse telemetry
+//! while no consumer reads it. A device's `ext` restricts the topics of the private space that the device may use.
 //!
 //! ```json
 //! { "mqtt-access": { "publish": ["house/7/#"], "subscribe": ["house/7/#", "weather/+"] } }
@@ -9,14 +11,15 @@ use millstream_http::Problem;
 use serde_json::Value;
 
 use super::mapping;
-use super::tenant::Object;
-use crate::topic_filter::{covers, is_pattern};
+use super::object::Object;
+use crate::topic_filter::{covers, is_pattern, is_reserved};
 
 const BROKER: &str = "mqtt-broker";
+const PRIVATE_TOPICS: &str = "mqtt-private-topics";
 const ACCESS: &str = "mqtt-access";
 const WITHOUT_CONSUMER: &str = "telemetry-without-consumer";
 
-/// What a client does with topics.
+/// The action of a client on topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Publish,
@@ -32,24 +35,31 @@ impl Act {
     }
 }
 
-/// Whether a tenant with this `ext` has a private space. It has unless it says otherwise.
+/// True if a tenant with this `ext` has a private space, which is the default.
 pub(crate) fn has_broker(ext: &Object) -> bool {
     ext.get(BROKER).is_none_or(|value| value == "on")
 }
 
-/// Whether a tenant with this `ext` wants telemetry only while somebody reads it.
+/// True if a tenant with this `ext` allows messages to `topic` in its private space. Without a list it allows them.
+pub(crate) fn is_declared(ext: &Object, topic: &str) -> bool {
+    let Some(list) = ext.get(PRIVATE_TOPICS) else { return true };
+    let mut filters = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    filters.any(|filter| covers(filter, topic))
+}
+
+/// True if a tenant with this `ext` takes telemetry only while a consumer reads it.
 pub(crate) fn needs_consumer(ext: &Object) -> bool {
     ext.get(WITHOUT_CONSUMER).is_some_and(|value| value == "refused")
 }
 
-/// Whether a device with this `ext` may do so with all topics of `pattern`. Without a list it may.
+/// True if a device with this `ext` may perform the action on all topics of `pattern`. Without a list it may.
 pub(crate) fn may(ext: &Object, act: Act, pattern: &str) -> bool {
     let Some(list) = ext.get(ACCESS).and_then(|access| access.get(act.name())) else { return true };
     let mut filters = list.as_array().into_iter().flatten().filter_map(Value::as_str);
     filters.any(|filter| covers(filter, pattern))
 }
 
-/// Refuses what a tenant cannot say here.
+/// Refuses invalid access members of a tenant.
 pub(crate) fn check_tenant(ext: &Object) -> Result<(), Problem> {
     for (name, [one, other], default) in
         [(BROKER, ["on", "off"], "on"), (WITHOUT_CONSUMER, ["kept", "refused"], "kept")]
@@ -61,10 +71,27 @@ pub(crate) fn check_tenant(ext: &Object) -> Result<(), Problem> {
                 .remedy(format!("use one of the two, or leave it out: then it is {default}")));
         }
     }
+    check_private_topics(ext)?;
     mapping::check(ext)
 }
 
-/// Refuses what a device cannot say of its access.
+fn check_private_topics(ext: &Object) -> Result<(), Problem> {
+    let Some(list) = ext.get(PRIVATE_TOPICS) else { return Ok(()) };
+    let refuse = |value: &Value| {
+        Err(Problem::invalid(format!("{PRIVATE_TOPICS} cannot be this"))
+            .value(value.to_string())
+            .rule(format!("ext.{PRIVATE_TOPICS} is a list of topic filters that begin with none of Hono's words"))
+            .remedy("write [\"house/#\", \"zigbee2mqtt/#\"], or leave it out: then all topics but Hono's are private"))
+    };
+    let Some(filters) = list.as_array() else { return refuse(list) };
+    let is_private = |filter: &str| is_pattern(filter) && !is_reserved(filter);
+    match filters.iter().find(|filter| !filter.as_str().is_some_and(is_private)) {
+        Some(wrong) => refuse(wrong),
+        None => Ok(()),
+    }
+}
+
+/// Refuses invalid access members of a device.
 pub(crate) fn check_device(ext: &Object) -> Result<(), Problem> {
     let Some(access) = ext.get(ACCESS) else { return Ok(()) };
     let refuse = |value: &Value| {
@@ -95,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_allows_what_its_filters_cover_and_none_allows_all() {
+    fn an_access_list_allows_topics_of_its_filters_and_no_list_allows_all() {
         let some = ext(json!({"mqtt-access": {"publish": ["a/#"], "subscribe": []}}));
         for (ext, act, pattern, expected) in [
             (&Object::new(), Act::Publish, "x", true),
@@ -114,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named_with_its_rule() {
+    fn an_invalid_access_setting_is_refused_with_its_rule() {
         for wrong in [json!([]), json!({"publish": "a"}), json!({"read": []}), json!({"publish": ["a#"]}), json!(1)] {
             let problem = check_device(&ext(json!({"mqtt-access": wrong}))).unwrap_err().text();
             assert!(problem.contains("topic filters"), "{problem}");
@@ -124,6 +151,11 @@ mod tests {
             let problem = check_tenant(&ext(json!({"mqtt-broker": wrong}))).unwrap_err().text();
             assert!(problem.contains("\"on\" or \"off\""), "{problem}");
         }
+        for wrong in [json!("house/#"), json!([1]), json!(["a#"]), json!(["telemetry/#"])] {
+            let problem = check_tenant(&ext(json!({"mqtt-private-topics": wrong}))).unwrap_err().text();
+            assert!(problem.contains("ext.mqtt-private-topics is a list of topic filters"), "{problem}");
+        }
+        check_tenant(&ext(json!({"mqtt-private-topics": ["house/#"]}))).unwrap();
         let problem = check_tenant(&ext(json!({"telemetry-without-consumer": "no"}))).unwrap_err().text();
         assert!(problem.contains("\"kept\" or \"refused\""), "{problem}");
     }

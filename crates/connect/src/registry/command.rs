@@ -1,4 +1,4 @@
-//! What may be asked of the registry, and how its owner decides.
+//! The commands of the registry and the owner's decisions on them.
 
 use std::sync::Arc;
 
@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::credential::{Credential, CredentialDraft, Credentials, UnknownSecret};
 use super::state::{Change, TenantState};
 use super::stored::{Condition, Stored, Version};
-use super::view::RegistryView;
 use super::{AuthId, Device, DeviceId, Tenant};
 
-/// How many devices one command deletes at most: it must fit into one append.
+/// The view of the registry. How its state is stored is in `view.rs`.
+pub(crate) struct RegistryView;
+
+/// Most devices that one command deletes, so that the command fits into one append.
 pub(crate) const DELETED_AT_ONCE_MAX: usize = 4_000;
 
 /// A request for a change.
@@ -27,7 +29,7 @@ pub(crate) enum Command {
         value: Arc<Tenant>,
         condition: Condition,
     },
-    /// Deletes the tenant with all that is its, or [`DELETED_AT_ONCE_MAX`] of its devices if there are more.
+    /// Deletes the tenant with its devices, or only [`DELETED_AT_ONCE_MAX`] of its devices if there are more.
     DeleteTenant {
         tenant: TenantId,
         condition: Condition,
@@ -76,18 +78,17 @@ fn json_bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
-/// What was done.
+/// The result of an accepted command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The resource now has this version.
     Stored(Version),
-    /// It is gone.
     Deleted,
-    /// There was more to be deleted than fits into one command; ask again.
+    /// More devices remain to be deleted; the caller repeats the command.
     MoreToDelete,
 }
 
-/// Why nothing was done.
+/// The reason for which a command changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     TenantExists { tenant: TenantId },
@@ -101,10 +102,10 @@ pub(crate) enum Refusal {
     UnknownSecret(UnknownSecret),
 }
 
-/// How a command ended.
-pub(crate) type Answer = Result<Outcome, Refusal>;
+/// The result of a command.
+pub(crate) type RegistryResult = Result<Outcome, Refusal>;
 
-pub(crate) fn decide(draft: &mut Draft<'_, RegistryView>, command: Command) -> Answer {
+pub(crate) fn decide(draft: &mut Draft<'_, RegistryView>, command: Command) -> RegistryResult {
     match command {
         Command::CreateTenant { tenant, value } => create_tenant(draft, tenant, value),
         Command::ReplaceTenant { tenant, value, condition } => {
@@ -165,7 +166,7 @@ impl<T> Stored<T> {
     }
 }
 
-fn create_tenant(draft: &mut Draft<'_, RegistryView>, tenant: TenantId, value: Arc<Tenant>) -> Answer {
+fn create_tenant(draft: &mut Draft<'_, RegistryView>, tenant: TenantId, value: Arc<Tenant>) -> RegistryResult {
     if draft.state().tenant(&tenant).is_some() {
         return Err(Refusal::TenantExists { tenant });
     }
@@ -180,7 +181,7 @@ fn create_device(
     tenant: TenantId,
     device: DeviceId,
     value: Arc<Device>,
-) -> Answer {
+) -> RegistryResult {
     let known = known(draft, &tenant)?;
     if known.devices.contains_key(&device) {
         return Err(Refusal::DeviceExists { device });
@@ -203,7 +204,7 @@ fn delete_device(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId, device:
     draft.change(Change::Device(tenant.clone(), device, None));
 }
 
-fn delete_devices(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId) -> Answer {
+fn delete_devices(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId) -> RegistryResult {
     let devices = &known(draft, tenant)?.devices;
     let is_all = devices.len() <= DELETED_AT_ONCE_MAX;
     let doomed: Vec<DeviceId> = devices.keys().take(DELETED_AT_ONCE_MAX).cloned().collect();
@@ -219,7 +220,7 @@ fn replace_credentials(
     device: DeviceId,
     drafts: Vec<CredentialDraft>,
     condition: &Condition,
-) -> Answer {
+) -> RegistryResult {
     let now_ms = draft.now_ms();
     let known = known(draft, &tenant)?;
     let owner = known.device(&tenant, &device)?;

@@ -1,4 +1,4 @@
-//! How a device proves who it is: credentials, each with secrets, as they are sent, kept and shown.
+//! Device credentials and their secrets: the request, stored and response forms.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,20 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::AuthId;
-use super::tenant::{Object, yes};
+use super::object::{Object, yes};
 use crate::password::PasswordHash;
 use crate::timestamp::Timestamp;
 
-/// How the secret is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Cow<'_, str>")]
 pub(crate) enum CredentialType {
-    /// User name and password.
+    /// A user name and the hashes of its passwords.
     #[serde(rename = "hashed-password")]
     HashedPassword,
 }
 
-/// Types of the reference that no device can log in with so far.
+/// Hono's credential types that are not supported yet.
 const NOT_YET: [&str; 3] = ["psk", "x509-cert", "rpk"];
 
 impl TryFrom<Cow<'_, str>> for CredentialType {
@@ -40,10 +39,10 @@ impl TryFrom<Cow<'_, str>> for CredentialType {
 /// All credentials of a device.
 pub(crate) type Credentials = Vec<Arc<Credential>>;
 
-/// What the hash of a password takes with its salt, about.
+/// Approximate size of a password hash with its salt.
 const HASH_BYTES: usize = 256;
 
-/// One credential.
+/// One credential of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Credential {
     #[serde(rename = "type")]
@@ -70,7 +69,7 @@ pub(crate) struct Secret {
 }
 
 impl Secret {
-    /// Whether it is good at `now_ms`.
+    /// True if the secret is valid at `now_ms`.
     pub(crate) fn is_valid_at(&self, now_ms: i64) -> bool {
         let now = Timestamp(now_ms);
         self.enabled && self.not_before.is_none_or(|from| from <= now) && self.not_after.is_none_or(|to| now <= to)
@@ -92,7 +91,7 @@ impl Secret {
 }
 
 impl Credential {
-    /// As a client may see it: without hashes and salts.
+    /// The response form, without hashes and salts.
     pub(crate) fn shown(&self) -> Value {
         let secrets: Vec<Value> = self.secrets.iter().map(Secret::shown).collect();
         let mut shown = json!({
@@ -138,7 +137,7 @@ pub(crate) struct GivenSecret {
     pub(crate) pwd_plain: Option<String>,
 }
 
-/// A credential whose new passwords are hashed; what it keeps of the stored one is filled in by the owner.
+/// A credential with hashed new passwords. The owner adds the parts of the stored credential that it keeps.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CredentialDraft {
     pub(crate) kind: CredentialType,
@@ -149,7 +148,7 @@ pub(crate) struct CredentialDraft {
 }
 
 impl CredentialDraft {
-    /// Bytes that it takes, about.
+    /// The approximate size of the draft.
     pub(crate) fn size_bytes(&self) -> usize {
         let comment = |secret: &SecretDraft| secret.comment.as_ref().map_or(0, String::len);
         let secrets = self.secrets.iter().map(|secret| size_of::<SecretDraft>() + HASH_BYTES + comment(secret));
@@ -168,15 +167,15 @@ pub(crate) struct SecretDraft {
     pub(crate) comment: Option<String>,
 }
 
-/// Where a secret's password comes from.
+/// The source of a secret's password.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SecretOrigin {
     New(PasswordHash),
-    /// Of the stored secret with this id, unless there is a new one.
+    /// The password of the stored secret with this id, or the new one.
     Stored(String, Option<PasswordHash>),
 }
 
-/// The id of a stored secret that is not there.
+/// The id of a missing stored secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnknownSecret {
     pub(crate) id: String,
@@ -184,7 +183,7 @@ pub(crate) struct UnknownSecret {
 }
 
 impl CredentialDraft {
-    /// Fills in what is kept of the stored credential of the same type and auth-id.
+    /// Adds the kept secrets of the stored credential with the same type and auth-id.
     pub(crate) fn complete(self, stored: Option<&Credential>) -> Result<Credential, UnknownSecret> {
         let Self { kind, auth_id, enabled, ext, secrets } = self;
         let secrets = secrets.into_iter().map(|secret| secret.complete(&auth_id, stored)).collect::<Result<_, _>>()?;
@@ -209,12 +208,13 @@ impl SecretDraft {
         };
         let old = stored.and_then(|stored| stored.secrets.iter().find(|secret| secret.id == id));
         let Some(old) = old.cloned() else { return Err(UnknownSecret { id, auth_id: auth_id.clone() }) };
+        // Like Hono, only the password is kept, because its owner cannot read it; other omitted members are removed.
         Ok(Secret {
             id,
-            enabled: self.enabled.unwrap_or(old.enabled),
-            not_before: self.not_before.or(old.not_before),
-            not_after: self.not_after.or(old.not_after),
-            comment: self.comment.or(old.comment),
+            enabled: self.enabled.unwrap_or(true),
+            not_before: self.not_before,
+            not_after: self.not_after,
+            comment: self.comment,
             password: password.unwrap_or(old.password),
         })
     }

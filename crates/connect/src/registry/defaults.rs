@@ -4,13 +4,13 @@ use millstream_types::header;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::outgoing::OPT_RETAIN;
+use crate::adapter::is_of_the_adapter;
 
-/// What a device or a tenant says of messages that do not say it themselves.
+/// Default properties of messages that do not carry them, set on a device or a tenant.
 ///
-/// `content-type` and `ttl` (seconds) stand for what a message may carry itself; every other member becomes a header
-/// of the record, but for standard properties and what the adapter says. Read once when it is set, so that no message has
-/// to be.
+/// `content-type` and `ttl` (in seconds) replace the properties that a message leaves out. Every other member becomes a
+/// header of the record, except for standard properties and the headers that the adapter writes. The document is parsed
+/// once when it is set, not for each message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct Defaults {
@@ -21,12 +21,12 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Media type of the payload.
+    /// Returns the default media type of payloads.
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
-    /// Time to live, seconds.
+    /// Returns the default time to live, in seconds.
     pub fn ttl_s(&self) -> Option<u64> {
         self.ttl_s
     }
@@ -36,7 +36,7 @@ impl Defaults {
         &self.headers
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no defaults.
     pub fn is_empty(&self) -> bool {
         self.given.is_empty()
     }
@@ -75,23 +75,6 @@ fn is_header_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
-/// Headers that the adapter writes where the message has them.
-const OF_THE_ADAPTER: [&str; 14] = [
-    header::CONTENT_ENCODING,
-    header::CONTENT_TYPE,
-    header::CORRELATION_ID,
-    header::CREATION_TIME,
-    header::DEVICE_ID,
-    header::ORIG_ADAPTER,
-    header::ORIG_ADDRESS,
-    header::QOS,
-    header::STATUS,
-    header::TENANT_ID,
-    header::TRACEPARENT,
-    header::TTD,
-    header::TTL,
-    OPT_RETAIN,
-];
 /// Further standard properties of messages (AMQP 1.0, section 3.2.4): applications take them for the sender's own word.
 const STANDARD: [&str; 9] = [
     "absolute-expiry-time",
@@ -107,7 +90,7 @@ const STANDARD: [&str; 9] = [
 
 /// Names that the adapter or the message fills; a default of that name is kept but never used.
 fn is_of_the_message(name: &str) -> bool {
-    OF_THE_ADAPTER.contains(&name) || STANDARD.contains(&name)
+    is_of_the_adapter(name) || STANDARD.contains(&name)
 }
 
 fn as_text(value: &Value) -> String {

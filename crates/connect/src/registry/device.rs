@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::tenant::{Object, yes};
+use super::object::{Object, yes};
 use super::{Defaults, DeviceId};
 
-/// What is said of a device. Members that no part acts on yet are checked and kept.
+/// The registered description of a device. Members that have no effect yet are checked and kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Given")]
+#[serde(try_from = "DeviceDocument")]
 pub struct Device {
-    /// Whether it may send.
+    /// True if the device may send messages.
     pub enabled: bool,
-    /// What its messages carry if they do not say it themselves.
+    /// Properties that its messages get if they do not carry them.
     #[serde(skip_serializing_if = "Defaults::is_empty")]
     pub defaults: Defaults,
     /// Gateways that may act for it.
@@ -24,7 +24,7 @@ pub struct Device {
     /// Groups of gateways that it belongs to.
     #[serde(rename = "memberOf", skip_serializing_if = "Vec::is_empty")]
     pub member_of: Vec<String>,
-    /// Whatever applications keep with it.
+    /// A free JSON object that applications keep with the device.
     #[serde(skip_serializing_if = "Object::is_empty")]
     pub ext: Object,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ pub struct Device {
 /// The members that a request may carry.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct DeviceDocument {
     #[serde(default = "yes")]
     enabled: bool,
     #[serde(default)]
@@ -55,7 +55,7 @@ struct Given {
     authorities: Vec<String>,
     #[serde(default)]
     ext: Object,
-    /// Read-only: what a client got by reading a device it may send back, without effect.
+    /// Read-only: a client may send back the status that it has read; it has no effect.
     #[serde(default, rename = "status")]
     _status: Option<Value>,
     #[serde(default, rename = "command-endpoint")]
@@ -66,7 +66,7 @@ struct Given {
     upstream_message_mapper: Option<String>,
 }
 
-/// Where commands for the device are sent instead of waiting for it.
+/// The address that commands for the device are sent to instead of waiting for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct CommandEndpoint {
@@ -77,10 +77,10 @@ struct CommandEndpoint {
     payload_properties: Object,
 }
 
-impl TryFrom<Given> for Device {
+impl TryFrom<DeviceDocument> for Device {
     type Error = &'static str;
 
-    fn try_from(given: Given) -> Result<Self, &'static str> {
+    fn try_from(given: DeviceDocument) -> Result<Self, &'static str> {
         let is_behind = !given.via.is_empty() || !given.via_groups.is_empty();
         if is_behind && !given.member_of.is_empty() {
             return Err("memberOf makes the device a gateway, via and viaGroups put it behind one; \
@@ -119,7 +119,7 @@ impl Default for Device {
 }
 
 impl Device {
-    /// Whether `gateway`, known as `id`, may act for this device.
+    /// True if `gateway`, which has the id `id`, may act for this device.
     pub(crate) fn is_behind(&self, id: &str, gateway: &Self) -> bool {
         self.via.iter().any(|via| via.as_str() == id)
             || self.via_groups.iter().any(|group| gateway.member_of.contains(group))

@@ -1,4 +1,4 @@
-//! What other parts of the program say of the members of `ext` that they read.
+//! The rules of other planes for the members of `ext` that they read.
 
 use serde_json::{Map, Value};
 
@@ -7,17 +7,17 @@ pub trait ExtRules: Send + Sync + 'static {
     /// Judges the `ext` of a tenant.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns the reason for which the object is invalid.
     fn check_tenant(&self, ext: &Map<String, Value>) -> Result<(), String>;
 
     /// Judges the `ext` of a device of the tenant that has `of_tenant`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns the reason for which the object is invalid.
     fn check_device(&self, of_tenant: &Map<String, Value>, ext: &Map<String, Value>) -> Result<(), String>;
 }
 
-/// Nobody reads it.
+/// Accepts every object, for programs in which no plane reads `ext`.
 impl ExtRules for () {
     fn check_tenant(&self, _: &Map<String, Value>) -> Result<(), String> {
         Ok(())

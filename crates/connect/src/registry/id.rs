@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Longest device id and auth-id, characters.
 pub const ID_MAX_CHARS: usize = 256;
 
-/// A name that breaks its rule.
+/// The error for a name that breaks its rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{value}' is no {what}: use 1 to {ID_MAX_CHARS} of the characters a-z A-Z 0-9 {further}")]
 pub struct IdError {
@@ -26,7 +26,7 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name as text.
+            /// Returns the name as a string slice.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -90,7 +90,7 @@ id!(
 );
 
 impl DeviceId {
-    /// A new name that nobody has.
+    /// Makes a random name that no device has.
     pub(crate) fn random() -> Self {
         let (high, low) = (fastrand::u64(..), fastrand::u64(..));
         Self(format!("{high:016x}{low:016x}").into())

@@ -1,19 +1,17 @@
-//! What a tenant may register and use.
+//! Limits of a tenant's registrations and usage.
 
 use millstream_http::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::Tenant;
-use super::tenant::Object;
-use crate::pace::Rates;
+use super::object::Object;
 use crate::period::Rule;
+use crate::rate_limit::Rates;
 use crate::timestamp::Timestamp;
 
-/// The members of a device's `ext` that say how many messages it may send in a second, how many bytes of payloads, and how
-/// often it may connect.
+/// The members of a device's `ext` that limit its messages, payload bytes and connects per second.
 const DEVICE_RATES: [&str; 3] = ["max-messages-per-second", "max-bytes-per-second", "max-connects-per-second"];
 
-/// How much may be registered; -1 is without limit.
+/// Limits of a tenant's registrations; -1 means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct RegistrationLimits {
@@ -41,7 +39,7 @@ impl RegistrationLimits {
     }
 }
 
-/// How much may be used; -1 is without limit. Times to live are in seconds.
+/// Limits of a tenant's usage; -1 means unlimited. Times to live are in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct ResourceLimits {
@@ -104,13 +102,13 @@ impl ResourceLimits {
         usize::try_from(self.max_connections).ok()
     }
 
-    /// What all devices together may send in a second.
+    /// Message and byte rates of all devices together.
     pub(crate) fn rates(&self) -> Rates {
         let limit = |limit| u64::try_from(limit).ok();
         Rates { messages: limit(self.max_messages_per_second), bytes: limit(self.max_bytes_per_second) }
     }
 
-    /// What a device with this `ext` may send in a second.
+    /// Message and byte rates of a device with this `ext`.
     pub(crate) fn device_rates(&self, ext: &Object) -> Rates {
         let [messages, bytes, _] = DEVICE_RATES;
         Rates {
@@ -119,12 +117,12 @@ impl ResourceLimits {
         }
     }
 
-    /// How often all devices together may connect in a second.
+    /// Connect rate of all devices together.
     pub(crate) fn connects_per_second_max(&self) -> Option<u64> {
         u64::try_from(self.max_connects_per_second).ok()
     }
 
-    /// How often a device with this `ext` may connect in a second.
+    /// Connect rate of a device with this `ext`.
     pub(crate) fn device_connects_per_second_max(&self, ext: &Object) -> Option<u64> {
         let [_, _, connects] = DEVICE_RATES;
         of_device(ext, connects, self.max_connects_per_second_per_device)
@@ -137,7 +135,7 @@ impl ResourceLimits {
         Rule { max, since_ms: since_ms(limit.effective_since), days: days(limit.period.as_ref()), created_ms }
     }
 
-    /// Milliseconds of connections in a period, of all together.
+    /// Milliseconds of all connections together in a period.
     pub(crate) fn connection_duration(&self, created_ms: i64) -> Rule {
         let Some(limit) = &self.connection_duration else { return Rule { created_ms, ..Rule::default() } };
         let max = u64::try_from(limit.max_minutes).ok().map(|minutes| minutes.saturating_mul(60_000));
@@ -226,9 +224,8 @@ enum PeriodMode {
     Days,
 }
 
-/// Refuses limits that cannot be meant.
-pub(crate) fn check_limits(tenant: &Tenant) -> Result<(), Problem> {
-    let (registration, resource) = (&tenant.registration_limits, &tenant.resource_limits);
+/// Refuses limits with invalid values.
+pub(crate) fn check_limits(registration: &RegistrationLimits, resource: &ResourceLimits) -> Result<(), Problem> {
     let volume = resource.data_volume.as_ref();
     let duration = resource.connection_duration.as_ref();
     for (name, limit) in [
@@ -268,7 +265,7 @@ pub(crate) fn check_limits(tenant: &Tenant) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses a rate of a device that cannot be meant.
+/// Refuses an invalid rate of a device.
 pub(crate) fn check_rates(ext: &Object) -> Result<(), Problem> {
     for name in DEVICE_RATES {
         if let Some(rate) = ext.get(name).filter(|rate| !rate.is_u64()) {

@@ -1,5 +1,6 @@
-//! What `ext` of a tenant says of messages of its private space that belong to telemetry or events, too: rules, of which the
-//! first that takes a topic decides. Free-form firmware feeds the log by them.
+//! Rules in a tenant's `ext` that also record messages of the private space as telemetry or events.
+//!
+//! The first rule that matches the topic decides. With these rules, firmware with topics of its own feeds the log.
 //!
 //! ```json
 //! { "mqtt-mapping": [
@@ -7,15 +8,15 @@
 //!     { "topic": "zigbee2mqtt/+", "to": "event", "device-level": 2 } ] }
 //! ```
 //!
-//! Read once, when the tenant is; a topic is then compared with the rules where it lies.
+//! The rules are parsed once, when the tenant is read. The comparison with a topic copies nothing.
 
 use std::sync::Arc;
 
 use millstream_http::Problem;
 use serde_json::Value;
 
-use super::tenant::Object;
-use crate::streams::Stream;
+use super::object::Object;
+use crate::stream::Stream;
 use crate::topic_filter::{LEVELS_MAX, covers, is_pattern, is_reserved, why_not_published};
 
 const MAPPING: &str = "mqtt-mapping";
@@ -38,11 +39,11 @@ struct Rule {
     device_level: Option<usize>,
 }
 
-/// Where a message goes beside the private space.
+/// The additional destination of a message of the private space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route<'a> {
     pub(crate) stream: Stream,
-    /// The device that it is of, if not of its publisher.
+    /// The sending device, if it is not the publisher.
     pub(crate) device: Option<&'a str>,
 }
 
@@ -53,8 +54,8 @@ impl Mapping {
         (!mapping.0.is_empty()).then(|| Arc::new(mapping))
     }
 
-    /// Where a message on `topic` goes; `None` if no rule takes it. A rule that names a level takes no topic where nothing
-    /// stands there.
+    /// The route of a message on `topic`; `None` if no rule matches. A rule with a device level matches only topics in
+    /// which that level is present and not empty.
     pub(crate) fn route<'a>(&self, topic: &'a str) -> Option<Route<'a>> {
         self.0.iter().find_map(|rule| rule.route(topic))
     }
@@ -73,7 +74,6 @@ impl Rule {
     }
 }
 
-/// Refuses rules that cannot be meant.
 pub(super) fn check(ext: &Object) -> Result<(), Problem> {
     ext.get(MAPPING).map_or(Ok(()), |given| read(given).map(drop))
 }
@@ -92,7 +92,7 @@ fn read(given: &Value) -> Result<Mapping, Problem> {
     read.collect::<Result<_, _>>().map(Mapping)
 }
 
-/// A rule, or what is against it.
+/// Reads a rule or returns its fault.
 fn read_rule(given: &Value) -> Result<Rule, String> {
     let members = || format!("a rule is an object with {TOPIC}, {TO} and perhaps {DEVICE_LEVEL}");
     let rule = given.as_object().ok_or_else(members)?;
@@ -120,7 +120,7 @@ fn why_not_mapped(pattern: &str) -> Option<&'static str> {
     why.or_else(|| (!is_pattern(pattern)).then_some("+ stands alone in its level, and # in the last one"))
 }
 
-/// A level that topics of `pattern` have, counted from 0.
+/// Reads a level that topics of `pattern` have; the result counts from 0.
 fn read_level(given: &Value, pattern: &str) -> Result<usize, String> {
     let most = if pattern.ends_with('#') { LEVELS_MAX } else { pattern.split('/').count() };
     let level = given.as_u64().and_then(|level| usize::try_from(level).ok());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_without_rules_or_with_what_was_stored_before_has_none() {
+    fn a_tenant_without_valid_rules_has_no_mapping() {
         for given in [json!([]), json!("all"), json!([{"topic": "a"}])] {
             assert_eq!(Mapping::of(&ext(given)), None);
         }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_cannot_be_meant_are_refused_with_value_and_rule() {
+    fn invalid_rules_are_refused_with_value_and_rule() {
         let rule = |topic: &str, to: &str, level: Value| json!([{"topic": topic, "to": to, "device-level": level}]);
         let filter = "filter of topics of the private space";
         for (given, value, told) in [

@@ -1,4 +1,4 @@
-//! Whose messages are traced.
+//! The trace settings of a tenant.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use axum::http::HeaderMap;
 use millstream_http::TraceContext;
 use serde::{Deserialize, Serialize};
 
-/// Bit of a trace's flags: it is recorded (W3C Trace Context, section 3.2.2.5.1).
+/// The flag of a recorded trace (W3C Trace Context, section 3.2.2.5.1).
 const SAMPLED: u8 = 1;
 
-/// What a tenant says of traces.
+/// A tenant's sampling modes for traces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Tracing {
@@ -19,11 +19,11 @@ pub(crate) struct Tracing {
     sampling_mode_per_auth_id: BTreeMap<String, SamplingMode>,
 }
 
-/// Whether a trace is one that is recorded.
+/// The mode that decides if a trace is recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SamplingMode {
-    /// As its caller has decided.
+    /// The trace keeps the flags of its caller.
     #[default]
     Default,
     All,
@@ -31,7 +31,7 @@ pub(crate) enum SamplingMode {
 }
 
 impl Tracing {
-    /// That of whoever logs in under one of `auth_ids`: the first of them that has one of its own, else the tenant's.
+    /// The mode of a login with `auth_ids`: the mode of the first id that has one, else the tenant's mode.
     pub(crate) fn mode<'a>(&self, mut auth_ids: impl Iterator<Item = &'a str>) -> SamplingMode {
         let own = auth_ids.find_map(|auth_id| self.sampling_mode_per_auth_id.get(auth_id));
         own.copied().or(self.sampling_mode).unwrap_or_default()
@@ -39,7 +39,7 @@ impl Tracing {
 }
 
 impl SamplingMode {
-    /// The trace of a request, as its record has it.
+    /// The trace that the record of a request carries.
     pub(crate) fn of_request(self, trace: TraceContext) -> TraceContext {
         let flags = match self {
             Self::Default => trace.flags,
@@ -49,7 +49,7 @@ impl SamplingMode {
         TraceContext { flags, ..trace }
     }
 
-    /// The trace of messages that come without one: it begins here, if it is to be recorded.
+    /// A new trace for a message that carries none; `None` unless the mode records every trace.
     pub(crate) fn begun(self) -> Option<TraceContext> {
         (self == Self::All).then(|| self.of_request(TraceContext::of(&HeaderMap::new())))
     }

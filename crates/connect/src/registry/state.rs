@@ -1,4 +1,4 @@
-//! What one partition of the registry knows: tenants with their devices, credentials and logins.
+//! The state of one registry partition: tenants with their devices, credentials and logins.
 //!
 //! Everything is shared between versions, so a snapshot costs nothing and never changes.
 //! Records may be applied in any order of their keys: a checkpoint has them sorted, the log as they were written.
@@ -15,7 +15,7 @@ use super::sampling::SamplingMode;
 use super::stored::{Stored, Version};
 use super::{AuthId, Device, DeviceId, Tenant};
 
-/// A table that versions share. Its names are looked up for each message, and not chosen by whoever sends it.
+/// A table that versions share. Senders do not choose its keys, so a fast hash is safe for the look-up of each message.
 pub(crate) type Table<K, V> = GenericHashMap<K, V, foldhash::fast::RandomState, DefaultSharedPtr>;
 
 /// All tenants of a partition.
@@ -24,24 +24,24 @@ pub(crate) struct State {
     tenants: Table<TenantId, TenantState>,
 }
 
-/// One tenant and all that is its.
+/// One tenant with its devices and credentials.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantState {
     pub(crate) tenant: Option<Arc<Stored<Tenant>>>,
     pub(crate) devices: Table<DeviceId, Arc<Stored<Device>>>,
     pub(crate) credentials: Table<DeviceId, Arc<Stored<Credentials>>>,
     logins: Table<AuthId, Login>,
-    /// Devices that others name in `via`, and how many do.
+    /// Devices that other devices name in `via`, with the number of those devices.
     gateways: Table<DeviceId, usize>,
     /// The tenant's rules for messages of its private space, if it has any.
     pub(crate) mapping: Option<Arc<Mapping>>,
 }
 
-/// Whose credential an auth-id leads to.
+/// The device and credential of an auth-id.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
     pub(crate) device: DeviceId,
-    /// Of the device's credentials as a whole: changes with any of them.
+    /// Version of the device's credentials; a change of any credential changes it.
     pub(crate) version: Version,
     /// The same as long as the device has credentials; changes if it is deleted and made again.
     pub(crate) born: Version,
@@ -62,7 +62,6 @@ impl State {
         self.tenants.get(tenant).filter(|known| known.tenant.is_some())
     }
 
-    /// All tenants.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = (&TenantId, &Stored<Tenant>)> {
         self.tenants.iter().filter_map(|(id, known)| Some((id, known.tenant.as_deref()?)))
     }
@@ -90,7 +89,7 @@ impl TenantState {
         self.logins.get(auth_id)
     }
 
-    /// Whether traces of `device` are recorded. What is said of an auth-id holds for the device that it belongs to.
+    /// True if traces of `device` are recorded. A setting for an auth-id applies to its device.
     pub(crate) fn sampling(&self, device: &str) -> SamplingMode {
         let tracing = self.tenant.as_deref().and_then(|stored| stored.value.tracing.as_ref());
         let Some(tracing) = tracing else { return SamplingMode::Default };
@@ -99,7 +98,7 @@ impl TenantState {
         tracing.mode(credentials.map(|credential| credential.auth_id.as_str()))
     }
 
-    /// Whether a device may act for others: one names it, or it belongs to a group of gateways.
+    /// True if the device is a gateway: another device names it, or it belongs to a gateway group.
     pub(crate) fn is_gateway(&self, id: &str) -> bool {
         let is_member = || self.devices.get(id).is_some_and(|stored| !stored.value.member_of.is_empty());
         self.gateways.contains_key(id) || is_member()

@@ -1,4 +1,4 @@
-//! A resource with the version by which a client can say which one it has seen.
+//! A resource with its version. A client names the version that it has seen.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl fmt::Display for Version {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stored<T> {
     pub(crate) version: Version,
-    /// The version it was created with: the version of credentials that nobody has set yet.
+    /// The version at creation. It is also the version of the credentials until they are first set.
     pub(crate) born: Version,
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
@@ -50,12 +50,12 @@ impl<T> Stored<T> {
     }
 }
 
-/// Which version a change is meant for.
+/// The versions of a resource that a change applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// Whichever is there.
+    /// The change applies to every version.
     Always,
-    /// One of these.
+    /// The change applies to each of these versions.
     OneOf(Vec<Version>),
 }
 

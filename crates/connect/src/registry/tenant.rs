@@ -1,17 +1,17 @@
 //! A tenant, as its operator describes it.
 
+use millstream_http::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Defaults;
+use super::certificate::{is_certificate, is_public_key};
 use super::limits::{RegistrationLimits, ResourceLimits};
+use super::object::{Object, yes};
 use super::sampling::Tracing;
 use crate::timestamp::Timestamp;
 
-/// A free object.
-pub(crate) type Object = Map<String, Value>;
-
-/// What is said of a tenant. Members that no part acts on yet are checked and kept.
+/// A tenant document. Members without effect yet are checked and kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tenant {
@@ -39,11 +39,7 @@ pub struct Tenant {
     pub(crate) resource_limits: ResourceLimits,
 }
 
-pub(crate) const fn yes() -> bool {
-    true
-}
-
-/// What a tenant says of one adapter.
+/// A tenant's settings for one adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Adapter {
@@ -108,6 +104,39 @@ pub(crate) struct TrustedCa {
     ocsp_nonce_enabled: bool,
 }
 
+impl TrustedCa {
+    /// Refuses an invalid certificate authority.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        let refuse = |value: &str, rule| {
+            let shown: String = value.chars().take(64).collect();
+            Err(Problem::invalid("an entry of trusted-ca is no certificate authority")
+                .value(shown)
+                .rule(rule)
+                .remedy("send {\"cert\": \"...\"} with the authority's certificate as base64 of its DER, or as PEM"))
+        };
+        if let Some(cert) = self.cert.as_deref().filter(|cert| !is_certificate(cert)) {
+            return refuse(cert, "cert is an X.509 certificate");
+        }
+        if let Some(key) = self.public_key.as_deref().filter(|key| !is_public_key(key)) {
+            return refuse(key, "public-key is base64 of the DER of a public key (SubjectPublicKeyInfo)");
+        }
+        if let Some(algorithm) = self.algorithm.as_deref().filter(|name| !matches!(*name, "RSA" | "EC")) {
+            return refuse(algorithm, "algorithm is RSA or EC");
+        }
+        let has_key = self.public_key.is_some() && self.not_before.is_some() && self.not_after.is_some();
+        if self.cert.is_none() && !(self.subject_dn.is_some() && has_key) {
+            let rule = "an entry has cert, or subject-dn, public-key, not-before and not-after";
+            return refuse(self.subject_dn.as_deref().unwrap_or("no cert"), rule);
+        }
+        Ok(())
+    }
+
+    /// The name that must be unique among tenants: the subject, else the certificate.
+    fn name(&self) -> Option<&String> {
+        self.subject_dn.as_ref().or(self.cert.as_ref())
+    }
+}
+
 impl Default for Tenant {
     fn default() -> Self {
         Self {
@@ -127,17 +156,17 @@ impl Default for Tenant {
 }
 
 impl Tenant {
-    /// Whatever applications and other parts keep with it.
+    /// Free members that applications and other planes store with the tenant.
     pub fn ext(&self) -> &Map<String, Value> {
         &self.ext
     }
 
-    /// What the tenant says of the adapter of this type.
+    /// The tenant's settings for the adapter of this type.
     pub(crate) fn adapter(&self, kind: &str) -> Option<&Adapter> {
         self.adapters.as_ref()?.iter().find(|adapter| adapter.kind == kind)
     }
 
-    /// What a payload of this size counts as: a multiple of `minimum-message-size`.
+    /// Metered bytes of a payload of this size: a multiple of `minimum-message-size`.
     pub(crate) fn metered(&self, payload_bytes: usize) -> u64 {
         let bytes = payload_bytes as u64;
         self.minimum_message_size
@@ -145,19 +174,19 @@ impl Tenant {
             .map_or(bytes, |unit| bytes.div_ceil(unit).saturating_mul(unit))
     }
 
-    /// Whether devices may use the adapter of this type. Without any list they may use all of them.
+    /// True if devices may use the adapter of this type. Without a list they may use every adapter.
     pub(crate) fn allows(&self, kind: &str) -> bool {
         self.enabled && (self.adapters.is_none() || self.adapter(kind).is_some_and(|adapter| adapter.enabled))
     }
 
-    /// Whether the tenant itself says that its devices need not log in to the adapter of this type.
+    /// True if the tenant lets its devices use the adapter of this type without login.
     pub(crate) fn allows_without_login(&self, kind: &str) -> bool {
         let is_open = |adapter: &Adapter| !adapter.device_authentication_required;
         self.allows(kind) && self.adapter(kind).is_some_and(is_open)
     }
 
-    /// What no two tenants may both have: the alias, and the subjects of certificate authorities unless they are
-    /// shared within a group. `None` if there is nothing in common.
+    /// Names a unique property that both tenants have; `None` if they share none. The alias is unique. The subjects of
+    /// certificate authorities are unique, too, unless a trust anchor group shares them.
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         if let Some(alias) = self.alias.as_ref().filter(|alias| other.alias.as_ref() == Some(*alias)) {
             return Some(format!("alias '{alias}'"));
@@ -165,8 +194,8 @@ impl Tenant {
         if self.trust_anchor_group.is_some() && self.trust_anchor_group == other.trust_anchor_group {
             return None;
         }
-        let subjects = self.trusted_ca.iter().filter_map(|ca| ca.subject_dn.as_ref());
-        let mut shared = subjects.filter(|dn| other.trusted_ca.iter().any(|ca| ca.subject_dn.as_ref() == Some(*dn)));
+        let subjects = self.trusted_ca.iter().filter_map(TrustedCa::name);
+        let mut shared = subjects.filter(|dn| other.trusted_ca.iter().any(|ca| ca.name() == Some(*dn)));
         shared.next().map(|dn| format!("certificate authority '{dn}'"))
     }
 }

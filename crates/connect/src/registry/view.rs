@@ -9,30 +9,30 @@
 use std::sync::Arc;
 
 use millstream_types::TenantId;
-use millstream_view::{DecodeError, Draft, Encoded, View};
+use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::DeviceId;
-use super::command::{Answer, Command, decide};
+pub(crate) use super::command::RegistryView;
+use super::command::{Command, RegistryResult, decide};
 use super::state::{Change, State};
 
-/// What the values are written in; a later version is refused.
+/// Version of the value format; later versions are refused.
 const VERSION: u8 = 1;
 const TENANT: u8 = 1;
 const DEVICE: u8 = 2;
 const CREDENTIALS: u8 = 3;
 
-pub(crate) struct RegistryView;
-
 impl View for RegistryView {
     type State = State;
+    type Storage = InState;
     type Change = Change;
     type Command = Command;
-    type Answer = Answer;
+    type Answer = RegistryResult;
     const NAME: &'static str = "registry";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> RegistryResult {
         decide(draft, command)
     }
 

@@ -1,8 +1,8 @@
-//! Keeps what tenants have used across restarts.
+//! Keeps the usage of tenants across restarts.
 //!
-//! Every [`NOTED_EVERY`] what has changed is noted, together with the ends of the tenant's streams. At start the records
-//! behind those ends are read and added, so after `kill -9` no message that the log has is missing and none is counted
-//! twice; a message costs nothing more for it. Of the time of connections, what was not noted is lost.
+//! Every [`NOTED_EVERY`] it stores a note for each tenant whose usage changed: the usage and the ends of the tenant's
+//! streams. At start it reads the records behind those ends and adds them, so each message in the log counts exactly
+//! once after `kill -9`, without extra work per message. A crash loses the connection time since the last note.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,24 +10,38 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_http::Metrics;
-use millstream_log::{Partition, UpTo};
+use millstream_log::{DerivedTopic, Partition, UpTo};
 use millstream_types::{BatchLimits, Header, Offset, RecordView, TenantId, TopicName, WallClock, header};
-use millstream_view::{Ground, Views, ViewsConfig};
+use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::note::{Change, Note, NoteView};
 use super::{Connected, Current, Usage, Volume, refusals};
-use crate::mqtt::MAPPED;
+use crate::Error;
+use crate::adapter::MAPPED;
 use crate::registry::{Registry, Tenant};
 use crate::tenant_counter::TenantCounter;
-use crate::{ConnectConfig, Error};
 
-/// How often what was used is noted.
+/// Interval between notes of the usage.
 const NOTED_EVERY: Duration = Duration::from_secs(2);
 /// Bytes of records read at once after a restart.
 const READ_BYTES: usize = 1 << 20;
-/// Adapters' types begin like this; what others have written into a stream is not metered.
+/// Prefix of adapter types; records of other writers are not metered.
 const ADAPTERS: &[u8] = b"hono-";
+
+/// The state topic of the usage. Without its notes the records of a tenant's period are counted again.
+pub(crate) fn derived_topic() -> DerivedTopic {
+    DerivedTopic {
+        name: topic(),
+        source: None,
+        loses: "the time that the tenants' devices have been connected in this period, and the volume of those \
+                messages of it that retention has removed",
+    }
+}
+
+fn topic() -> TopicName {
+    TopicName::internal("_usage")
+}
 
 /// The usage of all tenants.
 pub(crate) struct Ledger {
@@ -48,20 +62,12 @@ struct Parts {
 impl Ledger {
     /// Opens the notes and starts the thread that writes them.
     pub(crate) fn open(
-        ground: &Ground,
-        config: &ConnectConfig,
+        ground: &ViewRuntime,
+        config: &ViewsConfig,
         registry: &Registry,
         metrics: &Metrics,
     ) -> Result<Arc<Self>, Error> {
-        let half = config.usage_notes_max_bytes / 2;
-        let config = ViewsConfig {
-            partitions: config.registry_partitions,
-            dirty_max_bytes: half,
-            inbox_max_bytes: half,
-            inbox_setting: "connect.usage_notes_max_bytes",
-            ..ViewsConfig::default()
-        };
-        let views = Views::open(NoteView, &TopicName::internal("_usage"), &config, ground).map_err(Error::Usage)?;
+        let views = Views::open(NoteView, &topic(), config, ground).map_err(Error::Usage)?;
         let parts = Arc::new(Parts {
             views,
             registry: registry.clone(),
@@ -77,8 +83,7 @@ impl Ledger {
         Ok(Arc::new(Self { parts, thread: Mutex::new(Some(thread)) }))
     }
 
-    /// What `tenant` has used; counted together from its streams, `partitions`, when it is first asked for. Reads the
-    /// disk then.
+    /// The usage of `tenant`. The first call for a tenant counts the records in `partitions` and reads the disk.
     pub(crate) fn of(
         &self,
         tenant: &TenantId,
@@ -97,7 +102,6 @@ impl Ledger {
         Ok(usage)
     }
 
-    /// What of the notes has failed.
     pub(crate) fn failures(&self) -> Vec<millstream_view::Failure> {
         self.parts.views.failures()
     }
@@ -146,8 +150,8 @@ impl Parts {
             tenant: tenant.clone(),
             volume: RwLock::new(volume),
             connected: Mutex::new(connected),
-            pace: Mutex::default(),
-            paces: Mutex::default(),
+            rate_limit: Mutex::default(),
+            sender_limits: Mutex::default(),
             connects: Mutex::default(),
             partitions: Mutex::new(partitions),
             noted: Mutex::new(note),
@@ -165,7 +169,7 @@ impl Parts {
         self.note();
     }
 
-    /// Notes what has changed.
+    /// Submits a note for each tenant whose usage changed.
     fn note(&self) {
         let all: Vec<Arc<Usage>> = self.known.lock().values().cloned().collect();
         let mut changes: HashMap<_, Vec<Change>> = HashMap::new();
@@ -193,7 +197,7 @@ impl Parts {
         }
     }
 
-    /// The note of a tenant; of one that is gone, its removal.
+    /// The note of a tenant, or its removal if the tenant was deleted.
     fn change(&self, usage: &Usage) -> Change {
         let tenant = &usage.tenant;
         let snapshot = self.registry.snapshot(tenant);
@@ -202,7 +206,7 @@ impl Parts {
     }
 }
 
-/// Bytes that the records of devices in `partition` count as, from `from` on and within the period.
+/// The metered bytes of the devices' records in `partition`, from `from` on and within the period.
 fn metered(
     partition: &dyn Partition,
     from: Offset,
@@ -231,7 +235,7 @@ fn metered(
     Ok(bytes)
 }
 
-/// Whether it is a device's, and the one record of it that counts.
+/// True if a device sent the record and the record counts for its message.
 fn is_metered(record: &RecordView<'_>) -> bool {
     let is_of_device = |field: &Header<'_>| {
         field.key == header::ORIG_ADAPTER && field.value.is_some_and(|by| by.starts_with(ADAPTERS))

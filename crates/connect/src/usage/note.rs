@@ -1,4 +1,4 @@
-//! What is noted of a tenant's usage: a view of the state topic `_usage`.
+//! Notes of the usage of tenants: a view of the state topic `_usage`.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use millstream_log::Partition;
 use millstream_types::{Offset, TenantId, TopicPartition};
-use millstream_view::{DecodeError, Draft, Encoded, View};
+use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 use serde::{Deserialize, Serialize};
 
-/// What the values are written in; a later version is refused.
+/// Version of the value format; later versions are refused.
 const VERSION: u8 = 1;
 
-/// What a tenant had used when its streams had these ends.
+/// The usage of a tenant and the matching ends of its streams.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// When the period began that the bytes were used in.
+    /// The start of the period in which the bytes were used.
     pub(super) volume_start_ms: i64,
     pub(super) volume_bytes: u64,
     pub(super) connected_start_ms: i64,
@@ -25,10 +25,10 @@ pub(super) struct Note {
     pub(super) ends: Vec<End>,
 }
 
-/// How far one partition reached. Offsets are never used again, so whatever lies behind came later.
+/// The end of one partition. Offsets are never reused, so all records behind it are newer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
-    /// The topic's unique id.
+    /// The unique id of the topic, not its name.
     topic: String,
     partition: u32,
     next: u64,
@@ -42,7 +42,7 @@ impl End {
 }
 
 impl Note {
-    /// Where the records of `partition` begin that are not in the note.
+    /// The first offset of `partition` that the note does not include.
     pub(super) fn end_of(&self, partition: &dyn Partition) -> Offset {
         let here = End::of(partition);
         let known = self.ends.iter().find(|end| (&end.topic, end.partition) == (&here.topic, here.partition));
@@ -58,6 +58,7 @@ pub(super) struct Change(pub(super) TenantId, pub(super) Option<Arc<Note>>);
 
 impl View for NoteView {
     type State = imbl::HashMap<TenantId, Arc<Note>>;
+    type Storage = InState;
     type Change = Change;
     type Command = Vec<Change>;
     type Answer = ();
@@ -106,7 +107,7 @@ impl View for NoteView {
 mod tests {
     use super::*;
 
-    /// A note as version 1 has written it; it must be read for ever.
+    /// A note in the format of version 1, which must stay readable.
     const VERSION_1: &str = r#"{"volume_start_ms":5,"volume_bytes":7,"connected_start_ms":6,"connected_ms":8,"ends":[{"topic":"0000000000000000000000000000000f","partition":3,"next":9}]}"#;
 
     #[test]

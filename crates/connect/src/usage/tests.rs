@@ -10,8 +10,8 @@ fn usage() -> Usage {
         tenant: TenantId::default(),
         volume: RwLock::default(),
         connected: Mutex::default(),
-        pace: Mutex::default(),
-        paces: Mutex::default(),
+        rate_limit: Mutex::default(),
+        sender_limits: Mutex::default(),
         connects: Mutex::default(),
         partitions: Mutex::default(),
         noted: Mutex::default(),
@@ -42,7 +42,6 @@ fn send(usage: &Usage, stored: &Stored<Tenant>, bytes: u64, hours: i64) -> bool 
     }
 }
 
-/// Connects once at `hours`.
 fn connect(usage: &Usage, stored: &Stored<Tenant>, hours: i64) -> Result<(), (Limit, Problem)> {
     let now = Moment { wall_ms: hours * HOUR_MS, monotonic: Duration::from_millis((hours * HOUR_MS) as u64) };
     usage.connect(stored, Caller { device: "d", per_second_max: None }, now)
@@ -65,7 +64,7 @@ fn a_volume_is_used_up_to_the_byte_and_is_there_again_with_the_next_period() {
 }
 
 #[test]
-fn what_the_log_has_not_taken_is_not_used() {
+fn a_message_that_the_log_does_not_store_uses_no_volume() {
     let (usage, stored) = (usage(), tenant(json!({"data-volume": {"max-bytes": 10}})));
     let device = Device::default();
     let now = Moment { wall_ms: 1, monotonic: Duration::ZERO };
@@ -76,7 +75,7 @@ fn what_the_log_has_not_taken_is_not_used() {
 }
 
 #[test]
-fn many_threads_together_get_what_there_is_and_not_a_byte_more() {
+fn concurrent_senders_use_the_whole_volume_and_not_a_byte_more() {
     let (usage, stored) = (usage(), tenant(json!({"data-volume": {"max-bytes": 10_007}})));
     let sent: usize = std::thread::scope(|threads| {
         let work = || (0..2_000).filter(|_| send(&usage, &stored, 10, 1)).count();
@@ -121,7 +120,7 @@ fn devices_and_tenants_keep_their_rates() {
 }
 
 #[test]
-fn bytes_have_rates_of_their_own_and_what_the_tenant_refuses_is_no_use_of_the_device() {
+fn byte_rates_are_separate_and_a_tenants_refusal_does_not_use_the_devices_rate() {
     let limits = json!({"max-bytes-per-second": 100, "max-bytes-per-second-per-device": 60});
     let (usage, stored) = (usage(), tenant(limits));
     let wide: Device = serde_json::from_value(json!({"ext": {"max-bytes-per-second": 1_000}})).unwrap();

@@ -1,9 +1,9 @@
-//! Commands over HTTP: the rows of the reference's tables that speak of them.
+//! Commands over HTTP: the matching rows of the reference's tables.
 
 use std::sync::Arc;
 
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
-use millstream_types::{Kind, header};
+use millstream_types::{TopicKind, header};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,7 +31,7 @@ async fn end(world: Arc<World>) {
 
 type Request = tokio::task::JoinHandle<Answer>;
 
-/// A request that waits for a command; it is on its way, and nothing more, when this returns.
+/// Starts a request that waits for a command. It does not wait until the server has received the request.
 fn begin(world: &Arc<World>, who: &str, line: &str, headers: &[(&'static str, &'static str)]) -> Request {
     let (world, line, login) = (Arc::clone(world), line.to_owned(), basic(&format!("{who}@T"), "pw"));
     let headers = headers.to_vec();
@@ -46,9 +46,9 @@ fn begin(world: &Arc<World>, who: &str, line: &str, headers: &[(&'static str, &'
 
 /// As [`begin`]; returns once applications see the message: then the device listens.
 async fn listen(world: &Arc<World>, who: &str, line: &str) -> Request {
-    let before = world.records(Kind::Telemetry, "T").len();
+    let before = world.records(TopicKind::Telemetry, "T").len();
     let request = begin(world, who, line, &[LONG]);
-    until("the message", || (world.records(Kind::Telemetry, "T").len() > before).then_some(())).await;
+    until("the message", || (world.records(TopicKind::Telemetry, "T").len() > before).then_some(())).await;
     request
 }
 
@@ -57,7 +57,7 @@ fn sent(who: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_ttd_the_answer_is_held_until_a_command_comes_and_the_response_reaches_the_application() {
+async fn row_ttd_holds_the_answer_for_a_command_and_the_response_reaches_the_application() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     for (number, (line, name)) in
@@ -99,6 +99,20 @@ async fn row_ttd_the_answer_is_held_until_a_command_comes_and_the_response_reach
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_a_limit_refuses_does_not_end_the_wait_of_an_earlier_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    let waiting = listen(&world, "d", "POST /telemetry").await;
+    world.do_registry("PUT /v1/devices/T/d", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
+    let refused = begin(&world, "d", "POST /telemetry", &[LONG]).await.unwrap();
+    refused.expect_problem(429, "d", "max-messages-per-second of the device");
+    world.command("T", "d", &[("subject", "beep")], b"").await;
+    let answer = waiting.await.unwrap();
+    assert_eq!((answer.status, answer.header("hono-command")), (200, Some("beep")), "{answer:?}");
+    end(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_one_way_has_no_request_id_and_ttd_that_runs_out_is_202() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
@@ -129,12 +143,16 @@ async fn row_one_way_has_no_request_id_and_ttd_that_runs_out_is_202() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_may_take_longer_than_others() {
     let dir = tempfile::tempdir().unwrap();
-    let http = HttpAdapterConfig { request_timeout_ms: 300, ..HttpAdapterConfig::default() };
+    let http = HttpAdapterConfig { request_timeout_ms: 3_000, ..quick().http };
     let world = World::open_with(dir.path(), ConnectConfig { http, ..quick() }).await;
     world.register("T", "d").await;
     let world = Arc::new(world);
-    let waited = begin(&world, "d", "POST /telemetry", &[("hono-ttd", "1")]).await.unwrap();
-    assert_eq!(waited.status, 202, "{waited:?}");
+    let request = listen(&world, "d", "POST /telemetry").await;
+    let begun = std::time::Instant::now();
+    until("the time of other requests to be over", || (begun.elapsed().as_millis() > 3_000).then_some(())).await;
+    world.ask_device("T", "d", "on", b"").await;
+    let waited = request.await.unwrap();
+    assert_eq!((waited.status, waited.header("hono-command")), (200, Some("on")), "{waited:?}");
     end(world).await;
 }
 
@@ -156,7 +174,7 @@ async fn row_several_ttd_requests_of_a_device_the_latest_gets_the_command_the_ot
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_gateways_who_names_the_device_comes_first_and_then_who_asks_for_any() {
+async fn row_gateways_a_request_for_the_device_precedes_one_for_any_device() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let any = listen(&world, "g", "POST /telemetry").await;
@@ -192,15 +210,15 @@ async fn listening_socket(world: &World) -> TcpStream {
     let mut socket = TcpStream::connect(world.devices()).await.unwrap();
     let login = sent("d");
     let request = format!(
-        "POST /telemetry HTTP/1.1\r\nhost: test\r\nauthorization: {login}\r\nhono-ttd: 55\r\ncontent-length: 1\r\n\r\nx"
+        "POST /telemetry HTTP/1.1\r\nhost: localhost\r\nauthorization: {login}\r\nhono-ttd: 55\r\ncontent-length: 1\r\n\r\nx"
     );
     socket.write_all(request.as_bytes()).await.unwrap();
-    until("the message", || (!world.records(Kind::Telemetry, "T").is_empty()).then_some(())).await;
+    until("the message", || (!world.records(TopicKind::Telemetry, "T").is_empty()).then_some(())).await;
     socket
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_when_the_server_stops_is_answered_at_once() {
+async fn waiting_requests_are_answered_at_once_when_the_server_stops() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let mut socket = listening_socket(&world).await;
@@ -240,20 +258,21 @@ async fn rows_of_command_responses_routes_request_parts_and_status_codes() {
     ] {
         world.do_registry(line, &body.to_string(), 201).await;
     }
-    let request = listen(&world, "d", "POST /telemetry").await;
-    world.ask_device("T", "d", "on", b"").await;
-    let answer = request.await.unwrap();
-    let id = answer.header("hono-cmd-req-id").unwrap().to_owned();
+    let (d_login, g_login) = (sent("d"), sent("g"));
+    let id = world.request_id("T", "d", &[("authorization", &d_login)]).await;
+    let behind_id = world.request_id("T", "behind", &[("authorization", &g_login)]).await;
+    let open_id = world.request_id("open", "d", &[]).await;
     let (d, g, none) = (Some("d"), Some("g"), None);
     let post = |rest: &str| format!("POST /command/res/{id}{rest}");
-    let put = |path: &str| format!("PUT /command/res/{path}/{id}?hono-cmd-status=200");
+    let put_id = |path: &str, id: &str| format!("PUT /command/res/{path}/{id}?hono-cmd-status=200");
+    let put = |path: &str| put_id(path, &id);
     for (row, who, line, status) in [
         ("POST, the device itself", d, post("?hono-cmd-status=200"), 202),
         ("POST needs a login", none, post("?hono-cmd-status=200"), 401),
         ("PUT, a device for itself", d, put("T/d"), 202),
-        ("PUT, a gateway", g, put("T/behind"), 202),
-        ("an empty tenant segment is the own tenant", g, put("/behind"), 202),
-        ("PUT without login where the adapter entry allows it", none, put("open/d"), 202),
+        ("PUT, a gateway", g, put_id("T/behind", &behind_id), 202),
+        ("an empty tenant segment is the own tenant", g, put_id("/behind", &behind_id), 202),
+        ("PUT without login where the adapter entry allows it", none, put_id("open/d", &open_id), 202),
         ("PUT without login elsewhere", none, put("T/d"), 401),
         ("hono-cmd-status missing", d, post(""), 400),
         ("hono-cmd-status 199", d, post("?hono-cmd-status=199"), 400),
@@ -262,16 +281,25 @@ async fn rows_of_command_responses_routes_request_parts_and_status_codes() {
         ("hono-cmd-status 600", d, post("?hono-cmd-status=600"), 400),
         ("hono-cmd-status, no number", d, post("?hono-cmd-status=2x0"), 400),
         ("a request id that was not given", d, "POST /command/res/nonsense?hono-cmd-status=200".to_owned(), 400),
+        ("503 a command that never was", d, put_id("T/d", "2AAAAAGM"), 503),
+        ("503 the command of another device", d, put_id("T/d", &behind_id), 503),
+        ("503 the command of a gateway's other device", g, put("/behind"), 503),
+        ("503 the command of another tenant", d, put_id("T/d", &open_id), 503),
+        ("503 the command of another tenant, without login", none, put("open/d"), 503),
         ("403 not in via", g, put("/d"), 403),
         ("403 another tenant", d, put("open/d"), 403),
         ("404 unknown", g, put("/nobody"), 404),
         ("404 disabled", g, put("/off"), 404),
     ] {
         let login = who.map(sent);
-        let headers: Vec<_> = login.iter().map(|login| ("authorization", login.as_str())).collect();
+        let mut headers: Vec<_> = login.iter().map(|login| ("authorization", login.as_str())).collect();
         let answer = world.device(&line, &headers, b"x").await;
         assert_eq!(answer.status, status, "{row}: {answer:?}");
         assert!(status == 202 || answer.json()["error"].is_string(), "{row}: {answer:?}");
+        // hyper reads a request whose client asks whether to send the body.
+        headers.push(("expect", "100-continue"));
+        let other = world.device(&line, &headers, b"x").await;
+        assert_eq!((other.status, &other.body), (answer.status, &answer.body), "{row}");
     }
     let login = sent("d");
     let headers = [("authorization", login.as_str())];
@@ -279,6 +307,10 @@ async fn rows_of_command_responses_routes_request_parts_and_status_codes() {
     assert_eq!(large.status, 413);
     let refused = world.device(&post("?hono-cmd-status=302"), &headers, b"x").await;
     refused.expect_problem(400, "302", "200 to 299 or 400 to 599");
+    let refused = world.device(&put_id("T/d", &behind_id), &headers, b"x").await;
+    let told = refused.json()["error"].as_str().unwrap().to_owned();
+    assert!(told.contains("nobody waits for this command response") && told.contains(&behind_id), "{told}");
+    assert_eq!(refused.header("retry-after"), None, "sending it again does not help");
     let text = world.metrics_text();
     let line = "direction=\"response\",host=\"HERE\",status=\"forwarded\",tenant=\"T\"} ";
     assert!(
@@ -289,7 +321,7 @@ async fn rows_of_command_responses_routes_request_parts_and_status_codes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_preflights_of_command_responses_and_of_what_pages_may_read() {
+async fn rows_of_preflights_of_command_responses_and_of_exposed_headers() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     for (path, method) in [("/command/res/1", "POST"), ("/command/res/T/d/1", "PUT"), ("/command/res//d/1", "PUT")] {
@@ -317,8 +349,7 @@ async fn responses_count_as_volume_and_as_messages_a_second_and_go_on_doing_so_a
     world.do_registry("PUT /v1/tenants/T", limits, 204).await;
     let login = sent("d");
     let headers = [("authorization", login.as_str()), ("hono-cmd-status", "200")];
-    // The id of correlation id `c`, as a command would have brought it.
-    let line = "POST /command/res/1Yw";
+    let line = &format!("POST /command/res/{}", world.request_id("T", "d", &headers[..1]).await);
     assert_eq!(world.device(line, &headers, b"sixteen bytes ..").await.status, 429);
     assert_eq!(world.device(line, &headers, b"8 bytes.").await.status, 202);
     assert_eq!(world.device(line, &headers, b"3 b").await.status, 429);

@@ -1,13 +1,13 @@
-//! Commands over MQTT: the rows of the reference's tables that speak of them.
+//! Commands over MQTT: the matching rows of the reference's tables.
 
 use std::time::Duration;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
-use millstream_types::{Kind, header};
+use millstream_types::{TopicKind, header};
 
 use crate::command_world::until;
 use crate::mqtt_client::{Hello, Mqtt, publish, subscribe, text};
-use crate::world::{World, quick};
+use crate::world::{World, basic, quick};
 
 const BOTH: [u8; 2] = [4, 5];
 
@@ -20,14 +20,14 @@ async fn world(dir: &std::path::Path) -> World {
     world
 }
 
-/// PUBACK.
+/// A PUBACK for packet id `id`.
 fn ack(id: u16) -> Vec<u8> {
     let [high, low] = id.to_be_bytes();
     vec![0x40, 2, high, low]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_subscribe_arrive_and_respond_the_topic_mirrors_the_filter_and_the_answer_reaches_the_application() {
+async fn rows_a_commands_topic_mirrors_the_filter_and_its_answer_reaches_the_application() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let mut count = 0;
@@ -36,6 +36,8 @@ async fn rows_subscribe_arrive_and_respond_the_topic_mirrors_the_filter_and_the_
             ("d", "c///q/#", "d", "c///q/", "c///s/{}/200", 1),
             ("d", "command///req/#", "d", "command///req/", "command///res/{}/200", 0),
             ("d", "c/T/d/q/#", "d", "c/T/d/q/", "c/T/d/s/{}/200", 1),
+            ("d", "c/T//q/#", "d", "c/T//q/", "c/T//s/{}/200", 1),
+            ("d", "command/T//req/#", "d", "command/T//req/", "command/T//res/{}/200", 0),
             ("g", "c//+/q/#", "behind", "c//behind/q/", "c//behind/s/{}/200", 1),
             ("g", "command/T/+/req/#", "behind", "command/T/behind/req/", "command/T/behind/res/{}/200", 0),
             ("g", "c//behind/q/#", "behind", "c//behind/q/", "c//behind/s/{}/200", 1),
@@ -111,7 +113,7 @@ async fn row_bad_filters_qos_2_and_devices_of_others_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_one_way_has_an_empty_request_id_and_whoever_has_unsubscribed_or_gone_gets_nothing() {
+async fn row_one_way_has_an_empty_request_id_and_needs_a_live_subscription() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     for level in BOTH {
@@ -136,7 +138,7 @@ async fn row_one_way_has_an_empty_request_id_and_whoever_has_unsubscribed_or_gon
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_without_puback_in_time_a_command_is_released_and_not_delivered_again() {
     let dir = tempfile::tempdir().unwrap();
-    let mqtt = MqttConfig { command_ack_timeout_ms: 50, ..MqttConfig::default() };
+    let mqtt = MqttConfig { command_ack_timeout_ms: 50, ..quick().mqtt };
     let world = World::open_with(dir.path(), ConnectConfig { mqtt, ..quick() }).await;
     world.register("T", "d").await;
     for level in BOTH {
@@ -302,19 +304,23 @@ async fn a_connection_that_is_taken_over_takes_no_command_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_response_that_is_wrong_is_told_on_the_error_topic_or_ends_the_connection() {
+async fn an_invalid_response_is_reported_on_the_error_topic_or_ends_the_connection() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
+    let login = basic("behind@T", "pw");
+    let of_another = world.request_id("T", "behind", &[("authorization", &login)]).await;
     for level in BOTH {
-        for (topic, word) in [
-            ("c///s/1Yw/302", "200 to 299 or 400 to 599"),
-            ("c///s/nonsense/200", "the id with which it was delivered"),
+        for (topic, status, word) in [
+            ("c///s/2AAAAAGM/302", 400, "200 to 299 or 400 to 599"),
+            ("c///s/nonsense/200", 400, "the id with which it was delivered"),
+            ("c///s/2AAAAAGM/200", 503, "nobody waits for this command response"),
+            (&format!("c///s/{of_another}/200"), 503, "delivered to device 'd'"),
         ] {
             let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
             assert_eq!(client.subscribe("error///#", 0).await, 0);
             client.send(&publish(level, 1, 3, topic, &[], b"x")).await;
             let message = client.message().await;
-            assert_eq!(message.topic, "error///command-response/3/400");
+            assert_eq!(message.topic, format!("error///command-response/3/{status}"));
             assert!(message.text().1.contains(word), "{}", message.text().1);
             assert_eq!(client.next().await, (0x40, vec![0, 3]));
             let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
@@ -322,10 +328,15 @@ async fn a_response_that_is_wrong_is_told_on_the_error_topic_or_ends_the_connect
             assert_eq!(client.expect_end().await, (level == 5).then_some(0x83));
         }
         let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
-        client.send(&publish(level, 2, 3, "c///s/1Yw/200", &[], b"x")).await;
+        client.send(&publish(level, 2, 3, "c///s/2AAAAAGM/200", &[], b"x")).await;
         assert_eq!(client.expect_end().await, (level == 5).then_some(0x9B), "QoS 2");
     }
-    assert!(world.records(Kind::CommandResponse, "T").is_empty());
+    let mut gateway = Mqtt::log_in(world.mqtt(), 5, "g@T").await;
+    for id in [1, 2] {
+        gateway.send(&publish(5, 1, id, "c//behind/s/2AAAAAGM/200", &[], b"x")).await;
+        assert_eq!(gateway.next().await.1[..3], [0, id as u8, 0x83], "the gateway's other devices stay connected");
+    }
+    assert!(world.records(TopicKind::CommandResponse, "T").is_empty());
     world.stop().await;
 }
 

@@ -1,16 +1,16 @@
-//! Applications that send commands and read what becomes of them.
+//! Applications that send commands and read their outcomes.
 
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Log, reply};
-use millstream_types::{Header, Kind, Record, TenantId, TopicName, TopicPartition, partition_of_key};
+use millstream_types::{Header, Record, TenantId, TopicKind, TopicName, TopicPartition, partition_of_key};
 
 use crate::world::{Kept, World};
 
-/// Beyond what any check waits for.
+/// Longer than any check waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks again and again until there is an answer.
+/// Repeats the look-up until there is an answer.
 pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let found = async {
         loop {
@@ -26,7 +26,7 @@ pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) ->
 impl World {
     /// Writes the record of a command, as an application does.
     pub(crate) async fn command(&self, tenant: &str, device: &str, headers: &[(&str, &str)], payload: &[u8]) {
-        let name = TopicName::reserved(Kind::Command, &TenantId::new(tenant).unwrap());
+        let name = TopicName::reserved(TopicKind::Command, &TenantId::new(tenant).unwrap());
         let topic = until("the topic of commands", || self.log.topic(&name)).await;
         let number = partition_of_key(device.as_bytes(), topic.config.partitions).0;
         let partition = self.log.partition(&TopicPartition::new(name, number)).unwrap();
@@ -46,10 +46,22 @@ impl World {
         self.command(tenant, device, &headers, payload).await;
     }
 
-    /// What applications read of answers and notices, once there are `count`.
+    /// Lets `device` or its gateway take a command over HTTP and returns the command's request id.
+    pub(crate) async fn request_id(&self, tenant: &str, device: &str, login: &[(&str, &str)]) -> String {
+        let waits = [("subject", "c"), ("correlation-id", "c"), ("response-required", "true"), ("ttl", "60000")];
+        self.command(tenant, device, &waits, b"").await;
+        let present = [("content-type", "application/vnd.eclipse-hono-empty-notification"), ("hono-ttd", "55")];
+        let headers = [login, &present].concat();
+        let answer = self.device(&format!("PUT /event/{tenant}/{device}"), &headers, b"").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.header("hono-cmd-req-id").unwrap().to_owned()
+    }
+
+    /// Waits for `count` answers and notices that applications can read, and returns them.
     pub(crate) async fn answers(&self, tenant: &str, count: usize) -> Vec<Kept> {
         let what = format!("{count} answers and notices");
-        let found = until(&what, || Some(self.records(Kind::CommandResponse, tenant)).filter(|all| all.len() >= count));
+        let found =
+            until(&what, || Some(self.records(TopicKind::CommandResponse, tenant)).filter(|all| all.len() >= count));
         let found = found.await;
         assert_eq!(found.len(), count, "{found:?}");
         found
@@ -61,7 +73,7 @@ impl World {
             record.header("content-type") == Some("application/vnd.eclipse-hono-delivery-failure-notification+json")
                 && record.header("correlation-id") == Some(correlation_id)
         };
-        let look = || self.records(Kind::CommandResponse, tenant).into_iter().find(is_it);
+        let look = || self.records(TopicKind::CommandResponse, tenant).into_iter().find(is_it);
         let found = until(&format!("the notice of {correlation_id}"), look).await;
         let body: serde_json::Value = serde_json::from_slice(&found.value).unwrap();
         (found.header("status").unwrap().to_owned(), body["outcome"].as_str().unwrap().to_owned())

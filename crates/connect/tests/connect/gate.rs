@@ -1,4 +1,4 @@
-//! The system's files, behind a gate: while it is shut, whoever writes waits.
+//! The system's files behind a gate: writers wait while it is shut.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -32,7 +32,7 @@ impl GatedFiles {
         self.set(State::Shut);
     }
 
-    /// Lets writers go on.
+    /// Lets the waiting writers go on.
     pub(crate) fn open_again(&self) {
         self.set(State::Open);
     }

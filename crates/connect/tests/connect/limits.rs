@@ -1,7 +1,7 @@
-//! What a tenant and a device may use: volume, connections, time, rates. And what is told and counted of it.
+//! Limits of a tenant and a device: volume, connections, connection time and rates, with their errors and metrics.
 
 use millstream_log::LogConfig;
-use millstream_types::{Kind, header};
+use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
 use crate::command_world::until;
@@ -19,7 +19,7 @@ fn volume(bytes: u64) -> Value {
     json!({"data-volume": {"max-bytes": bytes, "period": {"mode": "days", "no-of-days": 3_000}}})
 }
 
-/// Sends messages of `bytes` until one is refused; how many were taken.
+/// Sends messages of `bytes` until one is refused; returns the number accepted.
 async fn send_until_refused(world: &World, bytes: usize) -> usize {
     let login = basic("d@T", "pw");
     for sent in 0..10_000 {
@@ -56,7 +56,7 @@ async fn a_tenants_volume_is_used_up_to_the_byte_by_http_and_mqtt_and_stays_so_a
     assert_eq!(client.next().await.0, 0x40, "what there is may be used");
     client.publish(1, 2, "event", b"x").await;
     assert_eq!(client.expect_end().await, Some(0x97));
-    let all = [Kind::Telemetry, Kind::Event].map(|kind| world.records(kind, "T").len());
+    let all = [TopicKind::Telemetry, TopicKind::Event].map(|kind| world.records(kind, "T").len());
     assert_eq!(all, [4, 2]);
     let text = world.metrics.text();
     assert!(text.contains(r#"millstream_connect_limit_refusals_total{limit="data-volume",tenant="T"} 4"#), "{text}");
@@ -64,7 +64,7 @@ async fn a_tenants_volume_is_used_up_to_the_byte_by_http_and_mqtt_and_stays_so_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_in_one_piece_over_mqtt_is_taken_to_the_last_message_that_fits() {
+async fn messages_of_one_mqtt_write_are_accepted_up_to_the_last_that_fits_the_volume() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -77,7 +77,7 @@ async fn what_came_in_one_piece_over_mqtt_is_taken_to_the_last_message_that_fits
     for _ in 0..10 {
         assert_eq!(client.next().await.0, 0x40);
     }
-    assert_eq!(world.records(Kind::Telemetry, "T").len(), 7);
+    assert_eq!(world.records(TopicKind::Telemetry, "T").len(), 7);
     client.finish().await;
     world.stop().await;
 }
@@ -197,7 +197,7 @@ async fn a_message_that_the_log_has_no_room_for_is_no_use_of_the_volume() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rates_are_kept_and_limits_that_cannot_be_meant_are_refused() {
+async fn rates_are_kept_and_invalid_limits_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -321,7 +321,7 @@ async fn row_rates_of_connects_hold_for_tenant_and_device() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_used_the_time_of_connections_is_turned_away() {
+async fn a_tenant_over_its_connection_time_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -360,10 +360,10 @@ async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_c
     let gauge = r#"hono_connections_authenticated{component_name="hono-mqtt",component_type="adapter",host="HERE",tenant="T"} "#;
     assert!(text.contains(&format!("{gauge}1")), "{text}");
     client.finish().await;
-    while world.records(Kind::Event, "T").len() < 2 {
+    while world.records(TopicKind::Event, "T").len() < 2 {
         tokio::task::yield_now().await;
     }
-    let events = world.records(Kind::Event, "T");
+    let events = world.records(TopicKind::Event, "T");
     for (event, cause) in events.iter().zip(["connected", "disconnected"]) {
         assert_eq!((event.key.as_str(), event.header(header::DEVICE_ID)), ("d", Some("d")));
         let kind = "application/vnd.eclipse-hono-dc-notification+json";
@@ -401,7 +401,7 @@ async fn applications_hear_of_connections_if_the_operator_wants_it_and_metrics_c
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_will_counts_like_all_other_messages_when_it_is_published_and_stays_counted_after_a_restart() {
+async fn a_published_will_counts_like_other_messages_also_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -428,7 +428,7 @@ async fn a_will_counts_like_all_other_messages_when_it_is_published_and_stays_co
     drop(Mqtt::connect(world.mqtt(), &hello(will(b"too many"), "d@T")).await);
     let refused = r#"millstream_connect_limit_refusals_total{limit="data-volume",tenant="T"} 1"#;
     until("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
-    assert_eq!(world.records(Kind::Mqtt, "T").len(), 1);
+    assert_eq!(world.records(TopicKind::Mqtt, "T").len(), 1);
     // A device that may send nothing leaves no will either.
     world.do_registry("PUT /v1/devices/T/d", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
     drop(Mqtt::connect(world.mqtt(), &hello(will(b"x"), "d@T")).await);

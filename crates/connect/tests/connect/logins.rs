@@ -107,7 +107,7 @@ async fn no_more_logins_are_remembered_than_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_registered_of_a_device_can_be_looked_up() {
+async fn a_registered_device_can_be_looked_up() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.do_registry("POST /v1/devices/default/d", r#"{"ext":{"entity":{"type":"Pump"}}}"#, 201).await;

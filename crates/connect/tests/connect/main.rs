@@ -1,15 +1,18 @@
 //! The plane over real sockets, on a real log with four partitions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../http/tests/rim/answer.rs"]
+mod admission;
+#[path = "../../../http/tests/pipeline/answer.rs"]
 mod answer;
 mod command_http;
 mod command_mqtt;
 mod command_world;
+mod declared_topics;
 mod gate;
 mod hostile_http;
 mod http_rows;
 mod limits;
+mod login_throttle;
 mod logins;
 mod mapping;
 mod messages;
@@ -20,9 +23,13 @@ mod orphans;
 mod private;
 mod refusals;
 mod registry_api;
+mod registry_connected;
 mod registry_model;
+mod registry_pages;
 mod registry_search;
 #[path = "../../../context/tests/context/rows.rs"]
 mod rows;
 mod strangers;
+mod subscription_limits;
+mod user_properties;
 mod world;

@@ -1,10 +1,10 @@
-//! Rules by which messages of the private space are telemetry or events as well.
+//! Rules that also record messages of the private space as telemetry or events.
 
 use std::sync::Arc;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
-use millstream_types::{Kind, SystemClock, TopicName, header};
+use millstream_types::{SystemClock, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
 use crate::command_world::until;
@@ -24,7 +24,7 @@ async fn world(dir: &std::path::Path) -> World {
     world
 }
 
-/// Gives the tenant these rules, and what else it is to say.
+/// Stores these rules and further members in the tenant.
 async fn rules(world: &World, rules: Value, more: Value) {
     let mut tenant = json!({"ext": {"mqtt-mapping": rules}});
     for (name, value) in more.as_object().unwrap() {
@@ -45,7 +45,7 @@ fn retained(is_retained: bool, mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Publishes, and waits until that is answered for; the code of the acknowledgement.
+/// Publishes a message, waits for the acknowledgement and returns its code.
 async fn send(client: &mut Mqtt, packet: &[u8]) -> u8 {
     client.send(packet).await;
     let qos = packet[0] >> 1 & 3;
@@ -66,25 +66,24 @@ async fn release(client: &mut Mqtt, id: &[u8]) {
     assert_eq!(client.next().await, (0x70, id.to_vec()));
 }
 
-/// Waits until all is worked off that was sent before.
+/// Waits until the server has handled everything sent before.
 async fn ping(client: &mut Mqtt) {
     client.send(&[0xC0, 0]).await;
     assert_eq!(client.next().await.0, 0xD0);
 }
 
-/// Records with this payload.
-fn with_payload(world: &World, kind: Kind, payload: &str) -> Vec<Kept> {
+fn with_payload(world: &World, kind: TopicKind, payload: &str) -> Vec<Kept> {
     let all = world.records(kind, "T").into_iter();
     all.filter(|record| record.value == payload.as_bytes()).collect()
 }
 
-async fn one(world: &World, kind: Kind, payload: &str) -> Kept {
+async fn one(world: &World, kind: TopicKind, payload: &str) -> Kept {
     let found = until(payload, || with_payload(world, kind, payload).into_iter().next()).await;
     assert_eq!(with_payload(world, kind, payload).len(), 1, "{payload}");
     found
 }
 
-/// What two records may differ in set aside.
+/// The headers of a record, without the values that may differ between two records.
 fn headers(record: &Kept) -> Vec<(String, String)> {
     let differs = [header::ORIG_ADDRESS, header::CREATION_TIME];
     let value =
@@ -93,7 +92,7 @@ fn headers(record: &Kept) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_what_a_rule_takes_is_recorded_as_on_hono_s_topics_and_published_as_before() {
+async fn row_a_mapped_message_is_recorded_as_on_hono_s_topics_and_published_as_before() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let mapping = json!([{"topic": "alarm/+/door", "to": "event"}, {"topic": "tele/#", "to": "telemetry"}]);
@@ -107,7 +106,9 @@ async fn row_what_a_rule_takes_is_recorded_as_on_hono_s_topics_and_published_as_
         let mut sender = Mqtt::log_in(world.mqtt(), level, "d@T").await;
         let (tele, alarm) = (format!("tele/{level}/SENSOR"), format!("alarm/{level}/door"));
         for qos in [0, 1, 2] {
-            for (topic, word, kind) in [(&*tele, "telemetry", Kind::Telemetry), (&*alarm, "event", Kind::Event)] {
+            for (topic, word, kind) in
+                [(&*tele, "telemetry", TopicKind::Telemetry), (&*alarm, "event", TopicKind::Event)]
+            {
                 for is_retained in [false, true] {
                     count += 1;
                     let properties =
@@ -116,7 +117,7 @@ async fn row_what_a_rule_takes_is_recorded_as_on_hono_s_topics_and_published_as_
                     let packet = publish(level, qos, 1, topic, &properties, payload.as_bytes());
                     assert_eq!(send(&mut sender, &retained(is_retained, packet)).await, 0);
                     assert_eq!(watcher.message().await.text(), (topic, &*payload));
-                    let qos = if kind == Kind::Event { 1 } else { qos.min(1) };
+                    let qos = if kind == TopicKind::Event { 1 } else { qos.min(1) };
                     let packet = publish(level, qos, 1, word, &properties, alike.as_bytes());
                     assert_eq!(send(&mut sender, &retained(is_retained, packet)).await, 0);
                     let (mapped, alike) = (one(&world, kind, &payload).await, one(&world, kind, &alike).await);
@@ -132,7 +133,7 @@ async fn row_what_a_rule_takes_is_recorded_as_on_hono_s_topics_and_published_as_
         assert_eq!(late.subscribe(&alarm, 0).await, 0);
         assert!(late.message().await.retain);
     }
-    let private = world.records(Kind::Mqtt, "T");
+    let private = world.records(TopicKind::Mqtt, "T");
     assert_eq!(private.len(), count);
     assert!(private.iter().all(|record| record.header("mqtt_mapped") == Some("1")), "{private:?}");
     let metrics = world.metrics_text();
@@ -145,7 +146,7 @@ async fn row_what_a_rule_takes_is_recorded_as_on_hono_s_topics_and_published_as_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_the_first_rule_wins_and_what_none_takes_or_says_nothing_stays_in_the_private_space() {
+async fn row_the_first_rule_wins_and_a_message_without_a_rule_stays_in_the_private_space() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let mapping = json!([{"topic": "tele/door/+", "to": "event"}, {"topic": "tele/#", "to": "telemetry"}]);
@@ -161,9 +162,9 @@ async fn row_the_first_rule_wins_and_what_none_takes_or_says_nothing_stays_in_th
     let payloads = |kind| -> Vec<String> {
         world.records(kind, "T").into_iter().map(|record| String::from_utf8(record.value).unwrap()).collect()
     };
-    assert_eq!(payloads(Kind::Mqtt), ["1", "2", "3", "4", "5", "6", "7"]);
+    assert_eq!(payloads(TopicKind::Mqtt), ["1", "2", "3", "4", "5", "6", "7"]);
     assert_eq!(
-        (payloads(Kind::Event), payloads(Kind::Telemetry)),
+        (payloads(TopicKind::Event), payloads(TopicKind::Telemetry)),
         (vec!["1".into(), "5".into()], vec!["2".into(), "4".into(), "7".into()])
     );
     // What is retained is cleared by a message that says nothing; one with a type says that its device is there.
@@ -175,13 +176,13 @@ async fn row_the_first_rule_wins_and_what_none_takes_or_says_nothing_stays_in_th
         let packet = publish(5, 1, 1, "tele/lamp/r", &properties, payload);
         assert_eq!(send(&mut sender, &retained(true, packet)).await, 0);
     }
-    assert_eq!(payloads(Kind::Telemetry)[3..], ["kept", ""]);
-    assert_eq!(payloads(Kind::Mqtt)[7..], ["kept", "", ""]);
+    assert_eq!(payloads(TopicKind::Telemetry)[3..], ["kept", ""]);
+    assert_eq!(payloads(TopicKind::Mqtt)[7..], ["kept", "", ""]);
     // A change of the rules acts at once.
     rules(&world, json!([]), json!({})).await;
     assert_eq!(send(&mut sender, &publish(5, 1, 1, "tele/lamp/a", &[], b"no more")).await, 0);
-    assert_eq!(payloads(Kind::Telemetry).len(), 5);
-    assert_eq!(world.records(Kind::Mqtt, "T").pop().unwrap().header("mqtt_mapped"), None);
+    assert_eq!(payloads(TopicKind::Telemetry).len(), 5);
+    assert_eq!(world.records(TopicKind::Mqtt, "T").pop().unwrap().header("mqtt_mapped"), None);
     world.stop().await;
 }
 
@@ -209,10 +210,10 @@ async fn row_a_level_names_the_device_if_the_publisher_is_its_gateway() {
     for level in BOTH {
         let mut gateway = Mqtt::log_in(world.mqtt(), level, "g@T").await;
         for (topic, device, kind) in [
-            ("z/lamp", "lamp", Kind::Telemetry),
-            ("z/bulb/state", "bulb", Kind::Telemetry),
-            ("z/lamp/set", "lamp", Kind::Event),
-            ("z/g", "g", Kind::Telemetry),
+            ("z/lamp", "lamp", TopicKind::Telemetry),
+            ("z/bulb/state", "bulb", TopicKind::Telemetry),
+            ("z/lamp/set", "lamp", TopicKind::Event),
+            ("z/g", "g", TopicKind::Telemetry),
         ] {
             for (qos, is_retained) in [(0, false), (1, false), (2, false), (1, true)] {
                 let payload = format!("{level} {topic} {qos} {is_retained}");
@@ -245,9 +246,9 @@ async fn row_a_level_names_the_device_if_the_publisher_is_its_gateway() {
         let alone = format!("{level} alone");
         assert_eq!(send(&mut gateway, &publish(level, 1, 1, "z", &[], alone.as_bytes())).await, 0);
         assert_eq!(watcher.message().await.text(), ("z", &*alone), "and none of what was refused");
-        assert!(with_payload(&world, Kind::Telemetry, &alone).is_empty());
+        assert!(with_payload(&world, TopicKind::Telemetry, &alone).is_empty());
     }
-    for kind in [Kind::Mqtt, Kind::Telemetry, Kind::Event] {
+    for kind in [TopicKind::Mqtt, TopicKind::Telemetry, TopicKind::Event] {
         assert!(with_payload(&world, kind, "refused").is_empty());
     }
     // Who is no gateway may send for itself only.
@@ -258,7 +259,7 @@ async fn row_a_level_names_the_device_if_the_publisher_is_its_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_what_telemetry_would_refuse_is_refused_for_the_same_reason_and_not_published() {
+async fn row_a_mapped_message_is_refused_for_the_same_reasons_as_telemetry() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let notification = [&[0x03][..], &text("application/vnd.eclipse-hono-empty-notification")].concat();
@@ -304,7 +305,7 @@ async fn row_what_telemetry_would_refuse_is_refused_for_the_same_reason_and_not_
     while let Some((first_byte, body)) = client.next_or_end().await {
         assert!((first_byte, body.last()) == (0x40, Some(&0x87)) || (first_byte, body[0]) == (0xE0, 0x87), "{body:?}");
     }
-    for kind in [Kind::Mqtt, Kind::Telemetry] {
+    for kind in [TopicKind::Mqtt, TopicKind::Telemetry] {
         assert_eq!(world.records(kind, "T"), []);
     }
     world.stop().await;
@@ -317,7 +318,7 @@ async fn row_a_repeated_message_of_quality_2_is_recorded_once_also_over_a_restar
     let mapping = json!([{"topic": "tele/#", "to": "telemetry"}, {"topic": "alarm", "to": "event"}]);
     rules(&world, mapping, json!({})).await;
     for level in BOTH {
-        for (topic, kind) in [("tele/x", Kind::Telemetry), ("alarm", Kind::Event)] {
+        for (topic, kind) in [("tele/x", TopicKind::Telemetry), ("alarm", TopicKind::Event)] {
             for is_kept in [false, true] {
                 let properties: &[u8] = if level == 5 && is_kept { &HOUR } else { &[] };
                 let login = Some(("d@T", "pw"));
@@ -342,7 +343,7 @@ async fn row_a_repeated_message_of_quality_2_is_recorded_once_also_over_a_restar
                     assert_eq!(sender.next().await, (0x50, vec![0, 7]), "{client}");
                 }
                 one(&world, kind, &client).await;
-                one(&world, Kind::Mqtt, &client).await;
+                one(&world, TopicKind::Mqtt, &client).await;
                 release(&mut sender, &[0, 7]).await;
                 let next = format!("{client} next");
                 assert_eq!(send(&mut sender, &publish(level, 2, 7, topic, &[], next.as_bytes())).await, 0);
@@ -357,7 +358,7 @@ async fn row_a_repeated_message_of_quality_2_is_recorded_once_also_over_a_restar
 async fn row_an_acknowledgement_waits_for_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let files = GatedFiles::default();
-    let mqtt = MqttConfig { send_timeout_ms: 60_000, ..MqttConfig::default() };
+    let mqtt = MqttConfig { send_timeout_ms: 60_000, ..quick().mqtt };
     let config = ConnectConfig { mqtt, ..quick() };
     let world = World::open_on(dir.path(), config, LogConfig::default(), files.clone()).await;
     world.register("T", "d").await;
@@ -408,9 +409,9 @@ async fn row_a_will_on_a_mapped_topic_is_recorded_if_its_device_may_send_it() {
             until("the refusal", || world.metrics_text().lines().any(is_counted).then_some(())).await;
         };
         for (topic, kind, device, retain) in [
-            ("tele/d/LWT", Kind::Event, "d", true),
-            ("tele/d/LWT", Kind::Event, "d", false),
-            ("z/lamp", Kind::Telemetry, "lamp", false),
+            ("tele/d/LWT", TopicKind::Event, "d", true),
+            ("tele/d/LWT", TopicKind::Event, "d", false),
+            ("z/lamp", TopicKind::Telemetry, "lamp", false),
         ] {
             let payload = format!("{level} {topic} {retain}");
             leave(topic, payload.as_bytes(), 1, retain).await;
@@ -421,7 +422,7 @@ async fn row_a_will_on_a_mapped_topic_is_recorded_if_its_device_may_send_it() {
                 (record.header(header::QOS), record.header("x-opt-retain")),
                 (Some("1"), retain.then_some("true"))
             );
-            assert_eq!(one(&world, Kind::Mqtt, &payload).await.header("mqtt_mapped"), Some("1"));
+            assert_eq!(one(&world, TopicKind::Mqtt, &payload).await.header("mqtt_mapped"), Some("1"));
         }
         // Not behind it; larger than telemetry may be.
         leave("z/other", b"refused", 1, false).await;
@@ -432,11 +433,11 @@ async fn row_a_will_on_a_mapped_topic_is_recorded_if_its_device_may_send_it() {
         leave("free", b"free", 1, false).await;
         assert_eq!(watcher.message().await.text(), ("free", "free"));
     }
-    assert_eq!(world.records(Kind::Telemetry, "T").len(), 2);
+    assert_eq!(world.records(TopicKind::Telemetry, "T").len(), 2);
     world.stop().await;
 }
 
-/// Takes the notes away that the server has left of what its tenants have used, as if it had ended before it wrote any.
+/// Removes the stored notes of tenants' usage, as if the server had stopped before it wrote any.
 async fn forget_notes(dir: &std::path::Path) {
     let dir = dir.join("log");
     let forget = move || {

@@ -2,7 +2,7 @@
 
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_log::{AckLevel, Log};
-use millstream_types::{Kind, TenantId, TopicName, header};
+use millstream_types::{TenantId, TopicKind, TopicName, header};
 use serde_json::json;
 
 use crate::mqtt_client::{Mqtt, publish};
@@ -19,7 +19,7 @@ async fn a_hundred_messages_of_a_device_arrive_in_order_with_their_headers() {
         let sent = world.device("POST /telemetry", &headers, n.to_string().as_bytes()).await;
         assert_eq!((sent.status, sent.body.as_str()), (202, ""));
     }
-    let records = world.records(Kind::Telemetry, "T");
+    let records = world.records(TopicKind::Telemetry, "T");
     let values: Vec<_> = records.iter().map(|record| String::from_utf8_lossy(&record.value).into_owned()).collect();
     assert_eq!(values, (0..100).map(|n| n.to_string()).collect::<Vec<_>>());
     for record in &records {
@@ -43,7 +43,7 @@ async fn a_hundred_messages_of_a_device_arrive_in_order_with_their_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_accepted_at_qos_1_or_as_an_event_is_read_after_a_restart() {
+async fn accepted_qos_1_messages_and_events_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -54,15 +54,15 @@ async fn what_was_accepted_at_qos_1_or_as_an_event_is_read_after_a_restart() {
     }
     let headers = [("authorization", login.as_str())];
     assert_eq!(world.device("PUT /event//d", &headers, b"PUT /event//d").await.status, 202);
-    for (kind, level) in [(Kind::Telemetry, AckLevel::Written), (Kind::Event, AckLevel::Synced)] {
+    for (kind, level) in [(TopicKind::Telemetry, AckLevel::Written), (TopicKind::Event, AckLevel::Synced)] {
         let topic = world.log.topic(&TopicName::reserved(kind, &TenantId::new("T").unwrap())).unwrap();
         assert_eq!((topic.config.level, topic.config.partitions), (level, 4));
     }
     world.stop().await;
     let world = World::open(dir.path()).await;
     for (kind, expected) in [
-        (Kind::Telemetry, [("POST /telemetry", "/telemetry"), ("PUT /telemetry/T/d", "/telemetry/T/d")]),
-        (Kind::Event, [("POST /event", "/event"), ("PUT /event//d", "/event//d")]),
+        (TopicKind::Telemetry, [("POST /telemetry", "/telemetry"), ("PUT /telemetry/T/d", "/telemetry/T/d")]),
+        (TopicKind::Event, [("POST /event", "/event"), ("PUT /event//d", "/event//d")]),
     ] {
         let records = world.records(kind, "T");
         assert_eq!(records.len(), 2);
@@ -90,7 +90,7 @@ async fn a_gateway_sends_for_the_devices_behind_it() {
     {
         assert_eq!(world.device(line, &headers, b"x").await.status, 202, "{line}");
     }
-    let mut keys: Vec<_> = world.records(Kind::Telemetry, "T").into_iter().map(|record| record.key).collect();
+    let mut keys: Vec<_> = world.records(TopicKind::Telemetry, "T").into_iter().map(|record| record.key).collect();
     keys.sort();
     assert_eq!(keys, ["by-group", "by-name", "by-name", "g"]);
     world.stop().await;
@@ -103,12 +103,12 @@ async fn sent(world: &World, line: &str, headers: &[(&str, &str)], body: &[u8]) 
     headers.push(("authorization", &login));
     let answer = world.device(line, &headers, body).await;
     assert_eq!(answer.status, 202, "{line} {headers:?}: {answer:?}");
-    let kind = if line.contains("event") { Kind::Event } else { Kind::Telemetry };
+    let kind = if line.contains("event") { TopicKind::Event } else { TopicKind::Telemetry };
     world.records(kind, "T").pop().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_message_lacks_comes_from_its_device_then_from_its_tenant() {
+async fn missing_headers_come_from_the_device_then_from_its_tenant() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -169,7 +169,7 @@ async fn row_a_body_that_is_an_empty_notification_by_default_is_refused() {
         assert_eq!(got, [0x40, 0xD0]);
         world.do_registry(line, "{}", 204).await;
     }
-    assert_eq!(world.records(Kind::Event, "T").len(), 4);
+    assert_eq!(world.records(TopicKind::Event, "T").len(), 4);
     world.stop().await;
 }
 
@@ -177,7 +177,7 @@ async fn row_a_body_that_is_an_empty_notification_by_default_is_refused() {
 async fn the_time_that_a_device_waits_for_a_command_is_noted_and_limited() {
     let dir = tempfile::tempdir().unwrap();
     // The answers come when the times are over.
-    let http = HttpAdapterConfig { ttd_max_s: 2, ..HttpAdapterConfig::default() };
+    let http = HttpAdapterConfig { ttd_max_s: 2, ..quick().http };
     let world = World::open_with(dir.path(), ConnectConfig { http, ..quick() }).await;
     world.register("T", "d").await;
     let ttd = |record: Kept| record.header(header::TTD).map(str::to_owned);
@@ -214,7 +214,7 @@ async fn the_trace_of_a_request_goes_into_its_record() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_tracing_the_tenant_s_mode_or_that_of_the_auth_id_decides_whether_a_trace_is_recorded() {
+async fn rows_of_tracing_the_mode_of_the_tenant_or_the_auth_id_decides() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     for device in ["d", "e"] {
@@ -233,7 +233,7 @@ async fn rows_of_tracing_the_tenant_s_mode_or_that_of_the_auth_id_decides_whethe
     ] {
         world.do_registry("PUT /v1/tenants/T", &json!({"tracing": tracing}).to_string(), 204).await;
         let last = || {
-            let records = world.records(Kind::Telemetry, "T");
+            let records = world.records(TopicKind::Telemetry, "T");
             let mut of_device = records.iter().filter(|record| record.key == device);
             of_device.next_back().unwrap().header(header::TRACEPARENT).map(str::to_owned)
         };
@@ -269,7 +269,7 @@ async fn devices_send_without_login_where_their_tenant_or_else_the_adapter_allow
         let line = format!("PUT /telemetry/{tenant}/d");
         assert_eq!(world.device(&line, &[], b"x").await.status, status, "{tenant}");
     }
-    assert_eq!(world.records(Kind::Telemetry, "open")[0].key, "d");
+    assert_eq!(world.records(TopicKind::Telemetry, "open")[0].key, "d");
     world.device("PUT /telemetry/open/e", &[], b"x").await.expect_problem(404, "e", "enabled device");
     for line in ["POST /telemetry", "PUT /telemetry//d", "PUT /telemetry/unknown/d"] {
         world.device(line, &[], b"x").await.expect_problem(401, "no Authorization", "auth-id@tenant");
@@ -302,10 +302,10 @@ async fn a_topic_that_was_deleted_is_made_again_by_the_next_message() {
     world.register("T", "d").await;
     sent(&world, "POST /telemetry", &[], b"before").await;
     let log = world.log.clone();
-    let name = TopicName::reserved(Kind::Telemetry, &TenantId::new("T").unwrap());
+    let name = TopicName::reserved(TopicKind::Telemetry, &TenantId::new("T").unwrap());
     tokio::task::spawn_blocking(move || log.delete_topic(&name).unwrap()).await.unwrap();
     sent(&world, "POST /telemetry", &[], b"after").await;
-    let values: Vec<_> = world.records(Kind::Telemetry, "T").into_iter().map(|record| record.value).collect();
+    let values: Vec<_> = world.records(TopicKind::Telemetry, "T").into_iter().map(|record| record.value).collect();
     assert_eq!(values, [b"after"]);
     world.stop().await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
-use millstream_types::{Kind, header};
+use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
 use crate::mqtt_client::{Hello, Mqtt, connect, packet, publish, subscribe, text};
@@ -34,7 +34,7 @@ async fn row_telemetry_arrives_in_order_at_both_qualities_and_in_both_versions_w
             assert_eq!(device.next().await, (0x40, (n + 1).to_be_bytes().to_vec()), "acknowledged in order");
         }
     }
-    let records = world.records(Kind::Telemetry, "T");
+    let records = world.records(TopicKind::Telemetry, "T");
     let values: Vec<_> = records.iter().map(|record| String::from_utf8_lossy(&record.value).into_owned()).collect();
     let expected: Vec<_> = BOTH.iter().flat_map(|level| (0..40).map(move |n| format!("{level}-{n}"))).collect();
     assert_eq!(values, expected);
@@ -55,7 +55,7 @@ async fn row_telemetry_arrives_in_order_at_both_qualities_and_in_both_versions_w
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_event_and_property_bag_set_time_to_live_and_type_and_version_5_has_a_property_for_the_type() {
+async fn row_the_property_bag_sets_ttl_and_type_and_version_5_has_a_property_for_the_type() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -70,7 +70,7 @@ async fn row_event_and_property_bag_set_time_to_live_and_type_and_version_5_has_
     for id in 1..=3_u8 {
         assert_eq!(device.next().await, (0x40, vec![0, id]));
     }
-    let records = world.records(Kind::Event, "T");
+    let records = world.records(TopicKind::Event, "T");
     let told: Vec<_> = records
         .iter()
         .map(|r| {
@@ -165,7 +165,7 @@ async fn row_at_the_tenant_s_connection_limit_a_client_still_takes_over_from_its
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_instance_connection_limit_and_a_place_that_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
-    let config = with(MqttConfig { connections_max: 1, ..MqttConfig::default() });
+    let config = with(MqttConfig { connections_max: 1, ..quick().mqtt });
     let world = World::open_with(dir.path(), config).await;
     world.register("T", "d").await;
     let first = Mqtt::log_in(world.mqtt(), 4, "d@T").await;
@@ -199,13 +199,55 @@ async fn gateways_act_for_devices_behind_them_and_for_no_others() {
     gateway.publish(1, 2, "event/T/d", b"2").await;
     assert_eq!(gateway.next().await.1, [0, 1]);
     assert_eq!(gateway.next().await.1, [0, 2]);
-    assert_eq!(world.records(Kind::Telemetry, "T")[0].key, "d");
+    assert_eq!(world.records(TopicKind::Telemetry, "T")[0].key, "d");
     for topic in ["t//other", "t/U/d", "t//nobody"] {
-        let mut gateway = Mqtt::log_in(world.mqtt(), 5, "g@T").await;
-        gateway.publish(1, 1, topic, b"x").await;
-        assert_eq!(gateway.expect_end().await, Some(0x87), "{topic}");
+        for (level, qos, reason) in [(4, 1, None), (5, 0, Some(0x87))] {
+            let mut gateway = Mqtt::log_in(world.mqtt(), level, "g@T").await;
+            gateway.publish(qos, 1, topic, b"x").await;
+            assert_eq!(gateway.expect_end().await, reason, "{topic}");
+        }
     }
-    assert_eq!(world.records(Kind::Telemetry, "T").len(), 1);
+    assert_eq!(world.records(TopicKind::Telemetry, "T").len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_message_of_one_device_does_not_end_the_connection_of_its_gateway_in_version_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for device in ["g", "d", "off", "other"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("PUT /v1/devices/T/d", r#"{"via":["g"]}"#, 204).await;
+    world.do_registry("PUT /v1/devices/T/off", r#"{"via":["g"],"enabled":false}"#, 204).await;
+    let mut gateway = Mqtt::log_in(world.mqtt(), 5, "g@T").await;
+    for (topic, payload, reason) in [
+        ("t//other", &b"x"[..], 0x87),
+        ("e//off", b"x", 0x87),
+        ("event//nobody", b"x", 0x87),
+        ("t/U/d", b"x", 0x87),
+        ("t//d", b"", 0x83),
+        ("c//d/s/no-such-request/200", b"x", 0x83),
+        ("c//d/s/no-such-request/300", b"x", 0x83),
+        ("t//nobody/?on-error=ignore", b"x", 0),
+    ] {
+        gateway.publish(1, 7, topic, payload).await;
+        let answer = if reason == 0 { vec![0, 7] } else { vec![0, 7, reason] };
+        assert_eq!(gateway.next().await, (0x40, answer), "{topic}");
+    }
+    // What stands around it is taken, in one write too.
+    let run = [("t//d", 1), ("t//nobody", 2), ("t//d", 3)].map(|(topic, id)| publish(5, 1, id, topic, &[], b"x"));
+    gateway.send(&run.concat()).await;
+    let mut answers = [gateway.next().await.1, gateway.next().await.1, gateway.next().await.1];
+    answers.sort();
+    assert_eq!(answers, [vec![0, 1], vec![0, 2, 0x87], vec![0, 3]]);
+    assert_eq!(world.records(TopicKind::Telemetry, "T").len(), 2);
+    // Its own messages, and those whose sender asks for it, end it.
+    for (topic, payload) in [("t", &b""[..]), ("t//g", b""), ("t//nobody/?on-error=disconnect", b"x")] {
+        let mut gateway = Mqtt::log_in(world.mqtt(), 5, "g@T").await;
+        gateway.publish(1, 1, topic, payload).await;
+        assert!(matches!(gateway.expect_end().await, Some(0x83 | 0x87)), "{topic}");
+    }
     world.stop().await;
 }
 
@@ -250,7 +292,7 @@ async fn row_error_topic_reports_in_place_of_closing_and_on_error_decides_otherw
     world.stop().await;
 }
 
-/// The next error that is told: topic and body.
+/// The next error message: its topic and body.
 async fn error(client: &mut Mqtt) -> (String, Value) {
     let (first_byte, body) = client.next().await;
     assert_eq!(first_byte, 0x30);
@@ -290,7 +332,7 @@ async fn rules_of_hono_s_space_are_told_by_their_reason_and_end_only_their_conne
     }
     bystander.publish(1, 7, "t", b"x").await;
     assert_eq!(bystander.next().await.1, [0, 7]);
-    assert_eq!(world.records(Kind::Telemetry, "T").len(), 1);
+    assert_eq!(world.records(TopicKind::Telemetry, "T").len(), 1);
     world.stop().await;
 }
 
@@ -303,7 +345,7 @@ async fn aliases_stand_for_topics_once_they_are_named() {
     device.send(&publish(5, 1, 1, "t", &[0x23, 0, 16], b"1")).await;
     device.send(&publish(5, 1, 2, "", &[0x23, 0, 16], b"2")).await;
     assert_eq!((device.next().await.1, device.next().await.1), (vec![0, 1], vec![0, 2]));
-    assert_eq!(world.records(Kind::Telemetry, "T").len(), 2);
+    assert_eq!(world.records(TopicKind::Telemetry, "T").len(), 2);
     world.stop().await;
 }
 
@@ -334,17 +376,18 @@ async fn a_live_connection_is_closed_when_its_device_tenant_or_credential_goes()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keep_alive_ends_a_silent_connection_and_a_longer_one_than_allowed_is_told() {
+async fn keep_alive_ends_a_silent_connection_and_connack_tells_the_longest_one_allowed() {
     let dir = tempfile::tempdir().unwrap();
-    let config = with(MqttConfig { keep_alive_max_s: 1, packet_timeout_ms: 200, ..MqttConfig::default() });
-    let world = World::open_with(dir.path(), config).await;
+    let world = World::open_with(dir.path(), with(MqttConfig { keep_alive_max_s: 1, ..quick().mqtt })).await;
     world.register("T", "d").await;
     let mut device = Mqtt::open(world.mqtt(), 5).await;
     device.send(&connect(5, 600, Some(("d@T", "pw")))).await;
     let (_, welcome) = device.next().await;
     assert!(welcome.windows(3).any(|bytes| bytes == [0x13, 0, 1]), "server keep alive 1: {welcome:?}");
     assert_eq!(device.expect_end().await, Some(0x8D));
+    world.stop().await;
     // The rest of a packet never comes.
+    let world = World::open_with(dir.path(), with(MqttConfig { packet_timeout_ms: 200, ..quick().mqtt })).await;
     let mut device = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
     device.send(&publish(5, 0, 0, "t", &[], b"whole")[..6]).await;
     assert_eq!(device.expect_end().await, Some(0x80));
@@ -352,12 +395,14 @@ async fn keep_alive_ends_a_silent_connection_and_a_longer_one_than_allowed_is_to
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_never_connects_or_speaks_something_else_is_closed() {
+async fn a_silent_or_foreign_client_is_disconnected() {
     let dir = tempfile::tempdir().unwrap();
-    let config = with(MqttConfig { connect_timeout_ms: 100, ..MqttConfig::default() });
+    let config = with(MqttConfig { connect_timeout_ms: 100, ..quick().mqtt });
     let world = World::open_with(dir.path(), config).await;
     let mut silent = Mqtt::open(world.mqtt(), 4).await;
     assert_eq!(silent.next_or_end().await, None);
+    world.stop().await;
+    let world = World::open(dir.path()).await;
     for bytes in [packet(0xC0, &[]), b"\x16\x03\x01\x02\x00".to_vec(), vec![0x10, 0xFF, 0xFF, 0xFF, 0xFF]] {
         let mut client = Mqtt::open(world.mqtt(), 4).await;
         client.send(&bytes).await;
@@ -372,7 +417,7 @@ async fn who_never_connects_or_speaks_something_else_is_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_messages_than_may_wait_are_all_taken_and_a_good_bye_comes_after_them() {
     let dir = tempfile::tempdir().unwrap();
-    let config = with(MqttConfig { in_flight_max: 3, send_timeout_ms: 60_000, ..MqttConfig::default() });
+    let config = with(MqttConfig { in_flight_max: 3, send_timeout_ms: 60_000, ..quick().mqtt });
     let world = World::open_with(dir.path(), config).await;
     world.register("T", "d").await;
     let mut device = Mqtt::log_in(world.mqtt(), 4, "d@T").await;
@@ -383,7 +428,7 @@ async fn more_messages_than_may_wait_are_all_taken_and_a_good_bye_comes_after_th
         assert_eq!(device.next().await, (0x40, id.to_be_bytes().to_vec()));
     }
     assert_eq!(device.expect_end().await, None);
-    assert_eq!(world.records(Kind::Event, "T").len(), 500);
+    assert_eq!(world.records(TopicKind::Event, "T").len(), 500);
     world.stop().await;
 }
 
@@ -427,7 +472,7 @@ async fn a_will_is_a_message_of_its_device_unless_it_says_good_bye() {
         device.send(good_bye).await;
         device.finish().await;
         device.expect_end().await;
-        let records = world.records(Kind::Event, "T");
+        let records = world.records(TopicKind::Event, "T");
         let last = records.last().filter(|record| record.value == payload.as_bytes());
         assert_eq!(last.map(|record| record.header(header::CONTENT_TYPE)), is_sent.then_some(Some("text/plain")));
     }

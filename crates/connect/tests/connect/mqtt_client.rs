@@ -1,4 +1,4 @@
-//! A client that sends packets byte by byte as a test wants them, and shows those it gets.
+//! A client that sends the exact bytes of a test and returns the packets it receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,6 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection.
 pub(crate) struct Mqtt {
     socket: TcpStream,
     pub(crate) level: u8,
@@ -24,7 +23,6 @@ pub(crate) fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat()
 }
 
-/// A packet.
 pub(crate) fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first_byte];
     let mut length = body.len();
@@ -40,7 +38,7 @@ pub(crate) fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a CONNECT says.
+/// The content of a CONNECT packet.
 #[derive(Clone, Copy)]
 pub(crate) struct Hello<'a> {
     pub(crate) level: u8,
@@ -53,7 +51,7 @@ pub(crate) struct Hello<'a> {
     pub(crate) will: Option<Will<'a>>,
 }
 
-/// What is published when the client goes without a word.
+/// The message that the server publishes when the client disconnects without DISCONNECT.
 #[derive(Clone, Copy)]
 pub(crate) struct Will<'a> {
     pub(crate) topic: &'a str,
@@ -111,7 +109,7 @@ pub(crate) fn publish(level: u8, qos: u8, id: u16, topic: &str, properties: &[u8
     packet(0x30 | qos << 1, &body)
 }
 
-/// SUBSCRIBE to one filter.
+/// A SUBSCRIBE packet with one filter.
 pub(crate) fn subscribe(level: u8, id: u16, filter: &str, options: u8) -> Vec<u8> {
     let mut body = id.to_be_bytes().to_vec();
     if level == 5 {
@@ -170,10 +168,14 @@ impl Message {
 impl Mqtt {
     /// Opens a connection and sends nothing yet.
     pub(crate) async fn open(address: SocketAddr, level: u8) -> Self {
-        Self { socket: TcpStream::connect(address).await.unwrap(), level }
+        Self::over(TcpStream::connect(address).await.unwrap(), level)
     }
 
-    /// Logs in.
+    /// Takes a connection and sends nothing yet.
+    pub(crate) fn over(socket: TcpStream, level: u8) -> Self {
+        Self { socket, level }
+    }
+
     pub(crate) async fn log_in(address: SocketAddr, level: u8, user: &str) -> Self {
         let mut client = Self::open(address, level).await;
         client.send(&connect(level, 60, Some((user, "pw")))).await;
@@ -182,7 +184,7 @@ impl Mqtt {
         client
     }
 
-    /// Connects as `hello` says; the body of what answers.
+    /// Connects with `hello` and returns the body of the answer.
     pub(crate) async fn connect(address: SocketAddr, hello: &Hello<'_>) -> (Self, Vec<u8>) {
         let mut client = Self::open(address, hello.level).await;
         client.send(&hello.packet()).await;
@@ -191,7 +193,7 @@ impl Mqtt {
         (client, body)
     }
 
-    /// Subscribes to a filter; the code that answers.
+    /// Subscribes to a filter and returns the code of the answer.
     pub(crate) async fn subscribe(&mut self, filter: &str, options: u8) -> u8 {
         self.send(&subscribe(self.level, 77, filter, options)).await;
         let (first_byte, body) = self.next().await;
@@ -199,14 +201,13 @@ impl Mqtt {
         *body.last().unwrap()
     }
 
-    /// Ends a subscription.
     pub(crate) async fn unsubscribe(&mut self, filter: &str) {
         let properties: &[u8] = if self.level == 5 { &[0] } else { &[] };
         self.send(&packet(0xA2, &[&[0, 78], properties, &text(filter)].concat())).await;
         assert_eq!(self.next().await.0, 0xB0);
     }
 
-    /// The next message.
+    /// Waits for the next message and returns it.
     pub(crate) async fn message(&mut self) -> Message {
         let (first_byte, body) = self.next().await;
         Message::read(first_byte, &body, self.level)
@@ -247,7 +248,7 @@ impl Mqtt {
         .expect("an answer in time")
     }
 
-    /// Sends nothing more.
+    /// Closes the sending half of the connection.
     pub(crate) async fn finish(&mut self) {
         // The server may have closed the connection already.
         let _ = self.socket.shutdown().await;

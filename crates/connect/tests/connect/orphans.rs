@@ -1,5 +1,5 @@
-//! What devices and tenants leave behind in the private space goes when they are deleted, and whoever comes after them
-//! under the same name finds nothing of it.
+//! The deletion of a device or tenant also deletes its data in the private space. A successor with the same name finds
+//! none of it in its own space.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The private space of a tenant: rows of the reference's table, one client against another.
 
 use millstream_connect::{BrokerConfig, ConnectConfig, MqttConfig};
-use millstream_types::Kind;
+use millstream_types::TopicKind;
 
 use crate::mqtt_client::{Hello, Message, Mqtt, Will, packet, publish, text};
 use crate::world::{World, quick};
@@ -9,7 +9,7 @@ use crate::world::{World, quick};
 const BOTH: [u8; 2] = [4, 5];
 
 fn with(broker: BrokerConfig) -> ConnectConfig {
-    ConnectConfig { mqtt: MqttConfig { broker, ..MqttConfig::default() }, ..quick() }
+    ConnectConfig { mqtt: MqttConfig { broker, ..quick().mqtt }, ..quick() }
 }
 
 fn hello(level: u8, client: &str) -> Hello<'_> {
@@ -23,13 +23,12 @@ async fn world(dir: &std::path::Path) -> World {
     world
 }
 
-/// Acknowledges a message.
 async fn puback(client: &mut Mqtt, message: &Message) {
     client.send(&packet(0x40, &message.id.to_be_bytes())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_messages_go_to_whoever_has_subscribed_in_order_and_at_the_lower_of_both_qualities() {
+async fn row_subscribers_get_messages_in_order_at_the_lower_of_both_qualities() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     for level in BOTH {
@@ -73,7 +72,7 @@ async fn row_messages_go_to_whoever_has_subscribed_in_order_and_at_the_lower_of_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_before_a_subscription_is_not_brought_by_it() {
+async fn a_subscription_brings_no_messages_that_were_acknowledged_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let mut sender = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
@@ -111,7 +110,7 @@ async fn row_a_wildcard_never_reaches_hono_s_topics_topics_of_the_server_or_anot
     }
     assert_eq!(all.message().await.text(), ("$mine/a", "$mine/a"));
     assert_eq!(all.message().await.text(), ("last", "last"));
-    assert_eq!(world.records(Kind::Mqtt, "T").len(), 3);
+    assert_eq!(world.records(TopicKind::Mqtt, "T").len(), 3);
     for topic in ["$SYS/x", "$share/g/a"] {
         let mut sender = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
         sender.publish(1, 1, topic, b"x").await;
@@ -236,7 +235,7 @@ async fn row_a_message_is_delivered_if_it_fits_the_client_s_packets_to_the_byte(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_what_the_server_itself_says_fits_the_client_s_packets_too() {
+async fn row_the_server_s_own_packets_fit_the_client_s_packet_size() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let properties = [0x27, 0, 0, 0, 20];
@@ -249,13 +248,13 @@ async fn row_what_the_server_itself_says_fits_the_client_s_packets_too() {
     assert_eq!(answer[..2], [0, 0]);
     assert_eq!(client.subscribe("e///#", 0).await, 0);
     // No room for what the error topic would say.
-    client.publish(1, 1, "t//nobody", b"x").await;
+    client.publish(0, 0, "t//nobody", b"x").await;
     assert_eq!(client.next().await, (0xE0, vec![0x87, 0]));
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_receive_maximum_holds_back_and_limits_of_subscriptions_are_told_filter_by_filter() {
+async fn row_receive_maximum_holds_back_and_each_filter_has_its_own_reason_code() {
     let dir = tempfile::tempdir().unwrap();
     let broker = BrokerConfig { subscriptions_max: 2, filters_max: 3, live_max_messages: 4, ..BrokerConfig::default() };
     let world = World::open_with(dir.path(), with(broker)).await;
@@ -288,7 +287,7 @@ async fn row_receive_maximum_holds_back_and_limits_of_subscriptions_are_told_fil
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_more_messages_exactly_once_than_the_server_s_receive_maximum_end_the_connection() {
     let dir = tempfile::tempdir().unwrap();
-    let mqtt = MqttConfig { in_flight_max: 3, ..MqttConfig::default() };
+    let mqtt = MqttConfig { in_flight_max: 3, ..quick().mqtt };
     let world = World::open_with(dir.path(), ConnectConfig { mqtt, ..quick() }).await;
     world.register("T", "d").await;
     let hour: &[u8] = &[0x11, 0, 0, 0x0E, 0x10];
@@ -351,7 +350,7 @@ async fn row_exactly_once_has_its_four_packets_each_way_and_a_repeated_message_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_access_lists_and_the_tenant_s_switch_refuse_what_they_do_not_allow() {
+async fn row_access_lists_and_the_tenant_s_switch_refuse_forbidden_topics() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let body = r#"{"ext":{"mqtt-access":{"publish":["d/#"],"subscribe":["d/#","all/+"]}}}"#;
@@ -426,7 +425,7 @@ async fn told(client: &mut Mqtt, bytes: &[u8]) -> u8 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_retained_messages_come_with_a_subscription_as_its_retain_handling_says_and_an_empty_one_clears() {
+async fn row_retained_messages_follow_retain_handling_and_an_empty_one_clears_the_topic() {
     let dir = tempfile::tempdir().unwrap();
     let broker = BrokerConfig { retained_max_bytes: 1_000, ..BrokerConfig::default() };
     let world = World::open_with(dir.path(), with(broker.clone())).await;
@@ -477,7 +476,7 @@ async fn row_retained_messages_come_with_a_subscription_as_its_retain_handling_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_wills_are_published_on_an_abrupt_close_after_their_delay_unless_the_client_comes_back() {
+async fn row_a_will_is_published_after_its_delay_unless_the_client_returns() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let mut watcher = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
@@ -575,29 +574,32 @@ async fn row_sessions_are_kept_with_a_bounded_queue_until_they_expire_or_are_end
         fourth.send(&[0xE0, 0]).await;
         fourth.expect_end().await;
     }
-    // One of a second is gone after it, and a longer one than may be is told how long it is.
-    let (mut short, _) = Mqtt::connect(world.mqtt(), &Hello { properties: &[0x11, 0, 0, 0, 1], ..hello(5, "s") }).await;
-    assert_eq!(short.subscribe("q/#", 1).await, 1);
-    drop(short);
+    // One of a second is gone after it, as its will tells, and a longer one than may be is told how long it is.
+    let mut watcher = Mqtt::log_in(world.mqtt(), 5, "e@T").await;
+    assert_eq!(watcher.subscribe("over", 0).await, 0);
+    let after_a_minute = [0x18, 0, 0, 0, 60];
+    let will = Will { topic: "over", payload: b"s", qos: 0, retain: false, properties: &after_a_minute };
+    let short = Hello { properties: &[0x11, 0, 0, 0, 1], clean: false, will: Some(will), ..hello(5, "s") };
+    let (mut first, _) = Mqtt::connect(world.mqtt(), &Hello { clean: true, ..short }).await;
+    assert_eq!(first.subscribe("q/#", 1).await, 1);
+    drop(first);
     let long = Hello { properties: &[0x11, 0xFF, 0xFF, 0xFF, 0xFF], clean: false, ..hello(5, "s") };
     loop {
+        assert_eq!(watcher.message().await.text(), ("over", "s"));
         let (client, answer) = Mqtt::connect(world.mqtt(), &long).await;
         assert_eq!(answer[3..8], [0x11, 0, 0, 0x0E, 0x10], "{answer:?}");
         drop(client);
         if answer[0] == 0 {
             break;
         }
-        // It goes on, with a second of its own again.
-        let short = Hello { properties: &[0x11, 0, 0, 0, 1], clean: false, ..hello(5, "s") };
+        // The will came a moment before the end; another second.
         drop(Mqtt::connect(world.mqtt(), &short).await);
-        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
     }
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_a_shared_subscription_gives_each_message_to_one_member_and_takes_back_what_a_gone_one_has_not_acknowledged()
- {
+async fn row_a_shared_message_goes_to_one_member_and_to_another_if_it_leaves_unacknowledged() {
     let dir = tempfile::tempdir().unwrap();
     // Messages come from the log, not from memory.
     let broker = BrokerConfig { live_max_messages: 1, ..BrokerConfig::default() };

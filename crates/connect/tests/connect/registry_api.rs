@@ -19,8 +19,7 @@ async fn a_tenant_is_created_once_read_replaced_and_deleted() {
     let body = json!({
         "enabled": false, "alias": "tee", "ext": {"a": 1}, "defaults": {"ttl": 5}, "minimum-message-size": 4096,
         "adapters": [{"type": "hono-http", "enabled": true, "device-authentication-required": true, "max-ttd": 5}],
-        "trusted-ca": [{"subject-dn": "CN=x", "auto-provisioning-enabled": true, "auto-provision-as-gateway": false,
-            "ocsp-revocation-enabled": false, "ocsp-nonce-enabled": false}],
+        "trusted-ca": [serde_json::from_str::<serde_json::Value>(crate::world::CA).unwrap()],
         "trust-anchor-group": "g", "tracing": {"sampling-mode": "all", "sampling-mode-per-auth-id": {"d": "none"}},
         "registration-limits": {"max-devices": 3, "max-credentials-per-device": -1},
         "resource-limits": {"max-connections": 4, "max-ttl": 60, "max-ttl-telemetry-qos0": -1,
@@ -132,6 +131,18 @@ async fn secrets_are_kept_by_id_and_never_shown() {
     let shown = world.do_registry("GET /v1/credentials/T/d", "", 200).await.json();
     assert_eq!(shown[0]["ext"], json!({"a": 1}));
     assert_eq!(shown[0]["secrets"][0]["not-after"], "2999-01-01T00:00:00Z");
+    // What is left out is taken away; the password alone stays.
+    for secret in [json!({"id": id, "enabled": false, "comment": "off"}), json!({"id": id})] {
+        let named = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [secret]}]);
+        world.do_registry("PUT /v1/credentials/T/d", &named.to_string(), 204).await;
+        let mut expected = secret.clone();
+        expected["enabled"] = json!(secret.get("enabled").is_none());
+        let shown = world.do_registry("GET /v1/credentials/T/d", "", 200).await.json();
+        assert_eq!(shown[0]["secrets"], json!([expected]));
+        let status = if secret.get("enabled").is_none() { 202 } else { 401 };
+        let sent = world.device("POST /telemetry", &[("authorization", &login)], b"x").await;
+        assert_eq!(sent.status, status, "{secret}");
+    }
     world.stop().await;
 }
 
@@ -141,7 +152,8 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
     world.register("T", "e").await;
-    world.do_registry("PUT /v1/tenants/T", r#"{"alias":"tee","trusted-ca":[{"subject-dn":"CN=ca"}]}"#, 204).await;
+    let ca = |entry: &str| format!(r#"{{"alias":"tee","trusted-ca":[{entry}]}}"#);
+    world.do_registry("PUT /v1/tenants/T", &ca(crate::world::CA), 204).await;
     let limited = r#"{"registration-limits":{"max-devices":1,"max-credentials-per-device":1}}"#;
     world.do_registry("POST /v1/tenants/L", limited, 201).await;
     world.do_registry("POST /v1/devices/L/one", "", 201).await;
@@ -155,7 +167,12 @@ async fn requests_that_break_a_rule_are_refused_with_value_rule_and_remedy() {
         ("POST /v1/tenants/U", "{".into(), 400, "", "line 1"),
         ("POST /v1/tenants/U", "[]".into(), 400, "", "line 1"),
         ("POST /v1/tenants/U", r#"{"alias":"tee"}"#.into(), 409, "tee", "belong to one tenant"),
-        ("POST /v1/tenants/U", r#"{"trusted-ca":[{"subject-dn":"CN=ca"}]}"#.into(), 409, "CN=ca", "trust-anchor-group"),
+        ("POST /v1/tenants/U", ca(crate::world::CA).replace("tee", "own"), 409, "CN=ca", "trust-anchor-group"),
+        ("PUT /v1/tenants/T", ca(r#"{"subject-dn":"CN=ca"}"#), 400, "CN=ca", "has cert, or subject-dn"),
+        ("PUT /v1/tenants/T", ca("{}"), 400, "no cert", "has cert, or subject-dn"),
+        ("PUT /v1/tenants/T", ca(r#"{"cert":"abc"}"#), 400, "abc", "an X.509 certificate"),
+        ("PUT /v1/tenants/T", ca(r#"{"subject-dn":"CN=ca","public-key":"MAA="}"#), 400, "MAA=", "SubjectPublicKeyInfo"),
+        ("PUT /v1/tenants/T", ca(r#"{"algorithm":"DSA"}"#), 400, "DSA", "RSA or EC"),
         ("PUT /v1/tenants/L", r#"{"alias":"tee"}"#.into(), 409, "tee", "belong to one tenant"),
         ("POST /v1/tenants/U", r#"{"adapters":[]}"#.into(), 400, "[]", "an entry for each adapter"),
         (
@@ -298,7 +315,7 @@ async fn with_a_tenant_go_its_devices_credentials_and_logins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_creations_and_conditional_changes_exactly_one_wins() {
+async fn exactly_one_of_many_creations_or_conditional_changes_wins() {
     let dir = tempfile::tempdir().unwrap();
     let world = std::sync::Arc::new(World::open(dir.path()).await);
     for round in 0..5 {

@@ -20,7 +20,7 @@ enum Change {
     Restart,
 }
 
-/// Which `If-Match` goes with a change.
+/// The `If-Match` header of a change.
 #[derive(Debug, Clone, Copy)]
 enum Tag {
     None,
@@ -165,7 +165,7 @@ impl Model {
         }
     }
 
-    /// Reads everything and compares.
+    /// Compares the whole registry with the model.
     async fn compare(&self, world: &World) {
         for tenant in (0..3).map(|t| format!("t{t}")) {
             let Some(known) = self.0.get(&tenant) else {
@@ -208,7 +208,7 @@ async fn expect(world: &World, method: &str, path: &str, status: u16) {
     assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
 }
 
-/// Changes one resource that is there; its new version if the condition holds.
+/// Changes an existing resource and returns its new version if the condition holds.
 async fn change_one(world: &World, method: &str, path: &str, body: &str, tag: Tag, actual: &str) -> Option<String> {
     let (if_match, holds) = Model::checked(tag, actual);
     let headers: Vec<_> = if_match.iter().map(|tag| ("if-match", tag.as_str())).collect();

@@ -1,8 +1,8 @@
-//! Devices that have not logged in, over MQTT.
+//! MQTT devices that have not logged in.
 
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::Log;
-use millstream_types::{Kind, TenantId, TopicName, header};
+use millstream_types::{TenantId, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
 use crate::command_world::until;
@@ -13,7 +13,7 @@ const BOTH: [u8; 2] = [4, 5];
 
 /// Tenants that let devices send without login (`A`, `B`), and others.
 async fn world(dir: &std::path::Path) -> World {
-    let mqtt = MqttConfig { authentication_required: false, ..MqttConfig::default() };
+    let mqtt = MqttConfig { authentication_required: false, ..quick().mqtt };
     let world = World::open_with(dir, ConnectConfig { mqtt, ..quick() }).await;
     for tenant in ["A", "B", "shut", "silent", "off", "http"] {
         world.register(tenant, "d").await;
@@ -40,7 +40,7 @@ fn open(adapter: &str, is_login_needed: bool) -> Value {
     json!({"adapters": [{"type": adapter, "enabled": true, "device-authentication-required": is_login_needed}]})
 }
 
-/// A connection without login.
+/// Opens an MQTT connection without login.
 async fn stranger(world: &World, level: u8) -> Mqtt {
     let mut client = Mqtt::open(world.mqtt(), level).await;
     client.send(&connect(level, 60, None)).await;
@@ -76,9 +76,12 @@ async fn row_without_login_each_message_names_its_tenant_and_device() {
         world.records(kind, tenant).iter().map(of).collect::<Vec<_>>()
     };
     let twice = |some: &[&str]| [some, some].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(addresses(Kind::Telemetry, "A"), twice(&["telemetry/A/d", "t/A/d", "t/A/d"]));
-    assert_eq!(addresses(Kind::Telemetry, "B"), twice(&["t/B/d", "telemetry/B/d"]));
-    assert_eq!((addresses(Kind::Event, "A"), addresses(Kind::Event, "B")), (twice(&["e/A/d"]), twice(&["event/B/d"])));
+    assert_eq!(addresses(TopicKind::Telemetry, "A"), twice(&["telemetry/A/d", "t/A/d", "t/A/d"]));
+    assert_eq!(addresses(TopicKind::Telemetry, "B"), twice(&["t/B/d", "telemetry/B/d"]));
+    assert_eq!(
+        (addresses(TopicKind::Event, "A"), addresses(TopicKind::Event, "B")),
+        (twice(&["e/A/d"]), twice(&["event/B/d"]))
+    );
     let metrics = world.metrics_text();
     for (name, labels, count) in [
         ("hono_connections_unauthenticated", "", 2),
@@ -92,7 +95,7 @@ async fn row_without_login_each_message_names_its_tenant_and_device() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_without_login_what_is_not_taken_has_its_reason() {
+async fn rows_without_login_each_refused_message_has_its_reason() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path()).await;
     let limited =
@@ -137,7 +140,7 @@ async fn rows_without_login_what_is_not_taken_has_its_reason() {
     client.publish(1, 9, "telemetry/A/nobody", b"x").await;
     assert_eq!(client.message().await.topic, "error/A/nobody/telemetry/9/404");
     assert_eq!(client.next().await, (0x40, vec![0, 9]), "who is told goes on");
-    let name = TopicName::reserved(Kind::Telemetry, &TenantId::new("nobody").unwrap());
+    let name = TopicName::reserved(TopicKind::Telemetry, &TenantId::new("nobody").unwrap());
     assert!(world.log.topic(&name).is_none(), "nothing is opened for a tenant that nobody knows");
     world.stop().await;
 }
@@ -166,7 +169,7 @@ async fn rows_without_login_commands_of_named_devices_come_until_their_tenant_wa
         for (tenant, begin, answer) in [("B", "c/B/d/q/", "c/B/d/s"), ("A", "command/A/d/req/", "command/A/d/res")] {
             let listens = |ttd| {
                 let is_it = move |record: &crate::world::Kept| record.header(header::TTD) == Some(ttd);
-                world.records(Kind::Event, tenant).iter().filter(|record| is_it(record)).count()
+                world.records(TopicKind::Event, tenant).iter().filter(|record| is_it(record)).count()
             };
             let times = usize::from(level - 3);
             until("the notice that it listens", || (listens("-1") == times).then_some(())).await;
@@ -188,8 +191,9 @@ async fn rows_without_login_commands_of_named_devices_come_until_their_tenant_wa
         assert_eq!(client.expect_end().await, (level == 5).then_some(0x87), "level {level}");
         world.do_registry("PUT /v1/tenants/B", &open("hono-mqtt", false).to_string(), 204).await;
         for tenant in ["A", "B"] {
-            let ends =
-                || world.records(Kind::Event, tenant).iter().filter(|r| r.header(header::TTD) == Some("0")).count();
+            let ends = || {
+                world.records(TopicKind::Event, tenant).iter().filter(|r| r.header(header::TTD) == Some("0")).count()
+            };
             until("the notice of its end", || (ends() == usize::from(level - 3)).then_some(())).await;
         }
     }
@@ -212,7 +216,7 @@ async fn a_will_without_login_is_a_message_of_the_device_that_it_names() {
         client.expect_end().await;
     }
     for tenant in ["A", "B"] {
-        let will = until("the will", || world.records(Kind::Event, tenant).pop()).await;
+        let will = until("the will", || world.records(TopicKind::Event, tenant).pop()).await;
         assert_eq!((will.key.as_str(), &*will.value), ("d", &b"gone"[..]), "{tenant}");
     }
     world.stop().await;
@@ -245,6 +249,6 @@ async fn strangers_are_no_connections_of_a_tenant_and_have_no_session() {
     for _ in 0..4 {
         assert_eq!(first.next().await, (0x40, vec![0, 2]));
     }
-    assert_eq!(world.records(Kind::Telemetry, "B").len(), 2);
+    assert_eq!(world.records(TopicKind::Telemetry, "B").len(), 2);
     world.stop().await;
 }

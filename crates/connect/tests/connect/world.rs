@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_connect::{Connect, ConnectConfig, MqttServing};
+use millstream_connect::{Connect, ConnectConfig};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{Embedded, Log, LogConfig, UpTo};
-use millstream_types::{BatchLimits, Kind, MemoryBudget, SystemClock, TenantId, TopicName, TopicPartition};
-use millstream_view::{Checkpoints, Ground, Shards};
+use millstream_types::{
+    BatchLimits, LoginThrottle, MemoryBudget, SystemClock, TenantId, TopicKind, TopicName, TopicPartition,
+};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub(crate) use crate::answer::Answer;
 use crate::gate::GatedFiles;
@@ -25,12 +27,16 @@ pub(crate) struct World {
     pub(crate) metrics: Metrics,
     applications: Serving,
     devices: Serving,
-    mqtt: MqttServing,
+    mqtt: Serving,
 }
 
-/// Settings with which passwords are hashed in no time.
+/// Settings under which hashing a password is fast.
 pub(crate) fn quick() -> ConnectConfig {
-    ConnectConfig { hashing_memory_kib: 64, hashing_passes: 1, ..ConnectConfig::default() }
+    let mut config = ConnectConfig { hashing_memory_kib: 64, hashing_passes: 1, ..ConnectConfig::default() };
+    // A disk that stalls under other tests must not refuse a message.
+    (config.http.send_timeout_ms, config.mqtt.send_timeout_ms) = (60_000, 60_000);
+    config.http.request_timeout_ms = 60_000;
+    config
 }
 
 impl World {
@@ -42,20 +48,35 @@ impl World {
         Self::open_on(dir, config, LogConfig::default(), GatedFiles::default()).await
     }
 
+    /// With a limit for failed logins.
+    pub(crate) async fn open_throttled(dir: &Path, throttle: Arc<LoginThrottle>) -> Self {
+        Self::open_all(dir, quick(), LogConfig::default(), GatedFiles::default(), throttle).await
+    }
+
     pub(crate) async fn open_on(dir: &Path, config: ConnectConfig, log: LogConfig, files: GatedFiles) -> Self {
+        Self::open_all(dir, config, log, files, Arc::default()).await
+    }
+
+    async fn open_all(
+        dir: &Path,
+        config: ConnectConfig,
+        log: LogConfig,
+        files: GatedFiles,
+        throttle: Arc<LoginThrottle>,
+    ) -> Self {
         let metrics = Metrics::default();
         let (path, counted) = (dir.to_owned(), metrics.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let clock = Arc::new(SystemClock::default());
             let log_config = LogConfig { dir: path.join("log"), ..log };
             let log = Embedded::open(log_config, Arc::new(files), clock.clone(), clock.clone()).unwrap();
-            let ground = Ground {
+            let ground = ViewRuntime {
                 log: log.clone() as Arc<dyn Log>,
                 checkpoints: Checkpoints::open(&path.join("views")).unwrap(),
                 shards: Shards::start(2).unwrap(),
                 wall: clock.clone(),
             };
-            let connect = Connect::open(&ground, &config, Arc::new(()), clock, &counted).unwrap();
+            let connect = Connect::open(&ground, &config, Arc::new(()), throttle, clock, &counted).unwrap();
             (log, Arc::new(connect))
         });
         let (log, connect) = opened.await.unwrap();
@@ -70,7 +91,7 @@ impl World {
         let door = Listener::bind("applications", any, open, limits()).await.unwrap();
         let gate = Listener::bind("devices", any, connect.device_authenticator(), limits()).await.unwrap();
         let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        let mqtt = connect.listen_mqtt(any, &memory).await.unwrap();
+        let mqtt = connect.listen_mqtt(any, &memory, &metrics).unwrap();
         Self {
             log,
             connect,
@@ -92,9 +113,9 @@ impl World {
 
     async fn end(self, is_sound: bool) {
         let Self { log, connect, applications, devices, mqtt, .. } = self;
-        assert_eq!(mqtt.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
-        assert_eq!(devices.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
-        assert_eq!(applications.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+        assert_eq!(mqtt.shut_down(Duration::from_secs(60)).await, 0, "nothing had to be cut off");
+        assert_eq!(devices.shut_down(Duration::from_secs(60)).await, 0, "nothing had to be cut off");
+        assert_eq!(applications.shut_down(Duration::from_secs(60)).await, 0, "nothing had to be cut off");
         let stopped = tokio::task::spawn_blocking(move || {
             connect.stop();
             drop(connect);
@@ -103,17 +124,17 @@ impl World {
         stopped.await.unwrap();
     }
 
-    /// Where devices connect over HTTP.
+    /// The address of the devices' HTTP listener.
     pub(crate) fn devices(&self) -> SocketAddr {
         self.devices.address()
     }
 
-    /// Where devices connect over MQTT.
+    /// The address of the devices' MQTT listener.
     pub(crate) fn mqtt(&self) -> SocketAddr {
         self.mqtt.address()
     }
 
-    /// Where applications connect.
+    /// The address of the listener for applications.
     pub(crate) fn applications(&self) -> SocketAddr {
         self.applications.address()
     }
@@ -140,6 +161,11 @@ impl World {
         exchange(self.devices.address(), line, headers, body).await
     }
 
+    /// A request of a device from one of the addresses of this machine.
+    pub(crate) async fn device_from(&self, local: &str, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        exchange_over(connect_from(local, self.devices.address()).await, line, headers, body).await
+    }
+
     /// Creates tenant and device and gives it the password `pw` under its own id.
     pub(crate) async fn register(&self, tenant: &str, device: &str) {
         self.registry(&format!("POST /v1/tenants/{tenant}"), &[], "").await;
@@ -155,7 +181,7 @@ impl World {
         self.metrics.text().replace(&format!("host=\"{}\"", host.trim()), "host=\"HERE\"")
     }
 
-    pub(crate) fn records(&self, kind: Kind, tenant: &str) -> Vec<Kept> {
+    pub(crate) fn records(&self, kind: TopicKind, tenant: &str) -> Vec<Kept> {
         self.records_in(&TopicName::reserved(kind, &TenantId::new(tenant).unwrap()))
     }
 
@@ -189,7 +215,10 @@ pub(crate) fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", BASE64.encode(format!("{user}:{password}")))
 }
 
-/// A record as a test looks at it.
+/// An entry of `trusted-ca` with the subject `CN=ca`.
+pub(crate) const CA: &str = r#"{"subject-dn":"CN=ca","auto-provisioning-enabled":false,"auto-provision-as-gateway":false,"ocsp-revocation-enabled":false,"ocsp-nonce-enabled":false,"public-key":"MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8Vr5GXurDac9lbm/g8ufnw0e4RoxF3oCvZJAVgFUE6g8JUsJ5p2wsK4eH8ZGOIvnhXLjfCNxRgeW15oiB3StOg==","not-before":"2026-01-01T00:00:00Z","not-after":"2036-01-01T00:00:00Z"}"#;
+
+/// A record in the form that tests compare.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Kept {
     pub(crate) key: String,
@@ -213,16 +242,26 @@ impl Kept {
     }
 }
 
-/// One request on a connection of its own; `line` is method and target. It ends with the answer, by the server.
+/// Sends one request on its own connection; `line` is method and target. The server closes the connection after it.
 pub(crate) async fn ask(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let headers = [&[("connection", "close")], headers].concat();
     exchange(address, line, &headers, body).await
 }
 
-/// As [`ask`], over a connection that could go on: a request that is plain is taken as such.
+/// As [`ask`], but over a keep-alive connection, so that the fast head can read the request.
 async fn exchange(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-    let mut socket = TcpStream::connect(address).await.unwrap();
-    let mut request = format!("{line} HTTP/1.1\r\nhost: test\r\n");
+    exchange_over(TcpStream::connect(address).await.unwrap(), line, headers, body).await
+}
+
+/// Connects from one of the addresses of this machine.
+pub(crate) async fn connect_from(local: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{local}:0").parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+async fn exchange_over(mut socket: TcpStream, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let mut request = format!("{line} HTTP/1.1\r\nhost: localhost\r\n");
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
     }
@@ -232,12 +271,17 @@ async fn exchange(address: SocketAddr, line: &str, headers: &[(&str, &str)], bod
     socket.write_all(&request).await.unwrap();
     let mut text = Vec::new();
     while !is_whole(&text) && socket.read_buf(&mut text).await.unwrap() > 0 {}
-    Answer::parse(&String::from_utf8(text).unwrap())
+    Answer::parse(std::str::from_utf8(final_answer(&text)).unwrap())
 }
 
-/// Whether an answer is there with as much of a body as it announces.
+/// The answer behind the leave to send the body, which a client with `Expect: 100-continue` gets first.
+fn final_answer(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(text)
+}
+
+/// True if the answer has all bytes of the body that it announces.
 fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
+    let text = String::from_utf8_lossy(final_answer(answer));
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     // An answer without body, such as 204, announces none.

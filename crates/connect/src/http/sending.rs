@@ -1,0 +1,44 @@
+//! A message that waits for the log's reply and nothing else.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::response::Response;
+use millstream_http::LaterAnswer;
+use millstream_log::{Appended, Reply};
+use millstream_types::Principal;
+use tokio::time::Instant;
+
+use super::HttpAdapter;
+use super::send::Figures;
+use crate::refusal::not_taken;
+use crate::streams::TenantStreams;
+
+/// The message of a request until the log's reply. It is not counted if its sender leaves before the reply.
+pub(super) struct Sending {
+    pub(super) verdict: Reply<Appended>,
+    pub(super) adapter: Arc<HttpAdapter>,
+    pub(super) streams: Arc<TenantStreams>,
+    pub(super) caller: Arc<Principal>,
+    pub(super) figures: Figures,
+    /// The end of the wait.
+    pub(super) due: Option<Instant>,
+}
+
+impl LaterAnswer for Sending {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        Poll::Ready(match ready!(Pin::new(&mut self.verdict).poll(cx)) {
+            Ok(_) => self.adapter.accepted(&self.streams, self.figures),
+            Err(error) => self.adapter.refused(&self.caller, not_taken(&error), self.figures),
+        })
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn give_up(&self) -> Response {
+        self.adapter.refused(&self.caller, self.adapter.not_in_time(), self.figures)
+    }
+}

@@ -1,0 +1,36 @@
+//! MQTT over any stream of bytes, as a listener serves it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use millstream_net::{Admitted, Protocol, Refusal, Shutdown};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use super::adapter::MqttAdapter;
+use super::connection::serve;
+use super::signals::Signals;
+
+/// MQTT over any stream of bytes.
+pub(super) struct Mqtt {
+    pub(super) adapter: Arc<MqttAdapter>,
+    /// Changes whenever the registry has.
+    pub(super) registry: watch::Receiver<u64>,
+}
+
+impl Mqtt {
+    fn signals(&self, shutdown: Shutdown) -> Signals {
+        Signals { shutdown, registry: self.registry.clone() }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
+    async fn serve(self: Arc<Self>, stream: S, Admitted { peer, shutdown, .. }: Admitted) {
+        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), false).await;
+    }
+
+    /// A client says who it is before it can be told that there is no room.
+    async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), _: Refusal) {
+        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), true).await;
+    }
+}

@@ -1,0 +1,186 @@
+//! Answers the pending requests of a client once the log, or the tenant's owner, has answered for them.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use millstream_http::Problem;
+use millstream_mqtt::encode::ack;
+use millstream_mqtt::to_client::{suback, unsuback};
+use millstream_mqtt::{AckKind, Version, reason};
+
+use super::client::Client;
+use super::disconnect::DisconnectCause;
+use super::pending::{Pending, Waits};
+use super::session_store::{PublishOutcome, StoreAnswer, StoreReply};
+use crate::metrics::ProcessingOutcome as Counted;
+use crate::refusal::not_accepted_in_time;
+
+impl Client {
+    /// Keeps what has to be answered for.
+    pub(super) fn pend(&mut self, verdict: StoreReply, waits: Waits) {
+        self.waiting += waits.count();
+        self.owned += usize::from(matches!(waits, Waits::Owned { .. }));
+        self.pending.push_back(Pending { verdict, waits, started: self.now });
+    }
+
+    /// Stops reading from the client until there is room in the log again; true if it stops now. Messages that nobody
+    /// waits for would be refused, and their sender has no other way to notice that it is too fast.
+    pub(super) fn hold_back(&mut self) -> bool {
+        if !self.sends_unwaited || self.is_held_back {
+            return false;
+        }
+        let Some(room) = self.adapter.streams.room() else { return false };
+        self.is_held_back = true;
+        self.now = self.adapter.monotonic.now();
+        self.pend(StoreReply::Room(room), Waits::Room);
+        true
+    }
+
+    fn unpend(&mut self) -> Option<Pending> {
+        let first = self.pending.pop_front()?;
+        self.waiting -= first.waits.count();
+        self.owned -= usize::from(matches!(first.waits, Waits::Owned { .. }));
+        Some(first)
+    }
+
+    /// Waits until the oldest is answered for, and tells the client of all that is answered for.
+    pub(super) fn poll_verdicts(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<(), DisconnectCause>> {
+        let mut progress = Poll::Pending;
+        while let Some(first) = self.pending.front_mut() {
+            let Poll::Ready(verdict) = Pin::new(&mut first.verdict).poll(cx) else { break };
+            let Some(Pending { waits, started, .. }) = self.unpend() else { break };
+            if let Err(fault) = self.settle(waits, verdict, started, out) {
+                return Poll::Ready(Err(fault));
+            }
+            progress = Poll::Ready(Ok(()));
+        }
+        progress
+    }
+
+    fn settle(
+        &mut self,
+        waits: Waits,
+        verdict: Result<StoreAnswer, Problem>,
+        started: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DisconnectCause> {
+        let took = self.adapter.monotonic.now().saturating_sub(started);
+        let answer = match verdict {
+            Ok(answer) => answer,
+            Err(problem) => return self.refuse_all(&waits, &problem, out),
+        };
+        self.is_stirred |= !matches!(waits, Waits::Upstream(_) | Waits::Room);
+        match (waits, answer) {
+            (Waits::Upstream(sent), _) => {
+                for sent in sent.iter().filter(|sent| sent.id != 0) {
+                    ack(out, self.version, AckKind::PubAck, sent.id, reason::SUCCESS);
+                }
+                self.accepted(sent, took);
+            }
+            (Waits::Broker { acks, routed }, _) => {
+                for (kind, id) in &acks {
+                    ack(out, self.version, *kind, *id, reason::SUCCESS);
+                }
+                self.count_accepted(acks.len(), took);
+                routed.iter().for_each(|routed| self.count_routed(routed, Counted::Forwarded, took));
+            }
+            (Waits::Owned { acks, routed }, StoreAnswer::Published(fates)) => {
+                routed
+                    .iter()
+                    .for_each(|routed| self.count_routed(&routed.of_those_taken(&fates), Counted::Forwarded, took));
+                for ((kind, id), fate) in acks.into_iter().zip(fates) {
+                    self.settle_owned(kind, id, fate, took, out)?;
+                }
+            }
+            (Waits::Subscribed { id, codes, wanted }, answer) => {
+                suback(out, self.version, id, &codes);
+                if let StoreAnswer::Retained(retained) = answer {
+                    self.send_retained(&retained, &wanted)?;
+                }
+            }
+            (Waits::Unsubscribed { id, codes }, _) => unsuback(out, self.version, id, &codes),
+            (Waits::Received(ids), _) => self.release(&ids, out)?,
+            (Waits::Forgotten(ids), _) => {
+                for id in ids {
+                    ack(out, self.version, AckKind::PubComp, id, reason::SUCCESS);
+                }
+            }
+            (Waits::Room, _) => self.is_held_back = false,
+            (Waits::Owned { .. }, _) => return Err(DisconnectCause::Protocol("an answer to something else")),
+        }
+        Ok(())
+    }
+
+    fn settle_owned(
+        &mut self,
+        kind: AckKind,
+        id: u16,
+        fate: PublishOutcome,
+        took: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DisconnectCause> {
+        let is_taken = fate != PublishOutcome::NoRoom;
+        if is_taken {
+            self.count_accepted(1, took);
+        } else {
+            self.count_rejected(1);
+        }
+        if id == 0 {
+            return Ok(());
+        }
+        if !is_taken && self.version == Version::V311 {
+            let limit = self.adapter.config.broker.retained_max_bytes;
+            let why = format!("the tenant retains as much as connect.mqtt.broker.retained_max_bytes = {limit} allows");
+            return Err(DisconnectCause::refused(reason::QUOTA, why));
+        }
+        if !is_taken {
+            self.open.remove(&id);
+        }
+        ack(out, self.version, kind, id, if is_taken { reason::SUCCESS } else { reason::QUOTA });
+        Ok(())
+    }
+
+    fn refuse_all(&mut self, waits: &Waits, problem: &Problem, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
+        match waits {
+            Waits::Upstream(sent) => sent.iter().try_for_each(|sent| self.refuse(sent, problem, out)),
+            // Without an acknowledgement its sender has to send it again, on its next connection.
+            Waits::Broker { routed: Some(routed), .. } | Waits::Owned { routed: Some(routed), .. } => {
+                self.count_routed(routed, Counted::Undeliverable, Duration::ZERO);
+                if problem.status() == StatusCode::NOT_FOUND {
+                    self.forget_streams();
+                }
+                Err(unacknowledged(problem))
+            }
+            _ => Err(unacknowledged(problem)),
+        }
+    }
+
+    /// Time left for the log to answer the oldest request; `None` if nothing waits.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
+        let first = self.pending.front()?;
+        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(first.started)))
+    }
+
+    /// Gives up on what the log has taken too long for.
+    pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
+        while self.patience() == Some(Duration::ZERO) {
+            let Some(late) = self.unpend() else { break };
+            let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
+            let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
+            self.refuse_all(&late.waits, &problem, out)?;
+        }
+        Ok(())
+    }
+}
+
+fn unacknowledged(problem: &Problem) -> DisconnectCause {
+    DisconnectCause::refused(reason::BUSY, problem.text())
+}

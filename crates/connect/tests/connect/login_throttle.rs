@@ -1,0 +1,93 @@
+//! Logins that fail too often from one address are refused unchecked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_types::{LoginProtocol, LoginThrottle, ManualClock};
+use serde_json::json;
+
+use crate::mqtt_client::{Mqtt, connect};
+use crate::world::{World, basic, connect_from};
+
+const HERE: &str = "127.0.0.1";
+const ELSEWHERE: &str = "127.0.0.2";
+
+/// A tenant with the devices `known` and `new`, whose passwords hash slowly, and `quick`, whose password hashes fast.
+async fn open(dir: &std::path::Path, failures_per_minute: u32) -> (World, Arc<LoginThrottle>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(0));
+    let throttle = Arc::new(LoginThrottle::new(failures_per_minute, clock.clone()));
+    let world = World::open_throttled(dir, throttle.clone()).await;
+    for device in ["known", "new"] {
+        world.register("T", device).await;
+    }
+    world.do_registry("POST /v1/devices/T/quick", "", 201).await;
+    // SHA-512 of "secret" after the salt 1, 2, 3, 4.
+    let hash = "+FMfYvkcZgHUtY6uf5im+5CZU5coaqCy6IlEhlMgtGgS9uVImj9YCzKbchlN+5ohorkpHajkrAV9O/oqzF8wgQ==";
+    let secret = json!({"hash-function": "sha-512", "salt": "AQIDBA==", "pwd-hash": hash});
+    let body = json!([{"type": "hashed-password", "auth-id": "quick", "secrets": [secret]}]);
+    world.do_registry("PUT /v1/credentials/T/quick", &body.to_string(), 204).await;
+    (world, throttle, clock)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_with_too_many_failed_http_logins_gets_429_and_known_devices_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, throttle, clock) = open(dir.path(), 4).await;
+    let send = async |local: &str, login: &str| {
+        world.device_from(local, "POST /telemetry", &[("authorization", login)], b"x").await
+    };
+    let known = basic("known@T", "pw");
+    assert_eq!(send(HERE, &known).await.status, 202);
+    for wrong in [basic("known@T", "no"), basic("quick@T", "no"), basic("nobody@T", "no"), "Bearer no".to_owned()] {
+        assert_eq!(send(HERE, &wrong).await.status, 401, "{wrong}");
+    }
+    // Right or wrong, none of them is checked.
+    for unchecked in [basic("known@T", "no"), basic("new@T", "pw"), basic("quick@T", "secret"), "Bearer no".to_owned()]
+    {
+        let refused = send(HERE, &unchecked).await;
+        refused.expect_problem(429, HERE, "listen.login_failures_per_minute = 4; the next is checked in 15 s");
+        assert_eq!(refused.header("retry-after"), Some("15"));
+    }
+    assert_eq!(send(HERE, &known).await.status, 202, "a device that is known");
+    assert_eq!(send(ELSEWHERE, &basic("known@T", "no")).await.status, 401);
+    assert_eq!(send(ELSEWHERE, &basic("quick@T", "secret")).await.status, 202);
+    clock.advance(Duration::from_secs(15));
+    assert_eq!(send(HERE, &basic("new@T", "pw")).await.status, 202, "a success uses up nothing");
+    assert_eq!(send(HERE, &basic("known@T", "no")).await.status, 401);
+    assert_eq!(send(HERE, &basic("known@T", "no")).await.status, 429);
+    assert_eq!((throttle.failed(LoginProtocol::Http), throttle.throttled(LoginProtocol::Http)), (6, 5));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_with_too_many_failed_mqtt_logins_is_refused_and_known_devices_pass() {
+    // Of MQTT 3.1.1 bad user name or password and server unavailable; of MQTT 5 connection rate exceeded.
+    for (level, wrong, throttled) in [(4, 0x04, 0x03), (5, 0x86, 0x9F)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (world, throttle, clock) = open(dir.path(), 2).await;
+        let log_in = async |local: &str, user: &str, password: &str| {
+            let mut client = Mqtt::over(connect_from(local, world.mqtt()).await, level);
+            client.send(&connect(level, 60, Some((user, password)))).await;
+            let (first_byte, body) = client.next().await;
+            assert_eq!(first_byte, 0x20);
+            client.finish().await;
+            body
+        };
+        assert_eq!(log_in(HERE, "known@T", "pw").await[1], 0);
+        assert_eq!(log_in(HERE, "known@T", "no").await[1], wrong);
+        assert_eq!(log_in(HERE, "nobody@T", "no").await[1], wrong);
+        for (user, password) in [("known@T", "no"), ("new@T", "pw"), ("quick@T", "secret")] {
+            let answer = log_in(HERE, user, password).await;
+            assert_eq!(answer[1], throttled, "{user} {password}");
+            let told = String::from_utf8_lossy(&answer);
+            assert!(level == 4 || told.contains("listen.login_failures_per_minute = 2"), "{told}");
+        }
+        assert_eq!(log_in(HERE, "known@T", "pw").await[1], 0, "a device that is known");
+        assert_eq!(log_in(ELSEWHERE, "known@T", "no").await[1], wrong);
+        assert_eq!(log_in(ELSEWHERE, "quick@T", "secret").await[1], 0);
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(log_in(HERE, "new@T", "pw").await[1], 0);
+        assert_eq!((throttle.failed(LoginProtocol::Mqtt), throttle.throttled(LoginProtocol::Mqtt)), (3, 3));
+        world.stop().await;
+    }
+}

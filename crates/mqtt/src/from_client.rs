@@ -1,0 +1,62 @@
+//! Packets that a client sends, read from the bytes where they lie. Nothing is allocated but for CONNECT and the filters
+//! of a (un)subscription, and these never for more than the packet holds.
+
+use crate::connect_packet::Connect;
+use crate::error::Error;
+use crate::packet::{Ack, Disconnect, Publish, Subscribe, Unsubscribe, Version, auth, ended};
+use crate::property::{ALIAS, Allowed, CONTENT_TYPE, CORRELATION_DATA, MESSAGE_EXPIRY, PAYLOAD_FORMAT, RESPONSE_TOPIC};
+use crate::wire::{Frame, Reader};
+
+const PUBLISH: Allowed =
+    Allowed::these(&[PAYLOAD_FORMAT, MESSAGE_EXPIRY, ALIAS, RESPONSE_TOPIC, CORRELATION_DATA, CONTENT_TYPE]);
+
+/// A packet of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Packet<'a> {
+    /// CONNECT.
+    Connect(Box<Connect<'a>>),
+    /// PUBLISH.
+    Publish(Publish<'a>),
+    /// PUBACK.
+    PubAck(Ack),
+    /// PUBREC.
+    PubRec(Ack),
+    /// PUBREL.
+    PubRel(Ack),
+    /// PUBCOMP.
+    PubComp(Ack),
+    /// SUBSCRIBE.
+    Subscribe(Subscribe<'a>),
+    /// UNSUBSCRIBE.
+    Unsubscribe(Unsubscribe<'a>),
+    /// PINGREQ.
+    PingReq,
+    /// DISCONNECT.
+    Disconnect(Disconnect),
+    /// AUTH: part of an authentication in several steps.
+    Auth,
+}
+
+/// Reads a packet. CONNECT is read in the version that it names, others in that of the connection.
+///
+/// # Errors
+/// The packet is malformed, or no client may send it.
+#[inline]
+pub fn decode<'a>(frame: Frame<'a>, version: Version) -> Result<Packet<'a>, Error> {
+    let (kind, flags) = frame.kind_and_flags()?;
+    let reader = Reader(frame.body);
+    match kind {
+        1 => Connect::decode(reader).map(|connect| Packet::Connect(Box::new(connect))),
+        3 => Publish::decode(reader, flags, version, PUBLISH).map(Packet::Publish),
+        4 => Ack::decode(reader, version).map(Packet::PubAck),
+        5 => Ack::decode(reader, version).map(Packet::PubRec),
+        6 => Ack::decode(reader, version).map(Packet::PubRel),
+        7 => Ack::decode(reader, version).map(Packet::PubComp),
+        8 => Subscribe::decode(reader, version).map(Packet::Subscribe),
+        10 => Unsubscribe::decode(reader, version).map(Packet::Unsubscribe),
+        12 => ended(reader).map(|()| Packet::PingReq),
+        14 => Disconnect::from_client(reader, version).map(Packet::Disconnect),
+        15 if version == Version::V5 => auth(reader).map(|()| Packet::Auth),
+        _ => Err(Error::Protocol("a packet that no client sends")),
+    }
+}
