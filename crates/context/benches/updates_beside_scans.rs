@@ -1,4 +1,4 @@
-//! How long one update takes, alone and beside a client that lists all of 100,000 entities in a loop.
+//! Time of one update, alone and beside a client that lists all of 100,000 entities in a loop.
 //!
 //! One process: server and both clients share its cores. Updates go one after the other over one connection, each
 //! answered once it is synced. The phases alternate, so that what the machine does beside falls on both.
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use millstream_context::{Build, Context, ContextConfig, Mapping, Mappings};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics};
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
-use millstream_types::{Kind, Record, SystemClock, TenantId, TopicName, TopicPartition};
-use millstream_view::{Checkpoints, Ground, Shards};
+use millstream_types::{Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use parking_lot::Mutex;
 use thread_priority::ThreadPriority;
 use thread_priority::unix::{
@@ -39,7 +39,7 @@ fn main() {
     let clock = Arc::new(SystemClock::default());
     let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
     let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
-    let ground = Ground {
+    let ground = ViewRuntime {
         log: log.clone(),
         checkpoints: Checkpoints::open(&dir.path().join("views")).unwrap(),
         shards: Shards::start(2).unwrap(),
@@ -83,7 +83,7 @@ fn main() {
 }
 
 fn fill(log: &dyn Log, context: &Context) {
-    let name = TopicName::reserved(Kind::Telemetry, &TenantId::default());
+    let name = TopicName::reserved(TopicKind::Telemetry, &TenantId::default());
     log.create_topic(&name, &TopicConfig { level: AckLevel::Written, ..TopicConfig::default() }).unwrap();
     let started = Instant::now();
     for n in 0..ENTITIES {

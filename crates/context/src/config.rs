@@ -1,38 +1,47 @@
 //! Limits of the context plane.
 
+mod notifications;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use std::time::Duration;
 
 use axum::http::HeaderValue;
 use millstream_http::{Cors, Limits, Origins};
+use millstream_types::Compression;
+
+pub use notifications::NotificationsConfig;
 
 use crate::Error;
-use crate::subscriptions::{FlowControl, NotificationsConfig};
+use crate::flow_control::FlowControl;
 
-/// Largest record of the topics that entities lie in: room for the largest entity, and for the names of its attributes.
-pub(crate) const RECORD_MAX_BYTES: usize = 3 << 20;
 const ENTITY_LIMIT_BYTES: usize = 1 << 20;
 const MEASURED_ENTITY_LIMIT_BYTES: usize = 64 << 10;
 
-/// What pages of other origins may send and read.
+/// Request headers that pages of other origins may send.
 const CORS_ALLOWED: &str = "Authorization, Content-Type, Fiware-Service, Fiware-Servicepath, Ngsiv2-AttrsFormat, \
     Fiware-Correlator, X-Forwarded-For, X-Real-IP, X-Auth-Token, If-Match, If-None-Match";
 const CORS_EXPOSED: &str = "Fiware-Correlator, Fiware-Total-Count, Location, ETag";
 
 /// Limits of the context plane.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextConfig {
     /// Partitions of the entities' state; fixed when the data directory is made. Default 4.
     pub partitions: u32,
-    /// Bytes of changes of entities that may be on their way to the log or missing from their checkpoint before further
-    /// ones wait. Default 128 MiB.
+    /// Bytes of entity changes that may be on their way to the log or missing from their checkpoint; further
+    /// changes wait. Default 128 MiB.
     pub dirty_max_bytes: usize,
-    /// Bytes of changes that may wait to be decided, over all partitions; further ones are answered 503. Default 32 MiB.
+    /// Bytes of changes that may wait for a decision, over all partitions; further ones are
+    /// answered 503. Default 32 MiB.
     pub inbox_max_bytes: usize,
-    /// Tenants that may have entities: each has a topic of its own for their changes. Default 1,000.
+    /// Tenants that may have entities. Each has its own change topic. Default 1,000.
     pub tenants_max: usize,
+    /// Compression of the changes in `context.<tenant>`: `none`, `gzip`, `snappy`, `lz4`, `zstd`. Applies to all
+    /// tenants from the start of the process; stored batches stay as they are. Default `zstd`, which takes the least
+    /// space but which some clients lack.
+    pub change_compression: String,
     /// Largest body of a request, in bytes. Default 1 MiB.
     pub body_max_bytes: u64,
     /// Largest entity that a request may make, in bytes of its normalized JSON, at most 1 MiB. Default 1 MiB.
@@ -49,24 +58,24 @@ pub struct ContextConfig {
     pub indexed_attributes_max: usize,
     /// The origin whose pages may call `/v2`, as `scheme://host[:port]`; `__ALL` for any. Default none.
     pub cors_origin: String,
-    /// How long browsers may remember what such pages are allowed, in seconds. Default 86,400.
+    /// Time that browsers may remember what pages of `context.cors_origin` are allowed, in seconds. Default 86,400.
     pub cors_max_age_s: u32,
-    /// Tenants and service paths for each of which `/admin/metrics` counts; the requests of further ones are in the sum
-    /// alone. 0 counts nothing. Default 1,000.
+    /// Pairs of tenant and service path that `/admin/metrics` counts separately; requests of further ones are in the sum
+    /// only. 0 counts nothing. Default 1,000.
     pub metrics_max: usize,
-    /// `/statistics` counts requests by route and method. Default false.
+    /// If `true`, `/statistics` counts requests by route and method. Default false.
     pub stat_counters: bool,
-    /// `/statistics` tells how long requests took. Default false.
+    /// If `true`, `/statistics` shows how long requests took. Default false.
     pub stat_timing: bool,
-    /// `/statistics` tells what became of notifications. Default false.
+    /// If `true`, `/statistics` counts notifications by their outcome. Default false.
     pub stat_notif_queue: bool,
-    /// Whoever uses what is deprecated is named in a line of the log. Default false.
+    /// If `true`, the log names callers that use deprecated features. Default false.
     pub log_deprecate: bool,
     /// Seconds between summaries of requests and alarms in the log, at level INFO; 0 writes none. Default 0.
     pub log_summary_s: u64,
     /// Threads that turn telemetry into entities. Default 1.
     pub telemetry_threads: usize,
-    /// Limits of subscriptions and of what is delivered for them.
+    /// Limits of subscriptions and of their deliveries.
     pub notifications: NotificationsConfig,
 }
 
@@ -77,6 +86,7 @@ impl Default for ContextConfig {
             dirty_max_bytes: 128 << 20,
             inbox_max_bytes: 32 << 20,
             tenants_max: 1_000,
+            change_compression: Compression::Zstd.as_str().to_owned(),
             body_max_bytes: 1 << 20,
             entity_max_bytes: ENTITY_LIMIT_BYTES,
             measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,
@@ -99,7 +109,7 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
-    /// What a request may cost. A body where none is taken is passed over, as clients send some that mean nothing.
+    /// The limits of one request. A route without a body skips the body, because some clients send an empty one.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             body_max_bytes: self.body_max_bytes,
@@ -108,7 +118,14 @@ impl ContextConfig {
         }
     }
 
-    /// What pages of other origins may do, if they may do anything.
+    pub(crate) fn change_codec(&self) -> Result<Compression, Error> {
+        Compression::from_name(&self.change_compression).ok_or_else(|| {
+            let (setting, value) = ("context.change_compression", self.change_compression.clone());
+            Error::InvalidSetting { setting, value, rule: "use none, gzip, snappy, lz4 or zstd" }
+        })
+    }
+
+    /// The CORS rules for `/v2`; `None` if no other origin is allowed.
     pub(crate) fn cors(&self) -> Result<Option<Cors>, Error> {
         let origins = match self.cors_origin.as_str() {
             "" => return Ok(None),
@@ -148,6 +165,7 @@ impl ContextConfig {
             ("context.telemetry_threads", self.telemetry_threads, 1..=64, "use 1 to 64"),
         ];
         self.cors()?;
+        self.change_codec()?;
         FlowControl::read(&self.notifications.flow_control, self.timeout_ms)?;
         match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {
             None => self.notifications.validate(),

@@ -1,34 +1,34 @@
-//! Why the context plane cannot be opened, or a mapping not be used.
+//! Errors of the context plane outside requests.
 
 use std::sync::Arc;
 
 use millstream_types::ErrorCode;
 
-/// What can go wrong outside a request.
+/// An error when the plane is opened or a mapping is read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A mapping of a tenant or a device breaks a rule.
     #[error("the mapping in 'ext.context' cannot be used: {what}")]
     Mapping {
-        /// Value, rule and remedy.
+        /// The refused value, the rule and the remedy.
         what: String,
     },
     /// The view of entities cannot be opened.
     #[error(transparent)]
     View(#[from] millstream_view::Error),
-    /// The log refused.
+    /// The log refused an operation.
     #[error(transparent)]
     Log(#[from] millstream_log::Error),
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     #[error("a thread for lists cannot be started")]
     Thread(#[source] Arc<std::io::Error>),
-    /// A setting that cannot be.
+    /// A setting breaks a rule.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// What was given.
+        /// The value in the configuration.
         value: String,
         /// The rule, and the remedy.
         rule: &'static str,
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kind of failure, from which every door takes its own code.
+    /// The error code; each protocol maps it to its own status.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Mapping { .. } | Self::InvalidSetting { .. } => ErrorCode::Invalid,

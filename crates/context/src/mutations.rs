@@ -1,62 +1,69 @@
-//! Bodies, queries and geometries that nobody meant: each is read or refused, nothing panics, and nothing takes more memory
-//! than it brings. What is read leads to more like it, so that the parts of every form are reached.
+//! Mutated bodies, queries and geometries: each is parsed or refused, nothing panics, and memory stays within bounds.
+//! Valid mutants seed further ones, so that the parts of every form are reached.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
 use serde_json::{Map, Value};
 
-use crate::given::{self, Form, Given, TextRule};
-use crate::op_query::OpQuery;
-use crate::query::{Criteria, Expression, Order};
+use crate::entities::batch_update;
+use crate::model::datetime;
+use crate::model::geometry;
+use crate::model::request_body::{self, BodyForm, BodyOptions, TextRule};
+use crate::query::{Criteria, Expression, Order, Rules};
+use crate::requests::op_query::OpQuery;
 use crate::subscriptions::compile_any;
-use crate::{datetime, geometry, op_update};
 
-/// Texts that were read, of which others are made.
+/// Valid texts that are kept as seeds.
 const KEPT_MAX: usize = 2_000;
 const TEXT_MAX_BYTES: usize = 1 << 10;
-/// What trusting a text would pass at once; other tests of the process take some of it.
+/// Memory growth that an unchecked length would cause at once; other tests of the process cause some of it.
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
 
 fn mutations() -> usize {
     std::env::var("MILLSTREAM_MUTATIONS").map_or(200_000, |mutations| mutations.parse().unwrap())
 }
 
-/// Reads a text; whether it is one of its kind.
+/// Parses a text; returns whether it is valid.
 type Reader = fn(&[u8]) -> bool;
 
-/// What reads what clients send, with a text that it reads.
-const READERS: [(&str, Reader, &str); 15] = [
+/// All parsers of client input, each with a valid text.
+const READERS: [(&str, Reader, &str); 16] = [
     (
         "entity",
-        |body| given::entity(body, Given::NORMALIZED).is_ok(),
+        |body| request_body::entity(body, BodyOptions::NORMALIZED).is_ok(),
         r#"{"id":"a","type":"T","t":{"value":21.5,"type":"Number","metadata":{"u":{"value":"C","type":"Text"}}},"when":{"type":"DateTime","value":"2020-01-01T00:00:00.5+02:00"},"dateExpires":{"value":"2050-01-01","type":"DateTime"}}"#,
     ),
     (
         "keyValues",
-        |body| given::entity(body, Given { form: Form::KeyValues, override_metadata: true }).is_ok(),
+        |body| request_body::entity(body, BodyOptions { form: BodyForm::KeyValues, override_metadata: true }).is_ok(),
         r#"{"id":"a","n":{"$inc":1},"l":[1,null,{"b":true}],"s":{"$push":{"$each":[1,2],"$position":0}},"o":{"$set":{"a":1},"$unset":{"b":1}}}"#,
     ),
     (
         "attributes",
-        |body| given::attributes(body, Given::NORMALIZED).is_ok(),
+        |body| request_body::attributes(body, BodyOptions::NORMALIZED).is_ok(),
         r#"{"location":{"type":"geo:json","value":{"type":"Polygon","coordinates":[[[0,0],[0,1],[1,1],[0,0]]]}},"p":{"type":"geo:point","value":"40.1, -3.5"}}"#,
     ),
     (
         "attribute",
-        |body| given::attribute("a", body, Given::NORMALIZED).is_ok(),
+        |body| request_body::attribute("a", body, BodyOptions::NORMALIZED).is_ok(),
         r#"{"value":{"$addToSet":"x"},"metadata":{}}"#,
     ),
-    ("json value", |body| given::json_value("a", body, TextRule::Checked).is_ok(), r#"{"a":[1,2,{"b":"c"}]}"#),
-    ("text value", |body| given::text_value("a", body, TextRule::Checked).is_ok(), "\"x\""),
+    ("json value", |body| request_body::json_value("a", body, TextRule::Checked).is_ok(), r#"{"a":[1,2,{"b":"c"}]}"#),
+    ("text value", |body| request_body::text_value("a", body, TextRule::Checked).is_ok(), "\"x\""),
     (
         "op/update",
-        |body| op_update::read(body, Given::NORMALIZED).is_ok(),
+        |body| batch_update::read(body, BodyOptions::NORMALIZED).is_ok(),
         r#"{"actionType":"append","entities":[{"id":"a","type":"T","t":{"value":1}},{"id":"b","t":{"value":"x"}}]}"#,
     ),
     (
+        "context_update record",
+        |body| batch_update::read_record(body, BodyForm::Either).is_ok(),
+        r#"{"id":"a","type":"T","t":{"value":21.5,"type":"Number"},"n":{"$inc":1},"l":[1,"x"]}"#,
+    ),
+    (
         "op/notify",
-        |body| op_update::read_notification(body).is_ok(),
+        |body| batch_update::read_notification(body).is_ok(),
         r#"{"subscriptionId":"5f3e1b7c9d8a4e2f6b1c0a9d","data":[{"id":"a","type":"T","t":{"value":1,"type":"Number","metadata":{}}}]}"#,
     ),
     (
@@ -71,10 +78,14 @@ const READERS: [(&str, Reader, &str); 15] = [
     ),
     (
         "q",
-        |text| text_of(text, |text| Expression::of_q(text).is_ok()),
+        |text| text_of(text, |text| Expression::of_q(text, Rules::Sent).is_ok()),
         "t>20;!a;b==x,y;'a.b'.c!=1..5;d~=^k.*;e==2020-01-01..2021-01-01;f=='20';g:true",
     ),
-    ("mq", |text| text_of(text, |text| Expression::of_mq(text).is_ok()), "t.u==C;t.acc<=1.5;!t.x;a.b.c!=null"),
+    (
+        "mq",
+        |text| text_of(text, |text| Expression::of_mq(text, Rules::Sent).is_ok()),
+        "t.u==C;t.acc<=1.5;!t.x;a.b.c!=null",
+    ),
     ("orderBy", |text| text_of(text, |text| Order::read(text, true).is_ok()), "!t,a,dateCreated,geo:distance"),
     ("geo query", |text| text_of(text, geo), "near;maxDistance:1000;minDistance:1 point 40.4,-3.7"),
     (
@@ -88,19 +99,19 @@ fn text_of(text: &[u8], read: impl Fn(&str) -> bool) -> bool {
     std::str::from_utf8(text).is_ok_and(read)
 }
 
-/// A geo query: relation, geometry and coordinates with blanks between.
+/// A geo query: relation, geometry and coordinates, separated by blanks.
 fn geo(text: &str) -> bool {
     let parts: Vec<&str> = text.splitn(3, ' ').collect();
     let names = ["georel", "geometry", "coords"];
     let given = |name: &str| parts.get(names.iter().position(|known| *known == name)?).copied();
-    Criteria::read(given).is_ok()
+    Criteria::read(Rules::Sent, given).is_ok()
 }
 
 fn located(text: &str) -> bool {
     let is_date = datetime::parse(text).is_some();
     let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     let kinds = ["geo:json", "geo:point", "geo:line", "geo:box", "geo:polygon"];
-    // All of them, whether the first can read it or not.
+    // Tries all kinds, whether the first is valid or not.
     kinds.into_iter().filter(|kind| geometry::read(kind, &value).is_ok()).count() > 0 || is_date
 }
 
@@ -108,14 +119,14 @@ fn compiled(body: &[u8]) -> bool {
     serde_json::from_slice::<Map<String, Value>>(body).is_ok_and(|document| compile_any(document).is_ok())
 }
 
-/// The most memory that this process has ever asked for, used or not.
+/// Peak virtual memory of this process.
 fn asked_for_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Pieces that mean something to one reader or another.
+/// Fragments that some parser gives a meaning.
 const PIECES: [&str; 24] = [
     "{",
     "}",
@@ -162,7 +173,7 @@ fn mutate(dice: &mut Rng, text: &mut Vec<u8>, other: &[u8]) {
 }
 
 #[test]
-fn bodies_queries_and_geometries_that_nobody_meant_are_read_or_refused() {
+fn malformed_bodies_queries_and_geometries_are_read_or_refused_without_panic() {
     let mut dice = Rng::with_seed(5);
     let mut kept: Vec<Vec<Vec<u8>>> = Vec::new();
     for (name, reader, text) in READERS {

@@ -1,85 +1,95 @@
-//! The context plane as a whole: opened, asked for its routes, stopped.
+//! Opens, runs and stops the context plane.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
-use millstream_log::{Cleanup, Log, TopicConfig, Writers};
 use millstream_types::{MonotonicClock, TenantId, TopicName};
-use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
+use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::Mutex;
 
-use crate::alarms::Alarms;
-use crate::change_topics::ChangeTopics;
-use crate::config::RECORD_MAX_BYTES;
-use crate::deprecations::Deprecations;
-use crate::desk::Desk;
-use crate::entities::EntityView;
-use crate::log_routes::{self, LogLevel};
+use crate::Build;
+use crate::ContextConfig;
+use crate::ContextStats;
+use crate::Error;
+use crate::MappingError;
+use crate::entities::change_topics::ChangeTopics;
+use crate::entities::measurement::Telemetry;
+use crate::entities::stamps::Stamps;
+use crate::entities::topic_update::UpdateTopics;
+use crate::entities::view::{APPEND_MAX_BYTES, EntityView};
+use crate::maintenance::Maintenance;
 use crate::mapping::Mappings;
-use crate::measurement::Telemetry;
-use crate::metrics_routes;
-use crate::request_counts::RequestCounts;
-use crate::request_watch::RequestWatch;
-use crate::routes;
-use crate::stamps::Stamps;
-use crate::statistics_routes::{self, Watched};
-use crate::stats::Counters;
+use crate::mapping::mapping_errors::{MappingErrors, SourceRecords};
+use crate::orion::log_routes::{self, LogLevel};
+use crate::orion::metrics_routes;
+use crate::orion::statistics_routes::{self, StatisticsState};
+use crate::orion::version_route;
+use crate::requests::deprecations::Deprecations;
+use crate::requests::routes;
+use crate::requests::service::Service;
+use crate::state_topic::create_state_topic;
+use crate::statistics::alarms::Alarms;
+use crate::statistics::observers::Observers;
+use crate::statistics::request_counts::RequestCounts;
+use crate::statistics::request_observer::RequestObserver;
+use crate::statistics::stats::ContextCounters;
+use crate::statistics::summary::Summary;
+use crate::statistics::timing::Timing;
+use crate::statistics::traffic::ServiceTraffic;
 use crate::subscriptions::Subscriptions;
-use crate::summary::Summary;
-use crate::timing::Timing;
-use crate::traffic::Traffic;
-use crate::troubles::Troubles;
-use crate::upkeep::Upkeep;
-use crate::watch::Watch;
-use crate::{Build, ContextConfig, ContextStats, Error, MappingTrouble, version_route};
 
 /// The compacted topic that holds every entity's latest version.
 const STATE_TOPIC: &str = "_context";
-/// Room for the state and the telling of the largest entity that a client may make.
-const APPEND_MAX_BYTES: usize = 4 << 20;
 /// Measurements in one command: so many versions of the largest measured entity fit into one append.
 const COMMAND_MAX_MEASUREMENTS: usize = 16;
 
-/// The running context plane.
+/// Commands with records of updates that may be in flight. Each has one record, whose changes may fill an append.
+const UPDATES_IN_FLIGHT_MAX: usize = 512;
+
+/// The context plane while it runs.
 pub struct Context {
-    desk: Arc<Desk>,
-    follower: Follower,
+    service: Arc<Service>,
+    telemetry: Follower,
+    updates: Follower,
     subscriptions: Arc<Subscriptions>,
-    troubles: Arc<Troubles>,
+    mapping_errors: Arc<MappingErrors>,
+    update_errors: Arc<MappingErrors>,
     config: ContextConfig,
     summary: Option<Summary>,
 }
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Context({:?})", self.desk.views)
+        write!(f, "Context({:?})", self.service.views)
     }
 }
 
 impl Context {
-    /// Opens the entities in `ground` and begins to follow telemetry.
+    /// Opens the entities in `ground` and begins to follow telemetry and updates.
     ///
     /// # Errors
-    /// [`Error::InvalidSetting`], [`Error::View`], [`Error::Log`].
+    /// [`Error::InvalidSetting`], [`Error::View`] or [`Error::Log`], if a part of the plane cannot start.
     pub fn open(
-        ground: &Ground,
+        ground: &ViewRuntime,
         config: ContextConfig,
         mappings: Arc<dyn Mappings>,
         clock: Arc<dyn MonotonicClock>,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
         config.validate()?;
-        let counters = Arc::new(Counters::new(metrics));
-        let topics = Arc::new(ChangeTopics::new(ground.log.clone(), config.tenants_max));
-        let troubles = Arc::new(Troubles::default());
+        let counters = Arc::new(ContextCounters::new(metrics));
+        let topics = Arc::new(ChangeTopics::open(ground.log.clone(), config.tenants_max, config.change_codec()?)?);
+        let mapping_errors = Arc::new(MappingErrors::new(SourceRecords::Measurements));
+        let update_errors = Arc::new(MappingErrors::new(SourceRecords::Updates));
         let view = EntityView {
             entity_max_bytes: config.entity_max_bytes,
             measured_entity_max_bytes: config.measured_entity_max_bytes,
             indexed_attributes_max: config.indexed_attributes_max,
             topics: topics.clone(),
             counters: counters.clone(),
-            troubles: troubles.clone(),
+            mapping_errors: mapping_errors.clone(),
+            update_errors: update_errors.clone(),
         };
         let name = TopicName::internal(STATE_TOPIC);
         create_state_topic(&name, config.partitions, &*ground.log)?;
@@ -92,13 +102,13 @@ impl Context {
             ..ViewsConfig::default()
         };
         let views = Views::open(view, &name, &views_config, ground)?;
-        let upkeep = Upkeep::start(views.clone(), ground.wall.clone())?;
+        let maintenance = Maintenance::start(views.clone(), ground.wall.clone())?;
         let telemetry = Telemetry {
             views: views.clone(),
             topics: topics.clone(),
             mappings,
             counters: counters.clone(),
-            troubles: troubles.clone(),
+            mapping_errors: mapping_errors.clone(),
             wall: ground.wall.clone(),
         };
         let follower_config = FollowerConfig {
@@ -106,25 +116,42 @@ impl Context {
             command_max_records: COMMAND_MAX_MEASUREMENTS,
             ..FollowerConfig::default()
         };
-        let follower = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
+        let telemetry = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
+        let stamps = Arc::new(Stamps::new(ground.wall.clone()));
+        let updates = UpdateTopics {
+            views: views.clone(),
+            topics: topics.clone(),
+            stamps: stamps.clone(),
+            counters: counters.clone(),
+            update_errors: update_errors.clone(),
+            wall: ground.wall.clone(),
+        };
+        let updates_config = FollowerConfig {
+            threads: 1,
+            command_max_records: 1,
+            flights_max: UPDATES_IN_FLIGHT_MAX,
+            ..FollowerConfig::default()
+        };
+        let updates = Follower::start(Arc::new(updates), &views, &ground.log, &updates_config)?;
         let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
-        let traffic = Arc::new(Traffic::new(config.metrics_max));
+        let traffic = Arc::new(ServiceTraffic::new(config.metrics_max));
         show_traffic(&traffic, metrics);
-        let watch = Watch {
+        let observers = Observers {
             traffic,
             timing: Arc::new(Timing::new(config.stat_timing.then(|| clock.clone()))),
             alarms: Arc::new(Alarms::new(config.notifications.relog_alarms)),
             requests: (config.log_summary_s > 0).then(Arc::default),
         };
         let every = Duration::from_secs(config.log_summary_s);
-        let summary = watch.requests.clone().map(|requests| Summary::start(every, requests, watch.alarms.clone()));
+        let summary =
+            observers.requests.clone().map(|requests| Summary::start(every, requests, observers.alarms.clone()));
         let summary = summary.transpose()?;
-        let subscriptions = Subscriptions::open(ground, &config, &watch, metrics)?;
-        let (wall, stamps) = (ground.wall.clone(), Stamps::new(ground.wall.clone()));
+        let subscriptions = Subscriptions::open(ground, &config, &observers, metrics)?;
+        let wall = ground.wall.clone();
         let (tokens, flows) = (subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
-        let desk = Arc::new(Desk {
+        let service = Arc::new(Service {
             views,
             topics,
             counters,
@@ -136,87 +163,78 @@ impl Context {
             tokens,
             flows,
             background,
-            upkeep,
+            maintenance,
             deprecations: Deprecations::new(config.log_deprecate),
-            watch,
+            observers,
         });
-        Ok(Self { desk, follower, subscriptions, troubles, config, summary })
+        Ok(Self { service, telemetry, updates, subscriptions, mapping_errors, update_errors, config, summary })
     }
 
-    /// The NGSI-v2 routes, under `/v2`, and those by which FIWARE's operators look at the server; `log_level` is what they
-    /// change of its log, `build` what `/version` tells of it.
+    /// The NGSI-v2 routes under `/v2`, and Orion's operator routes. `log_level` is the log level that `/admin/log`
+    /// changes, `build` the content of `/version`.
     pub fn routes(&self, log_level: Arc<dyn LogLevel>, build: Build) -> Routes {
         let counts = Arc::new(RequestCounts::new(self.config.stat_counters));
-        let watch = RequestWatch { watch: self.desk.watch.clone(), counts: counts.clone() };
-        let routes = routes::routes(&self.desk, &self.config).observed(Arc::new(watch));
+        let observers = RequestObserver { observers: self.service.observers.clone(), counts: counts.clone() };
+        let routes = routes::routes(&self.service, &self.config).observed(Arc::new(observers));
         let routes = self.subscriptions.routes(routes, &self.config);
         let limits = self.config.limits();
-        let routes = version_route::add(routes, &self.desk, build, limits);
-        let routes = metrics_routes::add(routes, &self.desk.watch.traffic, limits);
-        let routes = log_routes::add(routes, &self.desk, log_level, limits);
-        let watched = Watched {
-            desk: self.desk.clone(),
+        let routes = version_route::add(routes, &self.service, build, limits);
+        let routes = metrics_routes::add(routes, &self.service.observers.traffic, limits);
+        let routes = log_routes::add(routes, &self.service, log_level, limits);
+        let watched = StatisticsState {
+            service: self.service.clone(),
             subscriptions: self.subscriptions.clone(),
-            troubles: self.troubles.clone(),
+            mapping_errors: self.mapping_errors.clone(),
+            update_errors: self.update_errors.clone(),
             counts,
             shows_queue: self.config.stat_notif_queue,
-            counted_since: Mutex::new(self.desk.started),
+            counted_since: Mutex::new(self.service.started),
         };
         statistics_routes::add(routes, &Arc::new(watched), limits)
     }
 
-    /// What has been counted.
+    /// Returns the statistics as of now.
     pub fn stats(&self) -> ContextStats {
-        let snapshots = self.desk.views.snapshots();
-        self.desk.counters.stats(snapshots.iter().map(|snapshot| snapshot.state.count()).sum())
+        let snapshots = self.service.views.snapshots();
+        self.service.counters.stats(snapshots.iter().map(|snapshot| snapshot.state.count()).sum())
     }
 
-    /// What was last wrong with a measurement of the tenant, since the start of the process.
-    pub fn mapping_trouble(&self, tenant: &TenantId) -> Option<MappingTrouble> {
-        self.troubles.last(tenant)
+    /// The last error in the tenant's measurements since the start of the process.
+    pub fn mapping_error(&self, tenant: &TenantId) -> Option<MappingError> {
+        self.mapping_errors.last(tenant)
     }
 
-    /// What of the entities has failed and does not come right by itself: telemetry that is not followed any further,
-    /// records that no entity has taken, owners that ended.
+    /// The last refused update from a record of `context_update.<tenant>` since the start of the process.
+    pub fn update_error(&self, tenant: &TenantId) -> Option<MappingError> {
+        self.update_errors.last(tenant)
+    }
+
+    /// Permanent failures of entities: telemetry or updates that are not followed any further, records that were
+    /// not applied, owners that ended.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        self.desk.views.failures().into_iter().chain(self.subscriptions.failures()).collect()
+        self.service.views.failures().into_iter().chain(self.subscriptions.failures()).collect()
     }
 
-    /// Records of telemetry that never reach an entity: refused by an owner, or trimmed before they were read.
+    /// Records of telemetry and updates that never reach an entity: refused by an owner, or trimmed before they were read.
     pub fn records_passed_over(&self) -> u64 {
-        self.desk.views.records_passed_over() + self.subscriptions.records_passed_over()
+        self.service.views.records_passed_over() + self.subscriptions.records_passed_over()
     }
 
-    /// Reads no more telemetry, takes no more updates, answers those taken, writes the checkpoint.
+    /// Stops telemetry and updates from topics, refuses further updates, answers the accepted ones and writes the checkpoint.
     pub fn stop(&self) {
-        self.desk.background.stop();
+        self.service.background.stop();
         self.summary.iter().for_each(Summary::stop);
-        self.desk.upkeep.stop();
-        self.follower.stop();
-        self.desk.views.stop();
+        self.service.maintenance.stop();
+        self.telemetry.stop();
+        self.updates.stop();
+        self.service.views.stop();
         self.subscriptions.stop();
     }
 }
 
-/// Shows what `/admin/metrics` counts, summed up for each tenant.
-fn show_traffic(traffic: &Arc<Traffic>, metrics: &Metrics) {
+/// Exports the counts of `/admin/metrics` as a metric by tenant.
+fn show_traffic(traffic: &Arc<ServiceTraffic>, metrics: &Metrics) {
     let of = traffic.clone();
     let help = "What /admin/metrics counts, by tenant.";
     metrics.gauges_fn("millstream_context_traffic", help, &["tenant", "metric"], move || of.by_service());
-}
-
-/// Made here and not by the view, because an entity may be larger than a record usually is.
-pub(crate) fn create_state_topic(name: &TopicName, partitions: u32, log: &dyn Log) -> Result<(), Error> {
-    if log.topic(name).is_none() {
-        let config = TopicConfig {
-            partitions,
-            cleanup: Cleanup::Compact,
-            writers: Writers::OwnersOnly,
-            retention: None,
-            record_max_bytes: RECORD_MAX_BYTES,
-            ..TopicConfig::default()
-        };
-        log.create_topic(name, &config)?;
-    }
-    Ok(())
 }

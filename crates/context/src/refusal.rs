@@ -1,4 +1,4 @@
-//! A refusal as NGSI clients read it: `{"error": NAME, "description": text}` with the code that belongs to the name.
+//! NGSI error replies: `{"error": NAME, "description": text}` with the status of the name.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -7,11 +7,9 @@ use millstream_http::{Problem, Reason};
 use millstream_types::ErrorCode;
 use serde_json::json;
 
-use crate::change_topics::NoTopic;
-
-/// The names of errors, which clients compare exactly.
+/// The names of NGSI errors. Clients compare them exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum ErrorName {
     ParseError,
     BadRequest,
     NotFound,
@@ -28,7 +26,7 @@ pub(crate) enum Name {
     NotImplemented,
 }
 
-impl Name {
+impl ErrorName {
     const fn status(self) -> StatusCode {
         match self {
             Self::ParseError | Self::BadRequest => StatusCode::BAD_REQUEST,
@@ -64,28 +62,28 @@ impl Name {
     }
 }
 
-/// Why a request is not done, in the reference's words.
+/// An NGSI error with its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub(crate) name: Name,
-    /// Value, rule and remedy.
+    pub(crate) name: ErrorName,
+    /// The refused value, the rule and the remedy.
     pub(crate) description: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(name: Name, description: impl Into<String>) -> Self {
+    pub(crate) fn new(name: ErrorName, description: impl Into<String>) -> Self {
         Self { name, description: description.into() }
     }
 
-    /// Wrong in the request alone.
+    /// An error in the request alone.
     pub(crate) fn bad(description: impl Into<String>) -> Self {
-        Self::new(Name::BadRequest, description)
+        Self::new(ErrorName::BadRequest, description)
     }
 
-    /// Known to NGSI, not to this version.
+    /// A feature of NGSI that this version does not support.
     pub(crate) fn later(what: &str, value: &str) -> Self {
         let value = if value.is_empty() { String::new() } else { format!(" ('{value}')") };
-        Self::new(Name::NotImplemented, format!("{what}{value} is not supported by this version; leave it out"))
+        Self::new(ErrorName::NotImplemented, format!("{what}{value} is not supported by this version; leave it out"))
     }
 }
 
@@ -95,43 +93,32 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// A refusal of ours, or a problem of the layers below, which the rim logs and renders by [`style`].
+/// An NGSI error, or a problem of the HTTP layer, which that layer logs and renders by [`style`].
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     Refused(Refusal),
     Problem(Problem),
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for RequestFailure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Problem> for Failure {
+impl From<Problem> for RequestFailure {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
     }
 }
 
-impl From<millstream_view::Error> for Failure {
+impl From<millstream_view::Error> for RequestFailure {
     fn from(error: millstream_view::Error) -> Self {
         Self::Problem(Problem::from_error(error.code(), &error))
     }
 }
 
-impl From<NoTopic> for Failure {
-    fn from(error: NoTopic) -> Self {
-        match error {
-            NoTopic::TooManyTenants { .. } => {
-                Self::Refused(Refusal::new(Name::NoResourcesAvailable, error.to_string()))
-            }
-            NoTopic::Log(error) => Self::Problem(Problem::from_error(error.code(), &error)),
-        }
-    }
-}
-
-impl IntoResponse for Failure {
+impl IntoResponse for RequestFailure {
     fn into_response(self) -> Response {
         match self {
             Self::Refused(refusal) => refusal.into_response(),
@@ -140,10 +127,10 @@ impl IntoResponse for Failure {
     }
 }
 
-/// Renders the rim's problems as NGSI errors.
+/// Renders a problem of the HTTP layer as an NGSI error.
 pub(crate) fn style(problem: Problem) -> Response {
     let (status, name) = match problem.reason() {
-        // The reference has 400 for an unknown path.
+        // Orion answers 400 for an unknown path.
         Reason::UnknownRoute => (StatusCode::BAD_REQUEST, "BadRequest"),
         Reason::MalformedBody => (StatusCode::BAD_REQUEST, "ParseError"),
         Reason::MethodNotAllowed => (problem.status(), "MethodNotAllowed"),

@@ -1,36 +1,36 @@
-//! Points of a series put together by period.
+//! Aggregates the points of a series by period.
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::ask::Method;
 use crate::period::Periods;
 use crate::point::DELETED;
+use crate::query::AggregateMethod;
 
-/// What a period takes beside its distinct values, about.
+/// Approximate memory of a period without its distinct values.
 const PERIOD_BYTES: usize = 128;
-/// What a distinct value takes beside its text, about.
+/// Approximate memory of a distinct value without its text.
 const DISTINCT_BYTES: usize = 48;
 
-/// The periods of one series.
+/// The aggregated periods of one series.
 #[derive(Debug)]
 pub(crate) struct Aggregates {
     periods: Periods,
     counts_distinct: bool,
     counts: bool,
     sums: BTreeMap<i64, Sums>,
-    /// The period of the point before, which most often is that of the next one.
+    /// The period of the last point, which is usually that of the next one too.
     current: Option<(i64, Sums)>,
     bytes: usize,
 }
 
-/// What is known of a period.
+/// The running aggregate of a period.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sums {
     count: u64,
     numbers: u64,
     sum: f64,
     sum_of_squares: f64,
-    /// Mean and sum of squared distances from it, as Welford has them: exact where the numbers are large and alike.
+    /// Mean and sum of squared differences (Welford's algorithm), which stays exact for large, similar numbers.
     mean: f64,
     distances: f64,
     least: f64,
@@ -39,13 +39,12 @@ pub(crate) struct Sums {
 }
 
 impl Aggregates {
-    pub(crate) fn new(periods: Periods, methods: &[Method]) -> Self {
-        let counts_distinct = methods.contains(&Method::DistinctCount);
-        let counts = counts_distinct || methods.contains(&Method::TotalCount);
+    pub(crate) fn new(periods: Periods, methods: &[AggregateMethod]) -> Self {
+        let counts_distinct = methods.contains(&AggregateMethod::DistinctCount);
+        let counts = counts_distinct || methods.contains(&AggregateMethod::TotalCount);
         Self { periods, counts_distinct, counts, sums: BTreeMap::new(), current: None, bytes: 0 }
     }
 
-    /// Bytes that it takes, about.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes
     }
@@ -58,13 +57,12 @@ impl Aggregates {
         self.counts_distinct
     }
 
-    /// Whether points that are no numbers make a difference, so that their values have to be known.
+    /// Tells if a method counts points without a number, so that their values are needed.
     pub(crate) fn counts(&self) -> bool {
         self.counts
     }
 
-    /// Adds a point; `value` is its JSON text, looked at only where points are counted. One that says that the attribute was
-    /// deleted is no value.
+    /// Adds a point. `value` is its JSON text, which matters only if points are counted; deletions are not counted.
     pub(crate) fn add(&mut self, ms: i64, number: Option<f64>, value: &str) {
         if number.is_none() && value == DELETED {
             return;
@@ -84,7 +82,7 @@ impl Aggregates {
         }
     }
 
-    /// The periods in their order, with when they begin and end.
+    /// Returns the periods in order, with their start and end.
     pub(crate) fn finish(mut self) -> Vec<(Option<(i64, i64)>, Sums)> {
         self.sums.extend(self.current.take());
         let periods = self.periods;
@@ -110,18 +108,18 @@ impl Sums {
         }
     }
 
-    /// What a method makes of it; `None` if it needs numbers and there are none.
-    pub(crate) fn value(&self, method: Method) -> Option<f64> {
+    /// Returns the result of a method; `None` if it needs numbers and there are none.
+    pub(crate) fn value(&self, method: AggregateMethod) -> Option<f64> {
         let of_numbers = |value: f64| (self.numbers > 0).then_some(value);
         match method {
-            Method::TotalCount => Some(self.count as f64),
-            Method::DistinctCount => Some(self.distinct.len() as f64),
-            Method::Sum => of_numbers(self.sum),
-            Method::Average => of_numbers(self.sum / self.numbers as f64),
-            Method::Least => of_numbers(self.least),
-            Method::Greatest => of_numbers(self.greatest),
-            Method::StandardDeviation => of_numbers((self.distances / self.numbers as f64).sqrt()),
-            Method::SumOfSquares => of_numbers(self.sum_of_squares),
+            AggregateMethod::TotalCount => Some(self.count as f64),
+            AggregateMethod::DistinctCount => Some(self.distinct.len() as f64),
+            AggregateMethod::Sum => of_numbers(self.sum),
+            AggregateMethod::Average => of_numbers(self.sum / self.numbers as f64),
+            AggregateMethod::Least => of_numbers(self.least),
+            AggregateMethod::Greatest => of_numbers(self.greatest),
+            AggregateMethod::StandardDeviation => of_numbers((self.distances / self.numbers as f64).sqrt()),
+            AggregateMethod::SumOfSquares => of_numbers(self.sum_of_squares),
         }
     }
 }
@@ -132,30 +130,30 @@ mod tests {
 
     use super::*;
 
-    fn slow(points: &[(i64, String)], method: Method) -> Option<f64> {
+    fn slow(points: &[(i64, String)], method: AggregateMethod) -> Option<f64> {
         let numbers: Vec<f64> = points.iter().filter_map(|(_, value)| crate::point::number(value)).collect();
         let n = numbers.len() as f64;
         let sum: f64 = numbers.iter().sum();
         let of_numbers = |value: f64| (!numbers.is_empty()).then_some(value);
         match method {
-            Method::TotalCount => Some(points.len() as f64),
-            Method::DistinctCount => Some(points.iter().map(|(_, v)| v).collect::<HashSet<_>>().len() as f64),
-            Method::Sum => of_numbers(sum),
-            Method::Average => of_numbers(sum / n),
-            Method::Least => of_numbers(numbers.iter().copied().fold(f64::INFINITY, f64::min)),
-            Method::Greatest => of_numbers(numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
-            Method::StandardDeviation => {
+            AggregateMethod::TotalCount => Some(points.len() as f64),
+            AggregateMethod::DistinctCount => Some(points.iter().map(|(_, v)| v).collect::<HashSet<_>>().len() as f64),
+            AggregateMethod::Sum => of_numbers(sum),
+            AggregateMethod::Average => of_numbers(sum / n),
+            AggregateMethod::Least => of_numbers(numbers.iter().copied().fold(f64::INFINITY, f64::min)),
+            AggregateMethod::Greatest => of_numbers(numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+            AggregateMethod::StandardDeviation => {
                 of_numbers((numbers.iter().map(|x| (x - sum / n).powi(2)).sum::<f64>() / n).sqrt())
             }
-            Method::SumOfSquares => of_numbers(numbers.iter().map(|x| x * x).sum()),
+            AggregateMethod::SumOfSquares => of_numbers(numbers.iter().map(|x| x * x).sum()),
         }
     }
 
     proptest! {
         #[test]
-        fn periods_are_what_a_slow_evaluator_finds(
+        fn periods_match_a_slow_evaluator(
             points in prop::collection::vec(
-                // Often exactly at the edges of hours.
+                // Times are often at the edges of hours.
                 ((-50_i64..50, prop::sample::select(vec![0_i64, 1, 1_799_999, 3_599_999])),
                  prop_oneof![(-40_i64..40).prop_map(|n| format!("{}", n as f64 / 4.0)), Just("\"text\"".to_owned()), Just("null".to_owned())]),
                 0..200,
@@ -165,7 +163,7 @@ mod tests {
             let points: Vec<(i64, String)> =
                 points.into_iter().map(|((hour, ms), value)| (hour * 3_600_000 + ms, value)).collect();
             let periods = Periods::read(duration, None).unwrap();
-            let methods = Method::ALL.map(|(method, _)| method);
+            let methods = AggregateMethod::ALL.map(|(method, _)| method);
             let mut aggregates = Aggregates::new(periods, &methods);
             let mut expected: BTreeMap<i64, Vec<(i64, String)>> = BTreeMap::new();
             for (ms, value) in &points {

@@ -1,5 +1,8 @@
-//! Which files there are. Rebuilt at start from the compacted topic `_history`; changed by its one writer in one append
-//! that names new files and how far the sources are in them, and takes away those that they replace.
+//! The catalog of files. It is rebuilt at start from the compacted topic `_history` and has one writer. One append adds
+//! new files with the source positions that they cover, and removes the files that they replace.
+//!
+//! The change topics cannot replace it: retention ends them, and deletions and sampling are recorded here alone. So
+//! each edit goes to `_history_copy` in the same append, and a topic that is missing is filled from the other one.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -8,104 +11,107 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use imbl::OrdMap;
-use millstream_log::{AckLevel, Cleanup, Files, Log, Partition, TopicConfig, UpTo, Writers, reply};
-use millstream_types::{BatchLimits, PartitionId, Record, ServicePaths, TopicId, TopicName, TopicPartition};
+use millstream_log::{
+    AckLevel, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, TopicConfig, Writers, reply,
+};
+use millstream_types::{PartitionId, ServicePaths, TopicId, TopicName, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::catalog_record::{Erasure, FileRecord, Key, PositionRecord, Value};
+use crate::catalog_content::{CatalogContent, EncodedRecord, borrowed};
+use crate::catalog_record::{CatalogKey, CatalogValue, Erasure, FileRecord, PositionRecord};
 use crate::file_reader::OpenFile;
 use crate::layout::{self, EXTENSION};
 
 const TOPIC: &str = "_history";
-const READ_BYTES: usize = 1 << 20;
+const COPY: &str = "_history_copy";
 
-/// A file that is there. It is removed when it has been replaced and its last reader has left.
-pub(crate) struct KeptFile {
+/// A named file. It is removed once it is replaced and its last reader is done.
+pub(crate) struct DataFile {
     pub(crate) record: FileRecord,
     pub(crate) path: PathBuf,
     files: Arc<dyn Files>,
     replaced: AtomicBool,
-    /// With its index, while that is remembered.
+    /// The open file with its index, while the cache holds it.
     pub(crate) open: Mutex<Option<Arc<OpenFile>>>,
 }
 
-impl KeptFile {
-    /// Opens it and reads its index.
+impl DataFile {
+    /// Opens the file and reads its index.
     pub(crate) fn read_index(&self) -> Result<Arc<OpenFile>, Error> {
         OpenFile::open(&*self.files, &self.path).map(Arc::new)
     }
 }
 
-impl std::fmt::Debug for KeptFile {
+impl std::fmt::Debug for DataFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeptFile({})", self.path.display())
+        write!(f, "DataFile({})", self.path.display())
     }
 }
 
-impl Drop for KeptFile {
+impl Drop for DataFile {
     fn drop(&mut self) {
         if self.replaced.load(Ordering::Acquire)
             && let Err(error) = self.files.remove(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a file of history stays until the next start");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a history file; the next start removes it");
         }
     }
 }
 
-/// Tenant, type and day.
-pub(crate) type Directory = (Arc<str>, Arc<str>, i32);
-/// The files of a directory.
-pub(crate) type Siblings = Arc<[Arc<KeptFile>]>;
+/// The directory of a tenant, a type and a day.
+pub(crate) type DayDirectory = (Arc<str>, Arc<str>, i32);
+/// The files of one directory.
+pub(crate) type Siblings = Arc<[Arc<DataFile>]>;
 
-/// All files at one moment, and what of them does not count. Cheap to clone.
+/// All files and erasures at one moment; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Table {
-    directories: OrdMap<Directory, Siblings>,
+pub(crate) struct FileTable {
+    directories: OrdMap<DayDirectory, Siblings>,
     pub(crate) erasures: Arc<[Erasure]>,
 }
 
-impl Table {
-    /// All directories in the order of tenant, type and day.
-    pub(crate) fn directories(&self) -> impl Iterator<Item = (&Directory, &Siblings)> {
+impl FileTable {
+    /// Iterates all directories, ordered by tenant, type and day.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = (&DayDirectory, &Siblings)> {
         self.directories.iter()
     }
 
-    /// The directories of a tenant.
-    pub(crate) fn of_tenant(&self, tenant: &str) -> impl Iterator<Item = (&Directory, &Siblings)> {
-        let from: Directory = (tenant.into(), "".into(), i32::MIN);
+    /// Iterates the directories of a tenant.
+    pub(crate) fn of_tenant(&self, tenant: &str) -> impl Iterator<Item = (&DayDirectory, &Siblings)> {
+        let from: DayDirectory = (tenant.into(), "".into(), i32::MIN);
         let tenant = from.0.clone();
         self.directories
             .range((Bound::Included(from), Bound::Unbounded))
             .take_while(move |((of, _, _), _)| *of == tenant)
     }
 
-    pub(crate) fn has_directory(&self, directory: &Directory) -> bool {
+    pub(crate) fn has_directory(&self, directory: &DayDirectory) -> bool {
         self.directories.contains_key(directory)
     }
 
-    pub(crate) fn siblings(&self, directory: &Directory) -> Option<&Siblings> {
+    pub(crate) fn siblings(&self, directory: &DayDirectory) -> Option<&Siblings> {
         self.directories.get(directory)
     }
 
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<KeptFile>> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<DataFile>> {
         self.directories.iter().flat_map(|(_, siblings)| siblings.iter())
     }
 
-    /// What was deleted of a file.
+    /// Returns the erasures that apply to a file.
     pub(crate) fn erasures_of<'t>(&'t self, file: &'t FileRecord) -> impl Iterator<Item = &'t Erasure> {
         self.erasures.iter().filter(|erasure| erasure.may_concern(file))
     }
 
-    fn add(&mut self, file: Arc<KeptFile>) {
+    fn add(&mut self, file: Arc<DataFile>) {
         let record = &file.record;
-        let directory: Directory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
+        let directory: DayDirectory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
         let before = self.directories.get(&directory).map(|siblings| siblings.to_vec()).unwrap_or_default();
         self.directories.insert(directory, before.into_iter().chain([file]).collect());
     }
 
     fn remove(&mut self, record: &FileRecord) {
-        let directory: Directory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
+        let directory: DayDirectory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
         let Some(siblings) = self.directories.get(&directory) else { return };
         let left: Siblings = siblings.iter().filter(|file| file.record.number != record.number).cloned().collect();
         if left.is_empty() {
@@ -116,6 +122,37 @@ impl Table {
     }
 }
 
+/// The partition of a topic of the catalog, which is created if it is missing.
+fn open_topic(log: &dyn Log, name: &'static str) -> Result<Arc<dyn Partition>, Error> {
+    let name = TopicName::internal(name);
+    if log.topic(&name).is_none() {
+        let config = TopicConfig {
+            partitions: 1,
+            cleanup: Cleanup::Compact,
+            writers: Writers::OwnersOnly,
+            retention: None,
+            ..TopicConfig::default()
+        };
+        log.create_topic(&name, &config)?;
+    }
+    Ok(log.partition(&TopicPartition::new(name, 0))?)
+}
+
+/// Reads both topics and makes them equal. A topic that was created anew has nothing or, after a crash, a part of the
+/// other one. Otherwise `_history` counts: earlier versions do not write the copy.
+fn one_content(partitions: &[Arc<dyn Partition>; 2]) -> Result<CatalogContent, Error> {
+    let [content, copy] = [CatalogContent::read(&*partitions[0])?, CatalogContent::read(&*partitions[1])?];
+    let next_number = content.next_number.max(copy.next_number);
+    let complete = if content.is_part_of(&copy) {
+        content.make_equal(&*partitions[0], &copy)?;
+        copy
+    } else {
+        copy.make_equal(&*partitions[1], &content)?;
+        content
+    };
+    Ok(CatalogContent { next_number, ..complete })
+}
+
 impl Erasure {
     fn may_concern(&self, file: &FileRecord) -> bool {
         self.number > file.number
@@ -124,7 +161,7 @@ impl Erasure {
             && self.id.as_ref().is_none_or(|id| (&file.ids.0..=&file.ids.1).contains(&id))
     }
 
-    /// Whether it takes a series of a file that it concerns.
+    /// Tells if the erasure covers this series of a file that it applies to.
     pub(crate) fn takes(&self, id: &str, path: &str, attribute: &str) -> bool {
         let paths = self
             .paths
@@ -136,104 +173,78 @@ impl Erasure {
     }
 }
 
-/// A change of the catalog: what one append says.
+/// A change of the catalog, committed in one append.
 #[derive(Debug, Default)]
-pub(crate) struct Edit {
+pub(crate) struct CatalogEdit {
     pub(crate) added: Vec<FileRecord>,
-    pub(crate) removed: Vec<Arc<KeptFile>>,
+    pub(crate) removed: Vec<Arc<DataFile>>,
     pub(crate) positions: Vec<(TopicId, PartitionId, PositionRecord)>,
-    /// Sources that are gone.
+    /// Sources whose topics were deleted.
     pub(crate) ended: Vec<(TopicId, PartitionId)>,
     pub(crate) erased: Option<Erasure>,
     /// Erasures that no file needs any more.
     pub(crate) carried_out: Vec<u64>,
 }
 
-/// How far each source is in files.
-pub(crate) type Sources = HashMap<(TopicId, PartitionId), PositionRecord>;
+/// The position of each source that files cover.
+pub(crate) type SourcePositions = HashMap<(TopicId, PartitionId), PositionRecord>;
 
-/// The one writer of `_history`.
-pub(crate) struct Catalog {
+/// The topics of the catalog. Each can be rebuilt from the other.
+pub(crate) fn derived_topics() -> [DerivedTopic; 2] {
+    [(TOPIC, COPY), (COPY, TOPIC)].map(|(name, source)| DerivedTopic {
+        name: TopicName::internal(name),
+        source: Some(TopicName::internal(source)),
+        loses: "nothing: another topic has the same records",
+    })
+}
+
+/// The only writer of `_history` and `_history_copy`.
+pub(crate) struct FileCatalog {
     pub(crate) root: PathBuf,
     pub(crate) files: Arc<dyn Files>,
-    partition: Arc<dyn Partition>,
-    pub(crate) table: Table,
-    pub(crate) sources: Sources,
+    log: Arc<dyn Log>,
+    /// Those of the two topics.
+    partitions: [Arc<dyn Partition>; 2],
+    pub(crate) table: FileTable,
+    pub(crate) sources: SourcePositions,
     next_number: u64,
-    /// Set once nobody knows whether an edit is durable: the next start will see.
+    /// Set when an edit may or may not be durable; only a restart can tell.
     is_in_doubt: bool,
 }
 
-impl Catalog {
-    /// Reads `_history`, and removes files below `root` that it does not name. Also tells which it names in vain.
-    pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &dyn Log) -> Result<(Self, Vec<PathBuf>), Error> {
-        let name = TopicName::internal(TOPIC);
-        if log.topic(&name).is_none() {
-            let config = TopicConfig {
-                partitions: 1,
-                cleanup: Cleanup::Compact,
-                writers: Writers::OwnersOnly,
-                retention: None,
-                ..TopicConfig::default()
-            };
-            log.create_topic(&name, &config)?;
-        }
-        let partition = log.partition(&TopicPartition::new(name, 0))?;
-        let root = root.to_owned();
-        let (table, sources) = (Table::default(), Sources::default());
-        let mut catalog = Self { root, files, partition, table, sources, next_number: 1, is_in_doubt: false };
-        let named = catalog.load()?;
+impl FileCatalog {
+    /// Reads the catalog and removes files below `root` that it does not name. Also returns the
+    /// named files that are missing.
+    pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &Arc<dyn Log>) -> Result<(Self, Vec<PathBuf>), Error> {
+        let partitions = [open_topic(&**log, TOPIC)?, open_topic(&**log, COPY)?];
+        let content = one_content(&partitions)?;
+        let (root, log) = (root.to_owned(), log.clone());
+        let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);
+        let mut catalog = Self { root, files, log, partitions, table, sources, next_number, is_in_doubt: false };
+        let named = catalog.take_content(content);
         let missing = catalog.compare_with_disk(named)?;
         Ok((catalog, missing))
     }
 
-    fn load(&mut self) -> Result<HashMap<u64, FileRecord>, Error> {
-        let (mut named, mut erasures) = (HashMap::new(), HashMap::new());
-        let mut next = self.partition.offsets().first;
-        loop {
-            let batches = self.partition.read(next, READ_BYTES, UpTo::Stable)?;
-            let Some(last) = batches.last() else { break };
-            next = last.next_offset();
-            for batch in &batches {
-                let unreadable = |error: millstream_types::BatchError| Error::Record { reason: error.to_string() };
-                let batch = batch.inflated(&BatchLimits::default()).map_err(unreadable)?;
-                for record in batch.records() {
-                    let record = record.map_err(unreadable)?;
-                    let key = Key::decode(record.key.unwrap_or_default())?;
-                    let value = record.value.map(Value::decode).transpose()?;
-                    self.apply(key, value, &mut named, &mut erasures);
+    /// Takes over positions and erasures; returns the named files by number.
+    fn take_content(&mut self, content: CatalogContent) -> HashMap<u64, FileRecord> {
+        let (mut named, mut erasures) = (HashMap::new(), Vec::new());
+        for (key, value) in content.values {
+            match (key, value) {
+                (CatalogKey::File(number), CatalogValue::File(file)) => drop(named.insert(number, file)),
+                (CatalogKey::Position(topic, partition), CatalogValue::Position(position)) => {
+                    self.sources.insert((topic, partition), position);
                 }
+                // In the order of their numbers, as keys are.
+                (CatalogKey::Erasure(_), CatalogValue::Erasure(erasure)) => erasures.push(erasure),
+                _ => {}
             }
         }
-        let mut erasures: Vec<Erasure> = erasures.into_values().collect();
-        erasures.sort_by_key(|erasure| erasure.number);
         self.table.erasures = erasures.into();
-        Ok(named)
+        named
     }
 
-    fn apply(
-        &mut self,
-        key: Key,
-        value: Option<Value>,
-        named: &mut HashMap<u64, FileRecord>,
-        erasures: &mut HashMap<u64, Erasure>,
-    ) {
-        if let Key::File(number) | Key::Erasure(number) = key {
-            self.next_number = self.next_number.max(number + 1);
-        }
-        match (key, value) {
-            (Key::File(number), Some(Value::File(file))) => drop(named.insert(number, file)),
-            (Key::File(number), _) => drop(named.remove(&number)),
-            (Key::Position(topic, partition), Some(Value::Position(position))) => {
-                self.sources.insert((topic, partition), position);
-            }
-            (Key::Position(topic, partition), _) => drop(self.sources.remove(&(topic, partition))),
-            (Key::Erasure(number), Some(Value::Erasure(erasure))) => drop(erasures.insert(number, erasure)),
-            (Key::Erasure(number), _) => drop(erasures.remove(&number)),
-        }
-    }
-
-    /// Removes files that nobody names: leftovers of a crash.
+    /// Removes unnamed files, which a crash left behind; returns the missing ones.
     fn compare_with_disk(&mut self, mut named: HashMap<u64, FileRecord>) -> Result<Vec<PathBuf>, Error> {
         self.files.create_dir_all(&self.root).map_err(|error| Error::io("create", &self.root, error))?;
         let mut found = Vec::new();
@@ -246,7 +257,7 @@ impl Catalog {
                     if let Some((number, record)) = other {
                         named.insert(number, record);
                     }
-                    tracing::info!(path = %path.display(), "removing a file of history that was not finished");
+                    tracing::info!(path = %path.display(), "removing an unfinished history file");
                     self.files.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
                 }
             }
@@ -254,7 +265,7 @@ impl Catalog {
         Ok(named.into_values().map(|record| self.path(&record)).collect())
     }
 
-    /// The files `depth` directories below `directory`.
+    /// Lists the files that are `depth` directories below `directory`.
     fn list(&self, directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Error> {
         let names = self.files.list(directory).map_err(|error| Error::io("list", directory, error))?;
         for name in names {
@@ -271,10 +282,10 @@ impl Catalog {
     fn add(&mut self, record: FileRecord) {
         let path = self.path(&record);
         let (files, replaced) = (self.files.clone(), AtomicBool::new(false));
-        self.table.add(Arc::new(KeptFile { record, path, files, replaced, open: Mutex::default() }));
+        self.table.add(Arc::new(DataFile { record, path, files, replaced, open: Mutex::default() }));
     }
 
-    /// Where a file lies.
+    /// Returns the path of a file.
     pub(crate) fn path(&self, record: &FileRecord) -> PathBuf {
         self.path_of(&record.tenant, &record.kind, record.day, record.number)
     }
@@ -283,30 +294,26 @@ impl Catalog {
         layout::directory(&self.root, tenant, kind, day).join(format!("{number:012}{EXTENSION}"))
     }
 
-    /// A number that no file and no erasure has had.
+    /// Returns a number that no file and no erasure has used.
     pub(crate) fn number(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         number
     }
 
-    /// Makes an edit: durable when it returns. Once one has failed that may yet be there after the next start, there are
-    /// no further ones: the same points would be in two files.
-    pub(crate) fn commit(&mut self, edit: Edit) -> Result<(), Error> {
+    /// Commits an edit; it is durable on return. After a failure that leaves an edit in doubt, further edits are
+    /// refused, because the same points could end up in two files.
+    pub(crate) fn commit(&mut self, edit: CatalogEdit) -> Result<(), Error> {
         if self.is_in_doubt {
             return Err(Error::Stopped);
         }
         let records = edit.records();
-        let records: Vec<Record<'_>> = records
-            .iter()
-            .map(|(key, value)| Record {
-                key: Some(key.as_bytes()),
-                value: value.as_ref().map(String::as_bytes),
-                ..Record::default()
-            })
-            .collect();
+        let append = AtomicAppend {
+            records: self.partitions.iter().map(|partition| (partition.id().clone(), borrowed(&records))).collect(),
+            positions: Vec::new(),
+        };
         let (done, answer) = reply();
-        if let Err(error) = self.partition.append(&records, AckLevel::Synced, done) {
+        if let Err(error) = self.log.append_atomic(&append, AckLevel::Synced, done) {
             self.discard(&edit.added);
             return Err(error.into());
         }
@@ -317,15 +324,15 @@ impl Catalog {
         Ok(())
     }
 
-    /// Removes files that are not to be named.
+    /// Removes files that will not be named.
     pub(crate) fn discard(&self, written: &[FileRecord]) {
         for record in written {
-            // If one cannot be removed, the next start does it.
+            // The next start removes leftovers.
             let _ = self.files.remove(&self.path(record));
         }
     }
 
-    fn take(&mut self, edit: Edit) {
+    fn take(&mut self, edit: CatalogEdit) {
         for file in &edit.removed {
             self.table.remove(&file.record);
             file.replaced.store(true, Ordering::Release);
@@ -342,19 +349,21 @@ impl Catalog {
     }
 }
 
-impl Edit {
-    fn records(&self) -> Vec<(String, Option<String>)> {
-        let ended = |key: Key| (key.encode(), None);
-        let added = self.added.iter().map(|file| (Key::File(file.number), Value::File(file.clone())));
-        let positions = self
-            .positions
+impl CatalogEdit {
+    fn records(&self) -> Vec<EncodedRecord> {
+        let ended = |key: CatalogKey| (key.encode(), None);
+        let added = self.added.iter().map(|file| (CatalogKey::File(file.number), CatalogValue::File(file.clone())));
+        let positions = self.positions.iter().map(|(topic, partition, position)| {
+            (CatalogKey::Position(*topic, *partition), CatalogValue::Position(position.clone()))
+        });
+        let erased = self
+            .erased
             .iter()
-            .map(|(topic, partition, position)| (Key::Position(*topic, *partition), Value::Position(position.clone())));
-        let erased = self.erased.iter().map(|erasure| (Key::Erasure(erasure.number), Value::Erasure(erasure.clone())));
+            .map(|erasure| (CatalogKey::Erasure(erasure.number), CatalogValue::Erasure(erasure.clone())));
         let set = added.chain(positions).chain(erased).map(|(key, value)| (key.encode(), Some(value.encode())));
-        let removed = self.removed.iter().map(|file| ended(Key::File(file.record.number)));
-        let gone = self.ended.iter().map(|(topic, partition)| ended(Key::Position(*topic, *partition)));
-        let carried_out = self.carried_out.iter().map(|number| ended(Key::Erasure(*number)));
+        let removed = self.removed.iter().map(|file| ended(CatalogKey::File(file.record.number)));
+        let gone = self.ended.iter().map(|(topic, partition)| ended(CatalogKey::Position(*topic, *partition)));
+        let carried_out = self.carried_out.iter().map(|number| ended(CatalogKey::Erasure(*number)));
         set.chain(removed).chain(gone).chain(carried_out).collect()
     }
 }

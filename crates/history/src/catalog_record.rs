@@ -1,4 +1,4 @@
-//! The records of `_history`: which files there are, up to where each source is in them, what was deleted.
+//! The records of `_history`: files, source positions and erasures.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -6,49 +6,49 @@
 //! | `position/<topic's id>/<partition>` | [`PositionRecord`] |
 //! | `erasure/<number>` | [`Erasure`] |
 //!
-//! Values are JSON with the version of their form. A record without a value ends what its key names.
+//! Values are JSON with a format version. A tombstone removes its key.
 
 use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::thinning::Plan;
+use crate::sampling_plan::SamplingPlan;
 
 const VERSION: u32 = 1;
 
-/// A file and what it holds.
+/// A file and its content bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileRecord {
     pub(crate) number: u64,
     pub(crate) tenant: String,
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Days since 1970-01-01.
+    /// The day, as days since 1970-01-01.
     pub(crate) day: i32,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// The first and the last moment of observation, and of change.
+    /// First and last time of observation, then of change.
     pub(crate) observed_ms: (i64, i64),
     pub(crate) modified_ms: (i64, i64),
-    /// The first and the last id.
+    /// The least and greatest id.
     pub(crate) ids: (String, String),
-    /// When the newest of its points was written to a file.
+    /// The flush time of the newest point.
     pub(crate) kept_ms: i64,
-    /// How its points were sampled; empty if all of them are there, as in every record of versions that did not sample.
+    /// The sampling applied to the points; empty if all are there. Versions without sampling omit it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) sampled: Plan,
+    pub(crate) sampled: SamplingPlan,
 }
 
-/// How far a source is in files.
+/// The position of a source that files cover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PositionRecord {
-    /// The topic's name; its id stands in the key.
+    /// Name of the topic; the key contains its id.
     pub(crate) topic: String,
     pub(crate) epoch: u32,
     pub(crate) offset: u64,
 }
 
-/// What was deleted: of the files with lower numbers, the points of the entities and attributes that it names.
+/// An erasure hides the points of the matching entities and attributes in files with lower numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Erasure {
     pub(crate) number: u64,
@@ -57,14 +57,13 @@ pub(crate) struct Erasure {
     pub(crate) kind: Option<String>,
     pub(crate) id: Option<String>,
     pub(crate) attribute: Option<String>,
-    /// Service paths, as a request names them; none means all.
+    /// Service paths in the form of the request header; `None` means all.
     pub(crate) paths: Option<String>,
 }
 
-/// A value of the topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Value {
+pub(crate) enum CatalogValue {
     File(FileRecord),
     Position(PositionRecord),
     Erasure(Erasure),
@@ -74,18 +73,17 @@ pub(crate) enum Value {
 struct Versioned {
     v: u32,
     #[serde(flatten)]
-    value: Value,
+    value: CatalogValue,
 }
 
-/// What a key names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CatalogKey {
     File(u64),
     Position(TopicId, PartitionId),
     Erasure(u64),
 }
 
-impl Key {
+impl CatalogKey {
     pub(crate) fn encode(self) -> String {
         match self {
             Self::File(number) => format!("file/{number}"),
@@ -95,7 +93,7 @@ impl Key {
     }
 
     pub(crate) fn decode(key: &[u8]) -> Result<Self, Error> {
-        let unreadable = || Error::Record { reason: format!("its key is '{}'", String::from_utf8_lossy(key)) };
+        let unreadable = || Error::Record { reason: format!("unknown key '{}'", String::from_utf8_lossy(key)) };
         let text = std::str::from_utf8(key).map_err(|_| unreadable())?;
         let mut parts = text.split('/');
         let read = match (parts.next(), parts.next(), parts.next()) {
@@ -111,7 +109,7 @@ impl Key {
     }
 }
 
-impl Value {
+impl CatalogValue {
     pub(crate) fn encode(self) -> String {
         serde_json::to_string(&Versioned { v: VERSION, value: self }).expect("its keys are text")
     }
@@ -121,7 +119,7 @@ impl Value {
             serde_json::from_slice(value).map_err(|error| Error::Record { reason: error.to_string() })?;
         if versioned.v != VERSION {
             return Err(Error::Record {
-                reason: format!("its version is {}, this program knows {VERSION}", versioned.v),
+                reason: format!("version {} is unknown; this program knows {VERSION}", versioned.v),
             });
         }
         Ok(versioned.value)
@@ -138,7 +136,7 @@ impl PositionRecord {
 mod tests {
     use super::*;
 
-    /// As version 1 writes them, for ever.
+    /// Version 1; these must stay readable.
     const FIXTURES: [(&str, &str); 4] = [
         (
             "file/7",
@@ -160,22 +158,27 @@ mod tests {
 
     #[test]
     fn records_are_read_and_written_as_their_fixtures() {
-        let keys = [Key::File(7), Key::Position(TopicId(42), PartitionId(3)), Key::Erasure(8), Key::File(9)];
+        let keys = [
+            CatalogKey::File(7),
+            CatalogKey::Position(TopicId(42), PartitionId(3)),
+            CatalogKey::Erasure(8),
+            CatalogKey::File(9),
+        ];
         for ((key, value), expected) in FIXTURES.into_iter().zip(keys) {
-            assert_eq!(Key::decode(key.as_bytes()).unwrap(), expected);
+            assert_eq!(CatalogKey::decode(key.as_bytes()).unwrap(), expected);
             assert_eq!(expected.encode(), key);
-            assert_eq!(Value::decode(value.as_bytes()).unwrap().encode(), value);
+            assert_eq!(CatalogValue::decode(value.as_bytes()).unwrap().encode(), value);
         }
     }
 
     #[test]
-    fn what_this_version_does_not_write_is_refused() {
+    fn unknown_catalog_keys_and_values_are_refused() {
         for key in ["", "file/x", "file/1/2", "position/zz/1", "position/1", "other/1"] {
-            assert!(Key::decode(key.as_bytes()).is_err(), "{key}");
+            assert!(CatalogKey::decode(key.as_bytes()).is_err(), "{key}");
         }
         let later = FIXTURES[0].1.replace("\"v\":1", "\"v\":2");
         for value in ["", "{}", "{\"v\":1}", &later] {
-            assert!(Value::decode(value.as_bytes()).is_err(), "{value}");
+            assert!(CatalogValue::decode(value.as_bytes()).is_err(), "{value}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A record of a change topic, read: which attributes of which entity have changed to what.
+//! Parses a record of a change topic: the entity and the attributes that changed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,27 +11,26 @@ use serde_json::value::RawValue;
 
 use crate::point::{DELETED, NOT_DELETED};
 
-/// Metadata that say when a value was observed.
+/// Metadata names that hold the time of observation.
 const OBSERVATION_TIMES: [&str; 2] = ["TimeInstant", "observedAt"];
-/// Alterations that end an entity; their records show it as it was.
+/// Alterations that end an entity; their records contain its last state.
 const ENDS: [&[u8]; 2] = [b"entityDelete", b"entityExpire"];
-/// The end of a transient entity, which its record does not show.
+/// The expiry date of a transient entity, which is absent from its record.
 const DATE_EXPIRES: &str = "dateExpires";
-/// The type of an attribute that is no more.
+/// The type of a deleted attribute.
 const NO_KIND: &str = "None";
 
 /// A change of an entity.
 #[derive(Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct EntityChange<'a> {
     pub(crate) id: Cow<'a, str>,
     pub(crate) kind: Cow<'a, str>,
     pub(crate) path: &'a str,
-    pub(crate) attributes: Vec<Changed<'a>>,
+    pub(crate) attributes: Vec<ChangedAttribute<'a>>,
 }
 
-/// An attribute that has changed.
 #[derive(Debug)]
-pub(crate) struct Changed<'a> {
+pub(crate) struct ChangedAttribute<'a> {
     pub(crate) name: Cow<'a, str>,
     pub(crate) kind: Cow<'a, str>,
     pub(crate) value: &'a str,
@@ -39,12 +38,16 @@ pub(crate) struct Changed<'a> {
     pub(crate) metadata: Option<String>,
 }
 
-impl<'a> Change<'a> {
-    /// Reads a record. `None` if no attribute has changed: an update that changed nothing, or the end of an entity without
-    /// attributes.
+impl<'a> EntityChange<'a> {
+    /// Reads a record. Returns `None` if no attribute changed: an update without effect, or the end
+    /// of an entity without attributes.
     pub(crate) fn read(record: &RecordView<'a>) -> Result<Option<Self>, String> {
-        let [changed, path, alteration] =
-            record.header_values([header::CHANGED_ATTRIBUTES, header::SERVICE_PATH, header::ALTERATION_TYPE]);
+        let [changed, path, alteration, kept] = record.header_values([
+            header::CHANGED_ATTRIBUTES,
+            header::SERVICE_PATH,
+            header::ALTERATION_TYPE,
+            header::KEPT_OBSERVATION_TIMES,
+        ]);
         let text =
             |value: Option<&'a [u8]>| value.and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
         let changed = text(changed);
@@ -52,48 +55,54 @@ impl<'a> Change<'a> {
             return Ok(None);
         }
         let Some(value) = record.value else { return Ok(None) };
-        let names: Vec<Cow<'a, str>> =
-            changed.split(',').map(|name| percent_decode_str(name).decode_utf8_lossy()).collect();
+        let listed = |names: &'a str| names.split(',').map(|name| percent_decode_str(name).decode_utf8_lossy());
+        let names: Vec<Cow<'a, str>> = listed(changed).collect();
         let path = Some(text(path)).filter(|path| !path.is_empty()).unwrap_or("/");
-        let mut change = Change { id: "".into(), kind: "".into(), path, attributes: Vec::with_capacity(names.len()) };
-        let wanted = Wanted { names: &names, change: &mut change, has_all: false };
+        let mut change =
+            EntityChange { id: "".into(), kind: "".into(), path, attributes: Vec::with_capacity(names.len()) };
+        let wanted = ChangeVisitor { names: &names, change: &mut change, has_all: false };
         wanted.read(value).map_err(|error| error.to_string())?;
         let is_end = alteration.is_some_and(|kind| ENDS.contains(&kind));
         if is_end {
             change.attributes.clear();
         }
-        // Those that have changed and are not there were deleted.
+        // A time carried over from the previous value does not apply to this one; its time is that of the change.
+        for name in kept.into_iter().flat_map(|kept| listed(text(Some(kept)))) {
+            let changed = change.attributes.iter_mut().filter(|changed| changed.name == name);
+            changed.for_each(|changed| changed.observed_ms = None);
+        }
+        // A changed attribute that is absent was deleted.
         for name in names {
             if name != DATE_EXPIRES && !change.attributes.iter().any(|changed| changed.name == name) {
-                change.attributes.push(Changed::deleted(name));
+                change.attributes.push(ChangedAttribute::deleted(name));
             }
         }
         Ok((!change.attributes.is_empty()).then_some(change))
     }
 }
 
-impl<'a> Changed<'a> {
+impl<'a> ChangedAttribute<'a> {
     fn deleted(name: Cow<'a, str>) -> Self {
         Self { name, kind: NO_KIND.into(), value: DELETED, observed_ms: None, metadata: None }
     }
 }
 
-/// Which attributes are read into a change. Others are passed over, and behind the last nothing is looked at.
-struct Wanted<'n, 'c, 'a> {
+/// Reads the changed attributes, skips others, and stops after the last changed one.
+struct ChangeVisitor<'n, 'c, 'a> {
     names: &'n [Cow<'a, str>],
-    change: &'c mut Change<'a>,
+    change: &'c mut EntityChange<'a>,
     has_all: bool,
 }
 
-impl<'de> Wanted<'_, '_, 'de> {
+impl<'de> ChangeVisitor<'_, '_, 'de> {
     fn read(mut self, json: &'de [u8]) -> Result<(), serde_json::Error> {
         let read = serde_json::Deserializer::from_slice(json).deserialize_map(&mut self);
-        // A reader cannot end before its text otherwise.
+        // The deserializer reports unread text as an error.
         if self.has_all { Ok(()) } else { read }
     }
 }
 
-impl<'de> Visitor<'de> for &mut Wanted<'_, '_, 'de> {
+impl<'de> Visitor<'de> for &mut ChangeVisitor<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,7 +111,7 @@ impl<'de> Visitor<'de> for &mut Wanted<'_, '_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let change = &mut *self.change;
-        // The entity's id and type come first.
+        // Id and type are the first members.
         while change.attributes.len() < self.names.len()
             && let Some(Text(name)) = members.next_key()?
         {
@@ -136,18 +145,18 @@ struct Attribute<'a> {
 }
 
 #[derive(Deserialize)]
-struct Item<'a> {
+struct MetadataItem<'a> {
     #[serde(borrow)]
     value: Cow<'a, str>,
 }
 
 impl<'a> Attribute<'a> {
-    fn changed(self, name: Cow<'a, str>) -> Result<Changed<'a>, serde_json::Error> {
+    fn changed(self, name: Cow<'a, str>) -> Result<ChangedAttribute<'a>, serde_json::Error> {
         let (mut observed_ms, mut metadata) = (None, None);
         if self.metadata.get() != "{}" {
             let mut items: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(self.metadata.get())?;
             for name in OBSERVATION_TIMES {
-                let item = items.get(name).and_then(|item| serde_json::from_str::<Item<'_>>(item.get()).ok());
+                let item = items.get(name).and_then(|item| serde_json::from_str::<MetadataItem<'_>>(item.get()).ok());
                 if let Some(ms) = item.and_then(|item| moment(&item.value)) {
                     observed_ms = observed_ms.or(Some(ms));
                     items.remove(name);
@@ -161,16 +170,16 @@ impl<'a> Attribute<'a> {
             DELETED => NOT_DELETED,
             value => value,
         };
-        Ok(Changed { name, kind: self.kind, value, observed_ms, metadata })
+        Ok(ChangedAttribute { name, kind: self.kind, value, observed_ms, metadata })
     }
 }
 
-/// A point in time as ISO 8601 has it: a date, or date and time with its offset; without one it is UTC.
+/// Parses an ISO 8601 date, or date and time; the default offset is UTC.
 pub(crate) fn moment(text: &str) -> Option<i64> {
     if let Ok(moment) = text.parse::<jiff::Timestamp>() {
         return Some(moment.as_millisecond());
     }
-    // The last hours of the calendar are moments that jiff has in some time zones only.
+    // `jiff::Timestamp` ends some hours before the calendar does.
     let written = jiff::fmt::temporal::Pieces::parse(text).ok()?;
     let time = written.date().to_datetime(written.time().unwrap_or_default());
     let offset_ms = written.to_numeric_offset().map_or(0, |offset| i64::from(offset.seconds()) * 1_000);
@@ -183,18 +192,18 @@ mod tests {
 
     use super::*;
 
-    fn read(headers: &[(&str, &str)], value: &str, check: impl FnOnce(Result<Option<Change<'_>>, String>)) {
+    fn read(headers: &[(&str, &str)], value: &str, check: impl FnOnce(Result<Option<EntityChange<'_>>, String>)) {
         let headers: Vec<Header<'_>> =
             headers.iter().map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect();
         let mut builder = BatchBuilder::default();
         let record = Record { timestamp_ms: 7, key: Some(b"r"), value: Some(value.as_bytes()), headers: &headers };
         builder.push(&record);
         let batch = builder.seal(Offset::ZERO, Epoch(0), Compression::None);
-        check(Change::read(&batch.records().next().unwrap().unwrap()));
+        check(EntityChange::read(&batch.records().next().unwrap().unwrap()));
     }
 
     #[test]
-    fn of_an_entity_the_changed_attributes_are_read() {
+    fn the_changed_attributes_of_an_entity_are_read() {
         let value = r#"{"id":"r\"1","type":"Room",
             "t":{"type":"Number","value":21.5,"metadata":{"TimeInstant":{"type":"DateTime","value":"2026-01-02T03:04:05.678Z"},"unit":{"type":"Text","value":"C"}}},
             "u":{"type":"Text","value":"x","metadata":{}},
@@ -210,6 +219,27 @@ mod tests {
             assert_eq!(t.metadata.as_deref(), Some(r#"{"unit":{"type":"Text","value":"C"}}"#));
             assert_eq!((v.value, v.observed_ms, &v.metadata), ("null", Some(1_767_323_045_000), &None));
         });
+    }
+
+    #[test]
+    fn a_value_with_the_time_of_the_one_before_has_none_of_its_own() {
+        let time = r#"{"TimeInstant":{"type":"DateTime","value":"2026-01-02T03:04:05.678Z"}}"#;
+        let attribute = |value: u32| format!(r#"{{"type":"Number","value":{value},"metadata":{time}}}"#);
+        let value = format!(r#"{{"id":"r","type":"Room","a,b":{},"t":{}}}"#, attribute(1), attribute(2));
+        for (kept, expected) in [
+            (None, [Some(1_767_323_045_678); 2]),
+            (Some("a%2Cb"), [None, Some(1_767_323_045_678)]),
+            (Some("t,a%2Cb"), [None; 2]),
+            (Some(""), [Some(1_767_323_045_678); 2]),
+        ] {
+            let mut headers = vec![("alteration-type", "entityChange"), ("changed-attributes", "a%2Cb,t")];
+            headers.extend(kept.map(|kept| ("kept-observation-times", kept)));
+            read(&headers, &value, |change| {
+                let change = change.unwrap().unwrap();
+                let observed: Vec<Option<i64>> = change.attributes.iter().map(|one| one.observed_ms).collect();
+                assert_eq!((observed, &change.attributes[0].metadata), (expected.to_vec(), &None), "{kept:?}");
+            });
+        }
     }
 
     #[test]
@@ -239,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_no_value_has_no_points_and_what_is_no_entity_is_refused() {
+    fn a_change_without_values_has_no_points_and_an_invalid_entity_is_refused() {
         let entity = r#"{"id":"r","type":"Room","t":{"type":"Number","value":1,"metadata":{}}}"#;
         for headers in [
             &[("alteration-type", "entityDelete"), ("changed-attributes", "")][..],

@@ -1,4 +1,4 @@
-//! What a file's columns are, and rows as columns.
+//! The columns of a file, and rows in column form.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,12 +9,12 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, TypePtr};
 
-/// Rows of a row group. One is in memory while a file is written.
+/// Rows per row group; a writer buffers one group.
 pub(crate) const GROUP_ROWS: usize = 128 << 10;
-/// Most rows of a page: what is read for a single row of a column.
+/// Most rows per page, which is the unit of reading.
 pub(crate) const PAGE_ROWS: usize = 4 << 10;
 
-/// The columns, in their order. Rows are sorted by entity, path, attribute, time of observation, source offset.
+/// The columns. Rows are sorted by entity, path, attribute, time of observation and source offset.
 const SCHEMA: &str = "
 message point {
   required binary entity_id (STRING);
@@ -39,13 +39,12 @@ pub(crate) const VALUE: usize = 6;
 pub(crate) const NUMBER: usize = 7;
 pub(crate) const METADATA: usize = 8;
 pub(crate) const OFFSET: usize = 9;
-/// The columns that rows are sorted by.
 const SORTED_BY: [usize; 5] = [ID, PATH, ATTRIBUTE, OBSERVED, OFFSET];
 
 pub(crate) static SCHEMA_TYPE: LazyLock<TypePtr> =
     LazyLock::new(|| Arc::new(parse_message_type(SCHEMA).expect("the schema is a legal one")));
 
-/// How files are written: names by dictionary, times as differences, pages with their bounds whole.
+/// Writer settings: dictionaries for names, delta encoding for times, full page bounds.
 pub(crate) static PROPERTIES: LazyLock<WriterPropertiesPtr> = LazyLock::new(|| {
     let sorting =
         SORTED_BY.map(|column| SortingColumn { column_idx: column as i32, descending: false, nulls_first: false });
@@ -74,9 +73,8 @@ pub(crate) static PROPERTIES: LazyLock<WriterPropertiesPtr> = LazyLock::new(|| {
     Arc::new(properties.build())
 });
 
-/// Rows, column by column.
 #[derive(Debug, Default)]
-pub(crate) struct Columns {
+pub(crate) struct PointColumns {
     pub(crate) id: Vec<ByteArray>,
     pub(crate) path: Vec<ByteArray>,
     pub(crate) attribute: Vec<ByteArray>,
@@ -89,9 +87,8 @@ pub(crate) struct Columns {
     pub(crate) offset: Vec<i64>,
 }
 
-/// One row.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct PointRow {
     pub(crate) id: ByteArray,
     pub(crate) path: ByteArray,
     pub(crate) attribute: ByteArray,
@@ -104,19 +101,18 @@ pub(crate) struct Row {
     pub(crate) offset: i64,
 }
 
-impl Row {
-    /// What rows are sorted by.
+impl PointRow {
     pub(crate) fn order(&self) -> (&[u8], &[u8], &[u8], i64, i64) {
         (self.id.data(), self.path.data(), self.attribute.data(), self.observed, self.offset)
     }
 }
 
-impl Columns {
+impl PointColumns {
     pub(crate) fn len(&self) -> usize {
         self.observed.len()
     }
 
-    pub(crate) fn push(&mut self, row: Row) {
+    pub(crate) fn push(&mut self, row: PointRow) {
         self.id.push(row.id);
         self.path.push(row.path);
         self.attribute.push(row.attribute);
@@ -129,10 +125,10 @@ impl Columns {
         self.offset.push(row.offset);
     }
 
-    /// Takes a row out; its texts are gone then.
-    pub(crate) fn take_row(&mut self, at: usize) -> Row {
+    /// Takes a row out and leaves its texts empty.
+    pub(crate) fn take_row(&mut self, at: usize) -> PointRow {
         let take = std::mem::take::<ByteArray>;
-        Row {
+        PointRow {
             id: take(&mut self.id[at]),
             path: take(&mut self.path[at]),
             attribute: take(&mut self.attribute[at]),

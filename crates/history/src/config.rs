@@ -1,38 +1,36 @@
 //! Settings of history: its limits, and rules for what is kept and how long.
 
-use std::sync::Arc;
-
 use millstream_http::Wildcard;
 use millstream_types::TenantId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::thinning::SamplingRules;
 
-/// Matches everything.
+/// The pattern that matches everything.
 pub(crate) const ANY: &str = "*";
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Settings of history.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The settings of the history plane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HistoryConfig {
-    /// Whether changes of entities are kept. Off, the reads see what was kept before. Default true.
+    /// If `true`, changes of entities are kept; if not, reads return what was kept before. Default true.
     pub enabled: bool,
-    /// Bytes of points that may be in memory before they are in files, at least 1 MiB; beyond it the change topics are
-    /// read no further. Half of it is written at once. Default 64 MiB.
+    /// Bytes of points in memory that are not in files yet, at least 1 MiB; beyond it reading of the change topics
+    /// pauses. Half of it is written at once. Default 64 MiB.
     pub recent_max_bytes: usize,
-    /// How long points may be in memory only, in milliseconds; after a crash they are read from the change topics again.
-    /// Default 300,000.
+    /// Longest time that points are in memory only, in milliseconds; after a crash they are read from the
+    /// change topics again. Default 300,000.
     pub flush_interval_ms: u64,
-    /// Files that there may be; points that would need a further one for another day, type or tenant are not kept.
-    /// Default 100,000.
+    /// Most files of history; points that would need another file, for another day, type or tenant,
+    /// are not kept. Default 100,000.
     pub files_max: usize,
     /// Size up to which the files of a day are merged, in bytes. Default 128 MiB.
     pub merge_max_bytes: u64,
     /// Memory for the indexes of files that were read, in bytes. Default 32 MiB.
     pub index_cache_bytes: usize,
-    /// Points in one answer, or periods if they are aggregated. Default 10,000.
+    /// Most points in one answer, or periods if they are aggregated. Default 10,000.
     pub page_max_points: usize,
     /// Largest answer, in bytes. Default 32 MiB.
     pub page_max_bytes: usize,
@@ -42,7 +40,8 @@ pub struct HistoryConfig {
     pub requests_max_waiting: usize,
     /// Time that a request may take, in milliseconds. Default 30,000.
     pub timeout_ms: u64,
-    /// What is kept and how long: of each setting the first rule that fits and has it. Default none: everything, for ever.
+    /// Rules for which changes are kept and for how long; each setting is taken from the first matching rule that has
+    /// it. Default none: everything is kept for ever.
     pub rules: Vec<HistoryRule>,
 }
 
@@ -66,7 +65,7 @@ impl Default for HistoryConfig {
 }
 
 impl HistoryConfig {
-    /// Checks each setting by itself.
+    /// Checks each setting on its own.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`] names the setting, its value and the rule.
@@ -85,8 +84,9 @@ impl HistoryConfig {
     }
 }
 
-/// What is kept of the tenants, types and attributes that fit, and how long. `*` in a pattern stands for any characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A rule for the changes that are kept, and for how long, of the tenants, types and attributes that fit. `*` in a
+/// pattern stands for any characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HistoryRule {
     /// Tenants. Default `*`.
@@ -96,23 +96,27 @@ pub struct HistoryRule {
     pub kind: String,
     /// Attributes. Default `*`.
     pub attribute: String,
-    /// Whether their changes are kept. Default: a later rule says it, or they are.
+    /// `false` drops their changes. Default: taken from a later rule, else they are kept.
     pub keep: Option<bool>,
-    /// How long after they were kept they stay, in milliseconds. Default: a later rule says it, or for ever.
+    /// Time that points are kept, counted from their flush, in milliseconds. Default: taken from a
+    /// later rule, else for ever.
     pub retention_ms: Option<u64>,
-    /// Bytes of files for each type of a tenant: the oldest days go first. Default: a later rule says it, or no limit.
+    /// Bytes of files for each type of a tenant; the oldest days are removed first. Default: taken from
+    /// a later rule, else unlimited.
     pub retention_bytes: Option<u64>,
-    /// How long after they were kept fewer of them stay, in milliseconds, at least a period. Of several rules for the same
-    /// the longest counts that has passed. Default: a later rule says it, or all stay.
+    /// Age from which points are sampled, counted from their flush, in milliseconds; at least one period. Of several
+    /// rules with the same patterns, the one with the greatest reached age applies. Default: taken from a later
+    /// rule, else all points stay.
     pub sample_after_ms: Option<u64>,
-    /// Length of the periods of which one point stays, in milliseconds: a whole part of a day.
+    /// Length of the periods of which one point stays, in milliseconds; it must divide a day.
     pub sample_period_ms: Option<u64>,
-    /// What stays of a period: `last`, `avg`, or `all`, which takes out what a later rule would sample. Default `last`.
+    /// The point that stays of a period: `last`, `avg`, or `all`, which excludes the attribute from sampling
+    /// by later rules. Default `last`.
     pub sample: Option<Sample>,
 }
 
-/// What stays of the points of a period. Points that say that an attribute was deleted always do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The points of a period that stay. Points that say that an attribute was deleted always do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Sample {
     /// The last point, as it is.
     #[default]
@@ -144,17 +148,17 @@ impl Default for HistoryRule {
 }
 
 impl HistoryRule {
-    /// Checks that the rule can be followed.
+    /// Checks that the rule can be applied.
     ///
     /// # Errors
-    /// [`Error::InvalidSetting`]: files hold all attributes of a type, so retention cannot be an attribute's; sampling needs
-    /// an age and a period that divides a day, because files hold days.
+    /// [`Error::InvalidSetting`]: retention applies to a whole type, because a file holds all attributes; sampling
+    /// needs an age and a period that divides a day, because a file holds one day.
     pub fn validate(&self) -> Result<(), Error> {
         if self.attribute != ANY && (self.retention_ms.is_some() || self.retention_bytes.is_some()) {
             return Err(Error::InvalidSetting {
                 setting: "history.rules",
                 value: format!("{{ attribute = \"{}\", … }}", self.attribute),
-                rule: "retention is that of a type, because a file holds all its attributes; leave the attribute out",
+                rule: "retention applies to whole types, whose attributes share files; leave the attribute out",
             });
         }
         match self.sampling_fault() {
@@ -167,30 +171,30 @@ impl HistoryRule {
         }
     }
 
-    /// What of the sampling cannot be, and why.
+    /// Returns the invalid part of the sampling settings, and the rule that it violates.
     fn sampling_fault(&self) -> Option<(String, &'static str)> {
         let (after, period) = match (self.sample, self.sample_after_ms, self.sample_period_ms) {
             (None, None, None) | (Some(Sample::All), None, None) => return None,
             (Some(Sample::All), ..) => {
-                let rule = "all points stay, at any age; leave sample_after_ms and sample_period_ms out";
+                let rule = "it keeps all points at any age; leave sample_after_ms and sample_period_ms out";
                 return Some(("sample = \"all\", …".to_owned(), rule));
             }
             (_, Some(after), Some(period)) => (after, period),
             (_, Some(after), None) => {
-                let rule = "of what one point stays is not said; add sample_period_ms, as 3600000 for an hour";
+                let rule = "sampling needs a period, too; add sample_period_ms, such as 3600000 for one hour";
                 return Some((format!("sample_after_ms = {after}"), rule));
             }
             (_, None, Some(period)) => {
-                let rule = "from which age on is not said; add sample_after_ms, as 604800000 for a week";
+                let rule = "sampling needs an age, too; add sample_after_ms, such as 604800000 for one week";
                 return Some((format!("sample_period_ms = {period}"), rule));
             }
             (Some(_), None, None) => {
-                let rule = "from which age on, and of what, is not said; add sample_after_ms and sample_period_ms";
+                let rule = "sampling needs an age and a period; add sample_after_ms and sample_period_ms";
                 return Some(("sample = …".to_owned(), rule));
             }
         };
         if !DAY_MS.is_multiple_of(period) {
-            let rule = "a period is a whole part of a day, because a file holds a day; \
+            let rule = "a period must divide a day, because a file holds one day; \
                         use 60000, 900000, 3600000, 86400000 or another that divides 86400000";
             return Some((format!("sample_period_ms = {period}"), rule));
         }
@@ -200,11 +204,12 @@ impl HistoryRule {
             return Some((format!("sample_after_ms = {after}, sample_period_ms = {period}"), rule));
         }
         let retention = self.retention_ms.filter(|retention| *retention <= after)?;
-        let rule = "points would go before they are sampled; use a longer retention_ms or a shorter sample_after_ms";
+        let rule =
+            "points would be deleted before they are sampled; use a longer retention_ms or a shorter sample_after_ms";
         Some((format!("retention_ms = {retention}, sample_after_ms = {after}"), rule))
     }
 
-    fn fits(&self, tenant: &TenantId, kind: &str) -> bool {
+    pub(crate) fn fits(&self, tenant: &TenantId, kind: &str) -> bool {
         fits(&self.tenant, tenant.as_str()) && fits(&self.kind, kind)
     }
 }
@@ -213,113 +218,12 @@ pub(crate) fn fits(pattern: &str, text: &str) -> bool {
     pattern == ANY || Wildcard::from(pattern).fits(text)
 }
 
-/// Rules that tenants have for themselves.
-pub trait TenantRules: Send + Sync + 'static {
-    /// The rules of `tenant`, in which the tenant's name is not looked at; `None` if it has none.
-    fn rules(&self, tenant: &TenantId) -> Option<Arc<Vec<HistoryRule>>>;
-}
-
-/// No tenant has rules of its own.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoTenantRules;
-
-impl TenantRules for NoTenantRules {
-    fn rules(&self, _: &TenantId) -> Option<Arc<Vec<HistoryRule>>> {
-        None
-    }
-}
-
-/// All rules: a tenant's own come first.
-pub(crate) struct Rules {
-    pub(crate) general: Vec<HistoryRule>,
-    pub(crate) own: Arc<dyn TenantRules>,
-}
-
-impl Rules {
-    /// What the first rule that fits says.
-    fn first<T>(&self, tenant: &TenantId, kind: &str, said: impl Fn(&HistoryRule) -> Option<T>) -> Option<T> {
-        let own = self.own.rules(tenant);
-        let of_tenant = own.iter().flat_map(|rules| rules.iter()).filter(|rule| fits(&rule.kind, kind));
-        let general = self.general.iter().filter(|rule| rule.fits(tenant, kind));
-        of_tenant.chain(general).find_map(said)
-    }
-
-    /// What they say of the sampling of a type.
-    pub(crate) fn sampling(&self, tenant: &TenantId, kind: &str) -> SamplingRules {
-        let mut rules = SamplingRules::default();
-        if let Some(own) = self.own.rules(tenant) {
-            rules.add(own.iter().filter(|rule| fits(&rule.kind, kind)));
-        }
-        rules.add(self.general.iter().filter(|rule| rule.fits(tenant, kind)));
-        rules
-    }
-
-    /// Whether no rule takes anything of a tenant out.
-    pub(crate) fn keep_all(&self, tenant: &TenantId) -> bool {
-        let takes_out = |rule: &HistoryRule| rule.keep == Some(false);
-        !self.general.iter().any(takes_out) && !self.own.rules(tenant).is_some_and(|own| own.iter().any(takes_out))
-    }
-
-    /// Whether changes of the attribute are kept.
-    pub(crate) fn keeps(&self, tenant: &TenantId, kind: &str, attribute: &str) -> bool {
-        self.first(tenant, kind, |rule| rule.keep.filter(|_| fits(&rule.attribute, attribute))).unwrap_or(true)
-    }
-
-    pub(crate) fn retention_ms(&self, tenant: &TenantId, kind: &str) -> Option<u64> {
-        self.first(tenant, kind, |rule| rule.retention_ms)
-    }
-
-    pub(crate) fn retention_bytes(&self, tenant: &TenantId, kind: &str) -> Option<u64> {
-        self.first(tenant, kind, |rule| rule.retention_bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Own(Vec<HistoryRule>);
-
-    impl TenantRules for Own {
-        fn rules(&self, tenant: &TenantId) -> Option<Arc<Vec<HistoryRule>>> {
-            (tenant.as_str() == "acme").then(|| Arc::new(self.0.clone()))
-        }
-    }
-
     #[test]
-    fn the_first_rule_that_fits_and_says_it_counts_and_a_tenants_own_come_first() {
-        let rule = |tenant: &str, kind: &str, attribute: &str, keep| HistoryRule {
-            tenant: tenant.into(),
-            kind: kind.into(),
-            attribute: attribute.into(),
-            keep,
-            ..HistoryRule::default()
-        };
-        let general = vec![
-            rule("*", "Room", "debug*", Some(false)),
-            HistoryRule { retention_ms: Some(5), ..rule("b*", "*", "*", None) },
-            HistoryRule { retention_bytes: Some(7), ..rule("*", "*", "*", None) },
-        ];
-        let own = Own(vec![rule("ignored", "Car", "*", Some(false)), rule("*", "Room", "debug1", Some(true))]);
-        let rules = Rules { general, own: Arc::new(own) };
-        let tenant = |name: &str| TenantId::new(name).unwrap();
-        for (name, kind, attribute, kept) in [
-            ("acme", "Room", "t", true),
-            ("acme", "Room", "debug1", true),
-            ("acme", "Room", "debug2", false),
-            ("acme", "Car", "speed", false),
-            ("beta", "Car", "speed", true),
-            ("beta", "Room", "debug1", false),
-        ] {
-            assert_eq!(rules.keeps(&tenant(name), kind, attribute), kept, "{name} {kind} {attribute}");
-        }
-        assert_eq!(rules.retention_ms(&tenant("beta"), "Room"), Some(5));
-        assert_eq!(rules.retention_ms(&tenant("acme"), "Room"), None);
-        assert_eq!(rules.retention_bytes(&tenant("acme"), "Room"), Some(7));
-    }
-
-    #[test]
-    fn a_setting_that_cannot_be_is_named_with_its_rule() {
+    fn an_invalid_setting_is_refused_with_its_rule() {
         HistoryConfig::default().validate().unwrap();
         type Change = fn(&mut HistoryConfig);
         let table: [(Change, &str); 6] = [
@@ -345,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn sampling_that_cannot_be_is_named_with_its_rule_and_remedy() {
+    fn invalid_sampling_is_refused_with_its_rule_and_remedy() {
         const HOUR: u64 = 3_600_000;
         let rule = |sample, after, period| HistoryRule {
             kind: "Room".into(),

@@ -1,4 +1,4 @@
-//! Which entities have a history: in the order of type, id and path, merged over files and what is in none yet.
+//! Lists entities that have a history, ordered by type, id and path, merged from files and memtables.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -7,43 +7,25 @@ use std::sync::Arc;
 
 use millstream_http::Problem;
 
-use crate::ask::{Selection, Window};
-use crate::catalog::KeptFile;
-use crate::file_reader::Runs;
-use crate::generation::Generation;
-use crate::read::Reader;
+use crate::catalog::DataFile;
+use crate::file_reader::SeriesRuns;
+use crate::memtable::Memtable;
+use crate::query::{EntityPage, EntityRef, EntitySelection, TimeWindow};
+use crate::read::SnapshotReader;
 
-/// Ids that are looked up in a generation at a time; whoever writes to it waits meanwhile.
+/// Ids looked up under one lock of a memtable, which blocks its writer.
 const LOOKUP_IDS: usize = 256;
 
-/// An entity that has a history.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EntityRef {
-    pub(crate) kind: Arc<str>,
-    pub(crate) id: String,
-    pub(crate) path: String,
-}
+/// The id and the service path.
+type EntityName = (String, String);
 
-/// Which part of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Page {
-    pub(crate) offset: usize,
-    pub(crate) limit: usize,
-    /// Whether it is counted how many there are in all.
-    pub(crate) counts: bool,
-}
-
-/// Id and path.
-type Name = (String, String);
-
-impl Reader<'_> {
-    /// The entities of a page, and how many there are if that is asked for: those that have a value on a day that the window
-    /// touches.
+impl SnapshotReader<'_> {
+    /// Returns a page of the entities that have a value on a day of the window, and the total if `page.counts`.
     pub(crate) fn entities(
         &self,
-        selection: &Selection,
-        window: &Window,
-        page: Page,
+        selection: &EntitySelection,
+        window: &TimeWindow,
+        page: EntityPage,
     ) -> Result<(Vec<EntityRef>, usize), Problem> {
         let (mut found, mut passed) = (Vec::new(), 0);
         let end = page.offset.saturating_add(page.limit);
@@ -61,14 +43,14 @@ impl Reader<'_> {
         Ok((found, passed))
     }
 
-    /// An entity that is selected and has something, whatever the time: in memory, or else in the youngest file that has one.
-    pub(crate) fn at_any_time(&self, selection: &Selection) -> Result<Option<EntityRef>, Problem> {
+    /// Finds a selected entity with points at any time: first in memtables, then in the youngest files.
+    pub(crate) fn at_any_time(&self, selection: &EntitySelection) -> Result<Option<EntityRef>, Problem> {
         let (from, to) = selection.id_bounds();
         for kind in self.kinds(selection) {
-            for generation in &self.snapshot.generations {
+            for memtable in &self.snapshot.memtables {
                 let mut next = Some(Bound::Included(from.into()));
                 while let Some(begin) = next {
-                    let (found, go_on) = look_up(generation, selection, &kind, &Window::default(), begin);
+                    let (found, go_on) = look_up(memtable, selection, &kind, &TimeWindow::default(), begin);
                     if let Some((id, path)) = found.into_iter().next() {
                         return Ok(Some(EntityRef { kind, id, path }));
                     }
@@ -85,12 +67,12 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    fn kinds(&self, selection: &Selection) -> BTreeSet<Arc<str>> {
+    fn kinds(&self, selection: &EntitySelection) -> BTreeSet<Arc<str>> {
         let tenant = selection.tenant.as_str();
         let in_files = self.snapshot.files.of_tenant(tenant).map(|((_, kind, _), _)| kind.clone());
         let mut kinds: BTreeSet<Arc<str>> = in_files.collect();
-        for generation in &self.snapshot.generations {
-            generation.read(|content| {
+        for memtable in &self.snapshot.memtables {
+            memtable.read(|content| {
                 kinds
                     .extend(content.tenants.get(&selection.tenant).into_iter().flat_map(|kinds| kinds.keys().cloned()));
             });
@@ -99,20 +81,25 @@ impl Reader<'_> {
         kinds
     }
 
-    fn names<'s>(&'s self, selection: &'s Selection, window: &Window, kind: &Arc<str>) -> Result<Names<'s>, Problem> {
+    fn names<'s>(
+        &'s self,
+        selection: &'s EntitySelection,
+        window: &TimeWindow,
+        kind: &Arc<str>,
+    ) -> Result<EntityNames<'s>, Problem> {
         let (from, to) = selection.id_bounds();
         let mut sources = Vec::new();
         for file in self.files_of(selection, kind, |day, file| window.lists_file(day, file))? {
             let runs = self.open(&file)?.runs(from, to);
             sources.push(NameSource::File { runs, file });
         }
-        for generation in &self.snapshot.generations {
-            let (generation, kind) = (generation.clone(), kind.clone());
+        for memtable in &self.snapshot.memtables {
+            let (memtable, kind) = (memtable.clone(), kind.clone());
             let ahead = Vec::new().into_iter();
             let next = Some(Bound::Included(from.into()));
-            sources.push(NameSource::Generation { generation, kind, window: *window, next, ahead });
+            sources.push(NameSource::Memtable { memtable, kind, window: *window, next, ahead });
         }
-        let mut names = Names { reader: self, selection, sources, heads: BinaryHeap::new(), last: None };
+        let mut names = EntityNames { reader: self, selection, sources, heads: BinaryHeap::new(), last: None };
         for source in 0..names.sources.len() {
             names.pull(source)?;
         }
@@ -120,33 +107,33 @@ impl Reader<'_> {
     }
 }
 
-/// Distinct names in their order.
-struct Names<'s> {
-    reader: &'s Reader<'s>,
-    selection: &'s Selection,
+/// Iterates distinct names in order.
+struct EntityNames<'s> {
+    reader: &'s SnapshotReader<'s>,
+    selection: &'s EntitySelection,
     sources: Vec<NameSource>,
-    /// The next name of each source that has one, and which that is.
-    heads: BinaryHeap<Reverse<(Name, usize)>>,
-    last: Option<Name>,
+    /// The next name of each source, with the index of the source.
+    heads: BinaryHeap<Reverse<(EntityName, usize)>>,
+    last: Option<EntityName>,
 }
 
 enum NameSource {
     File {
-        runs: Runs,
-        file: Arc<KeptFile>,
+        runs: SeriesRuns,
+        file: Arc<DataFile>,
     },
-    Generation {
-        generation: Arc<Generation>,
+    Memtable {
+        memtable: Arc<Memtable>,
         kind: Arc<str>,
-        window: Window,
-        /// Where to go on; `None` at the end.
+        window: TimeWindow,
+        /// The id at which the next lookup starts; `None` at the end.
         next: Option<Bound<Arc<str>>>,
-        ahead: std::vec::IntoIter<Name>,
+        ahead: std::vec::IntoIter<EntityName>,
     },
 }
 
-impl Names<'_> {
-    fn next(&mut self) -> Result<Option<Name>, Problem> {
+impl EntityNames<'_> {
+    fn next(&mut self) -> Result<Option<EntityName>, Problem> {
         while let Some(Reverse((name, source))) = self.heads.pop() {
             self.pull(source)?;
             if self.last.as_ref() != Some(&name) {
@@ -157,16 +144,16 @@ impl Names<'_> {
         Ok(None)
     }
 
-    /// Puts the next name of a source among the heads.
+    /// Pushes the next name of a source onto the heap.
     fn pull(&mut self, source: usize) -> Result<(), Problem> {
         let next = match &mut self.sources[source] {
             NameSource::File { runs, file } => next_of_file(self.reader, self.selection, runs, file)?,
-            NameSource::Generation { generation, kind, window, next, ahead } => loop {
+            NameSource::Memtable { memtable, kind, window, next, ahead } => loop {
                 if let Some(name) = ahead.next() {
                     break Some(name);
                 }
                 let Some(from) = next.take() else { break None };
-                let (found, go_on) = look_up(generation, self.selection, kind, window, from);
+                let (found, go_on) = look_up(memtable, self.selection, kind, window, from);
                 (*ahead, *next) = (found.into_iter(), go_on);
             },
         };
@@ -176,11 +163,11 @@ impl Names<'_> {
 }
 
 fn next_of_file(
-    reader: &Reader<'_>,
-    selection: &Selection,
-    runs: &mut Runs,
-    file: &KeptFile,
-) -> Result<Option<Name>, Problem> {
+    reader: &SnapshotReader<'_>,
+    selection: &EntitySelection,
+    runs: &mut SeriesRuns,
+    file: &DataFile,
+) -> Result<Option<EntityName>, Problem> {
     for run in runs {
         let run = run.map_err(|error| reader.failed(error))?;
         let is_selected = selection.has_attribute(&run.attribute) && selection.has_entity(&run.id, &run.path);
@@ -191,15 +178,15 @@ fn next_of_file(
     Ok(None)
 }
 
-/// Names from an id on, and where to go on.
+/// Returns names from the id `from` on, and the start of the next lookup.
 fn look_up(
-    generation: &Generation,
-    selection: &Selection,
+    memtable: &Memtable,
+    selection: &EntitySelection,
     kind: &str,
-    window: &Window,
+    window: &TimeWindow,
     from: Bound<Arc<str>>,
-) -> (Vec<Name>, Option<Bound<Arc<str>>>) {
-    generation.read(|content| {
+) -> (Vec<EntityName>, Option<Bound<Arc<str>>>) {
+    memtable.read(|content| {
         let kind = content.tenants.get(&selection.tenant).and_then(|kinds| kinds.get(kind));
         let Some(kind) = kind else { return (Vec::new(), None) };
         let mut names = Vec::new();

@@ -1,61 +1,62 @@
-//! What can go wrong with history outside a request.
+//! The errors of history.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_http::{Problem, Reason};
 use millstream_types::ErrorCode;
 
-/// Why history cannot be opened, written or read.
+/// A failure to open, write or read history.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The log refused.
+    /// The log refused an operation or failed.
     #[error(transparent)]
     Log(#[from] millstream_log::Error),
-    /// The disk refused.
+    /// An operation on a file failed.
     #[error("history cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The file operation that failed.
         what: &'static str,
-        /// Of which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: Arc<std::io::Error>,
     },
-    /// A file cannot be written or read as Parquet.
+    /// A file is not valid Parquet, or cannot be written as such.
     #[error("history file {}: {reason}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: String,
     },
-    /// A record of `_history` is not as this version writes it.
+    /// A record of `_history` has an unknown form.
     #[error("a record of the topic '_history' cannot be read: {reason}; was it written by a later version?")]
     Record {
-        /// What is wrong with it.
+        /// A description of the problem.
         reason: String,
     },
-    /// The system refuses a thread.
+    /// The system refused to start a thread.
     #[error("a thread for history cannot be started")]
     Thread(#[source] Arc<std::io::Error>),
-    /// A setting that cannot be.
+    /// A setting has an invalid value.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// The rule, and the remedy.
+        /// The rule and the remedy.
         rule: &'static str,
     },
-    /// History has stopped.
-    #[error("history is stopping; ask again when the server is back")]
+    /// History no longer answers because it stops.
+    #[error("history is stopping; try again when the server is back")]
     Stopped,
 }
 
 impl Error {
-    /// The kind of failure, from which every door takes its own code.
+    /// Maps the error to the code that the listeners translate.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Log(error) => error.code(),
@@ -73,4 +74,14 @@ impl Error {
     pub(crate) fn file(path: &std::path::Path, reason: &impl std::fmt::Display) -> Self {
         Self::File { path: path.to_owned(), reason: reason.to_string() }
     }
+}
+
+/// Converts an error for the client.
+pub(crate) fn failed(error: Error) -> Problem {
+    Problem::from_error(error.code(), &error)
+}
+
+/// Builds the refusal of a read that exceeds a limit.
+pub(crate) fn too_large(detail: String) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::TooLarge), detail)
 }

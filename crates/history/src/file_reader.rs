@@ -1,4 +1,4 @@
-//! Reads a file of points: finds the rows of an entity by the bounds of pages, and reads no other page.
+//! Reads a Parquet file of points: finds an entity's rows by the page bounds, and reads no other page.
 
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
@@ -18,13 +18,12 @@ use parquet::file::serialized_reader::SerializedRowGroupReader;
 
 use crate::Error;
 use crate::columns::{
-    ATTRIBUTE, Columns, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PATH, SCHEMA_TYPE, VALUE,
+    ATTRIBUTE, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PATH, PointColumns, SCHEMA_TYPE, VALUE,
 };
 
-/// An open file with its index.
 pub(crate) struct OpenFile {
     path: PathBuf,
-    file: Arc<Chunks>,
+    file: Arc<ParquetChunks>,
     meta: ParquetMetaData,
 }
 
@@ -34,23 +33,23 @@ impl std::fmt::Debug for OpenFile {
     }
 }
 
-/// Rows of a row group that follow each other.
+/// Consecutive rows of a row group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct RowRange {
     pub(crate) group: usize,
     pub(crate) rows: Range<usize>,
 }
 
-/// Rows of one series.
+/// The rows of one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SeriesRun {
     pub(crate) id: String,
     pub(crate) path: String,
     pub(crate) attribute: String,
-    pub(crate) rows: Rows,
+    pub(crate) rows: RowRange,
 }
 
-impl Run {
+impl SeriesRun {
     fn continues_with(&self, next: &Self) -> bool {
         self.rows.group == next.rows.group
             && self.rows.rows.end == next.rows.rows.start
@@ -58,14 +57,11 @@ impl Run {
     }
 }
 
-/// Which columns beside the times and the offset are read.
+/// The columns to read beside times and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Details {
-    /// Everything.
+pub(crate) enum Projection {
     All,
-    /// Numbers only.
     Numbers,
-    /// Numbers and values.
     Values,
 }
 
@@ -73,7 +69,7 @@ impl OpenFile {
     pub(crate) fn open(files: &dyn Files, path: &Path) -> Result<Self, Error> {
         let file = files.open(path).map_err(|error| Error::io("open", path, error))?;
         let bytes = file.size().map_err(|error| Error::io("look at", path, error))?;
-        let file = Arc::new(Chunks { file, bytes });
+        let file = Arc::new(ParquetChunks { file, bytes });
         let meta = ParquetMetaDataReader::new()
             .with_page_index_policy(PageIndexPolicy::Required)
             .parse_and_finish(&*file)
@@ -84,7 +80,7 @@ impl OpenFile {
         Ok(Self { path: path.to_owned(), file, meta })
     }
 
-    /// Bytes that its index takes in memory.
+    /// Returns the memory that the index takes.
     pub(crate) fn index_bytes(&self) -> usize {
         self.meta.memory_size()
     }
@@ -97,23 +93,23 @@ impl OpenFile {
         usize::try_from(self.meta.row_group(group).num_rows()).unwrap_or_default()
     }
 
-    /// The series that may have rows of ids from `from` to `to`, found as they are asked for.
-    pub(crate) fn runs(self: &Arc<Self>, from: &str, to: Option<&str>) -> Runs {
+    /// Iterates the series with ids from `from` to `to`; reads pages on demand.
+    pub(crate) fn runs(self: &Arc<Self>, from: &str, to: Option<&str>) -> SeriesRuns {
         let (from, to) = (from.to_owned(), to.map(str::to_owned));
         let (blocks, found) = (Vec::new().into_iter(), Vec::new().into_iter());
-        Runs { file: self.clone(), from, to, group: 0, blocks, found, ahead: None }
+        SeriesRuns { file: self.clone(), from, to, group: 0, blocks, found, ahead: None }
     }
 
-    /// Of `rows`, which are of one series and so in the order of observation, those whose page may hold one that was
-    /// observed from `from` on and before `to`.
-    pub(crate) fn observed_between(&self, rows: &Rows, from: i64, to: i64) -> Result<Range<usize>, Error> {
+    /// Narrows `rows`, the rows of one series in order of observation, to the pages that
+    /// may contain times in `from..to`.
+    pub(crate) fn observed_between(&self, rows: &RowRange, from: i64, to: i64) -> Result<Range<usize>, Error> {
         let bounds = self.integer_bounds(rows.group, OBSERVED)?;
         let starts = self.page_starts(rows.group, OBSERVED)?;
         let mut between = rows.rows.end..rows.rows.start;
         for (page, (min, max)) in bounds.iter().enumerate() {
             let end = starts.get(page + 1).copied().unwrap_or_else(|| self.group_rows(rows.group));
             let within = starts[page].max(rows.rows.start)..end.min(rows.rows.end);
-            // The page at either end may also hold other series, and so earlier or later moments.
+            // The first and last page may contain other series, and thus other times.
             if !within.is_empty() && *max >= from && *min < to {
                 between = between.start.min(within.start)..between.end.max(within.end);
             }
@@ -121,40 +117,40 @@ impl OpenFile {
         Ok(if between.is_empty() { rows.rows.start..rows.rows.start } else { between })
     }
 
-    /// Reads rows of all columns.
-    pub(crate) fn read(&self, rows: &Rows) -> Result<Columns, Error> {
-        let mut columns = self.read_points(rows, Details::All)?;
+    /// Reads all columns of the rows.
+    pub(crate) fn read(&self, rows: &RowRange) -> Result<PointColumns, Error> {
+        let mut columns = self.read_points(rows, Projection::All)?;
         columns.id = self.bytes(rows, ID)?;
         columns.path = self.bytes(rows, PATH)?;
         columns.attribute = self.bytes(rows, ATTRIBUTE)?;
         Ok(columns)
     }
 
-    /// Reads rows without the names of their series.
-    pub(crate) fn read_points(&self, rows: &Rows, details: Details) -> Result<Columns, Error> {
-        let mut columns = Columns {
+    /// Reads rows without id, path and attribute.
+    pub(crate) fn read_points(&self, rows: &RowRange, projection: Projection) -> Result<PointColumns, Error> {
+        let mut columns = PointColumns {
             observed: self.column::<Int64Type>(rows, OBSERVED)?.0,
             modified: self.column::<Int64Type>(rows, MODIFIED)?.0,
             number: spread(self.column::<DoubleType>(rows, NUMBER)?),
             offset: self.column::<Int64Type>(rows, OFFSET)?.0,
-            ..Columns::default()
+            ..PointColumns::default()
         };
-        if details != Details::Numbers {
+        if projection != Projection::Numbers {
             columns.value = self.bytes(rows, VALUE)?;
         }
-        if details == Details::All {
+        if projection == Projection::All {
             columns.kind = self.bytes(rows, KIND)?;
             columns.metadata = spread(self.column::<ByteArrayType>(rows, METADATA)?);
         }
         Ok(columns)
     }
 
-    fn bytes(&self, rows: &Rows, column: usize) -> Result<Vec<ByteArray>, Error> {
+    fn bytes(&self, rows: &RowRange, column: usize) -> Result<Vec<ByteArray>, Error> {
         Ok(self.column::<ByteArrayType>(rows, column)?.0)
     }
 
-    /// Values that are there, and for each row whether it has one (nothing for a column that always has).
-    fn column<T: DataType>(&self, rows: &Rows, column: usize) -> Result<(Vec<T::T>, Vec<i16>), Error> {
+    /// Returns the present values, and a definition level per row (none for a required column).
+    fn column<T: DataType>(&self, rows: &RowRange, column: usize) -> Result<(Vec<T::T>, Vec<i16>), Error> {
         let read = || {
             let index = self.meta.page_index_for_row_group(rows.group);
             let properties = Arc::new(ReaderProperties::builder().build());
@@ -181,21 +177,21 @@ impl OpenFile {
         Error::file(&self.path, &"it has no page index; remove it")
     }
 
-    /// The first row of each page.
+    /// Returns the first row of each page.
     fn page_starts(&self, group: usize, column: usize) -> Result<Vec<usize>, Error> {
         let index = self.meta.page_index_for_row_group(group);
         let pages = index.page_locations(column).ok_or_else(|| self.no_index())?;
         Ok(pages.iter().map(|page| page.first_row_index as usize).collect())
     }
 
-    /// The least and the greatest value of each page.
+    /// Returns the least and greatest value of each page.
     fn integer_bounds(&self, group: usize, column: usize) -> Result<Vec<(i64, i64)>, Error> {
         let index = self.meta.page_index_for_row_group(group);
         let Some(ColumnIndexMetaData::INT64(bounds)) = index.column_index(column) else { return Err(self.no_index()) };
         Ok(bounds.min_values().iter().copied().zip(bounds.max_values().iter().copied()).collect())
     }
 
-    /// The stretches of a row group between all ends of pages of the naming columns, with their bounds.
+    /// Splits a row group at all page ends of the id, path and attribute columns.
     fn blocks(&self, group: usize) -> Result<Vec<Block>, Error> {
         let index = self.meta.page_index_for_row_group(group);
         let mut starts = Vec::new();
@@ -220,29 +216,29 @@ impl OpenFile {
                 };
             let mut names = columns.iter().map(bounds);
             let mut next = || names.next().unwrap_or_default();
-            Block { rows: Rows { group, rows: *start..end }, id: next(), path: next(), attribute: next() }
+            Block { rows: RowRange { group, rows: *start..end }, id: next(), path: next(), attribute: next() }
         };
         Ok(starts.iter().zip(ends).map(block).collect())
     }
 
-    /// The series of a block, from the columns themselves if the bounds do not say it.
-    fn runs_of(&self, block: Block) -> Result<Vec<Run>, Error> {
+    /// Returns the series of a block; reads the columns if the bounds are not enough.
+    fn runs_of(&self, block: Block) -> Result<Vec<SeriesRun>, Error> {
         if block.is_of_one_series() {
             let Block { rows, id, path, attribute } = block;
-            return Ok(vec![Run { id: id.0, path: path.0, attribute: attribute.0, rows }]);
+            return Ok(vec![SeriesRun { id: id.0, path: path.0, attribute: attribute.0, rows }]);
         }
         let [ids, paths, attributes] = [ID, PATH, ATTRIBUTE].map(|column| self.bytes(&block.rows, column));
         let (ids, paths, attributes) = (ids?, paths?, attributes?);
         let names = |at: usize| (ids[at].data(), paths[at].data(), attributes[at].data());
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<SeriesRun> = Vec::new();
         let mut start = 0;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         for end in 1..=ids.len() {
             if end == ids.len() || names(end) != names(start) {
                 let (id, path, attribute) = names(start);
                 let first = block.rows.rows.start;
-                let rows = Rows { group: block.rows.group, rows: first + start..first + end };
-                runs.push(Run { id: text(id), path: text(path), attribute: text(attribute), rows });
+                let rows = RowRange { group: block.rows.group, rows: first + start..first + end };
+                runs.push(SeriesRun { id: text(id), path: text(path), attribute: text(attribute), rows });
                 start = end;
             }
         }
@@ -250,15 +246,15 @@ impl OpenFile {
     }
 }
 
-/// For each row the value that it has.
+/// Returns an optional value per row.
 fn spread<T>((values, there): (Vec<T>, Vec<i16>)) -> Vec<Option<T>> {
     let mut values = values.into_iter();
     there.into_iter().map(|is_there| if is_there > 0 { values.next() } else { None }).collect()
 }
 
-/// A stretch of rows within one page of each naming column, and the least and greatest name in these pages.
+/// Rows within one page of each of the id, path and attribute columns, with the bounds of these pages.
 struct Block {
-    rows: Rows,
+    rows: RowRange,
     id: (String, String),
     path: (String, String),
     attribute: (String, String),
@@ -270,24 +266,24 @@ impl Block {
     }
 }
 
-/// Series of a file in their order. One that goes on in the next row group comes again.
-pub(crate) struct Runs {
+/// Iterates the series of a file in order; returns a series again if it continues in the next row group.
+pub(crate) struct SeriesRuns {
     file: Arc<OpenFile>,
     from: String,
     to: Option<String>,
     group: usize,
     blocks: std::vec::IntoIter<Block>,
-    found: std::vec::IntoIter<Run>,
-    /// Found already; what follows may belong to it.
-    ahead: Option<Run>,
+    found: std::vec::IntoIter<SeriesRun>,
+    /// The series read last; the next run may continue it.
+    ahead: Option<SeriesRun>,
 }
 
-impl Runs {
+impl SeriesRuns {
     fn concerns(&self, block: &Block) -> bool {
         block.id.1 >= self.from && self.to.as_ref().is_none_or(|to| block.id.0 <= *to)
     }
 
-    fn next_run(&mut self) -> Result<Option<Run>, Error> {
+    fn next_run(&mut self) -> Result<Option<SeriesRun>, Error> {
         loop {
             if let Some(run) = self.found.next() {
                 if run.id >= self.from && self.to.as_ref().is_none_or(|to| run.id <= *to) {
@@ -310,8 +306,8 @@ impl Runs {
     }
 }
 
-impl Iterator for Runs {
-    type Item = Result<Run, Error>;
+impl Iterator for SeriesRuns {
+    type Item = Result<SeriesRun, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -331,23 +327,23 @@ impl Iterator for Runs {
     }
 }
 
-/// A file as the Parquet reader wants it.
-struct Chunks {
+/// Adapts a file to the Parquet reader.
+struct ParquetChunks {
     file: Arc<dyn File>,
     bytes: u64,
 }
 
-impl Length for Chunks {
+impl Length for ParquetChunks {
     fn len(&self) -> u64 {
         self.bytes
     }
 }
 
-impl ChunkReader for Chunks {
-    type T = BufReader<From>;
+impl ChunkReader for ParquetChunks {
+    type T = BufReader<RangeReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::new(From { file: self.file.clone(), at: start }))
+        Ok(BufReader::new(RangeReader { file: self.file.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -363,13 +359,13 @@ impl ChunkReader for Chunks {
     }
 }
 
-/// A file from a position on.
-struct From {
+/// Reads a file from a position.
+struct RangeReader {
     file: Arc<dyn File>,
     at: u64,
 }
 
-impl Read for From {
+impl Read for RangeReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(into, self.at)?;
         self.at += read as u64;

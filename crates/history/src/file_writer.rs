@@ -1,4 +1,5 @@
-//! Writes a file of points: under a temporary name, row group by row group, made durable before it gets its own.
+//! Writes a Parquet file of points: row group by row group under a temporary name, which is replaced
+//! once the file is durable.
 
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
@@ -10,33 +11,32 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
 use crate::Error;
-use crate::columns::{Columns, GROUP_ROWS, PROPERTIES, Row, SCHEMA_TYPE};
+use crate::columns::{GROUP_ROWS, PROPERTIES, PointColumns, PointRow, SCHEMA_TYPE};
 use crate::layout::PART_EXTENSION;
 
-/// A file that is being written.
 pub(crate) struct FileWriter {
     files: Arc<dyn Files>,
     path: PathBuf,
     part: PathBuf,
     file: Arc<dyn File>,
-    parquet: SerializedFileWriter<Appending>,
-    group: Columns,
-    written: Written,
+    parquet: SerializedFileWriter<AppendWriter>,
+    group: PointColumns,
+    written: FileSummary,
     is_finished: bool,
 }
 
 impl Drop for FileWriter {
     fn drop(&mut self) {
         if !self.is_finished {
-            // If it cannot be removed, the next start does it.
+            // The next start removes leftovers.
             let _ = self.files.remove(&self.part);
         }
     }
 }
 
-/// What a file holds.
+/// Size and bounds of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct FileSummary {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     pub(crate) observed_ms: (i64, i64),
@@ -45,24 +45,24 @@ pub(crate) struct Written {
 }
 
 impl FileWriter {
-    /// Begins the file `path`; its directory is made if it is not there.
+    /// Creates the file `path` and its directories.
     pub(crate) fn create(files: &Arc<dyn Files>, root: &Path, path: &Path) -> Result<Self, Error> {
         make_directory(&**files, root, path.parent().unwrap_or(root))?;
         let mut part = path.as_os_str().to_owned();
         part.push(PART_EXTENSION);
         let part = PathBuf::from(part);
         let file = files.create(&part).map_err(|error| Error::io("create", &part, error))?;
-        let appending = Appending { file: file.clone(), at: 0 };
+        let appending = AppendWriter { file: file.clone(), at: 0 };
         let parquet = SerializedFileWriter::new(appending, SCHEMA_TYPE.clone(), PROPERTIES.clone())
             .map_err(|error| Error::file(&part, &error))?;
-        let written = Written {
+        let written = FileSummary {
             rows: 0,
             bytes: 0,
             observed_ms: (i64::MAX, i64::MIN),
             modified_ms: (i64::MAX, i64::MIN),
             ids: Default::default(),
         };
-        let group = Columns::default();
+        let group = PointColumns::default();
         Ok(Self {
             files: files.clone(),
             path: path.to_owned(),
@@ -75,8 +75,8 @@ impl FileWriter {
         })
     }
 
-    /// Adds a row; rows come in their order.
-    pub(crate) fn push(&mut self, row: Row) -> Result<(), Error> {
+    /// Appends a row; the caller passes rows in sort order.
+    pub(crate) fn push(&mut self, row: PointRow) -> Result<(), Error> {
         let written = &mut self.written;
         written.rows += 1;
         written.observed_ms = (written.observed_ms.0.min(row.observed), written.observed_ms.1.max(row.observed));
@@ -97,8 +97,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Makes the file durable and gives it its name.
-    pub(crate) fn finish(mut self) -> Result<Written, Error> {
+    /// Makes the file durable and renames it.
+    pub(crate) fn finish(mut self) -> Result<FileSummary, Error> {
         self.end_group()?;
         self.parquet.finish().map_err(|error| Error::file(&self.part, &error))?;
         self.file.sync().map_err(|error| Error::io("sync", &self.part, error))?;
@@ -115,7 +115,7 @@ fn text(bytes: &ByteArray) -> String {
     String::from_utf8_lossy(bytes.data()).into_owned()
 }
 
-/// Makes the names of all directories between `root` and `directory` durable.
+/// Creates `directory` and makes all directory entries up to `root` durable.
 fn make_directory(files: &dyn Files, root: &Path, directory: &Path) -> Result<(), Error> {
     files.create_dir_all(directory).map_err(|error| Error::io("create", directory, error))?;
     let above = directory.ancestors().skip(1).take_while(|above| above.starts_with(root));
@@ -125,9 +125,9 @@ fn make_directory(files: &dyn Files, root: &Path, directory: &Path) -> Result<()
     Ok(())
 }
 
-type Group<'g> = SerializedRowGroupWriter<'g, Appending>;
+type RowGroupWriter<'g> = SerializedRowGroupWriter<'g, AppendWriter>;
 
-fn write_group(parquet: &mut SerializedFileWriter<Appending>, rows: &Columns) -> Result<(), ParquetError> {
+fn write_group(parquet: &mut SerializedFileWriter<AppendWriter>, rows: &PointColumns) -> Result<(), ParquetError> {
     let mut group = parquet.next_row_group()?;
     write_bytes(&mut group, &rows.id, None)?;
     write_bytes(&mut group, &rows.path, None)?;
@@ -147,13 +147,17 @@ fn write_group(parquet: &mut SerializedFileWriter<Appending>, rows: &Columns) ->
     Ok(())
 }
 
-fn write_bytes(group: &mut Group<'_>, values: &[ByteArray], there: Option<&[i16]>) -> Result<(), ParquetError> {
+fn write_bytes(
+    group: &mut RowGroupWriter<'_>,
+    values: &[ByteArray],
+    there: Option<&[i16]>,
+) -> Result<(), ParquetError> {
     let mut column = group.next_column()?.ok_or_else(no_column)?;
     column.typed::<ByteArrayType>().write_batch(values, there, None)?;
     column.close()
 }
 
-fn write_integers(group: &mut Group<'_>, values: &[i64]) -> Result<(), ParquetError> {
+fn write_integers(group: &mut RowGroupWriter<'_>, values: &[i64]) -> Result<(), ParquetError> {
     let mut column = group.next_column()?.ok_or_else(no_column)?;
     column.typed::<Int64Type>().write_batch(values, None, None)?;
     column.close()
@@ -163,18 +167,17 @@ fn no_column() -> ParquetError {
     ParquetError::General("the schema has no such column".to_owned())
 }
 
-/// Values that are there, and for each row whether it has one.
+/// Returns the present values, and a definition level per row.
 fn packed<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (values.iter().flatten().cloned().collect(), values.iter().map(|value| i16::from(value.is_some())).collect())
 }
 
-/// A file written from its beginning to its end.
-struct Appending {
+struct AppendWriter {
     file: Arc<dyn File>,
     at: u64,
 }
 
-impl Write for Appending {
+impl Write for AppendWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_at(&[IoSlice::new(bytes)], self.at)?;
         self.at += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! The points of a generation written to files: one for each tenant, type and day of observation.
+//! Writes a memtable to files, one per tenant, type and day of observation.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,30 @@ use millstream_types::TenantId;
 use parquet::data_type::ByteArray;
 
 use crate::Error;
-use crate::catalog::{Catalog, Directory};
+use crate::catalog::{DayDirectory, FileCatalog};
 use crate::catalog_record::FileRecord;
-use crate::columns::Row;
-use crate::file_writer::{FileWriter, Written};
-use crate::generation::{Content, Kind};
+use crate::columns::PointRow;
+use crate::file_writer::{FileSummary, FileWriter};
+use crate::memtable::{EntitiesOfType, MemtableContent};
 use crate::point::{Point, day};
 
-/// A point with the names of its series.
-type Named<'g> = (&'g str, &'g str, &'g str, &'g Point);
+/// A point with id, path and attribute.
+type SeriesPoint<'g> = (&'g str, &'g str, &'g str, &'g Point);
 
-/// What a flush has made.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     pub(crate) files: Vec<FileRecord>,
-    /// Points for whose directory there may be no file.
+    /// Points dropped because of `history.files_max`.
     pub(crate) passed_over: u64,
 }
 
-/// Writes the files; all or none. Until they are named in the catalog they do not count.
-pub(crate) fn flush(catalog: &mut Catalog, content: &Content, files_max: usize, now_ms: i64) -> Result<Flushed, Error> {
+/// Writes all files, or none if one fails. The files do not count until the catalog names them.
+pub(crate) fn flush(
+    catalog: &mut FileCatalog,
+    content: &MemtableContent,
+    files_max: usize,
+    now_ms: i64,
+) -> Result<Flushed, Error> {
     let mut flushed = Flushed::default();
     match write_all(catalog, content, files_max, now_ms, &mut flushed) {
         Ok(()) => Ok(flushed),
@@ -37,8 +41,8 @@ pub(crate) fn flush(catalog: &mut Catalog, content: &Content, files_max: usize, 
 }
 
 fn write_all(
-    catalog: &mut Catalog,
-    content: &Content,
+    catalog: &mut FileCatalog,
+    content: &MemtableContent,
     files_max: usize,
     now_ms: i64,
     flushed: &mut Flushed,
@@ -47,7 +51,7 @@ fn write_all(
     for (tenant, kinds) in &content.tenants {
         for (kind_name, kind) in kinds {
             for (day, mut points) in by_day(kind) {
-                let directory: Directory = (tenant.as_str().into(), kind_name.clone(), day);
+                let directory: DayDirectory = (tenant.as_str().into(), kind_name.clone(), day);
                 if room == 0 && !catalog.table.has_directory(&directory) {
                     flushed.passed_over += points.len() as u64;
                     continue;
@@ -63,8 +67,8 @@ fn write_all(
     Ok(())
 }
 
-fn by_day(kind: &Kind) -> BTreeMap<i32, Vec<Named<'_>>> {
-    let mut days: BTreeMap<i32, Vec<Named<'_>>> = BTreeMap::new();
+fn by_day(kind: &EntitiesOfType) -> BTreeMap<i32, Vec<SeriesPoint<'_>>> {
+    let mut days: BTreeMap<i32, Vec<SeriesPoint<'_>>> = BTreeMap::new();
     for (id, same_id) in &kind.entities {
         for entity in same_id {
             for series in &entity.series {
@@ -79,17 +83,17 @@ fn by_day(kind: &Kind) -> BTreeMap<i32, Vec<Named<'_>>> {
 }
 
 fn write(
-    catalog: &mut Catalog,
+    catalog: &mut FileCatalog,
     tenant: &TenantId,
     kind: &str,
     day: i32,
-    points: &[Named<'_>],
+    points: &[SeriesPoint<'_>],
     now_ms: i64,
 ) -> Result<FileRecord, Error> {
     let number = catalog.number();
     let path = catalog.path_of(tenant.as_str(), kind, day, number);
     let mut writer = FileWriter::create(&catalog.files, &catalog.root, &path)?;
-    let mut names = Names::default();
+    let mut names = SeriesNames::default();
     for named in points {
         writer.push(names.row(named))?;
     }
@@ -97,17 +101,17 @@ fn write(
     Ok(FileRecord::new(place, number, writer.finish()?, now_ms))
 }
 
-/// The names of the row before, so that they are copied once for each series.
+/// The names of the previous row, so that they are copied only once per series.
 #[derive(Default)]
-struct Names {
+struct SeriesNames {
     id: ByteArray,
     path: ByteArray,
     attribute: ByteArray,
     kind: ByteArray,
 }
 
-impl Names {
-    fn row(&mut self, (id, path, attribute, point): &Named<'_>) -> Row {
+impl SeriesNames {
+    fn row(&mut self, (id, path, attribute, point): &SeriesPoint<'_>) -> PointRow {
         for (known, name) in [
             (&mut self.id, *id),
             (&mut self.path, *path),
@@ -118,7 +122,7 @@ impl Names {
                 *known = name.into();
             }
         }
-        Row {
+        PointRow {
             id: self.id.clone(),
             path: self.path.clone(),
             attribute: self.attribute.clone(),
@@ -134,9 +138,9 @@ impl Names {
 }
 
 impl FileRecord {
-    pub(crate) fn new(place: (String, String, i32), number: u64, written: Written, kept_ms: i64) -> Self {
+    pub(crate) fn new(place: (String, String, i32), number: u64, written: FileSummary, kept_ms: i64) -> Self {
         let (tenant, kind, day) = place;
-        let Written { rows, bytes, observed_ms, modified_ms, ids } = written;
+        let FileSummary { rows, bytes, observed_ms, modified_ms, ids } = written;
         let sampled = Vec::new();
         Self { number, tenant, kind, day, rows, bytes, observed_ms, modified_ms, ids, kept_ms, sampled }
     }

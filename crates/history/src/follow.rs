@@ -1,7 +1,7 @@
-//! The thread that reads the change topics into the current generation, up to their stable offsets.
+//! The thread that reads the change topics into the current memtable, up to their stable offsets.
 //!
-//! Positions are kept with the points that they cover: both reach the files in one append, so that after a crash each
-//! change is read again exactly if it is in no file.
+//! A memtable keeps positions with the points that they cover, and both become durable in one append. So after a crash
+//! each change is read again exactly if it is not in a file.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,91 +9,88 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, stand_back};
-use millstream_types::{BatchLimits, Kind, Offset, PartitionId, Position, RecordBatch, TopicId, TopicPartition};
+use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, run_in_background};
+use millstream_types::{BatchLimits, Offset, PartitionId, Position, RecordBatch, TopicId, TopicKind, TopicPartition};
 
-use crate::catalog::Sources;
-use crate::change::Change;
-use crate::config::Rules;
-use crate::generation::Recorded;
-use crate::shared::{Shared, Source};
+use crate::catalog::SourcePositions;
+use crate::change::EntityChange;
+use crate::memtable::RecordStamp;
+use crate::rules::RuleSet;
+use crate::state::{HistoryState, SourcePartition};
 
-/// Bytes of records per read.
 const READ_BYTES: usize = 256 << 10;
-/// How long it waits for a bell, so that nothing is left for long whatever happens.
+/// The longest wait for a bell; a lost ring delays changes by this much at most.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long changes are left to gather: reading few at a time costs more than reading them.
-const GATHER: Duration = Duration::from_millis(2);
+/// The wait for more changes before a read, because small reads are inefficient.
+const LINGER: Duration = Duration::from_millis(2);
 const NAME: &str = "history";
 
-/// Reads change topics.
-pub(crate) struct Follower {
-    shared: Arc<Shared>,
+pub(crate) struct ChangeFollower {
+    state: Arc<HistoryState>,
     log: Arc<dyn Log>,
-    rules: Arc<Rules>,
-    generation_max_bytes: usize,
-    /// How far sources were in files at start.
-    sources: Sources,
-    cursors: HashMap<Source, Cursor>,
-    board: Arc<Board<News>>,
-    /// Sources in which there may be something to read.
-    due: HashSet<Source>,
+    rules: Arc<RuleSet>,
+    memtable_max_bytes: usize,
+    /// The positions in files at start.
+    sources: SourcePositions,
+    cursors: HashMap<SourcePartition, PartitionCursor>,
+    board: Arc<Board<FollowerEvent>>,
+    /// Sources that may have new records.
+    due: HashSet<SourcePartition>,
 }
 
-/// What bells ring for.
+/// The reason that a bell rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum News {
-    /// There are other topics than before.
+enum FollowerEvent {
+    /// The list of topics changed.
     Topics,
-    /// There is more to read.
-    Source(Source),
+    /// The source has new records.
+    Source(SourcePartition),
 }
 
-/// How far one source has been read.
-pub(crate) struct Cursor {
+/// The read position of one source.
+pub(crate) struct PartitionCursor {
     topic: Arc<Topic>,
     partition: Arc<dyn Partition>,
     next: Offset,
-    /// Keeps what is in no file from being trimmed, where the engine can.
+    /// Protects records that are not in files yet from retention, if the engine supports it.
     hold: Option<Box<dyn Hold>>,
-    /// Rings for as long as it is kept.
+    /// Keeps the registration of the bell alive.
     _bell: Arc<Bell>,
-    /// Set once the source cannot be read any more; it is left alone then.
+    /// Set when the source is unreadable; the follower skips it from then on.
     has_failed: bool,
 }
 
-impl Follower {
-    /// One that goes on behind `sources`, and has at most `generation_max_bytes` in memory: half of what may be there, the
-    /// other half is being written.
+impl ChangeFollower {
+    /// Creates a follower that continues at `sources`. A memtable takes `memtable_max_bytes`, half of the memory limit;
+    /// the other half is for the memtable that is being flushed.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        state: Arc<HistoryState>,
         log: Arc<dyn Log>,
-        rules: Arc<Rules>,
-        generation_max_bytes: usize,
-        sources: Sources,
+        rules: Arc<RuleSet>,
+        memtable_max_bytes: usize,
+        sources: SourcePositions,
     ) -> Self {
-        let board = Board::new(shared.follower_bell.clone());
+        let board = Board::new(state.follower_bell.clone());
         let (cursors, due) = Default::default();
-        Self { shared, log, rules, generation_max_bytes, sources, cursors, board, due }
+        Self { state, log, rules, memtable_max_bytes, sources, cursors, board, due }
     }
 
-    /// Follows until the process stops.
     pub(crate) fn run(mut self) {
-        stand_back();
+        run_in_background();
         // A panic is a mistake in the program; it must not go unseen.
         if catch_unwind(AssertUnwindSafe(|| self.follow_until_stopped())).is_err() {
-            self.shared.fail("following the changes", "the thread panicked; restart the server");
+            self.state.fail("following the changes", "the thread panicked; restart the server");
         }
     }
 
     fn follow_until_stopped(&mut self) {
-        let of_topics = self.board.hang(News::Topics);
+        let of_topics = self.board.hang(FollowerEvent::Topics);
         self.log.watch_topics(&of_topics);
         self.discover();
-        while !self.shared.is_stopping() {
+        while !self.state.is_stopping() {
             if self.is_full() {
-                self.shared.keeper_bell.ring();
-                self.shared.follower_bell.wait(QUIET);
+                self.state.compactor_bell.ring();
+                self.state.follower_bell.wait(QUIET);
                 continue;
             }
             self.hear();
@@ -109,20 +106,20 @@ impl Follower {
             if has_moved {
                 continue;
             }
-            if self.shared.follower_bell.wait(QUIET) {
-                std::thread::sleep(GATHER);
+            if self.state.follower_bell.wait(QUIET) {
+                std::thread::sleep(LINGER);
             } else {
                 self.due.extend(self.cursors.keys());
             }
         }
     }
 
-    /// Notes which sources have something new; of thousands, the others are not looked at.
+    /// Collects the sources that have new records, without a look at the others.
     fn hear(&mut self) {
         for news in self.board.take() {
             match news {
-                News::Topics => self.discover(),
-                News::Source(source) => {
+                FollowerEvent::Topics => self.discover(),
+                FollowerEvent::Source(source) => {
                     self.due.insert(source);
                 }
             }
@@ -130,23 +127,23 @@ impl Follower {
     }
 
     fn is_full(&self) -> bool {
-        let current = self.shared.current.lock().clone();
-        current.read(|content| content.bytes) >= self.generation_max_bytes
+        let current = self.state.current.lock().clone();
+        current.read(|content| content.bytes) >= self.memtable_max_bytes
     }
 
-    /// Takes up sources that are new, lets go those that are gone.
+    /// Adds new sources and drops deleted ones.
     fn discover(&mut self) {
         let topics = self.log.topics();
         let known: HashSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
-        let shared = &self.shared;
+        let state = &self.state;
         self.cursors.retain(|source, cursor| {
             let is_there = known.contains(&source.0);
             if !is_there {
-                shared.recover(&cursor.partition.id().to_string());
+                state.recover(&cursor.partition.id().to_string());
             }
             is_there
         });
-        for topic in topics.iter().filter(|topic| topic.name.kind() == Kind::Context) {
+        for topic in topics.iter().filter(|topic| topic.name.kind() == TopicKind::Context) {
             for number in 0..topic.config.partitions {
                 let source = (topic.id, PartitionId(number));
                 if !self.cursors.contains_key(&source) {
@@ -156,9 +153,9 @@ impl Follower {
         }
     }
 
-    fn take_up(&mut self, source: Source, topic: &Arc<Topic>) {
+    fn take_up(&mut self, source: SourcePartition, topic: &Arc<Topic>) {
         let Ok(partition) = self.log.partition(&TopicPartition::new(topic.name.clone(), source.1.0)) else { return };
-        let bell = self.board.hang(News::Source(source));
+        let bell = self.board.hang(FollowerEvent::Source(source));
         self.due.insert(source);
         partition.watch(&bell);
         let first = partition.offsets().first;
@@ -166,7 +163,7 @@ impl Follower {
             None => Ok(first),
             Some(record) => match partition.resume(record.position(source.0)) {
                 Err(millstream_log::Error::Trimmed { oldest, .. }) => {
-                    self.shared.pass_over(oldest.0.saturating_sub(record.offset));
+                    self.state.pass_over(oldest.0.saturating_sub(record.offset));
                     tracing::warn!(partition = %partition.id(), "changes were trimmed before history had kept them");
                     Ok(oldest)
                 }
@@ -176,19 +173,19 @@ impl Follower {
         let next = match &resumed {
             Ok(next) => *next,
             Err(error) => {
-                self.shared.fail(&partition.id().to_string(), &error.to_string());
+                self.state.fail(&partition.id().to_string(), &error.to_string());
                 first
             }
         };
         let hold = self.log.capabilities().holds.then(|| partition.hold(NAME, next));
-        self.shared.applied(source, next);
+        self.state.applied(source, next);
         let (topic, has_failed) = (topic.clone(), resumed.is_err());
-        self.cursors.insert(source, Cursor { topic, partition, next, hold, _bell: bell, has_failed });
+        self.cursors.insert(source, PartitionCursor { topic, partition, next, hold, _bell: bell, has_failed });
     }
 
-    /// Lets retention have what is in files.
+    /// Releases records that are in files for retention.
     fn let_go(&self) {
-        let in_files = std::mem::take(&mut *self.shared.in_files.lock());
+        let in_files = std::mem::take(&mut *self.state.in_files.lock());
         for (source, next) in in_files {
             if let Some(hold) = self.cursors.get(&source).and_then(|cursor| cursor.hold.as_ref()) {
                 hold.advance(next);
@@ -196,13 +193,13 @@ impl Follower {
         }
     }
 
-    /// Reads on in one source. Whether there was anything.
-    fn advance(&mut self, source: Source) -> bool {
+    /// Reads on in one source; returns whether there were records.
+    fn advance(&mut self, source: SourcePartition) -> bool {
         let Some(cursor) = self.cursors.get_mut(&source).filter(|cursor| !cursor.has_failed) else { return false };
         let batches = match cursor.partition.read(cursor.next, READ_BYTES, UpTo::Stable) {
             Ok(batches) => batches,
             Err(millstream_log::Error::Trimmed { oldest, .. }) => {
-                self.shared.pass_over(oldest.0.saturating_sub(cursor.next.0));
+                self.state.pass_over(oldest.0.saturating_sub(cursor.next.0));
                 tracing::warn!(partition = %cursor.partition.id(), "changes were trimmed before history had read them");
                 cursor.next = oldest;
                 return true;
@@ -217,21 +214,24 @@ impl Follower {
             if let Err(damage) = self.take(source, batch) {
                 return self.fail(source, &damage);
             }
+            // Inflated batches can be much larger than the read; the remaining ones are read again.
+            if self.is_full() {
+                break;
+            }
         }
         !batches.is_empty()
     }
 
-    /// Leaves a source alone that cannot be read any further, and lets that be seen.
-    fn fail(&mut self, source: Source, reason: &str) -> bool {
+    /// Stops reading a source and reports the failure.
+    fn fail(&mut self, source: SourcePartition, reason: &str) -> bool {
         if let Some(cursor) = self.cursors.get_mut(&source) {
             cursor.has_failed = true;
-            self.shared.fail(&cursor.partition.id().to_string(), reason);
+            self.state.fail(&cursor.partition.id().to_string(), reason);
         }
         false
     }
 
-    /// Adds the points of a batch.
-    fn take(&mut self, source: Source, batch: &RecordBatch) -> Result<(), String> {
+    fn take(&mut self, source: SourcePartition, batch: &RecordBatch) -> Result<(), String> {
         let Some(cursor) = self.cursors.get_mut(&source) else { return Ok(()) };
         let tenant = cursor.topic.name.tenant().clone();
         let keeps_all = self.rules.keep_all(&tenant);
@@ -242,8 +242,8 @@ impl Follower {
             if record.offset < cursor.next {
                 continue;
             }
-            let recorded = Recorded { timestamp_ms: record.timestamp_ms, offset: record.offset.0 };
-            match Change::read(&record) {
+            let recorded = RecordStamp { timestamp_ms: record.timestamp_ms, offset: record.offset.0 };
+            match EntityChange::read(&record) {
                 Ok(None) => {}
                 Ok(Some(mut change)) => {
                     if !keeps_all {
@@ -253,21 +253,21 @@ impl Follower {
                     changes.push((change, recorded));
                 }
                 Err(error) => {
-                    self.shared.pass_over(1);
-                    tracing::warn!(partition = %cursor.partition.id(), offset = %record.offset, error, "no change of an entity");
+                    self.state.pass_over(1);
+                    tracing::warn!(partition = %cursor.partition.id(), offset = %record.offset, error, "skipping a record that is not a change of an entity");
                 }
             }
         }
         cursor.next = batch.next_offset();
         let position = Position { topic: source.0, epoch: batch.epoch(), offset: cursor.next };
-        let current = self.shared.current.lock();
+        let current = self.state.current.lock();
         let points = current.write(|content| {
             content.positions.insert(source, (cursor.topic.name.clone(), position));
             changes.iter().map(|(change, recorded)| content.add(&tenant, change, *recorded)).sum::<usize>()
         });
         drop(current);
-        self.shared.counters.points.fetch_add(points as u64, Ordering::Relaxed);
-        self.shared.applied(source, cursor.next);
+        self.state.counters.points.fetch_add(points as u64, Ordering::Relaxed);
+        self.state.applied(source, cursor.next);
         Ok(())
     }
 }

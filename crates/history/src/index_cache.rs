@@ -1,26 +1,25 @@
-//! The indexes of files that were read lately, so that a read does not read them again.
+//! A cache of file indexes that were read lately.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::catalog::KeptFile;
+use crate::catalog::DataFile;
 use crate::file_reader::OpenFile;
 
-/// Files that are kept open at most.
 const OPEN_MAX: usize = 256;
 
-/// Remembers which files are open; when there is no room all are closed. A file that is removed is closed with it.
+/// Tracks open files and closes all of them when the limit is reached. A removed file is closed, too.
 #[derive(Debug)]
 pub(crate) struct IndexCache {
     max_bytes: usize,
-    open: Mutex<Remembered>,
+    open: Mutex<OpenIndexes>,
 }
 
 #[derive(Debug, Default)]
-struct Remembered {
-    files: Vec<Weak<KeptFile>>,
+struct OpenIndexes {
+    files: Vec<Weak<DataFile>>,
     bytes: usize,
 }
 
@@ -29,23 +28,23 @@ impl IndexCache {
         Self { max_bytes, open: Mutex::default() }
     }
 
-    /// The file, opened with its index.
-    pub(crate) fn open(&self, file: &Arc<KeptFile>) -> Result<Arc<OpenFile>, Error> {
+    /// Returns the file with its index; opens it if needed.
+    pub(crate) fn open(&self, file: &Arc<DataFile>) -> Result<Arc<OpenFile>, Error> {
         if let Some(open) = file.open.lock().clone() {
             return Ok(open);
         }
         let open = file.read_index()?;
         let bytes = open.index_bytes();
-        let mut remembered = self.open.lock();
-        if remembered.bytes + bytes > self.max_bytes || remembered.files.len() >= OPEN_MAX {
-            for file in remembered.files.drain(..).filter_map(|file| file.upgrade()) {
+        let mut indexes = self.open.lock();
+        if indexes.bytes + bytes > self.max_bytes || indexes.files.len() >= OPEN_MAX {
+            for file in indexes.files.drain(..).filter_map(|file| file.upgrade()) {
                 *file.open.lock() = None;
             }
-            remembered.bytes = 0;
+            indexes.bytes = 0;
         }
         if bytes <= self.max_bytes {
-            remembered.bytes += bytes;
-            remembered.files.push(Arc::downgrade(file));
+            indexes.bytes += bytes;
+            indexes.files.push(Arc::downgrade(file));
             *file.open.lock() = Some(open.clone());
         }
         Ok(open)

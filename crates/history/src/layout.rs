@@ -1,26 +1,26 @@
-//! Where files lie: `tenant=<tenant>/type=<type>/day=<YYYY-MM-DD>/<number>.parquet`, so that tools that know Hive's
-//! partitions read all of them as one table with the columns `tenant`, `type` and `day`.
+//! Paths of files: `tenant=<tenant>/type=<type>/day=<YYYY-MM-DD>/<number>.parquet`. Tools that support Hive partitions
+//! read them as one table with the columns `tenant`, `type` and `day`.
 
 use std::path::{Path, PathBuf};
 
 use millstream_types::date_time;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// How a file's name ends.
+/// Extension of a complete file.
 pub(crate) const EXTENSION: &str = ".parquet";
-/// How a file's name ends that is not whole yet.
+/// Extension of an incomplete file.
 pub(crate) const PART_EXTENSION: &str = ".part";
-/// Names may have these as they are; everything else is percent-encoded.
+/// Characters that are percent-encoded: all but letters, digits and these four.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
-/// Longest encoded name; of a longer one the beginning is kept and its checksum stands for the rest.
+/// Longest encoded name; a longer one is cut and gets a checksum.
 const NAME_MAX_BYTES: usize = 200;
 
-/// The day of a moment, as directories have it.
+/// Formats a day for directory names.
 pub(crate) fn day_name(day: i32) -> String {
     date_time(i64::from(day) * 24 * 60 * 60 * 1_000).date().to_string()
 }
 
-/// The directory of a tenant's type and day below `root`.
+/// Returns the directory of a tenant, type and day below `root`.
 pub(crate) fn directory(root: &Path, tenant: &str, kind: &str, day: i32) -> PathBuf {
     root.join(format!("tenant={}", encoded(tenant)))
         .join(format!("type={}", encoded(kind)))
@@ -30,7 +30,7 @@ pub(crate) fn directory(root: &Path, tenant: &str, kind: &str, day: i32) -> Path
 fn encoded(name: &str) -> String {
     let mut encoded = utf8_percent_encode(name, ENCODED).to_string();
     if encoded.len() > NAME_MAX_BYTES {
-        // All of it is ASCII.
+        // The text is ASCII, so any cut is valid.
         encoded.truncate(NAME_MAX_BYTES - 10);
         encoded.push_str(&format!("~{:08x}", millstream_types::murmur2(name.as_bytes())));
     }

@@ -1,52 +1,57 @@
-//! What entities were over time: every change of an attribute, out of the change topics into files that other tools read too.
+//! The temporal history of entities: stores every change of an attribute in Parquet files
+//! and answers NGSI-LD temporal queries.
 //!
 //! ```text
-//!  context.<tenant> ──► follow ──► generation (memory) ──► flush ──► tenant=…/type=…/day=…/<number>.parquet ◄── merge
+//!  context.<tenant> ──► follow ──► memtable (memory) ────► flush ──► tenant=…/type=…/day=…/<number>.parquet ◄── merge
 //!                                       │                   └─► _history: files, positions     │
 //!                                       ▼                                                      ▼
 //!  GET /ngsi-ld/v1/temporal/entities ◄── render ◄── read: first or last points, periods ◄──────┘
 //! ```
 //!
-//! A point is the value of one attribute at one moment. New files and how far the change topics are in them are one append
-//! to the compacted topic `_history`, so that after a crash each change is in the files once; a file that is not named
-//! there does not count. A read waits for the changes that were durable when it came. Old files are rewritten with fewer points
-//! where rules say so (`sampling`).
+//! A point is the value of one attribute at one moment. One append to the compacted topic `_history` names the new
+//! files and the positions of the change topics that they cover, so each change is in the files exactly once after a
+//! crash. A file that `_history` does not name does not count and is removed at start. A read waits for the changes
+//! that were durable when the request arrived. Sampling rules reduce old files to fewer points (`sampling`).
 //!
-//! Not here: entities as they are now (`context`), who writes changes. Not yet: object storage.
+//! Not here: the current state of entities (`context`, which writes the changes). Not yet: object storage.
 
 mod aggregate;
-mod ask;
 mod catalog;
+mod catalog_content;
 mod catalog_record;
 mod change;
 mod columns;
+mod compactor;
 mod config;
-mod desk;
+mod downsampler;
 mod entities;
 mod error;
 mod file_reader;
 mod file_writer;
 mod flush;
 mod follow;
-mod gather;
-mod generation;
 mod index_cache;
-mod keeper;
 mod layout;
+mod memtable;
 mod merge;
 mod page;
 mod period;
 mod plane;
 mod point;
+mod query;
 mod read;
 mod render;
 mod request;
 mod routes;
+mod rules;
 mod sampling;
-mod shared;
-mod thinner;
-mod thinning;
+mod sampling_job;
+mod sampling_plan;
+mod service;
+mod state;
+mod top_n;
 
-pub use config::{HistoryConfig, HistoryRule, NoTenantRules, Sample, TenantRules};
+pub use config::{HistoryConfig, HistoryRule, Sample};
 pub use error::Error;
-pub use plane::{Base, History, HistoryStats};
+pub use plane::{Dependencies, History, HistoryStats};
+pub use rules::{NoTenantRules, TenantRules};

@@ -1,4 +1,4 @@
-//! Several files of a directory made one, without what was deleted of them.
+//! Merges several files of a directory into one, without erased points.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,25 +6,24 @@ use std::sync::Arc;
 use millstream_log::Files;
 
 use crate::Error;
-use crate::catalog::{Catalog, KeptFile};
+use crate::catalog::{DataFile, FileCatalog};
 use crate::catalog_record::{Erasure, FileRecord};
-use crate::columns::{Columns, Row};
-use crate::file_reader::{OpenFile, Rows};
+use crate::columns::{PointColumns, PointRow};
+use crate::file_reader::{OpenFile, RowRange};
 use crate::file_writer::FileWriter;
-use crate::thinning::Plan;
+use crate::sampling_plan::SamplingPlan;
 
-/// Rows of each file that are in memory.
+/// Number of rows that are buffered per file.
 const READ_ROWS: usize = 8 << 10;
-/// Files that are merged at once; so many of about one size make one of the next.
+/// Number of files per merge; a merge of one size class gives a file of the next.
 pub(crate) const FAN_IN: usize = 8;
-/// Files up to this size count as of one size.
+/// Smaller files belong to the smallest size class.
 const SMALLEST_BYTES: u64 = 64 << 10;
 
-/// Which files of a directory are to be merged: the first [`FAN_IN`] of one size, if there are so many and they make no
-/// file that is too large.
-pub(crate) fn choose(siblings: &[Arc<KeptFile>], max_bytes: u64) -> Option<Vec<Arc<KeptFile>>> {
-    let mut by_size: std::collections::BTreeMap<u32, Vec<Arc<KeptFile>>> = Default::default();
-    // What was sampled is made one with others by sampling: here their points would be taken for sampled ones, or its for whole.
+/// Chooses [`FAN_IN`] files of one size class to merge, if there are enough and the result is not too large.
+pub(crate) fn choose(siblings: &[Arc<DataFile>], max_bytes: u64) -> Option<Vec<Arc<DataFile>>> {
+    let mut by_size: std::collections::BTreeMap<u32, Vec<Arc<DataFile>>> = Default::default();
+    // Only sampling combines sampled files with others: a merged record could not describe both kinds of points.
     for file in siblings.iter().filter(|file| file.record.sampled.is_empty()) {
         let times_smallest = file.record.bytes / SMALLEST_BYTES;
         by_size.entry(times_smallest.max(1).ilog(FAN_IN as u64)).or_default().push(file.clone());
@@ -36,31 +35,32 @@ pub(crate) fn choose(siblings: &[Arc<KeptFile>], max_bytes: u64) -> Option<Vec<A
     })
 }
 
-/// Writes what is left of `files`, which lie in one directory and were sampled alike, to one new file; `None` if nothing is.
-pub(crate) fn merge(catalog: &mut Catalog, files: &[Arc<KeptFile>]) -> Result<Option<FileRecord>, Error> {
+/// Rewrites `files`, which have the same directory and sampling, to one new file without erased points; `None`
+/// if no point is left.
+pub(crate) fn merge(catalog: &mut FileCatalog, files: &[Arc<DataFile>]) -> Result<Option<FileRecord>, Error> {
     let Some(first) = files.first() else { return Ok(None) };
-    let mut rows = Merging::open(catalog, files)?;
-    let mut merged = Merged::begin(catalog, files, first.record.sampled.clone());
+    let mut rows = MergeIterator::open(catalog, files)?;
+    let mut merged = MergeWriter::begin(catalog, files, first.record.sampled.clone());
     while let Some(row) = rows.next_row()? {
         merged.push(row)?;
     }
     merged.finish()
 }
 
-/// What several files of a directory become. There is a file once there is a row for it.
-pub(crate) struct Merged {
+/// Writes the merged file; creates it with the first row.
+pub(crate) struct MergeWriter {
     files: Arc<dyn Files>,
     root: PathBuf,
     path: PathBuf,
     place: (String, String, i32),
     number: u64,
     kept_ms: i64,
-    sampled: Plan,
+    sampled: SamplingPlan,
     writer: Option<FileWriter>,
 }
 
-impl Merged {
-    pub(crate) fn begin(catalog: &mut Catalog, files: &[Arc<KeptFile>], sampled: Plan) -> Self {
+impl MergeWriter {
+    pub(crate) fn begin(catalog: &mut FileCatalog, files: &[Arc<DataFile>], sampled: SamplingPlan) -> Self {
         let place = files.first().map(|file| &file.record);
         let place = place.map_or_else(Default::default, |of| (of.tenant.clone(), of.kind.clone(), of.day));
         let number = catalog.number();
@@ -76,7 +76,7 @@ impl Merged {
         }
     }
 
-    pub(crate) fn push(&mut self, row: Row) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, row: PointRow) -> Result<(), Error> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(FileWriter::create(&self.files, &self.root, &self.path)?),
@@ -84,7 +84,7 @@ impl Merged {
         writer.push(row)
     }
 
-    /// Makes the file durable; `None` if there was no row.
+    /// Makes the file durable; returns `None` if there were no rows.
     pub(crate) fn finish(self) -> Result<Option<FileRecord>, Error> {
         let Some(writer) = self.writer else { return Ok(None) };
         let record = FileRecord::new(self.place, self.number, writer.finish()?, self.kept_ms);
@@ -92,19 +92,19 @@ impl Merged {
     }
 }
 
-/// The rows of several files in their order, without those that were deleted.
-pub(crate) struct Merging(Vec<Input>);
+/// Iterates the rows of several files in order, without erased ones.
+pub(crate) struct MergeIterator(Vec<MergeInput>);
 
-impl Merging {
-    pub(crate) fn open(catalog: &Catalog, files: &[Arc<KeptFile>]) -> Result<Self, Error> {
+impl MergeIterator {
+    pub(crate) fn open(catalog: &FileCatalog, files: &[Arc<DataFile>]) -> Result<Self, Error> {
         let mut inputs = Vec::with_capacity(files.len());
         for file in files {
-            let mut input = Input {
+            let mut input = MergeInput {
                 open: OpenFile::open(&*catalog.files, &file.path)?,
                 erasures: catalog.table.erasures_of(&file.record).cloned().collect(),
                 group: 0,
                 next: 0,
-                chunk: Columns::default(),
+                chunk: PointColumns::default(),
                 at: 0,
                 row: None,
             };
@@ -114,10 +114,11 @@ impl Merging {
         Ok(Self(inputs))
     }
 
-    /// Takes the least row of all.
-    pub(crate) fn next_row(&mut self) -> Result<Option<Row>, Error> {
+    /// Returns the least row of all inputs.
+    pub(crate) fn next_row(&mut self) -> Result<Option<PointRow>, Error> {
         let with_row = self.0.iter_mut().filter(|input| input.row.is_some());
-        let least = with_row.min_by(|a, b| a.row.as_ref().map(Row::order).cmp(&b.row.as_ref().map(Row::order)));
+        let least =
+            with_row.min_by(|a, b| a.row.as_ref().map(PointRow::order).cmp(&b.row.as_ref().map(PointRow::order)));
         let Some(input) = least else { return Ok(None) };
         let row = input.row.take();
         input.advance()?;
@@ -125,21 +126,21 @@ impl Merging {
     }
 }
 
-/// A file that is read from its beginning to its end.
-struct Input {
+/// A sequential reader of one file.
+struct MergeInput {
     open: OpenFile,
-    /// What was deleted of it.
+    /// The erasures that apply to the file.
     erasures: Vec<Erasure>,
     group: usize,
-    /// The next row of the group to be read.
+    /// The next row to read in the row group.
     next: usize,
-    chunk: Columns,
+    chunk: PointColumns,
     at: usize,
-    row: Option<Row>,
+    row: Option<PointRow>,
 }
 
-impl Input {
-    /// Goes to the next row that was not deleted.
+impl MergeInput {
+    /// Advances to the next row that is not erased.
     fn advance(&mut self) -> Result<(), Error> {
         loop {
             if self.at < self.chunk.len() {
@@ -151,7 +152,7 @@ impl Input {
                 }
             } else if self.group < self.open.groups() {
                 let end = (self.next + READ_ROWS).min(self.open.group_rows(self.group));
-                self.chunk = self.open.read(&Rows { group: self.group, rows: self.next..end })?;
+                self.chunk = self.open.read(&RowRange { group: self.group, rows: self.next..end })?;
                 self.at = 0;
                 self.next = end;
                 if end == self.open.group_rows(self.group) {
@@ -163,7 +164,7 @@ impl Input {
         }
     }
 
-    fn is_erased(&self, row: &Row) -> bool {
+    fn is_erased(&self, row: &PointRow) -> bool {
         if self.erasures.is_empty() {
             return false;
         }

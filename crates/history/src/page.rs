@@ -1,71 +1,71 @@
-//! The points of an answer, cut where it would have too many: at one moment for all series, so that the next read can go on
-//! from there.
+//! Builds one page of points. A page with too many points is truncated at the same time stamp for all series, so the
+//! next read can continue from there.
 
 use millstream_http::Problem;
 
 use crate::aggregate::Sums;
-use crate::gather::End;
+use crate::error::too_large;
 use crate::point::Point;
-use crate::read::too_large;
+use crate::top_n::TimeEnd;
 
-/// What a read has found.
+/// The result of a read.
 #[derive(Debug)]
-pub(crate) enum Found {
-    Points(Points),
-    /// Which entity, which attribute, and its periods with their beginnings and ends.
+pub(crate) enum TemporalResult {
+    Points(PointPage),
+    /// The aggregated periods, each with its start and end.
     Periods(Vec<PeriodSeries>),
 }
 
-/// Entity, attribute, periods.
+/// Index of the entity, name of the attribute, and the sums of its periods.
 pub(crate) type PeriodSeries = (usize, String, Vec<(Option<(i64, i64)>, Sums)>);
 
-/// Entity, attribute, points by time.
+/// Entity index, attribute, points in time order.
 pub(crate) type PointSeries = (usize, String, Vec<(i64, Point)>);
 
-/// Points of an answer.
+/// The points of one answer.
 #[derive(Debug)]
-pub(crate) struct Points {
+pub(crate) struct PointPage {
     pub(crate) series: Vec<PointSeries>,
-    /// If there were more: the first and the last moment that is in the answer, wholly.
+    /// The first and last complete time stamp, if the page was truncated.
     pub(crate) cut: Option<(i64, i64)>,
 }
 
-/// An answer's points while they are gathered.
+/// Collects the points of one answer.
 #[derive(Debug)]
-pub(crate) struct PointPage {
-    end: End,
+pub(crate) struct PointPageBuilder {
+    end: TimeEnd,
     max: usize,
     series: Vec<PointSeries>,
     total: usize,
-    /// The first moment that is not in the answer any more.
+    /// The first time stamp outside the page.
     cut_ms: Option<i64>,
 }
 
-impl End {
-    /// Leaves the points that are on this side of `cut_ms`.
+impl TimeEnd {
+    /// Drops the points at or beyond `cut_ms`.
     fn keep(self, points: &mut Vec<(i64, Point)>, cut_ms: i64) {
         points.retain(|(ms, _)| if self == Self::First { *ms < cut_ms } else { *ms > cut_ms });
     }
 }
 
-impl PointPage {
-    pub(crate) fn new(end: End, max: usize) -> Self {
+impl PointPageBuilder {
+    pub(crate) fn new(end: TimeEnd, max: usize) -> Self {
         Self { end, max, series: Vec::new(), total: 0, cut_ms: None }
     }
 
-    /// Beyond which moment no points are wanted any more.
+    /// The last time stamp of which more points are accepted.
     pub(crate) fn bound_ms(&self) -> Option<i64> {
-        let step = if self.end == End::First { -1 } else { 1 };
+        let step = if self.end == TimeEnd::First { -1 } else { 1 };
         self.cut_ms.map(|ms| ms.saturating_add(step))
     }
 
-    /// Bytes that it takes, about.
+    /// Returns the approximate memory of the points.
     pub(crate) fn size_bytes(&self) -> usize {
         let points = self.series.iter().flat_map(|(_, _, points)| points);
         points.map(|(_, point)| size_of::<(i64, Point)>() + point.value.len()).sum()
     }
 
-    /// Adds a series, as far as it is in the answer.
+    /// Adds the points of a series that are within the page.
     pub(crate) fn add(
         &mut self,
         entity: usize,
@@ -83,7 +83,7 @@ impl PointPage {
     fn cut(&mut self) -> Result<(), Problem> {
         let mut times: Vec<i64> =
             self.series.iter().flat_map(|(_, _, points)| points.iter().map(|(ms, _)| *ms)).collect();
-        let at = if self.end == End::First { self.max } else { times.len() - 1 - self.max };
+        let at = if self.end == TimeEnd::First { self.max } else { times.len() - 1 - self.max };
         let (_, cut_ms, _) = times.select_nth_unstable(at);
         let (cut_ms, end) = (*cut_ms, self.end);
         for (_, _, points) in &mut self.series {
@@ -94,15 +94,15 @@ impl PointPage {
         if self.total > 0 {
             return Ok(());
         }
-        Err(too_large(format!("there are more than {} points of one moment", self.max))
+        Err(too_large(format!("more than {} points have the same time stamp", self.max))
             .value(millstream_types::iso_time(cut_ms))
             .rule(format!("history.page_max_points = {}", self.max))
             .remedy("ask for fewer entities with limit, or for fewer attributes with attrs"))
     }
 
-    pub(crate) fn finish(self) -> Points {
+    pub(crate) fn finish(self) -> PointPage {
         let times = || self.series.iter().flat_map(|(_, _, points)| points.iter().map(|(ms, _)| *ms));
         let cut = self.cut_ms.and_then(|_| times().min().zip(times().max()));
-        Points { series: self.series, cut }
+        PointPage { series: self.series, cut }
     }
 }

@@ -1,13 +1,13 @@
-//! Periods of time as ISO 8601 writes durations: months and years by the calendar, everything in UTC.
+//! Periods of ISO 8601 durations. Months and years follow the calendar; all times are UTC.
 
 use jiff::{Span, ToSpan};
 use millstream_types::{date_time, ms_of};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-/// A Monday, from which weeks are counted if nobody says otherwise.
+/// A Monday, the default origin of weeks.
 const MONDAY_MS: i64 = -3 * DAY_MS;
 
-/// A duration that time is divided by, from an origin on.
+/// Consecutive periods of one length, counted from an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Periods {
     length: Length,
@@ -16,16 +16,17 @@ pub(crate) struct Periods {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Length {
-    /// All of time is one period.
+    /// One period for all times.
     Whole,
     Ms(i64),
-    /// By the calendar; a month that lacks the origin's day begins on its last one.
+    /// Calendar months; if a month lacks the origin's day, its period starts on the month's last day.
     Months(i64),
 }
 
 impl Periods {
-    /// Reads `PnYnMnWnDTnHnMnS`. Calendar months and fixed times cannot be mixed; `P0D` is one period for all. `None`
-    /// if it is nothing of the kind. Periods begin at `origin_ms`; without it whole weeks on Mondays, others at 1970-01-01.
+    /// Parses `PnYnMnWnDTnHnMnS`. Months cannot be combined with days or times, and `P0D` is one period for all
+    /// times. Without `origin_ms`, whole weeks start on Mondays and other periods count from 1970-01-01. Returns
+    /// `None` for any other text.
     pub(crate) fn read(text: &str, origin_ms: Option<i64>) -> Option<Self> {
         if !text.starts_with('P') {
             return None;
@@ -45,7 +46,7 @@ impl Periods {
         Some(Self { length, origin_ms: origin_ms.unwrap_or(default) })
     }
 
-    /// The number of the period in which a moment lies.
+    /// Returns the number of the period that contains `ms`.
     pub(crate) fn number(&self, ms: i64) -> i64 {
         match self.length {
             Length::Whole => 0,
@@ -55,13 +56,13 @@ impl Periods {
                 let months = i64::from(at.year()) * 12 + i64::from(at.month());
                 let since = months - i64::from(origin.year()) * 12 - i64::from(origin.month());
                 let number = since.div_euclid(length);
-                // In the month in which a period begins, the moment may lie before its beginning.
+                // The time may be in the start month, but before the start.
                 if ms < self.start_ms(number) { number - 1 } else { number }
             }
         }
     }
 
-    /// When a period begins; the one before it ends then. `None` if all of time is one period.
+    /// Returns the start of a period, which is the end of the previous one; `None` if there is only one period.
     pub(crate) fn start(&self, number: i64) -> Option<i64> {
         (self.length != Length::Whole).then(|| self.start_ms(number))
     }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn an_invalid_duration_is_refused() {
         for text in ["", "P", "1H", "PT", "PT-1H", "-PT1H", "P1M1D", "hour", "P1X", "PT99999999999999999H"] {
             assert_eq!(Periods::read(text, None), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! History as a whole: opened, asked for its routes, stopped.
+//! The entry point of the crate: opens history, provides its routes and stops it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,23 +8,24 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
-use millstream_log::{Files, Log};
-use millstream_types::{Kind, MonotonicClock, PartitionId, TopicPartition, WallClock};
+use millstream_log::{DerivedTopic, Files, Log};
+use millstream_types::{MonotonicClock, PartitionId, TopicKind, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
-use crate::catalog::Catalog;
-use crate::config::{HistoryConfig, Rules, TenantRules};
-use crate::desk::Desk;
-use crate::follow::Follower;
+use crate::catalog::FileCatalog;
+use crate::compactor::{Compactor, CompactorLimits};
+use crate::config::HistoryConfig;
+use crate::follow::ChangeFollower;
 use crate::index_cache::IndexCache;
-use crate::keeper::{Keeper, KeeperLimits};
 use crate::read::ReadLimits;
-use crate::shared::Shared;
+use crate::rules::{RuleSet, TenantRules};
+use crate::service::HistoryService;
+use crate::state::HistoryState;
 use crate::{Error, routes};
 
-/// Running history.
+/// The running history of all tenants.
 pub struct History {
-    desk: Arc<Desk>,
+    service: Arc<HistoryService>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -34,90 +35,96 @@ impl std::fmt::Debug for History {
     }
 }
 
-/// What history stands on.
+/// The services that history needs.
 #[derive(Clone)]
-pub struct Base<'b> {
-    /// Where changes are read from.
+pub struct Dependencies<'b> {
+    /// The log with the change topics.
     pub log: Arc<dyn Log>,
-    /// Directory of the files.
+    /// The directory of the files.
     pub dir: &'b Path,
-    /// How files are written.
+    /// The file system of the history files.
     pub files: Arc<dyn Files>,
-    /// Rules of tenants.
-    pub own: Arc<dyn TenantRules>,
-    /// For intervals.
+    /// The source of the tenants' rules.
+    pub tenant_rules: Arc<dyn TenantRules>,
+    /// The clock that measures intervals.
     pub clock: Arc<dyn MonotonicClock>,
-    /// For retention.
+    /// The clock that decides on retention.
     pub wall: Arc<dyn WallClock>,
 }
 
-/// What there is, and what was counted since the start.
+/// Current sizes, and counters since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HistoryStats {
-    /// Points that were taken from changes.
+    /// Number of points read from changes.
     pub points: u64,
-    /// Files.
+    /// Number of files at present.
     pub files: u64,
-    /// Bytes of files.
+    /// Total size of the files.
     pub file_bytes: u64,
-    /// Points in files.
+    /// Number of points in files.
     pub file_points: u64,
-    /// Points that are in no file yet.
+    /// Number of points that are not in files yet.
     pub recent_points: u64,
-    /// Bytes of memory that these take, about.
+    /// Approximate memory of these points.
     pub recent_bytes: u64,
-    /// Changes that are durable and not read yet.
+    /// Durable changes that are not read yet.
     pub lag_records: u64,
-    /// Changes that could not be read or were trimmed, and points for which there may be no file.
+    /// Changes that were unreadable or trimmed, and points dropped because of `history.files_max`.
     pub passed_over: u64,
-    /// Merges of files.
+    /// Number of merges of files.
     pub merges: u64,
-    /// Points that sampling has left out of files.
+    /// Number of points that sampling dropped.
     pub sampled_out: u64,
 }
 
 impl History {
-    /// Opens what was kept, and begins to follow the change topics.
+    /// The topics that history builds anew if a start of the log has set them aside.
+    pub fn derived_topics() -> Vec<DerivedTopic> {
+        crate::catalog::derived_topics().into()
+    }
+
+    /// Opens the stored history and starts to follow the change topics.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn open(base: &Base<'_>, config: &HistoryConfig, metrics: &Metrics) -> Result<Self, Error> {
+    /// [`Error`] if a setting is invalid, the catalog is unreadable or a thread cannot start.
+    pub fn open(dependencies: &Dependencies<'_>, config: &HistoryConfig, metrics: &Metrics) -> Result<Self, Error> {
         config.validate()?;
-        let (catalog, missing) = Catalog::open(base.dir, base.files.clone(), &*base.log)?;
-        let shared = Arc::new(Shared::new(catalog.table.clone()));
+        let (catalog, missing) = FileCatalog::open(dependencies.dir, dependencies.files.clone(), &dependencies.log)?;
+        let state = Arc::new(HistoryState::new(catalog.table.clone()));
         for path in missing {
-            shared.fail(&path.display().to_string(), "the file is not there; its points are lost unless it comes back");
+            state.fail(&path.display().to_string(), "the file is missing; its points are lost unless it is restored");
         }
-        let rules = Arc::new(Rules { general: config.rules.clone(), own: base.own.clone() });
+        let rules =
+            Arc::new(RuleSet { general: config.rules.clone(), tenant_rules: dependencies.tenant_rules.clone() });
         let sources = catalog.sources.clone();
-        let generation_max_bytes = config.recent_max_bytes / 2;
+        let memtable_max_bytes = config.recent_max_bytes / 2;
         let directories: BTreeSet<_> = catalog.table.directories().map(|(directory, _)| directory.clone()).collect();
-        let keeper = Keeper {
-            shared: shared.clone(),
-            log: base.log.clone(),
+        let compactor = Compactor {
+            state: state.clone(),
+            log: dependencies.log.clone(),
             old: directories.clone(),
             changed: directories,
             catalog,
             rules: rules.clone(),
-            clock: base.clock.clone(),
-            wall: base.wall.clone(),
-            limits: KeeperLimits {
-                generation_max_bytes,
+            clock: dependencies.clock.clone(),
+            wall: dependencies.wall.clone(),
+            limits: CompactorLimits {
+                memtable_max_bytes,
                 flush_interval: Duration::from_millis(config.flush_interval_ms),
                 files_max: config.files_max,
                 merge_max_bytes: config.merge_max_bytes,
             },
             sampling: None,
             ended: None,
-            flushed_at: base.clock.now(),
-            retained_at: base.clock.now(),
+            flushed_at: dependencies.clock.now(),
+            retained_at: dependencies.clock.now(),
         };
-        let follower = Follower::new(shared.clone(), base.log.clone(), rules, generation_max_bytes, sources);
+        let follower = ChangeFollower::new(state.clone(), dependencies.log.clone(), rules, memtable_max_bytes, sources);
         let thread = |source: std::io::Error| Error::Thread(Arc::new(source));
         let workers = |name, share| Workers::start(name, 1, config.requests_max_waiting, share).map_err(thread);
-        let desk = Arc::new(Desk {
-            shared: shared.clone(),
-            log: base.log.clone(),
+        let service = Arc::new(HistoryService {
+            state: state.clone(),
+            log: dependencies.log.clone(),
             cache: Arc::new(IndexCache::new(config.index_cache_bytes)),
             limits: ReadLimits {
                 page_max_points: config.page_max_points,
@@ -133,42 +140,42 @@ impl History {
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(thread)
         };
-        let mut threads = vec![spawn("history-files", Box::new(move || keeper.run()))?];
+        let mut threads = vec![spawn("history-files", Box::new(move || compactor.run()))?];
         if config.enabled {
             threads.push(spawn("history-follow", Box::new(move || follower.run()))?);
         }
-        let history = Self { desk, threads: Mutex::new(threads) };
+        let history = Self { service, threads: Mutex::new(threads) };
         history.show(metrics);
         Ok(history)
     }
 
-    /// The temporal routes, under `/ngsi-ld/v1/temporal`.
+    /// Returns the routes under `/ngsi-ld/v1/temporal`.
     pub fn routes(&self) -> Routes {
-        routes::routes(&self.desk)
+        routes::routes(&self.service)
     }
 
-    /// What has failed and does not come right by itself.
+    /// Returns the failures that last until they are repaired.
     pub fn failures(&self) -> Vec<String> {
-        self.desk.shared.failures()
+        self.service.state.failures()
     }
 
-    /// What there is.
+    /// Returns current sizes and counters.
     pub fn stats(&self) -> HistoryStats {
-        stats(&self.desk)
+        stats(&self.service)
     }
 
-    /// Reads no more changes, answers what was asked, writes what is in no file yet.
+    /// Stops reading changes, finishes accepted requests and flushes all points.
     pub fn stop(&self) {
-        self.desk.quick.stop();
-        self.desk.background.stop();
-        let shared = &self.desk.shared;
-        shared.stopping.store(true, Ordering::Release);
-        shared.follower_bell.ring();
-        // The one that follows was started last: what it has read yet is written by the other.
+        self.service.quick.stop();
+        self.service.background.stop();
+        let state = &self.service.state;
+        state.stopping.store(true, Ordering::Release);
+        state.follower_bell.ring();
+        // The follower was started last and is joined first, so the compactor flushes everything that it read.
         for thread in self.threads.lock().drain(..).rev() {
-            shared.keeper_bell.ring();
+            state.compactor_bell.ring();
             if thread.join().is_err() {
-                tracing::error!("a thread of history panicked");
+                tracing::error!("a history thread panicked");
             }
         }
     }
@@ -176,7 +183,7 @@ impl History {
     fn show(&self, metrics: &Metrics) {
         type Figure = fn(&HistoryStats) -> u64;
         let figures: [(&str, &str, Figure); 9] = [
-            ("points_total", "Points that history has taken from changes.", |s| s.points),
+            ("points_total", "Points that history has read from changes.", |s| s.points),
             ("files", "Files of history.", |s| s.files),
             ("file_bytes", "Bytes of history's files.", |s| s.file_bytes),
             ("file_points", "Points in history's files.", |s| s.file_points),
@@ -184,11 +191,11 @@ impl History {
             ("lag_records", "Changes that are durable and that history has not read yet.", |s| s.lag_records),
             ("passed_over", "Changes and points that history could not keep.", |s| s.passed_over),
             ("merges_total", "Merges of history's files.", |s| s.merges),
-            ("sampled_out_total", "Points that sampling has left out of history's files.", |s| s.sampled_out),
+            ("sampled_out_total", "Points that sampling has dropped from history's files.", |s| s.sampled_out),
         ];
         for (name, help, figure) in figures {
-            let desk = Arc::downgrade(&self.desk);
-            let read = move || desk.upgrade().map_or(0.0, |desk| figure(&stats(&desk)) as f64);
+            let service = Arc::downgrade(&self.service);
+            let read = move || service.upgrade().map_or(0.0, |service| figure(&stats(&service)) as f64);
             metrics.gauge_fn(&format!("millstream_history_{name}"), help, read);
         }
     }
@@ -200,20 +207,20 @@ impl Drop for History {
     }
 }
 
-fn stats(desk: &Desk) -> HistoryStats {
-    let (shared, counters) = (&desk.shared, &desk.shared.counters);
-    let (recent_bytes, recent_points) = shared.recent();
+fn stats(service: &HistoryService) -> HistoryStats {
+    let (state, counters) = (&service.state, &service.state.counters);
+    let (recent_bytes, recent_points) = state.recent();
     let mut stats = HistoryStats {
         points: counters.points.load(Ordering::Relaxed),
         recent_points: recent_points as u64,
         recent_bytes: recent_bytes as u64,
-        lag_records: if desk.follows { lag(desk) } else { 0 },
+        lag_records: if service.follows { lag(service) } else { 0 },
         passed_over: counters.passed_over.load(Ordering::Relaxed),
         merges: counters.merges.load(Ordering::Relaxed),
         sampled_out: counters.sampled_out.load(Ordering::Relaxed),
         ..HistoryStats::default()
     };
-    for file in shared.files().files() {
+    for file in state.files().files() {
         stats.files += 1;
         stats.file_bytes += file.record.bytes;
         stats.file_points += file.record.rows;
@@ -221,14 +228,16 @@ fn stats(desk: &Desk) -> HistoryStats {
     stats
 }
 
-fn lag(desk: &Desk) -> u64 {
-    let topics = desk.log.topics();
+fn lag(service: &HistoryService) -> u64 {
+    let topics = service.log.topics();
     let mut lag = 0;
-    for topic in topics.iter().filter(|topic| topic.name.kind() == Kind::Context) {
+    for topic in topics.iter().filter(|topic| topic.name.kind() == TopicKind::Context) {
         for number in 0..topic.config.partitions {
-            let Ok(partition) = desk.log.partition(&TopicPartition::new(topic.name.clone(), number)) else { continue };
+            let Ok(partition) = service.log.partition(&TopicPartition::new(topic.name.clone(), number)) else {
+                continue;
+            };
             let ends = partition.offsets();
-            let next = desk.shared.next_of((topic.id, PartitionId(number))).unwrap_or(ends.first);
+            let next = service.state.next_of((topic.id, PartitionId(number))).unwrap_or(ends.first);
             lag += ends.stable.0.saturating_sub(next.0);
         }
     }

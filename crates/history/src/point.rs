@@ -1,40 +1,37 @@
-//! One value of an attribute at one moment.
+//! A value of an attribute at one moment.
 
 use std::sync::Arc;
 
-/// A value that an attribute had.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Point {
-    /// When it was observed; when it was changed, if nobody says.
+    /// Time of observation; the time of the change if there is no such metadata.
     pub(crate) observed_ms: i64,
-    /// When the entity was changed.
+    /// Time of the entity's change.
     pub(crate) modified_ms: i64,
-    /// Of the change in its partition: tells apart what was observed at the same moment.
+    /// Offset of the change in its partition; orders points with equal times.
     pub(crate) offset: u64,
-    /// The attribute's type.
     pub(crate) kind: Arc<str>,
-    /// JSON text.
+    /// The value as JSON text.
     pub(crate) value: Arc<str>,
     /// The value, if it is a number.
     pub(crate) number: Option<f64>,
-    /// A JSON object, as NGSI has it, without what says when it was observed; `None` if nothing else is in it.
+    /// NGSI metadata as a JSON object, without the time of observation; `None` if nothing else is there.
     pub(crate) metadata: Option<Arc<str>>,
 }
 
-/// The value, as JSON text, of a point that says that its attribute was deleted: NGSI-LD's word for it.
+/// The JSON value of a deletion point, as NGSI-LD defines it.
 pub(crate) const DELETED: &str = "\"urn:ngsi-ld:null\"";
 
-/// The same text as a value that an attribute has: other JSON of the same meaning, which tells it from a deletion.
+/// The same string as a regular value; the JSON escape tells it from a deletion.
 pub(crate) const NOT_DELETED: &str = "\"urn:ngsi-ld:\\u006eull\"";
 
 impl Point {
-    /// Whether it says that the attribute was deleted.
     pub(crate) fn is_deletion(&self) -> bool {
         *self.value == *DELETED
     }
 }
 
-/// The number that JSON text is.
+/// Parses JSON text as a number.
 pub(crate) fn number(json: &str) -> Option<f64> {
     let begins_so = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
     begins_so.then(|| json.parse().ok()).flatten()
@@ -42,8 +39,8 @@ pub(crate) fn number(json: &str) -> Option<f64> {
 
 pub(crate) const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Days since 1970-01-01 at a moment.
+/// Returns the days since 1970-01-01.
 pub(crate) fn day(ms: i64) -> i32 {
-    // A moment of the calendar is at most some four million days away.
+    // The calendar spans about four million days, so the value fits.
     ms.div_euclid(DAY_MS) as i32
 }

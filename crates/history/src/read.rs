@@ -1,30 +1,28 @@
-//! Reads the points of entities, out of files and of what is in none yet, with bounds on everything that is kept.
+//! Reads the points of entities from files and memtables; every buffer has a limit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_http::{AnswerMemory, Deadline, Problem, Reason};
-use millstream_types::ErrorCode;
 
 use crate::Error;
 use crate::aggregate::Aggregates;
-use crate::ask::{Form, Property, Selection, Window};
-use crate::catalog::KeptFile;
+use crate::catalog::DataFile;
 use crate::catalog_record::FileRecord;
-use crate::columns::{Columns, PAGE_ROWS};
-use crate::entities::EntityRef;
-use crate::file_reader::{Details, OpenFile, Rows, Run};
-use crate::gather::{End, Gather};
-use crate::generation::Generation;
+use crate::columns::{PAGE_ROWS, PointColumns};
+use crate::error::{failed, too_large};
+use crate::file_reader::{OpenFile, Projection, RowRange, SeriesRun};
 use crate::index_cache::IndexCache;
-use crate::page::{Found, PointPage};
+use crate::memtable::Memtable;
+use crate::page::{PointPageBuilder, TemporalResult};
 use crate::point::Point;
-use crate::shared::{Shared, Snapshot};
+use crate::query::{EntityRef, EntitySelection, ResultForm, TimeProperty, TimeWindow};
+use crate::state::{HistorySnapshot, HistoryState};
+use crate::top_n::{TimeEnd, TopN};
 
-/// Rows that are aggregated at a time.
+/// Rows aggregated in one step.
 const AGGREGATED_ROWS: usize = 16 * PAGE_ROWS;
 
-/// Limits of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLimits {
     pub(crate) page_max_points: usize,
@@ -32,47 +30,36 @@ pub(crate) struct ReadLimits {
     pub(crate) read_max_files: usize,
 }
 
-/// A read over one snapshot.
-pub(crate) struct Reader<'r> {
-    pub(crate) snapshot: &'r Snapshot,
+pub(crate) struct SnapshotReader<'r> {
+    pub(crate) snapshot: &'r HistorySnapshot,
     pub(crate) cache: &'r IndexCache,
-    /// Is told of files that cannot be read.
-    pub(crate) shared: &'r Shared,
+    /// Receives failures to read files.
+    pub(crate) state: &'r HistoryState,
     pub(crate) limits: ReadLimits,
-    /// When nobody waits for the answer any longer.
+    /// The time at which the client stops waiting.
     pub(crate) deadline: Deadline,
 }
 
-/// A failure of history on its way to a client.
-pub(crate) fn failed(error: Error) -> Problem {
-    Problem::from_error(error.code(), &error)
-}
-
-/// The refusal of a read that would be too much.
-pub(crate) fn too_large(detail: String) -> Problem {
-    Problem::new(Reason::Code(ErrorCode::TooLarge), detail)
-}
-
-/// What an entity's series are gathered in, by attribute.
-enum Gathered {
-    Points { end: End, keep: usize, bound_ms: Option<i64>, series: BTreeMap<String, Gather> },
+/// Collects the series of one entity, by attribute.
+enum SeriesCollector {
+    Points { end: TimeEnd, keep: usize, bound_ms: Option<i64>, series: BTreeMap<String, TopN> },
     Periods { empty: Box<dyn Fn() -> Aggregates>, series: BTreeMap<String, Aggregates> },
 }
 
-impl Reader<'_> {
-    /// A failure to read a file, of which those who operate the server hear as well.
+impl SnapshotReader<'_> {
+    /// Reports a file failure to the operator and converts it for the client.
     pub(crate) fn failed(&self, error: Error) -> Problem {
-        self.shared.unreadable(&error);
+        self.state.unreadable(&error);
         failed(error)
     }
 
-    /// The files of a type that may hold what is selected.
+    /// Returns the files of a type that may contain selected entities.
     pub(crate) fn files_of(
         &self,
-        selection: &Selection,
+        selection: &EntitySelection,
         kind: &str,
         is_wanted: impl Fn(i32, &FileRecord) -> bool,
-    ) -> Result<Vec<Arc<KeptFile>>, Problem> {
+    ) -> Result<Vec<Arc<DataFile>>, Problem> {
         let (from, to) = selection.id_bounds();
         let may_hold = |day, file: &FileRecord| {
             is_wanted(day, file) && *file.ids.1 >= *from && to.is_none_or(|to| *file.ids.0 <= *to)
@@ -83,63 +70,62 @@ impl Reader<'_> {
             .collect();
         let limit = self.limits.read_max_files;
         if files.len() > limit {
-            return Err(too_large(format!("this would look at {} files", files.len()))
+            return Err(too_large(format!("the read needs {} files", files.len()))
                 .rule(format!("history.read_max_files = {limit}"))
                 .remedy("ask for a shorter time with timerel"));
         }
         Ok(files)
     }
 
-    /// A file's index; an error once nobody waits for the answer any longer.
-    pub(crate) fn open(&self, file: &Arc<KeptFile>) -> Result<Arc<OpenFile>, Problem> {
+    /// Opens a file with its index; fails once the deadline has passed.
+    pub(crate) fn open(&self, file: &Arc<DataFile>) -> Result<Arc<OpenFile>, Problem> {
         if self.deadline.has_passed() {
-            let late = Problem::new(Reason::DeadlinePassed, "the history was not read in time");
+            let late = Problem::new(Reason::DeadlinePassed, "the deadline passed before the history was read");
             return Err(late.remedy("ask for less: a shorter time, fewer entities"));
         }
         self.cache.open(file).map_err(|error| self.failed(error))
     }
 
-    pub(crate) fn is_erased(&self, file: &FileRecord, run: &Run) -> bool {
+    pub(crate) fn is_erased(&self, file: &FileRecord, run: &SeriesRun) -> bool {
         let erasures = &mut self.snapshot.files.erasures_of(file);
         erasures.any(|erasure| erasure.takes(&run.id, &run.path, &run.attribute))
     }
 
-    /// Reads the series of the entities.
     pub(crate) fn read(
         &self,
         entities: &[EntityRef],
-        (selection, window, form): (&Selection, &Window, &Form),
+        (selection, window, form): (&EntitySelection, &TimeWindow, &ResultForm),
         memory: &mut AnswerMemory,
-    ) -> Result<Found, Problem> {
+    ) -> Result<TemporalResult, Problem> {
         let max = self.limits.page_max_points;
         let end = match form {
-            Form::Points { last: Some(_) } => End::Last,
-            _ => End::First,
+            ResultForm::Points { last: Some(_) } => TimeEnd::Last,
+            _ => TimeEnd::First,
         };
-        let mut page = PointPage::new(end, max);
+        let mut page = PointPageBuilder::new(end, max);
         let (mut periods, mut periods_total) = (Vec::new(), 0);
         for (number, entity) in entities.iter().enumerate() {
-            let mut gathered = match form {
-                Form::Points { last } => Gathered::Points {
+            let mut collector = match form {
+                ResultForm::Points { last } => SeriesCollector::Points {
                     end,
                     keep: last.unwrap_or(max + 1),
                     bound_ms: page.bound_ms(),
                     series: BTreeMap::new(),
                 },
-                Form::Aggregated { methods, periods } => {
+                ResultForm::Aggregated { methods, periods } => {
                     let (methods, periods) = (methods.clone(), *periods);
                     let empty = Box::new(move || Aggregates::new(periods, &methods));
-                    Gathered::Periods { empty, series: BTreeMap::new() }
+                    SeriesCollector::Periods { empty, series: BTreeMap::new() }
                 }
             };
-            self.gather(entity, (selection, window), page.size_bytes(), &mut gathered, memory)?;
-            match gathered {
-                Gathered::Points { series, .. } => {
-                    for (attribute, gather) in series {
-                        page.add(number, attribute, gather.finish())?;
+            self.collect(entity, (selection, window), page.size_bytes(), &mut collector, memory)?;
+            match collector {
+                SeriesCollector::Points { series, .. } => {
+                    for (attribute, top_n) in series {
+                        page.add(number, attribute, top_n.finish())?;
                     }
                 }
-                Gathered::Periods { series, .. } => {
+                SeriesCollector::Periods { series, .. } => {
                     for (attribute, aggregates) in series {
                         periods_total += aggregates.len();
                         self.check_periods(periods_total)?;
@@ -149,8 +135,8 @@ impl Reader<'_> {
             }
         }
         match form {
-            Form::Points { .. } => Ok(Found::Points(page.finish())),
-            Form::Aggregated { .. } => Ok(Found::Periods(periods)),
+            ResultForm::Points { .. } => Ok(TemporalResult::Points(page.finish())),
+            ResultForm::Aggregated { .. } => Ok(TemporalResult::Periods(periods)),
         }
     }
 
@@ -174,24 +160,24 @@ impl Reader<'_> {
         memory.cover(bytes)
     }
 
-    /// Goes through everything that may hold points of an entity, what is nearest to the wanted end of time first.
-    fn gather(
+    /// Collects the points of an entity, starting with the sources nearest to the wanted end of time.
+    fn collect(
         &self,
         entity: &EntityRef,
-        (selection, window): (&Selection, &Window),
+        (selection, window): (&EntitySelection, &TimeWindow),
         bytes_before: usize,
-        into: &mut Gathered,
+        into: &mut SeriesCollector,
         memory: &mut AnswerMemory,
     ) -> Result<(), Problem> {
-        for generation in &self.snapshot.generations {
-            gather_generation(generation, entity, (selection, window), into);
+        for memtable in &self.snapshot.memtables {
+            collect_memtable(memtable, entity, (selection, window), into);
             self.check_bytes(bytes_before + into.size_bytes(), memory)?;
         }
-        let one = Selection { ids: vec![entity.id.clone()], ..selection.clone() };
+        let one = EntitySelection { ids: vec![entity.id.clone()], ..selection.clone() };
         let mut files = self.files_of(&one, &entity.kind, |_, file| window.overlaps(file))?;
         match into.end() {
-            End::First => files.sort_by_key(|file| window.span(&file.record).0),
-            End::Last => files.sort_by_key(|file| std::cmp::Reverse(window.span(&file.record).1)),
+            TimeEnd::First => files.sort_by_key(|file| window.span(&file.record).0),
+            TimeEnd::Last => files.sort_by_key(|file| std::cmp::Reverse(window.span(&file.record).1)),
         }
         for file in files {
             if !into.wants_of(&selection.attributes, window.span(&file.record)) {
@@ -202,7 +188,7 @@ impl Reader<'_> {
                 let run = run.map_err(|error| self.failed(error))?;
                 let is_selected = run.path == entity.path && selection.has_attribute(&run.attribute);
                 if is_selected && !self.is_erased(&file.record, &run) {
-                    gather_run(&open, &run, window, into).map_err(|error| self.failed(error))?;
+                    collect_run(&open, &run, window, into).map_err(|error| self.failed(error))?;
                     self.check_bytes(bytes_before + into.size_bytes(), memory)?;
                 }
             }
@@ -211,37 +197,38 @@ impl Reader<'_> {
     }
 }
 
-impl Gathered {
-    fn end(&self) -> End {
+impl SeriesCollector {
+    fn end(&self) -> TimeEnd {
         match self {
             Self::Points { end, .. } => *end,
-            Self::Periods { .. } => End::First,
+            Self::Periods { .. } => TimeEnd::First,
         }
     }
 
     fn size_bytes(&self) -> usize {
         match self {
-            Self::Points { series, .. } => series.values().map(Gather::size_bytes).sum(),
+            Self::Points { series, .. } => series.values().map(TopN::size_bytes).sum(),
             Self::Periods { series, .. } => series.values().map(Aggregates::size_bytes).sum(),
         }
     }
 
-    /// Whether points between two moments may be kept. Which attributes there are is known only if they were named.
+    /// Tells if points in `span` may be kept; always true if the query does not name attributes,
+    /// since unknown ones may appear.
     fn wants_of(&self, named: &[String], span: (i64, i64)) -> bool {
         match self {
             Self::Points { series, .. } if !named.is_empty() => {
-                named.iter().any(|name| series.get(name).is_none_or(|gather| gather.wants_between(span)))
+                named.iter().any(|name| series.get(name).is_none_or(|top_n| top_n.wants_between(span)))
             }
             _ => true,
         }
     }
 
-    fn points(&mut self, attribute: &str) -> Option<&mut Gather> {
+    fn points(&mut self, attribute: &str) -> Option<&mut TopN> {
         let Self::Points { end, keep, bound_ms, series } = self else { return None };
         if !series.contains_key(attribute) {
-            let mut gather = Gather::new(*end, *keep);
-            bound_ms.iter().for_each(|ms| gather.bound_by(*ms));
-            series.insert(attribute.to_owned(), gather);
+            let mut top_n = TopN::new(*end, *keep);
+            bound_ms.iter().for_each(|ms| top_n.bound_by(*ms));
+            series.insert(attribute.to_owned(), top_n);
         }
         series.get_mut(attribute)
     }
@@ -255,30 +242,30 @@ impl Gathered {
     }
 }
 
-fn gather_generation(
-    generation: &Generation,
+fn collect_memtable(
+    memtable: &Memtable,
     entity: &EntityRef,
-    (selection, window): (&Selection, &Window),
-    into: &mut Gathered,
+    (selection, window): (&EntitySelection, &TimeWindow),
+    into: &mut SeriesCollector,
 ) {
-    generation.read(|content| {
+    memtable.read(|content| {
         let kind = content.tenants.get(&selection.tenant).and_then(|kinds| kinds.get(&entity.kind));
         let same_id = kind.and_then(|kind| kind.entities.get(&*entity.id)).into_iter().flatten();
         for series in same_id.filter(|one| *one.path == *entity.path).flat_map(|one| &one.series) {
             if !selection.has_attribute(&series.attribute) {
                 continue;
             }
-            if let Some(gather) = into.points(&series.attribute) {
-                let end = gather.end();
+            if let Some(top_n) = into.points(&series.attribute) {
+                let end = top_n.end();
                 let mut offer = |point: &Point| {
                     let ms = window.time(point);
                     if window.has(ms) {
-                        gather.offer(ms, point.offset, || point.clone());
+                        top_n.offer(ms, point.offset, || point.clone());
                     }
                 };
                 match end {
-                    End::First => series.points.iter().for_each(&mut offer),
-                    End::Last => series.points.iter().rev().for_each(&mut offer),
+                    TimeEnd::First => series.points.iter().for_each(&mut offer),
+                    TimeEnd::Last => series.points.iter().rev().for_each(&mut offer),
                 }
             } else if let Some(aggregates) = into.periods(&series.attribute) {
                 for point in &series.points {
@@ -292,33 +279,38 @@ fn gather_generation(
     });
 }
 
-fn gather_run(open: &Arc<OpenFile>, run: &Run, window: &Window, into: &mut Gathered) -> Result<(), Error> {
-    let is_by_observation = window.property == Property::Observed;
+fn collect_run(
+    open: &Arc<OpenFile>,
+    run: &SeriesRun,
+    window: &TimeWindow,
+    into: &mut SeriesCollector,
+) -> Result<(), Error> {
+    let is_by_observation = window.property == TimeProperty::Observed;
     let mut rest = run.rows.rows.clone();
     if is_by_observation && (window.from_ms, window.to_ms) != (i64::MIN, i64::MAX) {
         rest = open.observed_between(&run.rows, window.from_ms, window.to_ms)?;
     }
     while !rest.is_empty() {
         let rows = match into {
-            Gathered::Points { end: End::Last, .. } => (rest.end - 1) / PAGE_ROWS * PAGE_ROWS..rest.end,
-            Gathered::Points { .. } => rest.start..(rest.start / PAGE_ROWS + 1) * PAGE_ROWS,
-            Gathered::Periods { .. } => rest.start..rest.start + AGGREGATED_ROWS,
+            SeriesCollector::Points { end: TimeEnd::Last, .. } => (rest.end - 1) / PAGE_ROWS * PAGE_ROWS..rest.end,
+            SeriesCollector::Points { .. } => rest.start..(rest.start / PAGE_ROWS + 1) * PAGE_ROWS,
+            SeriesCollector::Periods { .. } => rest.start..rest.start + AGGREGATED_ROWS,
         };
         let rows = rows.start.max(rest.start)..rows.end.min(rest.end);
         rest = if rows.end == rest.end { rest.start..rows.start } else { rows.end..rest.end };
-        let rows = Rows { group: run.rows.group, rows };
-        if let Some(gather) = into.points(&run.attribute) {
-            let columns = open.read_points(&rows, Details::All)?;
-            let is_last_of_use = offer_rows(&columns, window, gather);
+        let rows = RowRange { group: run.rows.group, rows };
+        if let Some(top_n) = into.points(&run.attribute) {
+            let columns = open.read_points(&rows, Projection::All)?;
+            let is_last_of_use = offer_rows(&columns, window, top_n);
             if is_by_observation && is_last_of_use {
                 break;
             }
         } else if let Some(aggregates) = into.periods(&run.attribute) {
-            let details = if aggregates.counts_distinct() { Details::Values } else { Details::Numbers };
-            let mut columns = open.read_points(&rows, details)?;
-            // Among those that are no numbers there may be deletions, which do not count.
-            if details == Details::Numbers && aggregates.counts() && columns.number.iter().any(Option::is_none) {
-                columns = open.read_points(&rows, Details::Values)?;
+            let projection = if aggregates.counts_distinct() { Projection::Values } else { Projection::Numbers };
+            let mut columns = open.read_points(&rows, projection)?;
+            // Points without a number may be deletions, which are not counted, so the values are needed.
+            if projection == Projection::Numbers && aggregates.counts() && columns.number.iter().any(Option::is_none) {
+                columns = open.read_points(&rows, Projection::Values)?;
             }
             aggregate_rows(&columns, window, aggregates);
         }
@@ -326,22 +318,22 @@ fn gather_run(open: &Arc<OpenFile>, run: &Run, window: &Window, into: &mut Gathe
     Ok(())
 }
 
-/// Offers rows. Whether rows still further from the wanted end of time would be kept by nobody.
-fn offer_rows(columns: &Columns, window: &Window, gather: &mut Gather) -> bool {
+/// Offers rows; returns true if rows further from the wanted end cannot be kept.
+fn offer_rows(columns: &PointColumns, window: &TimeWindow, top_n: &mut TopN) -> bool {
     let times = times(columns, window);
     for (at, ms) in times.iter().enumerate() {
         if window.has(*ms) {
-            gather.offer(*ms, columns.offset[at] as u64, || point(columns, at));
+            top_n.offer(*ms, columns.offset[at] as u64, || point(columns, at));
         }
     }
-    let furthest = match gather.end() {
-        End::First => times.last(),
-        End::Last => times.first(),
+    let furthest = match top_n.end() {
+        TimeEnd::First => times.last(),
+        TimeEnd::Last => times.first(),
     };
-    furthest.is_some_and(|ms| !gather.wants_between((*ms, *ms)))
+    furthest.is_some_and(|ms| !top_n.wants_between((*ms, *ms)))
 }
 
-fn aggregate_rows(columns: &Columns, window: &Window, aggregates: &mut Aggregates) {
+fn aggregate_rows(columns: &PointColumns, window: &TimeWindow, aggregates: &mut Aggregates) {
     for (at, ms) in times(columns, window).iter().enumerate() {
         if window.has(*ms) {
             let value = columns.value.get(at).and_then(|value| value.as_utf8().ok()).unwrap_or_default();
@@ -350,14 +342,14 @@ fn aggregate_rows(columns: &Columns, window: &Window, aggregates: &mut Aggregate
     }
 }
 
-fn times<'c>(columns: &'c Columns, window: &Window) -> &'c [i64] {
+fn times<'c>(columns: &'c PointColumns, window: &TimeWindow) -> &'c [i64] {
     match window.property {
-        Property::Observed => &columns.observed,
-        Property::Modified => &columns.modified,
+        TimeProperty::Observed => &columns.observed,
+        TimeProperty::Modified => &columns.modified,
     }
 }
 
-fn point(columns: &Columns, at: usize) -> Point {
+fn point(columns: &PointColumns, at: usize) -> Point {
     let text = |bytes: &parquet::data_type::ByteArray| -> Arc<str> { bytes.as_utf8().unwrap_or_default().into() };
     Point {
         observed_ms: columns.observed[at],

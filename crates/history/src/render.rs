@@ -1,35 +1,33 @@
-//! What was found as NGSI-LD shows the evolution of entities over time, and as a table.
+//! Renders results as NGSI-LD temporal entities or CSV.
 
 use millstream_http::{AnswerMemory, Problem};
 use millstream_types::iso_time;
 
 use crate::aggregate::Sums;
-use crate::ask::{Method, Property};
-use crate::entities::EntityRef;
-use crate::page::Found;
+use crate::page::TemporalResult;
 use crate::point::Point;
+use crate::query::{AggregateMethod, EntityRef, TimeProperty};
 
-/// How it is shown.
+/// The format of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shape {
-    pub(crate) media: Media,
-    /// Points as pairs of value and time.
+pub(crate) struct ResponseFormat {
+    pub(crate) media: MediaType,
+    /// Points are pairs of value and time.
     pub(crate) is_brief: bool,
-    pub(crate) property: Property,
-    /// Those of periods.
-    pub(crate) methods: Vec<Method>,
-    /// An object instead of an array with it.
+    pub(crate) property: TimeProperty,
+    /// The methods of aggregated results.
+    pub(crate) methods: Vec<AggregateMethod>,
+    /// The answer is one object instead of an array.
     pub(crate) is_single: bool,
 }
 
-/// The media types of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Media {
+pub(crate) enum MediaType {
     Json,
     Csv,
 }
 
-impl Media {
+impl MediaType {
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -38,20 +36,24 @@ impl Media {
     }
 }
 
-/// Renders an answer.
 pub(crate) fn render(
     entities: &[EntityRef],
-    found: &Found,
-    shape: &Shape,
+    found: &TemporalResult,
+    shape: &ResponseFormat,
     memory: &mut AnswerMemory,
 ) -> Result<String, Problem> {
     match shape.media {
-        Media::Json => json(entities, found, shape, memory),
-        Media::Csv => csv(entities, found, shape, memory),
+        MediaType::Json => json(entities, found, shape, memory),
+        MediaType::Csv => csv(entities, found, shape, memory),
     }
 }
 
-fn json(entities: &[EntityRef], found: &Found, shape: &Shape, memory: &mut AnswerMemory) -> Result<String, Problem> {
+fn json(
+    entities: &[EntityRef],
+    found: &TemporalResult,
+    shape: &ResponseFormat,
+    memory: &mut AnswerMemory,
+) -> Result<String, Problem> {
     let mut out = String::new();
     if !shape.is_single {
         out.push('[');
@@ -65,7 +67,7 @@ fn json(entities: &[EntityRef], found: &Found, shape: &Shape, memory: &mut Answe
         out.push_str(",\"type\":");
         push_text(&entity.kind, &mut out);
         match found {
-            Found::Points(points) => {
+            TemporalResult::Points(points) => {
                 for (_, attribute, points) in
                     points.series.iter().filter(|(of, _, points)| *of == number && !points.is_empty())
                 {
@@ -73,7 +75,7 @@ fn json(entities: &[EntityRef], found: &Found, shape: &Shape, memory: &mut Answe
                     push_points(points, shape, &mut out);
                 }
             }
-            Found::Periods(series) => {
+            TemporalResult::Periods(series) => {
                 for (_, attribute, periods) in
                     series.iter().filter(|(of, _, periods)| *of == number && !periods.is_empty())
                 {
@@ -97,7 +99,7 @@ fn push_member(name: &str, out: &mut String) {
     out.push(':');
 }
 
-fn push_points(points: &[(i64, Point)], shape: &Shape, out: &mut String) {
+fn push_points(points: &[(i64, Point)], shape: &ResponseFormat, out: &mut String) {
     if shape.is_brief {
         let last = points.iter().rev().find(|(_, point)| !point.is_deletion());
         let (kind, value) = last.map_or(("Property", "value"), |(_, point)| form(point));
@@ -120,7 +122,7 @@ fn push_points(points: &[(i64, Point)], shape: &Shape, out: &mut String) {
             push_metadata(metadata, out);
         }
         out.push_str(&format!(",\"observedAt\":\"{}\"", iso_time(point.observed_ms)));
-        if shape.property == Property::Modified {
+        if shape.property == TimeProperty::Modified {
             out.push_str(&format!(",\"modifiedAt\":\"{}\"", iso_time(point.modified_ms)));
         }
         if point.is_deletion() {
@@ -131,7 +133,7 @@ fn push_points(points: &[(i64, Point)], shape: &Shape, out: &mut String) {
     out.push(']');
 }
 
-/// What an attribute is in NGSI-LD, and where its value stands.
+/// Returns the NGSI-LD type of an attribute, and the name of its value member.
 fn form(point: &Point) -> (&'static str, &'static str) {
     match &*point.kind {
         "Relationship" => ("Relationship", "object"),
@@ -140,16 +142,17 @@ fn form(point: &Point) -> (&'static str, &'static str) {
     }
 }
 
-/// Metadata items become properties of the property; a unit stands as NGSI-LD has it.
+/// Renders metadata as sub-properties, and `unitCode` as a plain member.
 fn push_metadata(metadata: &str, out: &mut String) {
     #[derive(serde::Deserialize)]
-    struct Item<'a> {
+    struct MetadataItem<'a> {
         #[serde(borrow)]
         value: &'a serde_json::value::RawValue,
     }
-    let items: std::collections::BTreeMap<String, Item<'_>> = serde_json::from_str(metadata).unwrap_or_default();
+    let items: std::collections::BTreeMap<String, MetadataItem<'_>> =
+        serde_json::from_str(metadata).unwrap_or_default();
     for (name, item) in items {
-        // The members that a property has itself.
+        // Members of the property itself.
         if ["type", "value", "object", "observedAt", "modifiedAt", "deletedAt"].contains(&name.as_str()) {
             continue;
         }
@@ -162,7 +165,7 @@ fn push_metadata(metadata: &str, out: &mut String) {
     }
 }
 
-fn push_periods(periods: &[(Option<(i64, i64)>, Sums)], methods: &[Method], out: &mut String) {
+fn push_periods(periods: &[(Option<(i64, i64)>, Sums)], methods: &[AggregateMethod], out: &mut String) {
     out.push_str("{\"type\":\"Property\"");
     for method in methods {
         push_member(method.name(), out);
@@ -184,7 +187,7 @@ fn push_periods(periods: &[(Option<(i64, i64)>, Sums)], methods: &[Method], out:
     out.push('}');
 }
 
-/// A number as JSON has it: whole ones without decimals, `null` for one that is beyond all numbers.
+/// Formats a JSON number: integers without decimals, `null` for infinities.
 fn number(value: f64) -> String {
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     if !value.is_finite() {
@@ -200,10 +203,15 @@ fn push_text(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 
-fn csv(entities: &[EntityRef], found: &Found, shape: &Shape, memory: &mut AnswerMemory) -> Result<String, Problem> {
+fn csv(
+    entities: &[EntityRef],
+    found: &TemporalResult,
+    shape: &ResponseFormat,
+    memory: &mut AnswerMemory,
+) -> Result<String, Problem> {
     let mut out = String::new();
     match found {
-        Found::Points(points) => {
+        TemporalResult::Points(points) => {
             out.push_str("entityId,entityType,servicePath,attribute,attributeType,value,observedAt,modifiedAt\r\n");
             for (number, attribute, points) in &points.series {
                 for (_, point) in points {
@@ -217,7 +225,7 @@ fn csv(entities: &[EntityRef], found: &Found, shape: &Shape, memory: &mut Answer
                 memory.cover(out.capacity())?;
             }
         }
-        Found::Periods(series) => {
+        TemporalResult::Periods(series) => {
             out.push_str("entityId,entityType,servicePath,attribute,method,value,from,to\r\n");
             for (entity, attribute, periods) in series {
                 for method in &shape.methods {
@@ -242,7 +250,7 @@ fn push_names(entity: &EntityRef, attribute: &str, out: &mut String) {
     }
 }
 
-/// A field and the comma behind it; in quotes if it has to be.
+/// Appends a CSV field and a comma; quotes the field if needed.
 fn push_field(text: &str, out: &mut String) {
     if text.contains([',', '"', '\r', '\n']) {
         out.push_str(&format!("\"{}\",", text.replace('"', "\"\"")));

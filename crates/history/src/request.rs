@@ -1,4 +1,4 @@
-//! What a request's query and headers say, checked.
+//! Parses and checks the parameters and headers of a request.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -7,24 +7,22 @@ use millstream_types::{ErrorCode, ServicePaths, TenantId};
 use regex::RegexBuilder;
 use serde::Deserialize;
 
-use crate::ask::{Form, Method, Property, Selection, Window};
 use crate::change::moment;
-use crate::entities::Page;
 use crate::period::Periods;
-use crate::render::{Media, Shape};
+use crate::query::{AggregateMethod, EntityPage, EntitySelection, ResultForm, TimeProperty, TimeWindow};
+use crate::render::{MediaType, ResponseFormat};
 
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
-/// Ids, types or attributes that one request may name.
+/// Limit of ids, types or attributes per request.
 const NAMES_MAX: usize = 1_000;
 const PATTERN_MAX_CHARS: usize = 1_024;
-/// Memory that a pattern may take once it is compiled.
+/// Memory limit of a compiled pattern.
 const PATTERN_MAX_BYTES: usize = 1 << 20;
 
-/// The parameters of a read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub(crate) struct Given {
+pub(crate) struct ReadParameters {
     id: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -44,40 +42,38 @@ pub(crate) struct Given {
     count: Option<String>,
 }
 
-/// The parameters of a deletion.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct GivenToDelete {
+pub(crate) struct DeleteParameters {
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
 }
 
-/// A read as it was asked for.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) selection: Selection,
-    pub(crate) window: Window,
-    pub(crate) form: Form,
-    pub(crate) page: Page,
-    pub(crate) shape: Shape,
+pub(crate) struct TemporalQuery {
+    pub(crate) selection: EntitySelection,
+    pub(crate) window: TimeWindow,
+    pub(crate) form: ResultForm,
+    pub(crate) page: EntityPage,
+    pub(crate) shape: ResponseFormat,
 }
 
-/// The one entity, and perhaps attribute, that a path names.
+/// The entity and attribute in the path of the request.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct PathParameters {
     pub(crate) id: Option<String>,
     pub(crate) attribute: Option<String>,
 }
 
-impl Given {
-    /// Reads a request of `tenant`; `max_points` is the most that an answer may have.
+impl ReadParameters {
+    /// Parses a read of `tenant`; `max_points` limits the points of an answer.
     pub(crate) fn read(
         self,
         tenant: &TenantId,
         headers: &HeaderMap,
-        named: Named,
+        named: PathParameters,
         max_points: usize,
-    ) -> Result<Asked, Problem> {
+    ) -> Result<TemporalQuery, Problem> {
         let media = media(headers)?;
         let window = self.window()?;
         let (form, is_brief) = self.form(&window, max_points)?;
@@ -85,14 +81,19 @@ impl Given {
         let page = self.page(is_single)?;
         let selection = self.selection(tenant, headers, named)?;
         let methods = match &form {
-            Form::Aggregated { methods, .. } => methods.clone(),
-            Form::Points { .. } => Vec::new(),
+            ResultForm::Aggregated { methods, .. } => methods.clone(),
+            ResultForm::Points { .. } => Vec::new(),
         };
-        let shape = Shape { media, is_brief, property: window.property, methods, is_single };
-        Ok(Asked { selection, window, form, page, shape })
+        let shape = ResponseFormat { media, is_brief, property: window.property, methods, is_single };
+        Ok(TemporalQuery { selection, window, form, page, shape })
     }
 
-    fn selection(self, tenant: &TenantId, headers: &HeaderMap, named: Named) -> Result<Selection, Problem> {
+    fn selection(
+        self,
+        tenant: &TenantId,
+        headers: &HeaderMap,
+        named: PathParameters,
+    ) -> Result<EntitySelection, Problem> {
         if named.id.is_some()
             && let Some((name, value)) = [("id", &self.id), ("idPattern", &self.id_pattern)]
                 .into_iter()
@@ -109,28 +110,30 @@ impl Given {
         let attributes = named.attribute.map_or_else(|| list("attrs", self.attrs.as_deref()), |name| Ok(vec![name]))?;
         let kinds = list("type", self.kind.as_deref())?;
         let id_pattern = self.id_pattern.as_deref().map(pattern).transpose()?;
-        Ok(Selection { tenant: tenant.clone(), ids, id_pattern, kinds, paths: paths(headers)?, attributes })
+        Ok(EntitySelection { tenant: tenant.clone(), ids, id_pattern, kinds, paths: paths(headers)?, attributes })
     }
 
-    fn window(&self) -> Result<Window, Problem> {
+    fn window(&self) -> Result<TimeWindow, Problem> {
         let property = match self.timeproperty.as_deref() {
-            None | Some("observedAt") => Property::Observed,
-            Some("createdAt" | "modifiedAt") => Property::Modified,
+            None | Some("observedAt") => TimeProperty::Observed,
+            Some("createdAt" | "modifiedAt") => TimeProperty::Modified,
             Some(other) => {
                 return Err(bad("timeproperty", other, "observedAt, createdAt or modifiedAt", "use one of them"));
             }
         };
         let at = |name, text: &Option<String>| match text {
-            None => Err(missing(name, "timerel needs it", "add it, or leave timerel out")),
+            None => Err(missing(name, "timerel requires it", "add it, or leave timerel out")),
             Some(text) => moment(text).ok_or_else(|| {
-                bad(name, text, "a point in time as ISO 8601 has it", "write it like 2026-01-31T12:00:00Z")
+                bad(name, text, "an ISO 8601 date, or date and time", "write it like 2026-01-31T12:00:00Z")
             }),
         };
         let unused = |name, value: &Option<String>| match value {
             None => Ok(()),
-            Some(value) => Err(bad(name, value, "only some of timerel need it", "leave it out, or change timerel")),
+            Some(value) => {
+                Err(bad(name, value, "only some values of timerel use it", "leave it out, or change timerel"))
+            }
         };
-        let window = Window { property, ..Window::default() };
+        let window = TimeWindow { property, ..TimeWindow::default() };
         match self.timerel.as_deref() {
             None => {
                 unused("timeAt", &self.time_at)?;
@@ -139,25 +142,25 @@ impl Given {
             }
             Some("before") => {
                 unused("endTimeAt", &self.end_time_at)?;
-                Ok(Window { to_ms: at("timeAt", &self.time_at)?, ..window })
+                Ok(TimeWindow { to_ms: at("timeAt", &self.time_at)?, ..window })
             }
             Some("after") => {
                 unused("endTimeAt", &self.end_time_at)?;
-                Ok(Window { from_ms: at("timeAt", &self.time_at)?.saturating_add(1), ..window })
+                Ok(TimeWindow { from_ms: at("timeAt", &self.time_at)?.saturating_add(1), ..window })
             }
             Some("between") => {
                 let (from_ms, to_ms) = (at("timeAt", &self.time_at)?, at("endTimeAt", &self.end_time_at)?);
                 if from_ms >= to_ms {
                     let given = self.end_time_at.as_deref().unwrap_or_default();
-                    return Err(bad("endTimeAt", given, "it must be later than timeAt", "exchange them"));
+                    return Err(bad("endTimeAt", given, "it must be later than timeAt", "swap them"));
                 }
-                Ok(Window { from_ms, to_ms, ..window })
+                Ok(TimeWindow { from_ms, to_ms, ..window })
             }
             Some(other) => Err(bad("timerel", other, "before, after or between", "use one of them")),
         }
     }
 
-    fn form(&self, window: &Window, max_points: usize) -> Result<(Form, bool), Problem> {
+    fn form(&self, window: &TimeWindow, max_points: usize) -> Result<(ResultForm, bool), Problem> {
         let options: Vec<&str> = self.options.iter().flat_map(|list| list.split(',')).collect();
         if let Some(other) = options.iter().find(|option| !["temporalValues", "aggregatedValues"].contains(option)) {
             return Err(bad("options", other, "temporalValues or aggregatedValues", "use one of them"));
@@ -177,33 +180,33 @@ impl Given {
                     ));
                 }
             }
-            return Ok((Form::Points { last }, is_brief));
+            return Ok((ResultForm::Points { last }, is_brief));
         }
         if is_brief {
             let value = self.options.as_deref().unwrap_or_default();
             return Err(bad("options", value, "these exclude each other", "use one of them"));
         }
         if let Some(value) = &self.last_n {
-            return Err(bad("lastN", value, "it cannot be aggregated", "choose the time with timerel"));
+            return Err(bad("lastN", value, "aggregation uses all points", "choose the time with timerel"));
         }
-        Ok((Form::Aggregated { methods: self.methods()?, periods: self.periods(window)? }, false))
+        Ok((ResultForm::Aggregated { methods: self.methods()?, periods: self.periods(window)? }, false))
     }
 
-    fn methods(&self) -> Result<Vec<Method>, Problem> {
+    fn methods(&self) -> Result<Vec<AggregateMethod>, Problem> {
         let names = list("aggrMethods", self.aggr_methods.as_deref())?;
         let rule = "totalCount, distinctCount, sum, avg, min, max, stddev or sumsq";
         if names.is_empty() {
             return Err(missing("aggrMethods", rule, "name those that you want, separated by commas"));
         }
         let method = |name: &String| {
-            let known = Method::ALL.iter().find(|(_, known)| known == name);
+            let known = AggregateMethod::ALL.iter().find(|(_, known)| known == name);
             known.map(|(method, _)| *method).ok_or_else(|| bad("aggrMethods", name, rule, "use one of them"))
         };
         names.iter().map(method).collect()
     }
 
-    /// Periods begin where the window does.
-    fn periods(&self, window: &Window) -> Result<Periods, Problem> {
+    /// Periods start at the start of the window.
+    fn periods(&self, window: &TimeWindow) -> Result<Periods, Problem> {
         let origin = match self.timerel.as_deref() {
             Some("between") => Some(window.from_ms),
             Some("after") => Some(window.from_ms - 1),
@@ -211,12 +214,12 @@ impl Given {
         };
         let text = self.aggr_period_duration.as_deref().unwrap_or("P0D");
         Periods::read(text, origin).ok_or_else(|| {
-            let rule = "a duration as ISO 8601 has it, not negative, without mixing months and days";
+            let rule = "an ISO 8601 duration that is not negative and does not mix months with days";
             bad("aggrPeriodDuration", text, rule, "write it like PT1H, P1D or P1M")
         })
     }
 
-    fn page(&self, is_single: bool) -> Result<Page, Problem> {
+    fn page(&self, is_single: bool) -> Result<EntityPage, Problem> {
         let counts = match self.count.as_deref() {
             None | Some("false") => false,
             Some("true") => true,
@@ -226,10 +229,10 @@ impl Given {
             let paging = [("limit", &self.limit), ("offset", &self.offset), ("count", &self.count)];
             return match paging.into_iter().find_map(|(name, value)| value.as_ref().map(|value| (name, value))) {
                 Some((name, value)) => {
-                    Err(bad(name, value, "it pages entities, and the path names one", "leave it out"))
+                    Err(bad(name, value, "it pages a list, but the path names one entity", "leave it out"))
                 }
-                // One more than there may be.
-                None => Ok(Page { offset: 0, limit: 2, counts: false }),
+                // Two, so that an ambiguous id is detected.
+                None => Ok(EntityPage { offset: 0, limit: 2, counts: false }),
             };
         }
         let limit = self.limit.as_deref().map_or(Ok(LIMIT_DEFAULT), |text| whole("limit", text))?;
@@ -237,7 +240,7 @@ impl Given {
             return Err(bad("limit", &limit.to_string(), "a page has at most 1000 entities", "ask for several pages"));
         }
         let offset = self.offset.as_deref().map_or(Ok(0), |text| whole("offset", text))?;
-        Ok(Page { offset, limit, counts })
+        Ok(EntityPage { offset, limit, counts })
     }
 }
 
@@ -268,7 +271,7 @@ fn whole(name: &'static str, text: &str) -> Result<usize, Problem> {
         .ok_or_else(|| bad(name, text, "a whole number, not negative", "correct it"))
 }
 
-/// Names separated by commas, each once.
+/// Splits a list at commas and removes duplicates.
 fn list(name: &'static str, text: Option<&str>) -> Result<Vec<String>, Problem> {
     let mut names: Vec<String> = Vec::new();
     for item in text.into_iter().flat_map(|text| text.split(',')) {
@@ -285,7 +288,7 @@ fn list(name: &'static str, text: Option<&str>) -> Result<Vec<String>, Problem> 
     Ok(names)
 }
 
-/// The service paths that a request is about.
+/// Parses the service paths of a request.
 pub(crate) fn paths(headers: &HeaderMap) -> Result<ServicePaths, Problem> {
     match headers.get(millstream_types::header::SERVICE_PATH).map(|value| value.to_str()) {
         None | Some(Ok("")) => Ok(ServicePaths::default()),
@@ -294,8 +297,8 @@ pub(crate) fn paths(headers: &HeaderMap) -> Result<ServicePaths, Problem> {
     }
 }
 
-/// The first of the media types that a client takes.
-fn media(headers: &HeaderMap) -> Result<Media, Problem> {
+/// Returns the first supported media type of the `Accept` header.
+fn media(headers: &HeaderMap) -> Result<MediaType, Problem> {
     let listed: Vec<&str> = headers
         .get_all(ACCEPT)
         .iter()
@@ -309,16 +312,16 @@ fn media(headers: &HeaderMap) -> Result<Media, Problem> {
         let is_refused = parts.any(|part| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)));
         match name.as_str() {
             _ if is_refused => None,
-            "application/json" | "application/ld+json" | "application/*" | "*/*" => Some(Media::Json),
-            "text/csv" | "text/*" => Some(Media::Csv),
+            "application/json" | "application/ld+json" | "application/*" | "*/*" => Some(MediaType::Json),
+            "text/csv" | "text/*" => Some(MediaType::Csv),
             _ => None,
         }
     };
     if listed.is_empty() {
-        return Ok(Media::Json);
+        return Ok(MediaType::Json);
     }
     listed.iter().find_map(media).ok_or_else(|| {
-        Problem::invalid("Accept names nothing that can be answered")
+        Problem::invalid("Accept has no supported media type")
             .value(listed.join(", "))
             .rule("answers are application/json or text/csv")
             .remedy("accept one of them")
@@ -349,12 +352,12 @@ mod tests {
 
     use super::*;
 
-    fn read(query: &str, accept: Option<&str>, id: Option<&str>) -> Result<Asked, Problem> {
+    fn read(query: &str, accept: Option<&str>, id: Option<&str>) -> Result<TemporalQuery, Problem> {
         let uri = format!("/x?{query}").parse().unwrap();
-        let axum::extract::Query(given) =
-            axum::extract::Query::<Given>::try_from_uri(&uri).map_err(|error| Problem::invalid(error.body_text()))?;
+        let axum::extract::Query(given) = axum::extract::Query::<ReadParameters>::try_from_uri(&uri)
+            .map_err(|error| Problem::invalid(error.body_text()))?;
         let accept = accept.map(|value| (ACCEPT, HeaderValue::from_str(value).unwrap()));
-        let named = Named { id: id.map(str::to_owned), attribute: None };
+        let named = PathParameters { id: id.map(str::to_owned), attribute: None };
         given.read(&TenantId::default(), &HeaderMap::from_iter(accept), named, 100)
     }
 
@@ -373,23 +376,23 @@ mod tests {
         );
         assert_eq!(
             asked.window,
-            Window { property: Property::Modified, from_ms: 1_767_225_600_000, to_ms: 1_769_904_000_000 }
+            TimeWindow { property: TimeProperty::Modified, from_ms: 1_767_225_600_000, to_ms: 1_769_904_000_000 }
         );
-        assert_eq!(asked.form, Form::Points { last: Some(5) });
-        assert_eq!(asked.page, Page { offset: 4, limit: 3, counts: true });
-        assert!(asked.shape.is_brief && asked.shape.media == Media::Csv);
+        assert_eq!(asked.form, ResultForm::Points { last: Some(5) });
+        assert_eq!(asked.page, EntityPage { offset: 4, limit: 3, counts: true });
+        assert!(asked.shape.is_brief && asked.shape.media == MediaType::Csv);
         let after = read("timerel=after&timeAt=1970-01-01T00:00:00Z", None, None).unwrap();
         assert_eq!((after.window.from_ms, after.window.to_ms), (1, i64::MAX));
         let before = read("timerel=before&timeAt=1970-01-01T00:00:00Z", None, None).unwrap();
         assert_eq!((before.window.from_ms, before.window.to_ms), (i64::MIN, 0));
         let aggregated =
             read("options=aggregatedValues&aggrMethods=avg,max&aggrPeriodDuration=PT1H", None, None).unwrap();
-        let Form::Aggregated { methods, .. } = aggregated.form else { panic!("{aggregated:?}") };
-        assert_eq!(methods, [Method::Average, Method::Greatest]);
+        let ResultForm::Aggregated { methods, .. } = aggregated.form else { panic!("{aggregated:?}") };
+        assert_eq!(methods, [AggregateMethod::Average, AggregateMethod::Greatest]);
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_rule_and_a_remedy() {
+    fn an_invalid_request_is_refused_with_its_rule_and_a_remedy() {
         for (query, named) in [
             ("colour=red", "colour"),
             ("timerel=near&timeAt=2026-01-01", "near"),

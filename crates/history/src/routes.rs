@@ -1,4 +1,4 @@
-//! The routes of history: the temporal ones of NGSI-LD.
+//! The NGSI-LD temporal routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,58 +14,57 @@ use millstream_types::{ErrorCode, Role, iso_time};
 use serde_json::json;
 
 use crate::catalog_record::Erasure;
-use crate::desk::{Answered, Desk};
-use crate::request::{Given, GivenToDelete, Named, paths};
+use crate::request::{DeleteParameters, PathParameters, ReadParameters, paths};
+use crate::service::{HistoryService, TemporalResponse};
 
 const ENTITIES: &str = "/ngsi-ld/v1/temporal/entities";
 const ENTITY: &str = "/ngsi-ld/v1/temporal/entities/{id}";
 const ATTRIBUTE: &str = "/ngsi-ld/v1/temporal/entities/{id}/attrs/{name}";
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("ngsild-results-count");
 
-type Shared = State<Arc<Desk>>;
+type ServiceState = State<Arc<HistoryService>>;
 
-/// All routes of history.
-pub(crate) fn routes(desk: &Arc<Desk>) -> Routes {
+pub(crate) fn routes(service: &Arc<HistoryService>) -> Routes {
     let limits = Limits {
         body_max_bytes: 0,
         body_max_setting: "none: these routes take no body",
-        timeout: Duration::from_millis(desk.timeout_ms),
+        timeout: Duration::from_millis(service.timeout_ms),
     };
     let reader = Access::Role(Role::Reader);
     let writer = Access::Role(Role::Writer);
-    let list = Route::get(ENTITIES, reader, limits, "List what entities were over time")
+    let list = Route::get(ENTITIES, reader, limits, "List the history of entities")
         .query("id", "Ids, separated by commas.")
         .query("idPattern", "A regular expression for ids.")
         .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
-        .query("offset", "Entities to pass over; 0 if left out.")
+        .query("offset", "Entities to skip; 0 if left out.")
         .query("count", "true: the total in NGSILD-Results-Count.");
-    let read = Route::get(ENTITY, reader, limits, "Read what an entity was over time").param("id", "The entity's id.");
-    let read_one = Route::get(ATTRIBUTE, reader, limits, "Read what an attribute was over time")
+    let read = Route::get(ENTITY, reader, limits, "Read the history of an entity").param("id", "The entity's id.");
+    let read_one = Route::get(ATTRIBUTE, reader, limits, "Read the history of an attribute")
         .param("id", "The entity's id.")
         .param("name", "The attribute's name.");
     let delete_all = Route::delete(ENTITIES, Access::Role(Role::Admin), limits, "Delete the history of a type")
         .query("type", "The type; the tenant's whole history if left out.");
     let delete = Route::delete(ENTITY, writer, limits, "Delete an entity's history")
         .param("id", "The entity's id.")
-        .query("type", "Its type, if only that of several is meant.");
+        .query("type", "The entity's type, if the id exists in several types.");
     let delete_one = Route::delete(ATTRIBUTE, writer, limits, "Delete an attribute's history")
         .param("id", "The entity's id.")
         .param("name", "The attribute's name.")
-        .query("type", "The entity's type, if only that of several is meant.");
+        .query("type", "The entity's type, if the id exists in several types.");
     Routes::new("history")
         .errors("/ngsi-ld", style)
         .route(
             scoped(timed(list.query("attrs", "Attributes, separated by commas; all if left out.")))
-                .to(list_entities, desk.clone()),
+                .to(list_entities, service.clone()),
         )
         .route(
             scoped(timed(read.query("attrs", "Attributes, separated by commas; all if left out.")))
-                .to(read_entity, desk.clone()),
+                .to(read_entity, service.clone()),
         )
-        .route(scoped(timed(read_one)).to(read_attribute, desk.clone()))
-        .route(scoped(delete_all).answers(204, "Deleted.").to(delete_kind, desk.clone()))
-        .route(scoped(delete).answers(204, "Deleted.").to(delete_entity, desk.clone()))
-        .route(scoped(delete_one).answers(204, "Deleted.").to(delete_attribute, desk.clone()))
+        .route(scoped(timed(read_one)).to(read_attribute, service.clone()))
+        .route(scoped(delete_all).answers(204, "Deleted.").to(delete_kind, service.clone()))
+        .route(scoped(delete).answers(204, "Deleted.").to(delete_entity, service.clone()))
+        .route(scoped(delete_one).answers(204, "Deleted.").to(delete_attribute, service.clone()))
 }
 
 fn scoped(route: RouteDraft) -> RouteDraft {
@@ -74,98 +73,98 @@ fn scoped(route: RouteDraft) -> RouteDraft {
         .header("Fiware-ServicePath", "Paths within the tenant, also '/a/#' and lists; all if left out.")
 }
 
-/// What all reads take.
+/// Adds the parameters of all reads.
 fn timed(route: RouteDraft) -> RouteDraft {
     route
         .query("type", "Types, separated by commas.")
         .query("timerel", "before, after (both exclusive), or between timeAt (inclusive) and endTimeAt (exclusive).")
-        .query("timeAt", "A point in time, ISO 8601.")
-        .query("endTimeAt", "The end of 'between'.")
+        .query("timeAt", "An ISO 8601 date, or date and time.")
+        .query("endTimeAt", "The end of 'between', exclusive.")
         .query("timeproperty", "observedAt, which is the default, createdAt or modifiedAt.")
-        .query("lastN", "Of each attribute the last so many.")
+        .query("lastN", "Only the last N points of each attribute.")
         .query("options", "temporalValues: pairs of value and time; aggregatedValues: by period.")
         .query("aggrMethods", "totalCount, distinctCount, sum, avg, min, max, stddev, sumsq; separated by commas.")
-        .query("aggrPeriodDuration", "ISO 8601, such as PT1H or P1M; all in one if left out.")
+        .query("aggrPeriodDuration", "ISO 8601, such as PT1H or P1M; one period if left out.")
         .header("Accept", "application/json, or text/csv.")
-        .answers_with(200, "All that was asked for.", Content::json(json!({"type": ["array", "object"]})))
+        .answers_with(200, "The complete answer.", Content::json(json!({"type": ["array", "object"]})))
         .answers_with(206, "A part of it; Content-Range names the time that it covers.", Content::json(json!({})))
 }
 
 async fn list_entities(
-    State(desk): Shared,
+    State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
-    Query(given): Query<Given>,
+    Query(given): Query<ReadParameters>,
     memory: AnswerMemory,
     deadline: Deadline,
 ) -> Result<Response, Problem> {
-    let asked = given.read(&caller.tenant, &headers, Named::default(), desk.limits.page_max_points)?;
-    desk.read(asked, memory, deadline).await.map(answer)
+    let query = given.read(&caller.tenant, &headers, PathParameters::default(), service.limits.page_max_points)?;
+    service.read(query, memory, deadline).await.map(answer)
 }
 
 async fn read_entity(
-    State(desk): Shared,
+    State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
     Path(id): Path<String>,
-    Query(given): Query<Given>,
+    Query(given): Query<ReadParameters>,
     memory: AnswerMemory,
     deadline: Deadline,
 ) -> Result<Response, Problem> {
-    let named = Named { id: Some(id), attribute: None };
-    let asked = given.read(&caller.tenant, &headers, named, desk.limits.page_max_points)?;
-    desk.read(asked, memory, deadline).await.map(answer)
+    let named = PathParameters { id: Some(id), attribute: None };
+    let query = given.read(&caller.tenant, &headers, named, service.limits.page_max_points)?;
+    service.read(query, memory, deadline).await.map(answer)
 }
 
 async fn read_attribute(
-    State(desk): Shared,
+    State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
     Path((id, attribute)): Path<(String, String)>,
-    Query(given): Query<Given>,
+    Query(given): Query<ReadParameters>,
     memory: AnswerMemory,
     deadline: Deadline,
 ) -> Result<Response, Problem> {
-    let named = Named { id: Some(id), attribute: Some(attribute) };
-    let asked = given.read(&caller.tenant, &headers, named, desk.limits.page_max_points)?;
-    desk.read(asked, memory, deadline).await.map(answer)
+    let named = PathParameters { id: Some(id), attribute: Some(attribute) };
+    let query = given.read(&caller.tenant, &headers, named, service.limits.page_max_points)?;
+    service.read(query, memory, deadline).await.map(answer)
 }
 
 async fn delete_kind(
-    State(desk): Shared,
+    State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
-    Query(given): Query<GivenToDelete>,
+    Query(given): Query<DeleteParameters>,
 ) -> Result<StatusCode, Problem> {
-    erase(&desk, &caller, &headers, given, Named::default()).await
+    erase(&service, &caller, &headers, given, PathParameters::default()).await
 }
 
 async fn delete_entity(
-    State(desk): Shared,
+    State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
     Path(id): Path<String>,
-    Query(given): Query<GivenToDelete>,
+    Query(given): Query<DeleteParameters>,
 ) -> Result<StatusCode, Problem> {
-    erase(&desk, &caller, &headers, given, Named { id: Some(id), attribute: None }).await
+    erase(&service, &caller, &headers, given, PathParameters { id: Some(id), attribute: None }).await
 }
 
 async fn delete_attribute(
-    State(desk): Shared,
+    State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
     Path((id, attribute)): Path<(String, String)>,
-    Query(given): Query<GivenToDelete>,
+    Query(given): Query<DeleteParameters>,
 ) -> Result<StatusCode, Problem> {
-    erase(&desk, &caller, &headers, given, Named { id: Some(id), attribute: Some(attribute) }).await
+    erase(&service, &caller, &headers, given, PathParameters { id: Some(id), attribute: Some(attribute) }).await
 }
 
 async fn erase(
-    desk: &Desk,
+    service: &HistoryService,
     caller: &Caller,
     headers: &HeaderMap,
-    given: GivenToDelete,
-    named: Named,
+    given: DeleteParameters,
+    named: PathParameters,
 ) -> Result<StatusCode, Problem> {
     let paths = paths(headers)?;
     let erasure = Erasure {
@@ -176,12 +175,12 @@ async fn erase(
         attribute: named.attribute,
         paths: (!paths.are_all()).then(|| paths.to_string()),
     };
-    desk.erase(&caller.tenant, erasure).await?;
+    service.erase(&caller.tenant, erasure).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn answer(answered: Answered) -> Response {
-    let Answered { text, media, total, cut, memory } = answered;
+fn answer(answered: TemporalResponse) -> Response {
+    let TemporalResponse { text, media, total, cut, memory } = answered;
     let mut response = (([(CONTENT_TYPE, HeaderValue::from_static(media.content_type()))]), text).into_response();
     memory.hold_for(&mut response);
     if let Some((first, last)) = cut {
@@ -197,7 +196,7 @@ fn answer(answered: Answered) -> Response {
     response
 }
 
-/// Renders problems as NGSI-LD has them.
+/// Renders problems in NGSI-LD form.
 fn style(problem: Problem) -> Response {
     let name = match problem.reason() {
         Reason::UnknownRoute => "OperationNotSupported",

@@ -1,21 +1,20 @@
-//! Locations in a persistent set: each stands in the smallest cell of a quad tree that holds its rectangle.
+//! Locations in a persistent set: each is in the smallest quadtree cell that contains its rectangle.
 //!
-//! A cell's code is the path to it, two bits a level, from the top; so everything within a cell is one stretch of the
-//! set. What lies across a border stands in a larger cell, which every search passes through on its way down.
+//! A cell's code is its path from the root, two bits a level, so that everything within a cell is one range of the set.
+//! A location across a border is in a larger cell, which every search passes on its way down.
 
 use geo::Rect;
 use imbl::OrdSet;
 
-use crate::entity::Place;
+use crate::model::entity::ListPosition;
 
 /// Levels of cells; the smallest are about a metre wide.
 const LEVEL_MAX: u8 = 25;
-/// How much smaller than what is searched the cells are that a search distinguishes: 1 / 2^2 of its width.
+/// Levels below the width of the searched area that a search distinguishes: 1 / 2^2 of its width.
 const LEVELS_WITHIN: u8 = 2;
 
-type Entry = (u64, u8, Option<Place>);
+type Entry = (u64, u8, Option<ListPosition>);
 
-/// Places by where they are.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cells(OrdSet<Entry>);
 
@@ -32,27 +31,26 @@ impl Cells {
         self.0.len()
     }
 
-    pub(crate) fn insert(&mut self, area: Rect, place: Place) {
+    pub(crate) fn insert(&mut self, area: Rect, place: ListPosition) {
         self.0.insert(Cell::holding(area).entry(Some(place)));
     }
 
-    pub(crate) fn remove(&mut self, area: Rect, place: Place) {
+    pub(crate) fn remove(&mut self, area: Rect, place: ListPosition) {
         self.0.remove(&Cell::holding(area).entry(Some(place)));
     }
 
-    /// All places.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ListPosition> {
         self.0.iter().filter_map(|(.., place)| place.as_ref())
     }
 
-    /// Places that may lie within `area`, and some beside it, until `found` has had enough.
-    pub(crate) fn within(&self, area: Rect, found: &mut impl FnMut(&Place) -> bool) -> bool {
+    /// Positions that may lie within `area`, and some beside it, until `found` returns false.
+    pub(crate) fn within(&self, area: Rect, found: &mut impl FnMut(&ListPosition) -> bool) -> bool {
         let finest = Cell::holding_width(area).saturating_add(LEVELS_WITHIN).min(LEVEL_MAX);
         self.search(Cell { level: 0, x: 0, y: 0 }, &Bounds::of(area), finest, found)
     }
 
-    /// Whether to go on.
-    fn search(&self, cell: Cell, area: &Bounds, finest: u8, found: &mut impl FnMut(&Place) -> bool) -> bool {
+    /// Returns false once `found` did.
+    fn search(&self, cell: Cell, area: &Bounds, finest: u8, found: &mut impl FnMut(&ListPosition) -> bool) -> bool {
         match area.relation(cell) {
             Overlap::None => true,
             Overlap::Whole => self.each(cell.stretch(), found),
@@ -64,13 +62,13 @@ impl Cells {
         }
     }
 
-    fn each(&self, (from, to): (Entry, Entry), found: &mut impl FnMut(&Place) -> bool) -> bool {
+    fn each(&self, (from, to): (Entry, Entry), found: &mut impl FnMut(&ListPosition) -> bool) -> bool {
         self.0.range(from..to).filter_map(|(.., place)| place.as_ref()).all(found)
     }
 }
 
 impl Cell {
-    /// The smallest that holds `area`.
+    /// The smallest cell that contains `area`.
     fn holding(area: Rect) -> Self {
         let bounds = Bounds::of(area);
         let differing = (bounds.west ^ bounds.east) | (bounds.south ^ bounds.north);
@@ -79,13 +77,12 @@ impl Cell {
         Self { level, x: at(bounds.west), y: at(bounds.south) }
     }
 
-    /// The level of cells as wide as `area`.
     fn holding_width(area: Rect) -> u8 {
         let part = (area.width() / 360.0).max(area.height() / 180.0).clamp(1e-9, 1.0);
         (-part.log2()) as u8
     }
 
-    /// From the top bits down, x before y.
+    /// Interleaved bits from the top, x before y.
     fn code(self) -> u64 {
         let path = (0..self.level).rev().fold(0_u64, |path, bit| {
             (path << 2) | u64::from((self.x >> bit) & 1) << 1 | u64::from((self.y >> bit) & 1)
@@ -93,16 +90,16 @@ impl Cell {
         if self.level == 0 { 0 } else { path << (62 - 2 * u32::from(self.level)) }
     }
 
-    fn entry(self, place: Option<Place>) -> Entry {
+    fn entry(self, place: Option<ListPosition>) -> Entry {
         (self.code(), self.level, place)
     }
 
-    /// What stands in this very cell.
+    /// The range of entries in this very cell.
     fn alone(self) -> (Entry, Entry) {
         (self.entry(None), (self.code(), self.level + 1, None))
     }
 
-    /// What stands in it and in all cells within it.
+    /// The range of entries in this cell and all cells within it.
     fn stretch(self) -> (Entry, Entry) {
         let size = 1_u64 << (62 - 2 * u32::from(self.level));
         (self.entry(None), (self.code() + size, 0, None))
@@ -161,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::entity::Key;
+    use crate::model::entity::Key;
 
     fn area() -> impl Strategy<Value = Rect> {
         let centre = (-180.0..180.0_f64, -90.0..90.0_f64);
@@ -177,7 +174,7 @@ mod tests {
             let mut cells = Cells::default();
             let place = |n: usize| {
                 let key = Key { id: n.to_string().into(), kind: "T".into(), path: "/".into() };
-                Place { created_us: n as i64, key: Arc::new(key) }
+                ListPosition { created_us: n as i64, key: Arc::new(key) }
             };
             for (n, area) in areas.iter().enumerate() {
                 cells.insert(*area, place(n));
@@ -203,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn a_search_looks_at_little_beside_what_it_finds() {
+    fn a_search_visits_few_entries_beside_its_results() {
         let mut cells = Cells::default();
         for n in 0..40_000 {
             let (x, y) = (f64::from(n % 200) * 0.01, f64::from(n / 200) * 0.01);
             let key = Key { id: n.to_string().into(), kind: "T".into(), path: "/".into() };
-            cells.insert(Rect::new((x, y), (x, y)), Place { created_us: 0, key: Arc::new(key) });
+            cells.insert(Rect::new((x, y), (x, y)), ListPosition { created_us: 0, key: Arc::new(key) });
         }
         let mut looked_at = 0;
         cells.within(Rect::new((1.0, 1.0), (1.1, 1.1)), &mut |_| {

@@ -1,4 +1,4 @@
-//! All indexes of a partition against what they should hold, worked out from the entities one by one.
+//! Property test: all indexes of a partition against a model that scans the entities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use millstream_types::TenantId;
 use proptest::prelude::*;
 
-use crate::entity::{Attribute, Entity, Key, Place};
-use crate::index::{Built, Value};
-use crate::state::{Entities, State};
+use crate::entities::state::{Entities, State};
+use crate::index::{Built, IndexValue};
+use crate::model::entity::{Attribute, Entity, Key, ListPosition};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -34,7 +34,7 @@ fn key(id: u8) -> Arc<Key> {
     Arc::new(Key { id: format!("e{}", id / 4).into(), kind: kind.into(), path: path.into() })
 }
 
-/// Names "a", "geo", "dateExpires" and "x", with values of every kind.
+/// Attributes named "a", "geo", "dateExpires" and "x", with values of every kind.
 fn attribute((name, value): (u8, u8)) -> Attribute {
     let (name, kind, value) = match name {
         0 => ("a", "Any", ["1", "\"x\"", "null", "true", "[1,2,1]", "{}"][usize::from(value)].to_owned()),
@@ -46,8 +46,8 @@ fn attribute((name, value): (u8, u8)) -> Attribute {
 }
 
 fn check(entities: &Entities, model: &BTreeMap<Key, Arc<Entity>>) {
-    let all: BTreeSet<Place> = model.values().map(|entity| entity.place()).collect();
-    let places = |found: Vec<&Place>| found.into_iter().cloned().collect::<BTreeSet<_>>();
+    let all: BTreeSet<ListPosition> = model.values().map(|entity| entity.place()).collect();
+    let places = |found: Vec<&ListPosition>| found.into_iter().cloned().collect::<BTreeSet<_>>();
     assert_eq!(places(entities.places().blocks().flatten().collect()), all);
     for name in ["a", "geo", "dateExpires", "x"] {
         let having = model.values().filter(|entity| entity.attribute(name).is_some()).map(|entity| entity.place());
@@ -87,7 +87,7 @@ fn check(entities: &Entities, model: &BTreeMap<Key, Arc<Entity>>) {
         let ones = model.values().filter(|entity| {
             entity.attribute("a").is_some_and(|attribute| matches!(&*attribute.value, "1" | "[1,2,1]"))
         });
-        let one = Value::Number(1.0);
+        let one = IndexValue::Number(1.0);
         let found = values.between(&one, Bound::Included(&one)).collect();
         assert_eq!(places(found), ones.map(|entity| entity.place()).collect(), "a==1");
     }
@@ -97,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn all_indexes_hold_what_the_entities_say(steps in prop::collection::vec(step(), 1..60)) {
+    fn all_indexes_agree_with_the_entities(steps in prop::collection::vec(step(), 1..60)) {
         let tenant = TenantId::default();
         let (mut state, mut model): (State, BTreeMap<Key, Arc<Entity>>) = (State::default(), BTreeMap::new());
         for step in steps {

@@ -1,4 +1,4 @@
-//! The values of one attribute in a persistent ordered set: built once it is queried, kept up to date from then on.
+//! The values of one attribute in a persistent ordered set: built on the first query and kept up to date afterwards.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use crate::entity::{Attribute, Place};
-use crate::query::{Found, Scalar};
+use crate::model::entity::{Attribute, ListPosition};
+use crate::model::scalar::{PathValue, Scalar};
 
-/// A scalar as it is ordered: by kind, then by value.
+/// A scalar, ordered by kind, then by value.
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub(crate) enum IndexValue {
     Null,
     Bool(bool),
     Number(f64),
     Date(i64),
-    /// A JSON string with nothing to unescape between its quotes; shared with the attribute where that is so.
+    /// A JSON string without its quotes and without escapes; shared with the attribute where possible.
     Text(Arc<str>),
-    /// Above every other.
+    /// The upper bound: it sorts above all other values.
     End,
 }
 
-impl Value {
+impl IndexValue {
     fn rank(&self) -> u8 {
         match self {
             Self::Null => 0,
@@ -34,7 +34,7 @@ impl Value {
         }
     }
 
-    /// As a filter names it.
+    /// The value of a filter's scalar.
     pub(crate) fn of(scalar: &Scalar<'_>) -> Self {
         match scalar {
             Scalar::Null => Self::Null,
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// Between which two all values of this one's kind lie.
+    /// The bounds of all values of this kind.
     pub(crate) fn of_kind(&self) -> (Self, Self) {
         match self {
             Self::Null => (Self::Null, Self::Bool(false)),
@@ -57,11 +57,11 @@ impl Value {
     }
 }
 
-impl Ord for Value {
+impl Ord for IndexValue {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
-            // Zero is one value, whatever its sign.
+            // Zero and negative zero are one value.
             (Self::Number(a), Self::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
             (Self::Date(a), Self::Date(b)) => a.cmp(b),
             (Self::Text(a), Self::Text(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
@@ -71,49 +71,45 @@ impl Ord for Value {
     }
 }
 
-impl PartialOrd for Value {
+impl PartialOrd for IndexValue {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Value {
+impl PartialEq for IndexValue {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Value {}
+impl Eq for IndexValue {}
 
-/// What stands between the quotes.
+/// The bytes between the quotes.
 fn inner(text: &str) -> &[u8] {
     text.as_bytes().get(1..text.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// The index.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values {
-    /// Of an array, every element that is a scalar.
-    entries: OrdSet<(Value, Option<Place>)>,
-    /// Entities up to this place are in it; all, once it is built.
+    /// All scalars; of an array, each scalar element.
+    entries: OrdSet<(IndexValue, Option<ListPosition>)>,
+    /// Progress of the index; `Whole` once it is complete.
     pub(crate) built: Built,
 }
 
-/// How far an index has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Built {
-    /// Entities at or before this place are in it.
-    UpTo(Place),
-    /// Not one.
+    /// Entities up to this position are indexed.
+    UpTo(ListPosition),
     #[default]
     Not,
-    /// All.
     Whole,
 }
 
 impl Built {
-    /// Whether an entity at `place` is in the index.
-    pub(crate) fn has(&self, place: &Place) -> bool {
+    /// The entity at `place` is indexed.
+    pub(crate) fn has(&self, place: &ListPosition) -> bool {
         match self {
             Self::Not => false,
             Self::UpTo(last) => place <= last,
@@ -123,38 +119,40 @@ impl Built {
 }
 
 impl Values {
-    pub(crate) fn insert(&mut self, attribute: &Attribute, place: &Place) {
+    pub(crate) fn insert(&mut self, attribute: &Attribute, place: &ListPosition) {
         for value in values_of(attribute) {
             self.entries.insert((value, Some(place.clone())));
         }
     }
 
-    pub(crate) fn remove(&mut self, attribute: &Attribute, place: &Place) {
+    pub(crate) fn remove(&mut self, attribute: &Attribute, place: &ListPosition) {
         for value in values_of(attribute) {
             self.entries.remove(&(value, Some(place.clone())));
         }
     }
 
-    /// Places with a value from `from` on and before `to`; those of one value by creation.
-    pub(crate) fn between(&self, from: &Value, to: Bound<&Value>) -> impl Iterator<Item = &Place> {
+    /// Positions with a value from `from` to `to`, by value, then by creation.
+    pub(crate) fn between(&self, from: &IndexValue, to: Bound<&IndexValue>) -> impl Iterator<Item = &ListPosition> {
         let to = to.cloned();
         let range = (Bound::Included((from.clone(), None)), Bound::Unbounded);
-        let within = move |value: &Value| match &to {
+        let within = move |value: &IndexValue| match &to {
             Bound::Included(last) => value <= last,
             Bound::Excluded(end) => value < end,
             Bound::Unbounded => true,
         };
-        let entries = self.entries.range::<_, (Value, Option<Place>)>(range);
+        let entries = self.entries.range::<_, (IndexValue, Option<ListPosition>)>(range);
         entries.take_while(move |(value, _)| within(value)).filter_map(|(_, place)| place.as_ref())
     }
 }
 
-/// What of an attribute's value can be looked up.
-fn values_of(attribute: &Attribute) -> Vec<Value> {
-    match Found::of_text(&attribute.kind, &attribute.value) {
-        Found::One(Scalar::Text(_)) if !attribute.value.contains('\\') => vec![Value::Text(attribute.value.clone())],
-        Found::One(scalar) => vec![Value::of(&scalar)],
-        Found::Many(scalars) => scalars.iter().map(Value::of).collect(),
-        Found::Object | Found::NullDate => Vec::new(),
+/// The scalars of an attribute's value.
+fn values_of(attribute: &Attribute) -> Vec<IndexValue> {
+    match PathValue::of_text(&attribute.kind, &attribute.value) {
+        PathValue::One(Scalar::Text(_)) if !attribute.value.contains('\\') => {
+            vec![IndexValue::Text(attribute.value.clone())]
+        }
+        PathValue::One(scalar) => vec![IndexValue::of(&scalar)],
+        PathValue::Many(scalars) => scalars.iter().map(IndexValue::of).collect(),
+        PathValue::Object | PathValue::NullDate => Vec::new(),
     }
 }

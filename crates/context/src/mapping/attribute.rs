@@ -1,4 +1,4 @@
-//! Attributes that are computed of a measurement.
+//! Attributes that a mapping computes from a measurement.
 
 use std::sync::Arc;
 
@@ -6,38 +6,38 @@ use millstream_columns::{ColumnsOf, Value};
 use millstream_types::iso_time;
 use serde_json::{Map, Value as Json};
 
-use super::check;
 use super::expressions::Expressions;
-use crate::content::canonical;
-use crate::entity::{Attribute, DATE_EXPIRES, IGNORE_TYPE, Items};
-use crate::geometry;
-use crate::given::{UNRESTRICTED, attribute_of_mapping, kind_of};
-use crate::query::is_date;
-use crate::update;
+use super::rules::check;
+use crate::model::content::{canonical, kind_of};
+use crate::model::entity::{Attribute, DATE_EXPIRES, IGNORE_TYPE, Items};
+use crate::model::geometry;
+use crate::model::request_body::{UNRESTRICTED, attribute_of_mapping};
+use crate::model::scalar::is_date;
+use crate::model::update;
 
 const POINT: &str = "geo:json";
 
-/// An attribute and what it is computed by.
+/// An attribute and its expressions.
 #[derive(Debug)]
 pub(super) struct Computed {
     name: Arc<str>,
-    /// `None`: that of the value.
+    /// `None`: the type of the value.
     kind: Option<Arc<str>>,
     metadata: Items,
-    source: Source,
+    source: ValueSource,
 }
 
 #[derive(Debug)]
-enum Source {
-    /// The expression at this place.
+enum ValueSource {
+    /// The index of the value's expression.
     Value(usize),
-    /// A point of longitude and latitude.
+    /// Indexes of longitude and latitude.
     Point(usize, usize),
 }
 
 impl Computed {
-    /// Reads `attributes.<name>`: an expression, or an object with `value` (an expression) or `point` (two), `type` and
-    /// `metadata`.
+    /// Reads `attributes.<name>`: an expression, or an object with `value` (an expression) or
+    /// `point` (two), `type` and `metadata`.
     pub(super) fn read(name: &str, written: Json, expressions: &mut Expressions<'_>) -> Result<Self, String> {
         let at = format!("attributes.{name}");
         let mut members = match written {
@@ -49,12 +49,12 @@ impl Computed {
         };
         let (value, point) = (members.shift_remove("value"), members.shift_remove("point"));
         let (source, default) = match (value, point) {
-            (Some(Json::String(text)), None) => (Source::Value(expressions.add((&at, 0), &text)?), None),
+            (Some(Json::String(text)), None) => (ValueSource::Value(expressions.add((&at, 0), &text)?), None),
             (None, Some(Json::Array(both))) => (point_of(&at, &both, expressions)?, Some(POINT)),
             _ => return Err(format!("{at} needs one of value, an expression, and point, [longitude, latitude]")),
         };
         let is_typed = members.contains_key("type") || name == DATE_EXPIRES;
-        // The rest is read as that of any attribute is, beside a value that may stand there.
+        // The rest is read like any attribute, beside a valid placeholder value.
         let any = if name == DATE_EXPIRES { Json::from("1970-01-01") } else { Json::Null };
         members.insert("value".to_owned(), any);
         let given = attribute_of_mapping(name, Json::Object(members));
@@ -64,29 +64,29 @@ impl Computed {
         Ok(Self { name: shape.name, kind, metadata: shape.metadata, source })
     }
 
-    /// Why it never gives a value.
+    /// The reason why it never has a value.
     pub(super) fn flaw(&self) -> Option<String> {
-        let (Source::Point(..), Some(kind)) = (&self.source, &self.kind) else { return None };
+        let (ValueSource::Point(..), Some(kind)) = (&self.source, &self.kind) else { return None };
         let why = canonical(kind, &point_at([0.0, 0.0])).err()?;
         Some(format!("attributes.{}: a point is none of type '{kind}': {why}; leave the type out", self.name))
     }
 
-    /// Its name, if it says where its entity is.
+    /// The name, if the attribute is a location.
     pub(super) fn location(&self) -> Option<&str> {
         let is_geo = self.kind.as_deref().is_some_and(geometry::is_geo);
         let is_ignored = self.metadata.iter().any(|item| item.is_set(IGNORE_TYPE));
         (is_geo && !is_ignored).then_some(&*self.name)
     }
 
-    /// The attribute that a record gives; none if the expression is NULL.
+    /// The attribute of a record; `None` if the expression is NULL.
     ///
     /// # Errors
     /// Why it has to be left out.
     pub(super) fn attribute(&self, of: &ColumnsOf<'_, '_>, measured: &Items) -> Result<Option<Attribute>, String> {
         let at = |why: String| format!("attributes.{}: {why}", self.name);
         let value = match self.source {
-            Source::Value(place) => self.value(of, place),
-            Source::Point(longitude, latitude) => point(of, longitude, latitude),
+            ValueSource::Value(place) => self.value(of, place),
+            ValueSource::Point(longitude, latitude) => point(of, longitude, latitude),
         };
         let value = value.map_err(at)?;
         if value.is_null() {
@@ -116,15 +116,15 @@ impl Computed {
     }
 }
 
-fn point_of(at: &str, both: &[Json], expressions: &mut Expressions<'_>) -> Result<Source, String> {
+fn point_of(at: &str, both: &[Json], expressions: &mut Expressions<'_>) -> Result<ValueSource, String> {
     let [Json::String(longitude), Json::String(latitude)] = both else {
         return Err(format!("{at}.point must be two expressions, [longitude, latitude]"));
     };
     let longitude = expressions.add((&format!("{at}.point[0]"), 0), longitude)?;
-    Ok(Source::Point(longitude, expressions.add((&format!("{at}.point[1]"), 0), latitude)?))
+    Ok(ValueSource::Point(longitude, expressions.add((&format!("{at}.point[1]"), 0), latitude)?))
 }
 
-/// A point; nothing where one of its expressions is NULL.
+/// The point; null where one of its expressions is NULL.
 fn point(of: &ColumnsOf<'_, '_>, longitude: usize, latitude: usize) -> Result<Json, String> {
     let mut coordinates = [0.0; 2];
     for (coordinate, place) in coordinates.iter_mut().zip([longitude, latitude]) {

@@ -1,20 +1,20 @@
-//! The expressions of one mapping, and which members they read.
+//! The expressions of one mapping and the members that they read.
 
-use millstream_columns::{Columns, Diagnostic, Expr, Field, Limits, Step, parser};
+use millstream_columns::{Columns, Diagnostic, Expr, Field, ParserLimits, PathStep, parser};
 
-/// Expressions as they are read; a place is theirs in [`Columns`].
+/// Collects expressions. An index refers to [`Columns`].
 pub(super) struct Expressions<'a> {
-    limits: &'a Limits,
+    limits: &'a ParserLimits,
     read: Vec<Expr>,
 }
 
 impl<'a> Expressions<'a> {
-    pub(super) fn new(limits: &'a Limits) -> Self {
+    pub(super) fn new(limits: &'a ParserLimits) -> Self {
         Self { limits, read: Vec::new() }
     }
 
-    /// Reads one more: its place. `within` tells where the text stands: the mapping's member, and how many characters of
-    /// it come before.
+    /// Adds an expression and returns its index. `within` is the mapping's member and the number of characters
+    /// before the expression, for errors.
     pub(super) fn add(&mut self, within: (&str, usize), text: &str) -> Result<usize, String> {
         let (member, before) = within;
         let expr = parser::expression(text, self.limits).map_err(|wrong| told(member, before, &wrong))?;
@@ -29,13 +29,13 @@ impl<'a> Expressions<'a> {
         Ok(self.read.len() - 1)
     }
 
-    /// All of them made ready, and the members of a payload that they read.
+    /// Compiles all expressions; returns them and the members of a payload that they read.
     pub(super) fn finish(self) -> (Columns, Vec<String>) {
         let mut members = Vec::new();
         for expr in &self.read {
             expr.each(&mut |part| {
                 if let Expr::Field(Field::Payload(steps)) = part
-                    && let Some(Step::Key(name)) = steps.first()
+                    && let Some(PathStep::Key(name)) = steps.first()
                 {
                     members.push(name.clone());
                 }
@@ -45,7 +45,7 @@ impl<'a> Expressions<'a> {
     }
 }
 
-/// What is wrong, in the place of the mapping.
+/// The error text, with the position in the mapping.
 fn told(member: &str, before: usize, wrong: &[Diagnostic]) -> String {
     let told = wrong.iter().map(|diagnostic| {
         let mut diagnostic = diagnostic.clone();

@@ -1,7 +1,9 @@
-//! How a device's measurements become an entity: a default, and what the registry says otherwise.
+//! Mappings turn a device's measurements into an entity: a default mapping, and those of the registry.
 
 mod attribute;
 mod expressions;
+pub(crate) mod mapping_errors;
+mod rules;
 mod template;
 mod tenant;
 mod written;
@@ -9,82 +11,83 @@ mod written;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use millstream_columns::{Columns, ColumnsOf, Limits};
+use millstream_columns::{Columns, ColumnsOf, ParserLimits};
 use millstream_types::{RecordView, TenantId};
 use serde_json::{Map, Value};
 
-use crate::content::{Content, KindAndValue, canonical};
-use crate::entity::{Attribute, DATE_EXPIRES, DATE_TIME, Items};
-use crate::given::{attribute_of_mapping, kind_of};
+use crate::model::content::{Content, KindAndValue, kind_of};
+use crate::model::entity::{Attribute, DATE_EXPIRES, Items};
+use crate::model::json;
+use crate::model::request_body::attribute_of_mapping;
+use crate::model::syntax;
+use crate::model::update;
 use crate::refusal::Refusal;
-use crate::syntax::{self, NESTING_MAX};
-use crate::{json, update};
 use attribute::Computed;
 use expressions::Expressions;
-use template::Template;
-use written::{Rest, Written};
+use rules::check;
+use template::MappingTemplate;
+use written::{MappingDocument, UnmappedMembers};
 
 pub use tenant::TenantMappings;
 
 /// The member of a tenant's and a device's `ext` that holds mappings.
 pub const MAPPING_MEMBER: &str = "context";
-/// What stands before the device's name in the entity's id by default.
+/// Prefix of the default entity id, before the device's name.
 pub const DEFAULT_ID_PREFIX: &str = "urn:ngsi-ld:Device:";
 /// The entity's type by default.
 pub const DEFAULT_TYPE: &str = "Device";
 
-/// What the registry knows of devices' mappings. Asked for each measurement, so the answer should come from a cache.
+/// The mappings in the registry. Called for each measurement: implementations should cache.
 pub trait Mappings: Send + Sync + 'static {
-    /// The mapping of `device`.
+    /// Returns the mapping of `device`.
     ///
     /// # Errors
     /// Why there is none: what the registry holds cannot be used.
     fn mapping(&self, tenant: &TenantId, device: &str) -> Result<Arc<Mapping>, Arc<str>>;
 }
 
-/// How measurements become an entity.
+/// Rules that turn measurements into an entity.
 #[derive(Debug, Default)]
 pub struct Mapping {
-    id: Option<Template>,
-    kind: Option<Template>,
+    id: Option<MappingTemplate>,
+    kind: Option<MappingTemplate>,
     constants: Vec<Attribute>,
     computed: Vec<Computed>,
     /// Members of the payload that do not become attributes by themselves.
     left_out: HashSet<String>,
-    rest: Rest,
+    rest: UnmappedMembers,
     columns: Columns,
-    /// What of it can never work; see [`Mapping::check`].
+    /// A part that can never work; see [`Mapping::check`].
     flaw: Option<String>,
 }
 
-/// The entity that a measurement belongs to, and what it says of it.
+/// The entity of a measurement and its attributes.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Mapped {
     pub(crate) id: Arc<str>,
     pub(crate) kind: Arc<str>,
-    /// No name twice.
+    /// The attributes; their names are unique.
     pub(crate) attributes: Vec<Attribute>,
-    /// Why attributes were left out, of each that was.
+    /// The reasons, one for each attribute that is left out.
     pub(crate) left_out: Vec<String>,
 }
 
-/// A measurement as it is mapped.
-pub(crate) struct Measured<'a> {
+/// A measurement before its mapping.
+pub(crate) struct MappingInput<'a> {
     pub(crate) device: &'a str,
     pub(crate) record: &'a RecordView<'a>,
-    /// The payload's members.
     pub(crate) members: Map<String, Value>,
     pub(crate) now_ms: i64,
-    /// What every attribute that is measured has.
+    /// Metadata of every measured attribute.
     pub(crate) metadata: Items,
 }
 
 impl Mapping {
-    /// Reads what is written and checks all of it.
-    fn new(written: Written, limits: &Limits) -> Result<Self, String> {
+    /// Compiles and checks a mapping document.
+    fn new(written: MappingDocument, limits: &ParserLimits) -> Result<Self, String> {
         let mut expressions = Expressions::new(limits);
         let mut template = |place: &str, written: Option<String>| {
-            written.map(|text| Template::read(place, &text, &mut expressions)).transpose()
+            written.map(|text| MappingTemplate::read(place, &text, &mut expressions)).transpose()
         };
         let (id, kind) = (template("id", written.id)?, template("type", written.kind)?);
         let (mut constants, mut flaws) = (Vec::with_capacity(written.constants.len()), Vec::new());
@@ -107,19 +110,19 @@ impl Mapping {
         Ok(Self { id, kind, constants, computed, left_out, rest, columns, flaw: flaws.into_iter().next() })
     }
 
-    /// Refuses what is not taken in new documents because it can never work. Where it is written already the rest works.
+    /// Refuses a new document with a part that can never work. In a stored document the other parts still work.
     ///
     /// # Errors
-    /// What breaks which rule.
+    /// The text names the part and the rule that it breaks.
     fn check(&self) -> Result<(), String> {
         self.flaw.clone().map_or(Ok(()), Err)
     }
 
-    /// What a measurement says of which entity.
+    /// Maps a measurement to its entity.
     ///
     /// # Errors
     /// Why it says nothing of any.
-    pub(crate) fn apply(&self, measured: Measured<'_>) -> Result<Mapped, String> {
+    pub(crate) fn apply(&self, measured: MappingInput<'_>) -> Result<Mapped, String> {
         let of = self.columns.of(measured.record, None, measured.now_ms).map_err(|_| "the payload is no JSON")?;
         let id = named(self.id.as_ref(), "id", &of, || format!("{DEFAULT_ID_PREFIX}{}", measured.device))?;
         let kind = named(self.kind.as_ref(), "type", &of, || DEFAULT_TYPE.to_owned())?;
@@ -130,7 +133,7 @@ impl Mapping {
                 Err(why) => left_out.push(why),
             }
         }
-        if self.rest == Rest::Keep {
+        if self.rest == UnmappedMembers::Keep {
             for (name, value) in measured.members.into_iter().filter(|(name, _)| !self.left_out.contains(name)) {
                 match kept(&name, &value) {
                     Ok((kind, value)) => {
@@ -144,7 +147,7 @@ impl Mapping {
     }
 }
 
-/// The entity that all of these belong to has one location.
+/// Finds a second location: the entity of a mapping has one.
 fn too_many_locations(constants: &[Attribute], computed: &[Computed]) -> Option<String> {
     let fixed = constants.iter().filter(|attribute| attribute.is_location()).map(|attribute| &*attribute.name);
     let names: BTreeSet<&str> = fixed.chain(computed.iter().filter_map(Computed::location)).collect();
@@ -157,9 +160,9 @@ fn too_many_locations(constants: &[Attribute], computed: &[Computed]) -> Option<
     })
 }
 
-/// The identifier that `template` gives, or that of who gives none.
+/// The identifier from `template`, or the default.
 fn named(
-    template: Option<&Template>,
+    template: Option<&MappingTemplate>,
     what: &str,
     of: &ColumnsOf<'_, '_>,
     default: impl FnOnce() -> String,
@@ -174,36 +177,18 @@ fn named(
     }
 }
 
-/// Type and value of the attribute that a member becomes by itself.
+/// Type and value of a member that becomes an attribute by itself.
 fn kept(name: &str, value: &Value) -> Result<KindAndValue, String> {
     check(name, value)?;
-    if name != DATE_EXPIRES {
-        return Ok((kind_of(value).into(), json::text(value)));
+    if name == DATE_EXPIRES {
+        return Err(format!(
+            "attribute '{name}' would end the entity; only a mapping's 'attributes' or 'static' may set it, a payload may not"
+        ));
     }
-    let at = |why: String| format!("attribute '{name}': {why}");
-    let ends = if value.is_null() { Err("it is null".to_owned()) } else { canonical(DATE_TIME, value) };
-    Ok((DATE_TIME.into(), ends.map_err(at)?))
+    Ok((kind_of(value).into(), json::text(value)))
 }
 
-/// Whether NGSI allows an attribute of this name and value.
-fn check(name: &str, value: &Value) -> Result<(), String> {
-    if syntax::is_attribute_name(name) && syntax::forbidden_in(value).is_none() && depth(value) < NESTING_MAX {
-        return Ok(());
-    }
-    let what = format!("attribute '{name}'");
-    let named = syntax::check_attribute_name(name).and_then(|()| syntax::check_text(&what, value));
-    Err(named.err().map_or_else(|| format!("{what} nests deeper than {NESTING_MAX}"), |refusal| refusal.description))
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
-/// Sets an attribute, in the place of one of its name.
+/// Adds an attribute or replaces the one of the same name.
 pub(crate) fn put(attributes: &mut Vec<Attribute>, attribute: Attribute) {
     match attributes.iter_mut().find(|known| known.name == attribute.name) {
         Some(known) => *known = attribute,

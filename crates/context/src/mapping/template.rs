@@ -3,22 +3,22 @@
 use millstream_columns::{ColumnsOf, Value};
 
 use super::expressions::Expressions;
-use crate::json;
-use crate::syntax::check_identifier;
+use crate::model::json;
+use crate::model::syntax::check_identifier;
 
-/// Text and expressions in turn.
+/// A template: texts and expressions that alternate.
 #[derive(Debug)]
-pub(super) struct Template(Vec<Part>);
+pub(super) struct MappingTemplate(Vec<TemplatePart>);
 
 #[derive(Debug)]
-enum Part {
+enum TemplatePart {
     Text(String),
-    /// The expression at this place.
+    /// The index of the value's expression.
     Value(usize),
 }
 
-impl Template {
-    /// Reads the text of the member `place`. One without expressions is the identifier itself.
+impl MappingTemplate {
+    /// Reads the text of the member `place`. A text without expressions must be an identifier.
     pub(super) fn read(place: &str, text: &str, expressions: &mut Expressions<'_>) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -28,27 +28,27 @@ impl Template {
             };
             let before = text[..text.len() - after.len()].chars().count();
             push(&mut parts, plain);
-            parts.push(Part::Value(expressions.add((place, before), &after[..end])?));
+            parts.push(TemplatePart::Value(expressions.add((place, before), &after[..end])?));
             rest = &after[end + 1..];
         }
         push(&mut parts, rest);
         match parts.as_slice() {
             [] => check_identifier(place, "").map_err(|refusal| refusal.description)?,
-            [Part::Text(whole)] => check_identifier(place, whole).map_err(|refusal| refusal.description)?,
+            [TemplatePart::Text(whole)] => check_identifier(place, whole).map_err(|refusal| refusal.description)?,
             _ => {}
         }
         Ok(Self(parts))
     }
 
-    /// The text for a record.
+    /// Renders the text for a record.
     pub(super) fn text(&self, of: &ColumnsOf<'_, '_>) -> Result<String, String> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(plain) => text.push_str(plain),
-                Part::Value(place) => match of.value(*place) {
+                TemplatePart::Text(plain) => text.push_str(plain),
+                TemplatePart::Value(place) => match of.value(*place) {
                     Ok(Value::Text(value)) => text.push_str(&value),
-                    // As an attribute of that value is shown: 5.0 is 5.
+                    // Numbers look as in attributes: 5.0 is 5.
                     Ok(Value::Double(value)) => text.push_str(&json::text(&value.into())),
                     Ok(value @ (Value::Integer(_) | Value::Boolean(_))) => {
                         let mut json = Vec::new();
@@ -67,13 +67,13 @@ impl Template {
     }
 }
 
-fn push(parts: &mut Vec<Part>, plain: &str) {
+fn push(parts: &mut Vec<TemplatePart>, plain: &str) {
     if !plain.is_empty() {
-        parts.push(Part::Text(plain.to_owned()));
+        parts.push(TemplatePart::Text(plain.to_owned()));
     }
 }
 
-/// Where the `}` stands that ends the expression: the first that is in no quotes.
+/// Position of the `}` that ends the expression: the first outside quotes.
 fn end_of(text: &str) -> Option<usize> {
     let mut quote = None;
     text.char_indices().find_map(|(at, c)| match (quote, c) {

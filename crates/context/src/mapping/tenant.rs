@@ -1,38 +1,38 @@
-//! The mappings of a tenant: one for all its devices, others for types of devices, and what devices say themselves.
+//! The mappings of a tenant: the default, one for each device type, and the overrides of devices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millstream_columns::Limits;
+use millstream_columns::ParserLimits;
 use serde_json::{Map, Value};
 
-use super::written::Written;
+use super::written::MappingDocument;
 use super::{MAPPING_MEMBER, Mapping};
 use crate::Error;
 
-/// The member of a device's mapping that names one of the tenant's.
+/// The member of a device's mapping that names a device type.
 const DEVICE_TYPE: &str = "deviceType";
-/// The members of a tenant's.
+/// Members of the tenant's document.
 const DEFAULT: &str = "default";
 const DEVICE_TYPES: &str = "deviceTypes";
 
-/// What a tenant says of its devices' mappings.
+/// The mappings of a tenant.
 #[derive(Debug, Default)]
 pub struct TenantMappings {
     default: Base,
     types: HashMap<String, Base>,
 }
 
-/// A mapping, and how it is written.
+/// A compiled mapping and its document.
 #[derive(Debug, Clone, Default)]
 struct Base {
-    written: Written,
+    written: MappingDocument,
     mapping: Arc<Mapping>,
 }
 
 impl Base {
-    fn read(place: &str, value: Value, limits: &Limits) -> Result<Self, String> {
-        let written = Written::read(place, value)?;
+    fn read(place: &str, value: Value, limits: &ParserLimits) -> Result<Self, String> {
+        let written = MappingDocument::read(place, value)?;
         let mapping = Mapping::new(written.clone(), limits).map_err(|what| format!("{place}.{what}"))?;
         Ok(Self { written, mapping: Arc::new(mapping) })
     }
@@ -43,12 +43,12 @@ impl TenantMappings {
     ///
     /// # Errors
     /// [`Error::Mapping`] names what breaks which rule.
-    pub fn of_ext(ext: &Map<String, Value>, limits: &Limits) -> Result<Self, Error> {
+    pub fn of_ext(ext: &Map<String, Value>, limits: &ParserLimits) -> Result<Self, Error> {
         let Some(given) = ext.get(MAPPING_MEMBER) else { return Ok(Self::default()) };
         Self::read(given, limits).map_err(|what| Error::Mapping { what })
     }
 
-    fn read(given: &Value, limits: &Limits) -> Result<Self, String> {
+    fn read(given: &Value, limits: &ParserLimits) -> Result<Self, String> {
         let known = |members: &Map<String, Value>| members.keys().all(|name| name == DEFAULT || name == DEVICE_TYPES);
         let Some(members) = given.as_object().filter(|members| known(members)) else {
             return Err(format!("{given} must be an object with {DEFAULT} and {DEVICE_TYPES}"));
@@ -69,7 +69,7 @@ impl TenantMappings {
         Ok(Self { default, types })
     }
 
-    /// Refuses what is read where it is written already, but not taken in new documents: what can never work.
+    /// Refuses a new document with a part that can never work; stored documents with such a part are still read.
     ///
     /// # Errors
     /// [`Error::Mapping`] names what breaks which rule.
@@ -80,34 +80,34 @@ impl TenantMappings {
             .map_err(|what| Error::Mapping { what })
     }
 
-    /// The same of a device's `ext`.
+    /// Checks a device's `ext` in the same way.
     ///
     /// # Errors
     /// [`Error::Mapping`] names what breaks which rule.
-    pub fn check_device(&self, ext: &Map<String, Value>, limits: &Limits) -> Result<(), Error> {
+    pub fn check_device(&self, ext: &Map<String, Value>, limits: &ParserLimits) -> Result<(), Error> {
         let mapping = self.of_device(ext, limits)?;
-        // What the tenant itself says wrongly is no fault of the device.
+        // An error in the tenant's own document is not the device's.
         let is_own =
             std::iter::once(&self.default).chain(self.types.values()).all(|base| !Arc::ptr_eq(&base.mapping, &mapping));
         if is_own { mapping.check().map_err(|what| Error::Mapping { what }) } else { Ok(()) }
     }
 
-    /// The mapping of a device that says nothing of it.
+    /// The mapping of a device without its own document.
     pub fn default_mapping(&self) -> Arc<Mapping> {
         self.default.mapping.clone()
     }
 
-    /// The mapping of a device with this `ext`: `{"context": {"deviceType": name, …}}`, beside which everything else
-    /// that a mapping has is its own.
+    /// The mapping of a device with this `ext`: `{"context": {"deviceType": name, …}}`. All other members
+    /// override those of the type.
     ///
     /// # Errors
     /// [`Error::Mapping`] names what breaks which rule.
-    pub fn of_device(&self, ext: &Map<String, Value>, limits: &Limits) -> Result<Arc<Mapping>, Error> {
+    pub fn of_device(&self, ext: &Map<String, Value>, limits: &ParserLimits) -> Result<Arc<Mapping>, Error> {
         let Some(given) = ext.get(MAPPING_MEMBER) else { return Ok(self.default_mapping()) };
         self.beside(given, limits).map_err(|what| Error::Mapping { what })
     }
 
-    fn beside(&self, given: &Value, limits: &Limits) -> Result<Arc<Mapping>, String> {
+    fn beside(&self, given: &Value, limits: &ParserLimits) -> Result<Arc<Mapping>, String> {
         let Value::Object(mut own) = given.clone() else {
             return Err(format!("{given} must be an object with {DEVICE_TYPE} or the members of a mapping"));
         };
@@ -126,7 +126,7 @@ impl TenantMappings {
         if own.is_empty() {
             return Ok(base.mapping.clone());
         }
-        let own = Written::read("the mapping", Value::Object(own))?;
+        let own = MappingDocument::read("the mapping", Value::Object(own))?;
         Mapping::new(base.written.clone().with(own), limits).map(Arc::new)
     }
 }

@@ -1,23 +1,23 @@
-//! A mapping as the registry's documents have it.
+//! The mapping document in the registry.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What becomes of a payload's members that no expression reads.
+/// Treatment of payload members that no expression reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Rest {
-    /// They become attributes of their names.
+pub(super) enum UnmappedMembers {
+    /// They become attributes of the same name.
     #[default]
     Keep,
-    /// They stay in the telemetry.
+    /// They stay in the telemetry only.
     Drop,
 }
 
-/// One mapping, or what a document says beside another one.
+/// A mapping document, or the overrides of one.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Written {
+pub(super) struct MappingDocument {
     pub(super) id: Option<String>,
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
@@ -25,11 +25,11 @@ pub(super) struct Written {
     pub(super) constants: Map<String, Value>,
     pub(super) attributes: Map<String, Value>,
     pub(super) skip: Vec<String>,
-    pub(super) rest: Option<Rest>,
+    pub(super) rest: Option<UnmappedMembers>,
 }
 
-impl Written {
-    /// Reads one that stands at `place`.
+impl MappingDocument {
+    /// Reads the document at `place`.
     pub(super) fn read(place: &str, value: Value) -> Result<Self, String> {
         if !value.is_object() {
             return Err(format!(
@@ -39,7 +39,7 @@ impl Written {
         serde_json::from_value(value).map_err(|error| format!("{place}: {error}"))
     }
 
-    /// This one, and beside it what `own` says: its members win, those of `static` and `attributes` one by one.
+    /// Merges with `own`: its members win; those of `static` and `attributes` one by one.
     pub(super) fn with(mut self, own: Self) -> Self {
         self.id = own.id.or(self.id);
         self.kind = own.kind.or(self.kind);

@@ -1,38 +1,40 @@
-//! What is demanded of an entity beside its id and type.
+//! Filter criteria of an entity beside its id and type.
 
 use serde_json::{Map, Value};
 
-use crate::entity::Entity;
-use crate::query::{Expression, GeoQuery};
+use crate::model::entity::Entity;
+use crate::query::{Expression, GeoQuery, Rules};
 use crate::refusal::Refusal;
 
-/// The members of an `expression`, which are parameters of a list as well.
+/// The members of an `expression`, which are also parameters of a list.
 pub(crate) const CRITERIA: [&str; 5] = ["q", "mq", "georel", "geometry", "coords"];
 
-/// All that is given must hold.
+/// All given criteria must hold.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Criteria {
-    /// About attributes.
     pub(crate) q: Option<Expression>,
-    /// About metadata.
     pub(crate) mq: Option<Expression>,
-    /// About its location.
     pub(crate) geo: Option<GeoQuery>,
-    /// Attributes that it has; all of them.
-    pub(crate) has: Vec<String>,
+    /// The entity must have one of these attributes; an empty list allows all entities.
+    pub(crate) has_any: Vec<String>,
 }
 
 impl Criteria {
-    /// Reads the criteria that `given` has under their names.
-    pub(crate) fn read<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Self, Refusal> {
-        let q = given("q").map(Expression::of_q).transpose()?;
-        let mq = given("mq").map(Expression::of_mq).transpose()?;
-        let geo = GeoQuery::read(given("georel"), given("geometry"), given("coords"))?;
-        Ok(Self { q, mq, geo, has: Vec::new() })
+    /// Reads the criteria from named parameters.
+    pub(crate) fn read<'a>(rules: Rules, given: impl Fn(&str) -> Option<&'a str>) -> Result<Self, Refusal> {
+        let q = given("q").map(|text| Expression::of_q(text, rules)).transpose()?;
+        let mq = given("mq").map(|text| Expression::of_mq(text, rules)).transpose()?;
+        let geo = GeoQuery::read(rules, given("georel"), given("geometry"), given("coords"))?;
+        Ok(Self { q, mq, geo, has_any: Vec::new() })
     }
 
-    /// Reads an `expression` in a body.
-    pub(crate) fn of_json(expression: &Map<String, Value>) -> Result<Self, Refusal> {
+    pub(crate) fn of_json(rules: Rules, expression: &Map<String, Value>) -> Result<Self, Refusal> {
+        if expression.is_empty() {
+            let known = CRITERIA.join(", ");
+            return Err(Refusal::bad(format!(
+                "expression {{}} asks for nothing: give it one of {known}, or leave it out"
+            )));
+        }
         for (name, value) in expression {
             if !CRITERIA.contains(&name.as_str()) {
                 let known = CRITERIA.join(", ");
@@ -48,17 +50,16 @@ impl Criteria {
                 Some(_) => {}
             }
         }
-        Self::read(|name| expression.get(name).and_then(Value::as_str))
+        Self::read(rules, |name| expression.get(name).and_then(Value::as_str))
     }
 
-    /// Whether nothing is demanded.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether `entity` has all of it.
+    /// All criteria hold for `entity`.
     pub(crate) fn matches(&self, entity: &Entity) -> bool {
-        self.has.iter().all(|name| entity.attribute(name).is_some())
+        (self.has_any.is_empty() || self.has_any.iter().any(|name| entity.attribute(name).is_some()))
             && self.q.as_ref().is_none_or(|q| q.matches(entity))
             && self.mq.as_ref().is_none_or(|mq| mq.matches(entity))
             && self.geo.as_ref().is_none_or(|geo| geo.matches(entity))

@@ -3,21 +3,21 @@
 use geo::algorithm::{BoundingRect, Distance, Haversine, HaversineClosestPoint, Intersects, Relate};
 use geo::{Closest, Geometry, Point, Rect};
 
-use crate::entity::Entity;
-use crate::geometry;
-use crate::refusal::{Name, Refusal};
+use crate::model::entity::Entity;
+use crate::model::geometry;
+use crate::query::Rules;
+use crate::refusal::{ErrorName, Refusal};
 
-/// A geo query.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GeoQuery {
     relation: Relation,
     geometry: Geometry,
 }
 
-/// How the entity's location must lie to the query's geometry.
+/// The relation between the entity's location and the query's geometry.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Relation {
-    /// At this distance from a point, metres.
+    /// Distance from a point, in metres.
     Near {
         centre: Point,
         min_m: f64,
@@ -29,12 +29,13 @@ enum Relation {
     Equals,
 }
 
-/// Metres of a degree of latitude, a little less than the least of them: areas that are looked at must not be too small.
+/// Metres of a degree of latitude, slightly below the minimum, so that searched areas are never too small.
 const DEGREE_MIN_M: f64 = 110_000.0;
 
 impl GeoQuery {
-    /// Reads the three parameters, which come together or not at all.
+    /// Reads the three parameters; they must come together.
     pub(crate) fn read(
+        rules: Rules,
         georel: Option<&str>,
         geometry: Option<&str>,
         coords: Option<&str>,
@@ -51,13 +52,16 @@ impl GeoQuery {
         let shape = shape(geometry, coords)
             .map_err(|why| Refusal::bad(format!("geometry '{geometry}' with coords '{coords}': {why}; correct it")))?;
         let relation = relation(georel, geometry, &shape)?;
+        if rules == Rules::Sent {
+            check_sent(georel, (geometry, coords), &shape)?;
+        }
         if relation == Relation::CoveredBy && !matches!(shape, Geometry::Polygon(_)) {
             return Err(not_computed(georel, geometry, "nothing but a polygon or a box covers anything"));
         }
         Ok(Some(Self { relation, geometry: shape }))
     }
 
-    /// Whether the entity's location lies as it should.
+    /// The entity's location has the relation.
     pub(crate) fn matches(&self, entity: &Entity) -> bool {
         entity.location().is_some_and(|location| self.fits(&location))
     }
@@ -68,19 +72,18 @@ impl GeoQuery {
         Some(distance_m(centre, &entity.location()?))
     }
 
-    /// Whether it asks for what is near a point.
     pub(crate) fn is_near(&self) -> bool {
         matches!(self.relation, Relation::Near { .. })
     }
 
-    /// The same, and no further away than `radius_m`, if it asks for what is near a point.
+    /// The same query with a maximum distance of `radius_m`; `None` unless the relation is `near`.
     pub(crate) fn within(&self, radius_m: f64) -> Option<Self> {
         let Relation::Near { centre, min_m, max_m } = self.relation else { return None };
         let max_m = Some(max_m.map_or(radius_m, |max_m| max_m.min(radius_m)));
         Some(Self { relation: Relation::Near { centre, min_m, max_m }, geometry: self.geometry.clone() })
     }
 
-    /// Rectangles of longitude and latitude outside of which nothing fits; none if places everywhere may.
+    /// Rectangles of longitude and latitude that contain all matches; `None` if matches may be anywhere.
     pub(crate) fn areas(&self) -> Option<Vec<Rect>> {
         match self.relation {
             Relation::Disjoint | Relation::Near { max_m: None, .. } => None,
@@ -97,7 +100,7 @@ impl GeoQuery {
                 let distance_m = distance_m(centre, location);
                 distance_m >= min_m && max_m.is_none_or(|max_m| distance_m <= max_m)
             }
-            // A point is covered by what it touches, and equals what has the same place.
+            // A point is covered by geometries that it touches, and equals one at the same position.
             Relation::CoveredBy => match geometry::as_point(location) {
                 Some(point) => self.geometry.intersects(&point),
                 None => location.relate(&self.geometry).is_coveredby(),
@@ -124,7 +127,7 @@ fn distance_m(from: Point, to: &Geometry) -> f64 {
     }
 }
 
-/// What lies within `radius_m` of `centre`, roughly: one rectangle, or two on both sides of the date line.
+/// Rectangles around a circle: one, or two on both sides of the date line.
 fn circle(centre: Point, radius_m: f64) -> Option<Vec<Rect>> {
     let height = radius_m / DEGREE_MIN_M;
     let (south, north) = (centre.y() - height, centre.y() + height);
@@ -154,6 +157,22 @@ fn shape(geometry: &str, coords: &str) -> Result<Geometry, String> {
         "box" => geometry::bounds(&positions),
         _ => Err("use point, line, polygon or box".to_owned()),
     }
+}
+
+/// Refuses forms that Orion refuses in requests but that stored subscriptions may have.
+fn check_sent(georel: &str, (geometry, coords): (&str, &str), shape: &Geometry) -> Result<(), Refusal> {
+    if georel == "near" {
+        return Err(Refusal::bad(
+            "georel 'near' has no distance: add maxDistance or minDistance in metres, as in near;maxDistance:1000",
+        ));
+    }
+    let is_flat = |area: Rect| area.width() == 0.0 || area.height() == 0.0;
+    if geometry == "box" && shape.bounding_rect().is_some_and(is_flat) {
+        return Err(Refusal::bad(format!(
+            "geometry 'box' with coords '{coords}' has no area: give two corners that differ in latitude and longitude"
+        )));
+    }
+    Ok(())
 }
 
 fn relation(georel: &str, geometry: &str, shape: &Geometry) -> Result<Relation, Refusal> {
@@ -194,7 +213,7 @@ fn relation(georel: &str, geometry: &str, shape: &Geometry) -> Result<Relation, 
 
 fn not_computed(georel: &str, geometry: &str, why: &str) -> Refusal {
     Refusal::new(
-        Name::NotSupportedQuery,
+        ErrorName::NotSupportedQuery,
         format!("georel '{georel}' with the geometry '{geometry}' cannot be computed: {why}; use another geometry"),
     )
 }

@@ -1,19 +1,19 @@
-//! `orderBy`: entities by their ids, types, attributes or distance; ties by creation, then id.
+//! `orderBy`: sorts by id, type, attributes or distance; ties by creation, then id.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use crate::entity::{Entity, Place};
-use crate::json;
+use crate::model::entity::{Entity, ListPosition};
+use crate::model::json;
+use crate::model::scalar::is_date;
+use crate::model::syntax::check_identifier;
 use crate::query::GeoQuery;
-use crate::query::scalar::is_date;
 use crate::refusal::Refusal;
-use crate::syntax::check_identifier;
 
 const DISTANCE: &str = "geo:distance";
 
-/// How a list is ordered beside the order of creation.
+/// The sort keys before creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Order(Vec<By>);
 
@@ -31,14 +31,14 @@ enum What {
     Distance,
 }
 
-/// Where an entity stands in an order.
+/// Sort key of an entity.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Standing {
     ranks: Vec<Rank>,
-    place: Place,
+    place: ListPosition,
 }
 
-/// A value as it is ordered; mixed kinds one after the other.
+/// Sort key of a value; kinds are sorted one after the other.
 #[derive(Debug, Clone, PartialEq)]
 enum Rank {
     Null,
@@ -50,7 +50,7 @@ enum Rank {
 }
 
 impl Order {
-    /// Reads a list of names; `is_near` says whether there are distances.
+    /// Reads a list of names; `is_near` allows `geo:distance`.
     pub(crate) fn read(text: &str, is_near: bool) -> Result<Self, Refusal> {
         let mut order: Vec<By> = Vec::new();
         for token in text.split(',') {
@@ -73,22 +73,21 @@ impl Order {
         Ok(Self(order))
     }
 
-    /// Whether the order of creation is all there is.
+    /// The order is that of creation alone.
     pub(crate) fn is_creation(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether those come first that are nearest.
+    /// The nearest entities come first.
     pub(crate) fn is_by_distance(&self) -> bool {
         self.0.first().is_some_and(|by| by.what == What::Distance && !by.is_reversed)
     }
 
-    /// Where `entity` stands.
+    /// The sort key of `entity`.
     pub(crate) fn standing(&self, entity: &Entity, geo: Option<&GeoQuery>) -> Standing {
         Standing { ranks: self.0.iter().map(|by| by.rank(entity, geo)).collect(), place: entity.place() }
     }
 
-    /// The order of two entities.
     pub(crate) fn compare(&self, a: &Standing, b: &Standing) -> Ordering {
         let ranks = self.0.iter().zip(a.ranks.iter().zip(&b.ranks)).map(|(by, (a, b))| match by.is_reversed {
             true => b.compare(a),

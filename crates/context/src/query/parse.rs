@@ -1,31 +1,31 @@
-//! Reads `q` and `mq`.
+//! Parser of `q` and `mq`.
 //!
 //! ```text
-//! expression = statement *( ";" statement )
+//! expression = statement *( ";" statement ) [ ";" ]
 //! statement  = [ "!" ] path | path operator right
 //! path       = token *( "." token )           token = name | "'" any "'"
 //! operator   = "==" | ":" | "!=" | ">" | ">=" | "<" | "<=" | "~="
 //! right      = value *( "," value ) | value ".." value | regular expression
 //! ```
 //!
-//! Blanks around statements, names, operators and values mean nothing; within quotes they stand for themselves.
+//! Blanks around statements, names, operators and values are ignored; within quotes they count.
 
 use std::borrow::Cow;
+use std::mem::discriminant;
 
-use crate::datetime;
+use crate::model::datetime;
+use crate::model::scalar::Scalar;
 use crate::query::expression::{Choice, Edge, Expression, Path, Statement, Test};
-use crate::query::{Pattern, Scalar};
+use crate::query::{Pattern, Rules};
 use crate::refusal::Refusal;
 
-/// Most statements of one expression.
 const STATEMENTS_MAX: usize = 100;
-/// Most values of one list.
 const LIST_MAX: usize = 1_000;
 
-/// The longer ones first: one may begin another.
+/// Longer operators come first: one may begin another.
 const OPERATORS: [&str; 9] = ["==", "!=", "~=", ">=", "<=", ">", "<", ":", "="];
 
-/// Whether attributes are spoken of, or their metadata.
+/// The expression is a `q` or an `mq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
     Attributes,
@@ -42,25 +42,47 @@ impl About {
 }
 
 impl Expression {
-    /// Reads a `q`.
-    pub(crate) fn of_q(text: &str) -> Result<Self, Refusal> {
-        Self::read(text, About::Attributes)
+    pub(crate) fn of_q(text: &str, rules: Rules) -> Result<Self, Refusal> {
+        Self::read(text, About::Attributes, rules)
     }
 
-    /// Reads an `mq`.
-    pub(crate) fn of_mq(text: &str) -> Result<Self, Refusal> {
-        Self::read(text, About::Metadata)
+    pub(crate) fn of_mq(text: &str, rules: Rules) -> Result<Self, Refusal> {
+        Self::read(text, About::Metadata, rules)
     }
 
-    fn read(text: &str, about: About) -> Result<Self, Refusal> {
-        let parts = split(text, ";").ok_or_else(|| open_quote(text, about))?;
+    fn read(text: &str, about: About, rules: Rules) -> Result<Self, Refusal> {
+        let mut parts = split(text, ";").ok_or_else(|| open_quote(text, about))?;
+        if parts.len() > 1 && parts.last().is_some_and(|last| last.trim().is_empty()) {
+            parts.pop();
+        }
         if parts.len() > STATEMENTS_MAX {
             let count = parts.len();
             return Err(refused(text, about, &format!("{count} statements: at most {STATEMENTS_MAX} are allowed")));
         }
-        let statements = parts.into_iter().map(|part| statement(part, about)).collect::<Result<_, _>>()?;
-        Ok(Self { statements })
+        let each = |part: &str| {
+            let read = statement(part, about)?;
+            if rules == Rules::Sent {
+                check_sent(part.trim(), &read.test, about)?;
+            }
+            Ok(read)
+        };
+        Ok(Self { statements: parts.into_iter().map(each).collect::<Result<_, Refusal>>()? })
     }
+}
+
+/// Refuses forms that Orion refuses in requests but that stored subscriptions may have.
+fn check_sent(text: &str, test: &Test, about: About) -> Result<(), Refusal> {
+    if let Test::Equal(Choice::Any(values)) | Test::NotEqual(Choice::Any(values)) = test
+        && values.iter().any(|value| discriminant(value) != discriminant(&values[0]))
+    {
+        let why = "a list has values of one kind, numbers, dates, texts or booleans: quote what is text";
+        return Err(refused(text, about, why));
+    }
+    let pattern = operator(text).filter(|(_, operator)| *operator == "~=").map(|(at, _)| text[at + 2..].trim());
+    if pattern.is_some_and(|pattern| quoted(pattern).is_some()) {
+        return Err(refused(text, about, "a pattern has no quotes: leave them out, and write \\x3b for a ';' in it"));
+    }
+    Ok(())
 }
 
 fn statement(text: &str, about: About) -> Result<Statement, Refusal> {
@@ -125,7 +147,7 @@ fn choice(right: &str, text: &str, about: About) -> Result<Choice, Refusal> {
 
 type Ends = (Scalar<'static>, Scalar<'static>);
 
-/// Both ends, if `item` is a range.
+/// Both ends of a range; `None` if `item` is no range.
 fn range(item: &str, text: &str, about: About) -> Result<Option<Ends>, Refusal> {
     let ends = split(item, "..").ok_or_else(|| open_quote(text, about))?;
     if ends.len() == 1 {
@@ -149,7 +171,7 @@ fn one_value(operator: &str, right: &str, text: &str, about: About) -> Result<Sc
     }
 }
 
-/// One value: what is quoted is text, else what it looks like.
+/// Parses a value: quoted text, or the kind that the text looks like.
 fn value(item: &str, text: &str, about: About) -> Result<Scalar<'static>, Refusal> {
     let item = item.trim();
     if let Some(inner) = quoted(item) {
@@ -208,7 +230,7 @@ fn path(name: &str, text: &str, about: About) -> Result<Path, Refusal> {
     Ok(Path { attribute, metadata, keys: names.collect() })
 }
 
-/// The first operator outside quotes, and where it stands.
+/// The first operator outside quotes, and its position.
 fn operator(text: &str) -> Option<(usize, &'static str)> {
     let mut in_quotes = false;
     for (at, c) in text.char_indices() {
@@ -220,7 +242,7 @@ fn operator(text: &str) -> Option<(usize, &'static str)> {
     None
 }
 
-/// The parts of `text` between separators outside quotes; none if a quote is not closed.
+/// Splits `text` at separators outside quotes; `None` if a quote is not closed.
 fn split<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     let (mut parts, mut begin, mut in_quotes) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -234,7 +256,7 @@ fn split<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     (!in_quotes).then_some(parts)
 }
 
-/// What stands between the quotes, if all of `text` is quoted.
+/// The text between the quotes, if all of `text` is quoted.
 fn quoted(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('\'')?.strip_suffix('\'')?;
     (!inner.contains('\'')).then_some(inner)

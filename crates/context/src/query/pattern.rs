@@ -1,20 +1,17 @@
-//! Regular expressions as NGSI has them: extended syntax, found anywhere in a text, in time linear to the text.
+//! NGSI's regular expressions: extended syntax, a match anywhere in the text, in linear time.
 
 use regex::{Regex, RegexBuilder};
 
 use crate::refusal::Refusal;
 
-/// Longest pattern.
 const PATTERN_MAX_BYTES: usize = 1_024;
-/// Memory of a compiled pattern.
 const COMPILED_MAX_BYTES: usize = 256 << 10;
 
-/// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Regex);
 
 impl Pattern {
-    /// Compiles `text`; `what` says whose it is.
+    /// Compiles `text`; `what` names it in errors.
     pub(crate) fn new(what: &str, text: &str) -> Result<Self, Refusal> {
         if text.len() > PATTERN_MAX_BYTES {
             return Err(Refusal::bad(format!(
@@ -33,12 +30,10 @@ impl Pattern {
         })
     }
 
-    /// Whether `text` contains a match.
     pub(crate) fn fits(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 
-    /// As it was given.
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_str()
     }

@@ -1,28 +1,23 @@
-//! Which entities are meant: ids or a pattern of ids, types or a pattern of types.
+//! Selects entities by ids or an id pattern and by types or a type pattern.
 
 use serde_json::{Map, Value};
 
-use crate::entity::Key;
+use crate::model::entity::Key;
+use crate::model::syntax::check_identifier;
 use crate::query::Pattern;
 use crate::refusal::Refusal;
-use crate::syntax::check_identifier;
 
-/// Ids or types.
+/// A condition on ids or types.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum Names {
-    /// Whatever it is.
+pub(crate) enum NameFilter {
     #[default]
     Any,
-    /// One of these.
     Of(Vec<String>),
-    /// What contains a match.
+    /// A match of the pattern.
     Like(Pattern),
 }
 
-/// What an entity in a body may say.
-const MEMBERS: [&str; 4] = ["id", "idPattern", "type", "typePattern"];
-
-fn names(members: &Map<String, Value>, one: &str, pattern: &str) -> Result<Names, Refusal> {
+fn names(members: &Map<String, Value>, one: &str, pattern: &str) -> Result<NameFilter, Refusal> {
     let text = |name: &str| match members.get(name) {
         None => Ok(None),
         Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.as_str())),
@@ -34,15 +29,14 @@ fn names(members: &Map<String, Value>, one: &str, pattern: &str) -> Result<Names
         ))),
         (Some(name), None) => {
             check_identifier(format_args!("entity {one}"), name)?;
-            Ok(Names::Of(vec![name.to_owned()]))
+            Ok(NameFilter::Of(vec![name.to_owned()]))
         }
-        (None, Some(text)) => Ok(Names::Like(Pattern::new(pattern, text)?)),
-        (None, None) => Ok(Names::Any),
+        (None, Some(text)) => Ok(NameFilter::Like(Pattern::new(pattern, text)?)),
+        (None, None) => Ok(NameFilter::Any),
     }
 }
 
-impl Names {
-    /// Whether `name` is among them.
+impl NameFilter {
     pub(crate) fn have(&self, name: &str) -> bool {
         match self {
             Self::Any => true,
@@ -52,35 +46,36 @@ impl Names {
     }
 }
 
-/// Entities by id and type; both must fit.
+/// A selection by id and type; both must match.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Selector {
-    /// Their ids.
-    pub(crate) ids: Names,
-    /// Their types.
-    pub(crate) kinds: Names,
+    pub(crate) ids: NameFilter,
+    pub(crate) kinds: NameFilter,
 }
 
 impl Selector {
-    /// Reads one of a body's `entities`: `id` or `idPattern`, and perhaps `type` or `typePattern`.
+    /// Members of an entity in a body.
+    pub(crate) const MEMBERS: [&str; 4] = ["id", "idPattern", "type", "typePattern"];
+
+    /// Reads an item of a body's `entities`: `id` or `idPattern`, and optionally `type` or `typePattern`.
     pub(crate) fn of_json(member: &Value) -> Result<Self, Refusal> {
         let Value::Object(members) = member else {
             return Err(Refusal::bad(format!("{member} among the entities is no object: write {{\"id\": …}}")));
         };
-        if let Some(unknown) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
+        if let Some(unknown) = members.keys().find(|name| !Self::MEMBERS.contains(&name.as_str())) {
             return Err(Refusal::bad(format!(
                 "an entity has a member '{unknown}': it may have {}; remove it",
-                MEMBERS.join(", ")
+                Self::MEMBERS.join(", ")
             )));
         }
         let selector = Self { ids: names(members, "id", "idPattern")?, kinds: names(members, "type", "typePattern")? };
-        if selector.ids == Names::Any {
+        if selector.ids == NameFilter::Any {
             return Err(Refusal::bad(format!("{member} among the entities has neither id nor idPattern; add one")));
         }
         Ok(selector)
     }
 
-    /// Whether an entity of this key is meant.
+    /// Returns `true` if the key matches the selector.
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.kinds.have(&key.kind) && self.ids.have(&key.id)
     }

@@ -1,9 +1,8 @@
-//! How one attempt to deliver a notification can end.
+//! The failure of one delivery attempt.
 
-/// Why an attempt has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// The receiver certainly has not taken it.
+    /// The receiver has certainly not taken the notification.
     pub(crate) is_untaken: bool,
     pub(crate) reason: String,
 }
@@ -14,7 +13,7 @@ impl Failed {
         Self { is_untaken: true, reason: reason.into() }
     }
 
-    /// The receiver may have taken it.
+    /// The receiver may have taken the notification.
     pub(crate) fn unknown(reason: impl Into<String>) -> Self {
         Self { is_untaken: false, reason: reason.into() }
     }

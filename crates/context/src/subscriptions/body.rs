@@ -1,50 +1,55 @@
-//! A subscription's body: checked, compiled, patched, shown.
+//! Checks and compiles the body of a subscription.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
 use super::member::Member;
-use super::subscription::{Alterations, Condition, Content, Delivery, Format, Identity, Quiet, Retry, Subscription};
-use super::target::{TARGETS, Target};
-use crate::datetime;
-use crate::query::{Criteria, Selector};
+use super::subscription::{
+    Alterations, Condition, DeliveryOptions, Format, Identity, NotificationContent, Quiet, Retry, Subscription,
+};
+use super::target::{NotificationTarget, TARGETS};
+use crate::ignored::IgnoredMembers;
+use crate::model::datetime;
+use crate::model::syntax::{check_identifier, forbidden_in};
+use crate::query::{CRITERIA, Criteria, Rules, Selector};
 use crate::refusal::Refusal;
-use crate::request::{Paths, illegal_path};
-use crate::syntax::{check_identifier, forbidden_in};
+use crate::requests::parameters::{Paths, illegal_path};
 
+const CONDITION: [&str; 5] = ["attrs", "expression", "jexlExpression", "alterationTypes", "notifyOnMetadataChange"];
 const DESCRIPTION_MAX_CHARS: usize = 1_024;
-/// Entities of one subscription.
 const ENTITIES_MAX: usize = 1_000;
-/// A year: the longest pause between two notifications, and the longest time that one is tried, seconds.
+/// A year in seconds: the limit of throttling and of a notification's maximum age.
 const YEAR_S: u64 = 366 * 24 * 3600;
-/// Places in the order in which expressions of a patch are evaluated.
+/// Priorities of the expressions in a patch.
 const PRIORITIES: std::ops::RangeInclusive<u64> = 1..=100_000;
-/// How long a notification is tried: one that waits in memory, one that is durable.
+/// Default maximum age of a notification in memory and of a durable one.
 const MAX_AGE_MEMORY_S: u64 = 60;
 const MAX_AGE_DURABLE_S: u64 = 24 * 3600;
 
-/// What a client has given, compiled; see [`Subscription::compile`].
-pub(crate) fn compile(identity: Identity, document: Map<String, Value>) -> Result<Subscription, Refusal> {
-    check_texts(&document)?;
+/// Compiles a client's document; see [`Subscription::compile`].
+pub(crate) fn compile(identity: Identity, mut document: Map<String, Value>) -> Result<Subscription, Refusal> {
+    let mut ignored = IgnoredMembers::default();
     let mut top = Member::of("the subscription", Value::Object(document.clone()))?;
     check_description(top.take("description"))?;
     let mut subject = required(&mut top, "subject")?;
-    let entities = entities(&mut subject)?;
-    let condition = match subject.full_object("condition")? {
+    let entities = entities(&mut subject, &mut ignored)?;
+    let condition = match subject.object_with("condition", &CONDITION)? {
         None => Condition::default(),
-        Some(given) => condition(given)?,
+        Some(given) => condition(given, &mut ignored)?,
     };
-    subject.nothing_else()?;
+    subject.ignore_rest(&mut ignored);
     let mut notification = required(&mut top, "notification")?;
     let content = content(&mut notification)?;
     let fails_limit = notification.number("maxFailsLimit", 1..=u64::MAX)?;
     let (delivery, keeps_latest) = delivery(&mut notification)?;
-    let target = Target::read(&mut notification)?;
-    notification.nothing_else()?;
+    let target = NotificationTarget::read(&mut notification, &mut ignored)?;
+    notification.ignore_rest(&mut ignored);
     let throttling_ms = top.number("throttling", 0..=YEAR_S)?.unwrap_or(0) as i64 * 1_000;
     let expires_ms = expires(&mut top)?;
-    top.nothing_else()?;
+    top.ignore_rest(&mut ignored);
+    ignored.strip(&mut document);
+    check_texts(&document)?;
     let Identity { tenant, id, path, since } = identity;
     let paths = Paths::parse(&path).map_err(illegal_path)?;
     Ok(Subscription {
@@ -72,12 +77,16 @@ fn required(given: &mut Member, name: &'static str) -> Result<Member, Refusal> {
     given.object(name)?.ok_or(missing)
 }
 
-/// Characters that are forbidden are forbidden everywhere but where queries, headers and values of a patch stand.
+/// Refuses forbidden characters everywhere but in patterns, queries, headers and values of a patch.
 fn check_texts(document: &Map<String, Value>) -> Result<(), Refusal> {
     let mut checked = Value::Object(document.clone());
     if let Some(condition) = checked.pointer_mut("/subject/condition").and_then(Value::as_object_mut) {
         condition.shift_remove("expression");
         condition.shift_remove("jexlExpression");
+    }
+    let entities = checked.pointer_mut("/subject/entities").and_then(Value::as_array_mut);
+    for entity in entities.into_iter().flatten().filter_map(Value::as_object_mut) {
+        entity.retain(|name, _| !["idPattern", "typePattern"].contains(&name.as_str()));
     }
     for target in TARGETS {
         let Some(target) = checked.pointer_mut(&format!("/notification/{target}")).and_then(Value::as_object_mut)
@@ -101,7 +110,7 @@ fn check_texts(document: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses an order that expressions of a patch cannot have.
+/// Refuses a priority out of range.
 pub(crate) fn check_priorities(document: &Map<String, Value>) -> Result<(), Refusal> {
     let notification = document.get("notification").and_then(Value::as_object);
     let patches = notification.into_iter().flat_map(Map::values).filter_map(|target| target.get("ngsi")?.as_object());
@@ -118,6 +127,15 @@ pub(crate) fn check_priorities(document: &Map<String, Value>) -> Result<(), Refu
     Ok(())
 }
 
+/// Refuses an expression in a request that only stored subscriptions may have. Other malformed
+/// expressions are left to [`compile`].
+pub(crate) fn check_expression(sent: &Map<String, Value>) -> Result<(), Refusal> {
+    let condition = sent.get("subject").and_then(|subject| subject.get("condition"));
+    let Some(given) = condition.and_then(|condition| condition.get("expression")?.as_object()) else { return Ok(()) };
+    let known: Map<String, Value> = given.clone().into_iter().filter(|(name, _)| CRITERIA.contains(&&**name)).collect();
+    if known.is_empty() { Ok(()) } else { Criteria::of_json(Rules::Sent, &known).map(drop) }
+}
+
 fn check_description(given: Option<Value>) -> Result<(), Refusal> {
     match given {
         None => Ok(()),
@@ -130,10 +148,10 @@ fn check_description(given: Option<Value>) -> Result<(), Refusal> {
     }
 }
 
-fn entities(subject: &mut Member) -> Result<Vec<Selector>, Refusal> {
+fn entities(subject: &mut Member, ignored: &mut IgnoredMembers) -> Result<Vec<Selector>, Refusal> {
     match subject.take("entities") {
         Some(Value::Array(items)) if (1..=ENTITIES_MAX).contains(&items.len()) => {
-            items.iter().map(Selector::of_json).collect()
+            items.into_iter().enumerate().map(|(at, item)| entity(at, item, ignored)).collect()
         }
         given => {
             let shown = match given {
@@ -146,11 +164,29 @@ fn entities(subject: &mut Member) -> Result<Vec<Selector>, Refusal> {
     }
 }
 
-fn condition(mut given: Member) -> Result<Condition, Refusal> {
+/// Reads the entity at index `at` of the list.
+fn entity(at: usize, mut item: Value, ignored: &mut IgnoredMembers) -> Result<Selector, Refusal> {
+    if let Value::Object(members) = &mut item {
+        let unknown: Vec<String> =
+            members.keys().filter(|name| !Selector::MEMBERS.contains(&&***name)).cloned().collect();
+        for name in unknown {
+            members.shift_remove(&name);
+            ignored.add(&format!("/subject/entities/{at}"), name);
+        }
+    }
+    Selector::of_json(&item)
+}
+
+fn condition(mut given: Member, ignored: &mut IgnoredMembers) -> Result<Condition, Refusal> {
     let attrs = names(&mut given, "attrs")?;
-    let expression = match given.full_object("expression")? {
+    let expression = match given.object_with("expression", &CRITERIA)? {
         None => None,
-        Some(expression) => Some(Criteria::of_json(&expression.into_all())?),
+        Some(mut expression) => {
+            let known = CRITERIA.into_iter().filter_map(|name| Some((name.to_owned(), expression.take(name)?)));
+            let known: Map<String, Value> = known.collect();
+            expression.ignore_rest(ignored);
+            Some(Criteria::of_json(Rules::Stored, &known)?)
+        }
     };
     if let Some(text) = given.take("jexlExpression") {
         return Err(Refusal::later("jexlExpression", text.as_str().unwrap_or_default()));
@@ -161,7 +197,7 @@ fn condition(mut given: Member) -> Result<Condition, Refusal> {
         Some(kinds) => alterations(&given, &kinds)?,
     };
     let ignores_metadata = !given.flag("notifyOnMetadataChange")?.unwrap_or(true);
-    given.nothing_else()?;
+    given.ignore_rest(ignored);
     Ok(Condition { attrs, expression, alterations, ignores_metadata })
 }
 
@@ -182,7 +218,7 @@ fn alterations(given: &Member, kinds: &[String]) -> Result<Alterations, Refusal>
     Ok(wanted)
 }
 
-fn content(notification: &mut Member) -> Result<Content, Refusal> {
+fn content(notification: &mut Member) -> Result<NotificationContent, Refusal> {
     let has_except = notification.has("exceptAttrs");
     let attrs = names(notification, "attrs")?;
     let except = names(notification, "exceptAttrs")?;
@@ -205,10 +241,10 @@ fn content(notification: &mut Member) -> Result<Content, Refusal> {
             })?
         }
     };
-    Ok(Content { attrs, except, metadata, only_changed, covered, format })
+    Ok(NotificationContent { attrs, except, metadata, only_changed, covered, format })
 }
 
-/// A list of names, each once: nothing is shown twice.
+/// A list of names without duplicates.
 fn names(given: &mut Member, list: &'static str) -> Result<Vec<String>, Refusal> {
     let mut names = given.texts(list)?.unwrap_or_default();
     let mut known = HashSet::new();
@@ -218,8 +254,8 @@ fn names(given: &mut Member, list: &'static str) -> Result<Vec<String>, Refusal>
     Ok(names)
 }
 
-/// How hard is tried to deliver, and whether the latest is kept of what is throttled: our own additions.
-fn delivery(notification: &mut Member) -> Result<(Delivery, bool), Refusal> {
+/// Retries and queue of deliveries, and whether throttling keeps the latest notification: additions to NGSI.
+fn delivery(notification: &mut Member) -> Result<(DeliveryOptions, bool), Refusal> {
     let mut given = match notification.full_object("delivery")? {
         Some(given) => given,
         None => Member::of("delivery", json!({}))?,
@@ -231,10 +267,10 @@ fn delivery(notification: &mut Member) -> Result<(Delivery, bool), Refusal> {
     let default_s = if is_durable { MAX_AGE_DURABLE_S } else { MAX_AGE_MEMORY_S };
     let max_age_ms = given.number("maxAge", 1..=YEAR_S)?.unwrap_or(default_s) * 1_000;
     given.nothing_else()?;
-    Ok((Delivery { is_durable, retry, max_age_ms }, keeps_latest))
+    Ok((DeliveryOptions { is_durable, retry, max_age_ms }, keeps_latest))
 }
 
-/// One of a few words; the first is the default.
+/// One of several words; the first is the default.
 fn choice<T: Copy, const N: usize>(
     given: &mut Member,
     name: &'static str,
@@ -255,67 +291,5 @@ fn expires(top: &mut Member) -> Result<Option<i64>, Refusal> {
             Some(at_ms) => Ok(Some(at_ms)),
             None => Err(top.wrong("expires", &value.to_string(), "write YYYY-MM-DDThh:mm:ss.sssZ, or \"\" for never")),
         },
-    }
-}
-
-/// Members of `notification` that a patch takes away by null.
-const CLEARED: [&str; 2] = ["maxFailsLimit", "delivery"];
-
-/// `document` with the fields of `patch`; of `subject` and `notification` each member is a field.
-pub(crate) fn patched(document: &Map<String, Value>, patch: Map<String, Value>) -> Map<String, Value> {
-    let mut patched = document.clone();
-    for (name, value) in patch {
-        match (name.as_str(), value, patched.get_mut(&name)) {
-            ("subject", Value::Object(fields), Some(Value::Object(known))) => known.extend(fields),
-            ("notification", Value::Object(fields), Some(Value::Object(known))) => {
-                let excluded: &[&[&str]] = &[&TARGETS, &["attrs", "exceptAttrs"]];
-                for names in excluded {
-                    if names.iter().any(|name| fields.contains_key(*name)) {
-                        known.retain(|name, _| !names.contains(&name.as_str()));
-                    }
-                }
-                known.extend(fields);
-                known.retain(|name, value| !(value.is_null() && CLEARED.contains(&name.as_str())));
-            }
-            (_, value, _) => {
-                patched.insert(name, value);
-            }
-        }
-    }
-    patched
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_patch_changes_the_fields_that_it_has() {
-        let Value::Object(document) = json!({"description": "d", "throttling": 5,
-            "subject": {"entities": [{"id": "a"}], "condition": {"attrs": ["x"]}},
-            "notification": {"http": {"url": "http://a"}, "attrs": ["x"], "covered": true}})
-        else {
-            unreachable!()
-        };
-        for (patch, expected) in [
-            (json!({"throttling": 7}), json!({"throttling": 7})),
-            (
-                json!({"subject": {"condition": {"attrs": []}}}),
-                json!({"subject": {"entities": [{"id": "a"}], "condition": {"attrs": []}}}),
-            ),
-            (
-                json!({"notification": {"mqtt": {"url": "mqtt://a:1"}}}),
-                json!({"notification": {"attrs": ["x"], "covered": true, "mqtt": {"url": "mqtt://a:1"}}}),
-            ),
-            (
-                json!({"notification": {"exceptAttrs": ["y"], "covered": false}}),
-                json!({"notification": {"http": {"url": "http://a"}, "covered": false, "exceptAttrs": ["y"]}}),
-            ),
-        ] {
-            let (Value::Object(patch), Value::Object(changed)) = (patch, expected) else { unreachable!() };
-            let mut expected = document.clone();
-            expected.extend(changed);
-            assert_eq!(Value::Object(patched(&document, patch.clone())), Value::Object(expected), "{patch:?}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! A change of an entity, as its record tells it.
+//! A change record, parsed.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -12,24 +12,23 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::details::{Details, Differs};
-use crate::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, SERVICE_PATH};
-use crate::entity::{Attribute, Entity, Key, Metadata, US_PER_MS};
-use crate::names::shared;
+use crate::entities::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, SERVICE_PATH};
+use crate::model::entity::{Attribute, Entity, Key, Metadata, US_PER_MS};
+use crate::model::names::shared;
 
-/// Where a change lies in the log.
+/// Position of a change in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ChangePosition {
     /// The change topic's unique id.
     pub(crate) topic: u128,
     pub(crate) partition: u32,
     pub(crate) offset: u64,
 }
 
-/// What has happened to an entity.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alteration {
     Create,
-    /// Nothing differs.
     Update,
     Change,
     Delete,
@@ -56,11 +55,11 @@ impl Alteration {
     }
 }
 
-/// A change; the entity itself is read when somebody needs it.
+/// A change of an entity. The entity itself is parsed on demand.
 #[derive(Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct ChangeRecord<'a> {
     pub(crate) tenant: &'a TenantId,
-    pub(crate) place: Place,
+    pub(crate) place: ChangePosition,
     pub(crate) key: Key,
     pub(crate) alteration: Alteration,
     pub(crate) details: Details<'a>,
@@ -68,9 +67,9 @@ pub(crate) struct Change<'a> {
     entity: OnceCell<Option<Entity>>,
 }
 
-impl<'a> Change<'a> {
-    /// Reads a change record; `None` if it is none, or from before such records had details.
-    pub(crate) fn read(tenant: &'a TenantId, place: Place, record: &RecordView<'a>) -> Option<Self> {
+impl<'a> ChangeRecord<'a> {
+    /// Parses a change record; `None` if it is none, or if it is older than the header `change-details`.
+    pub(crate) fn read(tenant: &'a TenantId, place: ChangePosition, record: &RecordView<'a>) -> Option<Self> {
         let text = |bytes| std::str::from_utf8(bytes).ok();
         let [details, path, alteration] = record.header_values([CHANGE_DETAILS, SERVICE_PATH, ALTERATION_TYPE]);
         let details = Details::read(details?)?;
@@ -85,18 +84,19 @@ impl<'a> Change<'a> {
         self.entity.get_or_init(|| self.read_entity()).as_ref()
     }
 
-    /// The entity's JSON as its change record has it: normalized, with all that users gave.
+    /// The entity's JSON in the change record: normalized, with all attributes of users.
     pub(crate) fn json(&self) -> Option<&'a str> {
         std::str::from_utf8(self.value).ok()
     }
 
     fn read_entity(&self) -> Option<Entity> {
-        let visitor = MembersOf::<Item<'_>> { but: &["id", "type"], of: PhantomData };
-        let Members(attributes) = serde_json::Deserializer::from_slice(self.value).deserialize_map(visitor).ok()?;
+        let visitor = MembersOf::<RecordItem<'_>> { but: &["id", "type"], of: PhantomData };
+        let RecordMembers(attributes) =
+            serde_json::Deserializer::from_slice(self.value).deserialize_map(visitor).ok()?;
         let mut entity = Entity::new(Arc::new(self.key.clone()), self.details.created_ms * US_PER_MS);
         entity.modified_ms = self.details.modified_ms;
         let mut times_ms = self.details.times_ms.chunks_exact(2);
-        for (name, Item { kind, value, metadata }) in attributes {
+        for (name, RecordItem { kind, value, metadata }) in attributes {
             let metadata = metadata.into_iter().flat_map(|items| items.0).map(|(name, item)| Metadata {
                 name: shared(&name),
                 kind: shared(&item.kind),
@@ -113,7 +113,7 @@ impl<'a> Change<'a> {
         Some(entity)
     }
 
-    /// Names of the attributes that changed; metadata alone may not count.
+    /// Names of the changed attributes; a change of metadata alone is optional.
     pub(crate) fn changed(&self, ignores_metadata: bool) -> impl Iterator<Item = &str> {
         self.details
             .attrs
@@ -132,23 +132,23 @@ impl<'a> Change<'a> {
     }
 }
 
-/// An object's members in their order.
-struct Members<'a, T>(Vec<(Cow<'a, str>, T)>);
+/// An object's members in order.
+struct RecordMembers<'a, T>(Vec<(Cow<'a, str>, T)>);
 
-impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Members<'a, T> {
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for RecordMembers<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(MembersOf { but: &[], of: PhantomData })
     }
 }
 
-/// Reads an object's members but for some.
+/// Parses an object's members except some.
 struct MembersOf<T> {
     but: &'static [&'static str],
     of: PhantomData<T>,
 }
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersOf<T> {
-    type Value = Members<'de, T>;
+    type Value = RecordMembers<'de, T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -156,28 +156,28 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersOf<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some(Text(name)) = given.next_key()? {
+        while let Some(BorrowedText(name)) = given.next_key()? {
             if self.but.contains(&&*name) {
                 given.next_value::<IgnoredAny>()?;
             } else {
                 members.push((name, given.next_value()?));
             }
         }
-        Ok(Members(members))
+        Ok(RecordMembers(members))
     }
 }
 
 /// Text that is copied only if it has escapes.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// An attribute or an item of metadata. Its value is canonical, as the owner wrote it.
+/// An attribute or metadata item. Its value is canonical, as the owner wrote it.
 #[derive(Deserialize)]
-struct Item<'a> {
+struct RecordItem<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
     value: &'a RawValue,
     #[serde(default, borrow)]
-    metadata: Option<Members<'a, Item<'a>>>,
+    metadata: Option<RecordMembers<'a, RecordItem<'a>>>,
 }

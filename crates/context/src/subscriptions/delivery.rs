@@ -1,7 +1,7 @@
-//! Delivers notifications: in order, again and again where that may be, each subscription by itself.
+//! Delivers notifications in order, with retries. Subscriptions are independent of each other.
 //!
-//! A lane of a queue that has something to deliver is a task; it ends when the lane is empty. Lanes share nothing but
-//! the connections to their receiver, which are few: whoever does not answer costs its own queue and these.
+//! Each lane of a queue with notifications is a task that ends when the lane is empty. Lanes share only the few
+//! connections to their receiver: a receiver that does not answer delays its own queue and these.
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -16,54 +16,53 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
+use super::address::Address;
 use super::attempt::Failed;
-use super::config::NotificationsConfig;
 use super::http_receiver::HttpReceiver;
 use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Lane, Message, Notification};
 use super::outcomes::Outcomes;
 use super::outgoing::Outgoing;
-use super::queue::{Count, Queue, QueueLimits};
+use super::queue::{Count, DeliveryQueue, Destination, QueueLimits};
 use super::reports::Reports;
-use super::socket::Address;
 use super::stats::NotificationCounters;
 use super::subscription::{Retry, Subscription};
-use super::target::{Broker, Target};
-use super::view::{Command, End, Settled, SubscriptionView};
-use crate::alarms::Alarm;
-use crate::traffic::Exchange;
-use crate::watch::Watch;
+use super::target::{Broker, NotificationTarget};
+use super::view::{DeliveryOutcome, DeliveryReport, SubscriptionCommand, SubscriptionView};
+use crate::config::NotificationsConfig;
+use crate::statistics::alarms::Alarm;
+use crate::statistics::observers::Observers;
+use crate::statistics::traffic::Exchange;
 
-/// What a subscription may keep when all together have too much waiting.
+/// Notifications that a subscription keeps when all queues together exceed their limit.
 const KEPT_MIN: usize = 16;
-/// How long the end waits for attempts that are under way.
+/// Time that attempts have to finish at shutdown.
 const LAST_ATTEMPTS: Duration = Duration::from_secs(5);
-/// How often connections and receivers that nobody uses are let go.
+/// Interval between two removals of unused connections and receivers.
 const SWEEP: Duration = Duration::from_secs(30);
 
 type Owner = (TenantId, Arc<str>);
-/// The status of the answer and the bytes of its body, where there are such.
+/// The status of the reply and the bytes of its body, if there is a reply.
 type Attempt = Result<Option<(u16, u64)>, Failed>;
 
-/// See the module.
 pub(crate) struct Delivery {
-    shared: Arc<Shared>,
+    shared: Arc<DeliveryState>,
     runtime: Mutex<Option<Runtime>>,
 }
 
-/// What all lanes share.
-pub(crate) struct Shared {
+/// State that all lanes share.
+pub(crate) struct DeliveryState {
     config: NotificationsConfig,
     outgoing: Arc<Outgoing>,
     wall: Arc<dyn WallClock>,
     counters: Arc<NotificationCounters>,
     outcomes: Outcomes,
-    watch: Watch,
-    queues: Mutex<HashMap<Owner, Queue>>,
+    observers: Observers,
+    queues: Mutex<HashMap<Owner, DeliveryQueue>>,
     total_bytes: AtomicUsize,
     http: Mutex<HashMap<Arc<Address>, Arc<HttpReceiver>>>,
     mqtt: Mutex<HashMap<Broker, Arc<MqttReceiver>>>,
-    /// Subscriptions for which somebody waits until throttling is over.
+    /// Subscriptions with a timer for the end of throttling.
     timers: Mutex<HashSet<Owner>>,
     reports: Reports,
     views: OnceLock<Weak<Views<SubscriptionView>>>,
@@ -73,28 +72,27 @@ pub(crate) struct Shared {
 }
 
 impl Delivery {
-    /// Starts the thread that delivers.
     pub(crate) fn start(
         config: NotificationsConfig,
         outgoing: Arc<Outgoing>,
         wall: Arc<dyn WallClock>,
         counters: Arc<NotificationCounters>,
-        watch: Watch,
+        observers: Observers,
     ) -> std::io::Result<Self> {
-        // Before it waits it lets others on: then more answers have come, which together cost less than one by one.
+        // Yielding before a wait gathers more replies, which cost less together than one by one.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("notify")
             .on_thread_park(std::thread::yield_now)
             .enable_all()
             .build()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DeliveryState {
             config,
             outgoing,
             wall,
             counters,
             outcomes: Outcomes::default(),
-            watch,
+            observers,
             queues: Mutex::default(),
             total_bytes: AtomicUsize::new(0),
             http: Mutex::default(),
@@ -109,7 +107,7 @@ impl Delivery {
         Ok(Self { shared, runtime: Mutex::new(Some(runtime)) })
     }
 
-    /// Says who is told what became of notifications, and begins to tell.
+    /// Sets the receiver of outcome reports and starts to report.
     pub(crate) fn report_to(&self, views: &Arc<Views<SubscriptionView>>) {
         let _ = self.shared.views.set(Arc::downgrade(views));
         let shared = self.shared.clone();
@@ -124,14 +122,14 @@ impl Delivery {
         }
     }
 
-    /// Puts a notification into its subscription's queue. Waits for nothing.
+    /// Puts a notification into its subscription's queue. Does not wait.
     pub(crate) fn push(&self, subscription: &Arc<Subscription>, notification: &Arc<Notification>) {
         let shared = &self.shared;
         let owner: Owner = (subscription.tenant.clone(), subscription.id.clone());
         let lane = notification.lane;
         let begins = {
             let mut queues = shared.queues.lock();
-            let queue = queues.entry(owner.clone()).or_insert_with(|| Queue::new(subscription.clone()));
+            let queue = queues.entry(owner.clone()).or_insert_with(|| DeliveryQueue::new(subscription.clone()));
             queue.subscription = subscription.clone();
             let before = queue.bytes;
             let begins = queue.push(notification.clone());
@@ -147,25 +145,33 @@ impl Delivery {
         }
     }
 
-    /// Forgets what waits for a subscription.
+    /// Directs the waiting notifications of a subscription to its new target.
+    pub(crate) fn renew(&self, subscription: &Arc<Subscription>) {
+        let owner: Owner = (subscription.tenant.clone(), subscription.id.clone());
+        if let Some(queue) = self.shared.queues.lock().get_mut(&owner) {
+            queue.renew(subscription, self.shared.wall.now_ms());
+        }
+    }
+
+    /// Drops the waiting notifications of a subscription.
     pub(crate) fn drop_all(&self, tenant: &TenantId, id: &Arc<str>) {
         if let Some(queue) = self.shared.queues.lock().get_mut(&(tenant.clone(), id.clone())) {
             self.shared.clear(queue);
         }
     }
 
-    /// Forgets what waits for a subscription and what was counted of it. A lane that is at work ends its attempt first.
+    /// Drops the waiting notifications and the counters of a subscription. A running lane ends its attempt first.
     pub(crate) fn forget(&self, tenant: &TenantId, id: &Arc<str>) {
         if let Entry::Occupied(mut known) = self.shared.queues.lock().entry((tenant.clone(), id.clone())) {
             self.shared.clear(known.get_mut());
-            known.get_mut().count_anew();
+            known.get_mut().forget();
             if known.get().is_over() {
                 known.remove();
             }
         }
     }
 
-    /// Asks for what is held back once throttling is over.
+    /// Requests the held notification at the end of throttling.
     pub(crate) fn wait(&self, tenant: &TenantId, id: &Arc<str>, due_ms: i64) {
         let owner: Owner = (tenant.clone(), id.clone());
         if self.shared.timers.lock().insert(owner.clone()) {
@@ -174,24 +180,23 @@ impl Delivery {
         }
     }
 
-    /// Count and bytes of what waits for a subscription, and how many had to go because there were too many.
-    pub(crate) fn waiting(&self, tenant: &TenantId, id: &Arc<str>) -> (usize, usize, u64) {
+    /// Count and bytes of the notifications that wait for a subscription.
+    pub(crate) fn waiting(&self, tenant: &TenantId, id: &Arc<str>) -> (usize, usize) {
         let queues = self.shared.queues.lock();
-        queues.get(&(tenant.clone(), id.clone())).map_or((0, 0, 0), |queue| (queue.count, queue.bytes, queue.dropped))
+        queues.get(&(tenant.clone(), id.clone())).map_or((0, 0), |queue| (queue.count, queue.bytes))
     }
 
-    /// What became of notifications.
     pub(crate) fn outcomes(&self) -> &Outcomes {
         &self.shared.outcomes
     }
 
-    /// Count and bytes of all that waits.
+    /// Count and bytes of all waiting notifications.
     pub(crate) fn total(&self) -> (usize, usize) {
         let queues = self.shared.queues.lock();
         (queues.values().map(|queue| queue.count).sum(), self.shared.total_bytes.load(Ordering::Relaxed))
     }
 
-    /// The queues of which there is most: tenant, subscription, how much.
+    /// The largest queues by `of`: tenant, subscription, count.
     pub(crate) fn foremost(&self, most: usize, of: Count) -> Vec<(String, String, u64)> {
         let queues = self.shared.queues.lock();
         let all = queues.iter().map(|(owner, queue)| (owner, of(queue))).filter(|(_, count)| *count > 0);
@@ -202,13 +207,13 @@ impl Delivery {
         foremost
     }
 
-    /// Ends after the attempts that are under way; what is durable goes on at the next start.
+    /// Stops after the running attempts; durable notifications continue at the next start.
     pub(crate) fn stop(&self) {
         let Some(runtime) = self.runtime.lock().take() else { return };
         self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.stopping.notify_waiters();
         let shared = self.shared.clone();
-        // On a thread of its own: the caller may be one on which blocking is forbidden.
+        // On its own thread, because the caller may run where blocking is forbidden.
         let ending = std::thread::Builder::new().name("notify-stop".to_owned()).spawn(move || {
             runtime.block_on(async {
                 let all = async {
@@ -233,14 +238,16 @@ impl Drop for Delivery {
     }
 }
 
-impl Shared {
-    fn clear(&self, queue: &mut Queue) {
+impl DeliveryState {
+    fn clear(&self, queue: &mut DeliveryQueue) {
         self.total_bytes.fetch_sub(queue.bytes, Ordering::Relaxed);
-        queue.clear();
+        for gone in queue.clear() {
+            self.count_dropped(&queue.subscription, &gone);
+        }
     }
 
-    /// Lets the oldest go while there is more than may wait.
-    fn shorten(&self, queue: &mut Queue) {
+    /// Drops the oldest notifications while the queue exceeds its limits.
+    fn shorten(&self, queue: &mut DeliveryQueue) {
         let mut limits = QueueLimits { count: self.config.queue_max, bytes: self.config.queue_max_bytes };
         if self.total_bytes.load(Ordering::Relaxed) > self.config.total_max_bytes {
             limits.count = limits.count.min(KEPT_MIN);
@@ -248,27 +255,25 @@ impl Shared {
         while let Some(gone) = queue.overflow(limits) {
             self.total_bytes.fetch_sub(gone.size_bytes(), Ordering::Relaxed);
             gone.token.end();
-            self.counters.dropped.inc();
-            self.outcomes.dropped.fetch_add(1, Ordering::Relaxed);
+            self.count_dropped(&queue.subscription, &gone);
             let is_told = queue.tells_full(self.wall.now_ms());
-            let subscription = &queue.subscription;
             if is_told {
+                let subscription = &queue.subscription;
                 tracing::warn!(tenant = %subscription.tenant, subscription = %subscription.id, dropped = queue.dropped,
                     "more notifications wait than may; the oldest go");
             }
-            self.report(subscription, &gone, End::GivenUp);
         }
     }
 
-    fn report(&self, subscription: &Subscription, notification: &Notification, end: End) {
+    fn report(&self, subscription: &Subscription, notification: &Notification, end: DeliveryOutcome) {
         let (tenant, id, place) = (subscription.tenant.clone(), subscription.id.clone(), notification.place);
-        self.reports.add(Settled { tenant, id, place, end });
+        self.reports.add(DeliveryReport { tenant, id, place, end });
     }
 
     async fn run_lane(self: Arc<Self>, owner: Owner, lane: Lane) {
         let mut pause = Pause::new(&self.config);
-        while let Some((subscription, notification)) = self.first(&owner, lane) {
-            self.deliver(&subscription, &notification, &mut pause).await;
+        while let Some((destination, notification)) = self.first(&owner, lane) {
+            self.deliver(destination, &notification, &mut pause).await;
             if self.is_stopping.load(Ordering::Acquire) {
                 break;
             }
@@ -276,17 +281,23 @@ impl Shared {
         self.lanes.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// What is next; a queue with nothing more is forgotten, unless it has something to tell.
-    fn first(&self, owner: &Owner, lane: Lane) -> Option<(Arc<Subscription>, Arc<Notification>)> {
+    /// The next notification of a lane. Removes a queue that is empty and has nothing to report.
+    fn first(&self, owner: &Owner, lane: Lane) -> Option<(Destination, Arc<Notification>)> {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(owner)?;
         if let Some(first) = queue.first(lane) {
-            return Some((queue.subscription.clone(), first));
+            return Some((queue.destination(), first));
         }
         if queue.is_over() {
             queues.remove(owner);
         }
         None
+    }
+
+    /// The current target of the subscription, if its queue still exists.
+    fn destination(&self, subscription: &Subscription) -> Option<Destination> {
+        let queues = self.queues.lock();
+        queues.get(&(subscription.tenant.clone(), subscription.id.clone())).map(DeliveryQueue::destination)
     }
 
     fn done(&self, subscription: &Subscription, notification: &Arc<Notification>) {
@@ -298,67 +309,128 @@ impl Shared {
         }
     }
 
-    /// Counts another attempt, unless the notification had to go meanwhile.
+    /// Counts a retry, or a drop if the notification was removed meanwhile.
     fn retries(&self, subscription: &Subscription, notification: &Arc<Notification>) -> bool {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(&(subscription.tenant.clone(), subscription.id.clone()));
         queue.is_some_and(|queue| queue.retries(notification))
     }
 
-    /// Tries until it is delivered, given up, or the end comes.
-    async fn deliver(&self, subscription: &Subscription, notification: &Arc<Notification>, pause: &mut Pause) {
+    /// Tries until the notification is delivered, given up, or the process stops. Each attempt uses the current target.
+    async fn deliver(&self, mut to: Destination, notification: &Arc<Notification>, pause: &mut Pause) {
         let mut has_failed = false;
-        let is_old = |at_ms: i64| at_ms - notification.made_ms >= subscription.delivery.max_age_ms as i64;
-        loop {
-            // Those before it in its lane may have taken long.
-            if is_old(self.wall.now_ms()) {
-                return self.give_up(subscription, notification);
-            }
-            let attempt = self.attempt(subscription, notification).await;
-            self.note(subscription, notification, &attempt);
-            let at_ms = self.wall.now_ms();
-            let failed = match judged(attempt.map(|answer| answer.map(|(code, _)| code)), subscription.delivery.retry) {
-                Ok(code) => {
-                    pause.reset();
-                    self.counters.delivered(at_ms - notification.made_ms);
-                    self.outcomes.ended(true, at_ms - notification.made_ms);
-                    self.report(subscription, notification, End::Delivered { at_ms, code });
-                    return self.done(subscription, notification);
-                }
-                Err(failed) => failed,
-            };
-            if !std::mem::replace(&mut has_failed, true) {
-                self.counters.failed.inc();
-                let reason = matches!(subscription.target, Target::Http(_)).then(|| failed.reason.clone());
-                self.report(subscription, notification, End::Failed { at_ms, reason });
-            }
-            if !may_retry(&failed, subscription.delivery.retry) || is_old(at_ms) {
-                return self.give_up(subscription, notification);
-            }
-            let stopping = self.stopping.notified();
-            if !self.is_stopping.load(Ordering::Acquire) {
-                tokio::select! {
-                    () = pause.wait() => {}
-                    () = stopping => {}
-                }
-            }
-            // At the end it stays where it is: what is durable goes on at the next start.
-            if self.is_stopping.load(Ordering::Acquire) || !self.retries(subscription, notification) {
-                return;
-            }
-            self.counters.retried.inc();
+        while let Err(failed) = self.try_once(&to, notification, &mut has_failed, pause).await {
+            let Some(next) = self.before_next(to, notification, &failed, pause).await else { return };
+            to = next;
         }
     }
 
-    /// Does not try it any more.
+    /// Makes an attempt unless the notification is too old; `Ok` if the notification is finished.
+    async fn try_once(
+        &self,
+        to: &Destination,
+        notification: &Arc<Notification>,
+        has_failed: &mut bool,
+        pause: &mut Pause,
+    ) -> Result<(), Failed> {
+        let subscription = &to.subscription;
+        // Earlier notifications of the lane may have taken long.
+        let now_ms = self.wall.now_ms();
+        if to.is_too_old(notification, now_ms) {
+            if !*has_failed {
+                let max_age_s = subscription.delivery.max_age_ms / 1_000;
+                self.fail(subscription, notification, now_ms, || format!("not sent within maxAge = {max_age_s} s"));
+            }
+            self.give_up(subscription, notification);
+            return Ok(());
+        }
+        let attempt = self.attempt(subscription, notification).await;
+        self.note(subscription, notification, &attempt);
+        let at_ms = self.wall.now_ms();
+        match judged(attempt.map(|answer| answer.map(|(code, _)| code)), subscription.delivery.retry) {
+            Ok(code) => {
+                pause.reset();
+                self.counters.delivered(at_ms - notification.made_ms);
+                self.outcomes.ended(true, at_ms - notification.made_ms);
+                self.report(subscription, notification, DeliveryOutcome::Delivered { at_ms, code });
+                self.done(subscription, notification);
+                Ok(())
+            }
+            Err(failed) => {
+                if !std::mem::replace(has_failed, true) {
+                    self.fail(subscription, notification, at_ms, || failed.reason.clone());
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// Waits for the retry after a failed attempt at `from`; returns its target, or `None` to stop.
+    async fn before_next(
+        &self,
+        from: Destination,
+        notification: &Arc<Notification>,
+        failed: &Failed,
+        pause: &mut Pause,
+    ) -> Option<Destination> {
+        // Registered before the target is read: a later change wakes the pause below.
+        let (moved, stopping) = (from.moved.notified(), self.stopping.notified());
+        let to = self.destination(&from.subscription).unwrap_or_else(|| from.clone());
+        if from.moved_ms != to.moved_ms {
+            // The new target has not seen the notification, whatever happened at the old one.
+            pause.reset();
+        } else if !may_retry(failed, to.subscription.delivery.retry) || to.is_too_old(notification, self.wall.now_ms())
+        {
+            self.give_up(&to.subscription, notification);
+            return None;
+        } else if !self.is_stopping.load(Ordering::Acquire) {
+            tokio::select! {
+                () = pause.wait() => {}
+                () = moved => pause.reset(),
+                () = stopping => {}
+            }
+        }
+        // At shutdown it stays in the queue: a durable one continues at the next start.
+        if self.is_stopping.load(Ordering::Acquire) {
+            return None;
+        }
+        if !self.retries(&to.subscription, notification) {
+            self.count_dropped(&to.subscription, notification);
+            return None;
+        }
+        self.counters.retried.inc();
+        Some(self.destination(&to.subscription).unwrap_or(to))
+    }
+
+    /// Counts a notification as failed: at its first failed attempt, or when it is given up without one.
+    fn fail(
+        &self,
+        subscription: &Subscription,
+        notification: &Notification,
+        at_ms: i64,
+        reason: impl FnOnce() -> String,
+    ) {
+        self.counters.failed.inc();
+        let reason = matches!(subscription.target, NotificationTarget::Http(_)).then(reason);
+        self.report(subscription, notification, DeliveryOutcome::Failed { at_ms, reason });
+    }
+
+    /// Counts a notification that was dropped from the queue.
+    fn count_dropped(&self, subscription: &Subscription, notification: &Notification) {
+        self.counters.dropped.inc();
+        self.outcomes.dropped.fetch_add(1, Ordering::Relaxed);
+        self.report(subscription, notification, DeliveryOutcome::Dropped);
+    }
+
+    /// Ends the retries of a notification.
     fn give_up(&self, subscription: &Subscription, notification: &Arc<Notification>) {
         self.counters.given_up.inc();
         self.outcomes.ended(false, self.wall.now_ms() - notification.made_ms);
-        self.report(subscription, notification, End::GivenUp);
+        self.report(subscription, notification, DeliveryOutcome::GivenUp);
         self.done(subscription, notification);
     }
 
-    /// Notes an attempt: with whom it went well or wrong, and what it counts for.
+    /// Records an attempt in counters and alarms.
     fn note(&self, subscription: &Subscription, notification: &Notification, attempt: &Attempt) {
         let request_bytes = match &notification.message {
             Message::Http(request) => request.body().len(),
@@ -367,32 +439,34 @@ impl Shared {
         };
         let broker = |broker: &Broker| format!("{}:{}", broker.address.host, broker.address.port);
         let (alarm, whom): (_, Cow<'_, str>) = match &subscription.target {
-            Target::Http(http) => (Alarm::Notification, http.url.raw().into()),
-            Target::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
+            NotificationTarget::Http(http) => (Alarm::Notification, http.url.raw().into()),
+            NotificationTarget::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
         };
         match attempt {
-            Ok(_) => self.watch.alarms.release(alarm, &whom),
-            Err(failed) => self.watch.alarms.raise(alarm, &whom, &failed.reason),
+            Ok(_) => self.observers.alarms.release(alarm, &whom),
+            Err(failed) => self.observers.alarms.raise(alarm, &whom, &failed.reason),
         };
         let answer_bytes = attempt.as_ref().ok().copied().flatten().map_or(0, |(_, bytes)| bytes);
         let exchange = Exchange { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };
-        self.watch.traffic.went(&subscription.tenant, &subscription.path, exchange);
+        self.observers.traffic.went(&subscription.tenant, &subscription.path, exchange);
     }
 
-    /// One attempt.
     async fn attempt(&self, subscription: &Subscription, notification: &Notification) -> Attempt {
         let timeout_ms = |given: Option<u64>| Duration::from_millis(given.unwrap_or(self.config.timeout_ms));
-        match (&notification.message, &subscription.target) {
+        match (&*notification.message.to(&subscription.target), &subscription.target) {
             (Message::Http(request), target) => {
-                let timeout = timeout_ms(if let Target::Http(http) = target { http.timeout_ms } else { None });
+                let timeout =
+                    timeout_ms(if let NotificationTarget::Http(http) = target { http.timeout_ms } else { None });
                 self.http_receiver(&request.address).send(request, timeout).await.map(Some)
             }
-            (Message::Mqtt { topic, payload }, Target::Mqtt(target)) => {
+            (Message::Mqtt { topic, payload }, NotificationTarget::Mqtt(target)) => {
                 let receiver = self.mqtt_receiver(&target.broker);
                 let sent = receiver.send((topic, payload), (target.qos, target.retain), timeout_ms(None));
                 sent.await.map(|()| None)
             }
-            (Message::Mqtt { .. }, Target::Http(_)) => Err(Failed::unknown("the subscription has another target now")),
+            (Message::Mqtt { .. }, NotificationTarget::Http(_)) => {
+                Err(Failed::unknown("the subscription has another target now"))
+            }
             (Message::Impossible { why }, _) => Err(Failed { is_untaken: false, reason: why.clone() }),
         }
     }
@@ -417,7 +491,7 @@ impl Shared {
     async fn sweep(&self) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            // Whoever is sending holds it, too.
+            // A sending task holds a reference, too.
             self.http.lock().retain(|_, receiver| Arc::strong_count(receiver) > 1 || !receiver.is_unused());
             let idle = Duration::from_secs(self.config.mqtt_idle_s);
             self.mqtt.lock().retain(|_, receiver| Arc::strong_count(receiver) > 1 || !receiver.close_if_idle(idle));
@@ -431,14 +505,22 @@ impl Shared {
         let Some(views) = self.views.get().and_then(Weak::upgrade) else { return };
         let (tenant, id) = owner;
         let partition = views.partition_of(tenant.as_str().as_bytes());
-        if let Err(error) = views.ask(partition, Command::Release { tenant, id }).await {
+        if let Err(error) = views.ask(partition, SubscriptionCommand::Release { tenant, id }).await {
             tracing::warn!(%error, "what throttling held back cannot be released now; the next change does it");
         }
     }
 }
 
-/// What an attempt counts as: a receiver that says "not now" has not taken it, and, if everything is to be tried again,
-/// nor has one that has failed.
+impl Destination {
+    /// The notification has exceeded its maximum age.
+    fn is_too_old(&self, notification: &Notification, now_ms: i64) -> bool {
+        let since_ms = notification.made_ms.max(self.moved_ms);
+        now_ms - since_ms >= self.subscription.delivery.max_age_ms as i64
+    }
+}
+
+/// Classifies an attempt: a status of "not now" proves that the receiver has not taken it; with
+/// `Retry::Always` any failure is retried.
 fn judged(attempt: Result<Option<u16>, Failed>, retry: Retry) -> Result<Option<u16>, Failed> {
     match attempt {
         Ok(Some(code @ (429 | 503))) if retry != Retry::Never => Err(Failed::unreached(format!("status {code}"))),
@@ -472,7 +554,7 @@ impl Pause {
         self.next_ms = self.first_ms;
     }
 
-    /// A part of it is chance, so that not all come back at once.
+    /// Part of the pause is random, so that retries spread.
     async fn wait(&mut self) {
         let half_ms = self.next_ms / 2;
         self.next_ms = (self.next_ms * 2).min(self.longest_ms);

@@ -1,11 +1,10 @@
-//! The header `change-details`, read.
+//! Parser of the header `change-details`.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What a change record says of its change beside the entity.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Details<'a> {
     #[serde(rename = "type", borrow)]
@@ -14,17 +13,18 @@ pub(crate) struct Details<'a> {
     pub(crate) created_ms: i64,
     #[serde(rename = "modified")]
     pub(crate) modified_ms: i64,
-    /// Of each attribute how long after the entity it was created, and how long before its last change it was changed.
+    /// For each attribute: how long after the entity it was created, and how long before its
+    /// last change it was changed.
     #[serde(rename = "times")]
     pub(crate) times_ms: Vec<i64>,
-    /// When the entity ends by itself.
+    /// Expiry time of a transient entity.
     #[serde(default, rename = "expires")]
     pub(crate) expires_ms: Option<i64>,
     #[serde(default, borrow)]
     pub(crate) correlator: Cow<'a, str>,
     #[serde(default)]
     pub(crate) token: Option<u64>,
-    /// The update whose answer waits for what this leads to.
+    /// The update whose reply waits for the notifications.
     #[serde(default)]
     pub(crate) flow: Option<u64>,
     #[serde(default, rename = "forced")]
@@ -33,7 +33,7 @@ pub(crate) struct Details<'a> {
     pub(crate) attrs: Vec<Detail<'a>>,
 }
 
-/// An attribute that was asked for or differs: its name, what was done, in what it differs, type and value before.
+/// A requested or changed attribute: its name, action, difference, and the type and value before.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Detail<'a>(
     #[serde(borrow)] pub(crate) Cow<'a, str>,
@@ -42,7 +42,7 @@ pub(crate) struct Detail<'a>(
     #[serde(default, borrow)] pub(crate) Option<(Cow<'a, str>, &'a RawValue)>,
 );
 
-/// What was done to an attribute.
+/// The action on an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Action {
@@ -61,7 +61,7 @@ impl Action {
     }
 }
 
-/// In what an attribute differs from before.
+/// The difference of an attribute from the version before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Differs {
@@ -72,7 +72,7 @@ pub(crate) enum Differs {
 }
 
 impl<'a> Details<'a> {
-    /// Reads the header's value; `None` if it is none.
+    /// Parses the header's value; `None` if it is malformed.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read_back() {
+    fn change_details_are_parsed() {
         let text = br#"{"type":"Room","created":5,"modified":6,"times":[0,1],"correlator":"c\"1","token":18446744073709551615,"forced":true,
             "attrs":[["a","update","value",["Number",1]],["b","append","",null],["c","delete","metadata",null]]}"#;
         let read = Details::read(text).unwrap();

@@ -1,7 +1,7 @@
-//! A receiver of notifications over HTTP/1.1, plain or over TLS: a few connections that are kept open between notifications.
+//! Sends notifications over HTTP/1.1, plain or over TLS, on a few keep-alive connections.
 //!
-//! A request is written as it was prepared, and its answer read as far as it is needed. On each connection one is under
-//! way at a time: receivers break on more.
+//! A request is sent as prepared, and its reply is read as far as needed. Each connection carries one request at a
+//! time: many receivers fail on pipelining.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -10,43 +10,42 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::answer::{Answer, Reader};
+use super::address::Address;
 use super::attempt::Failed;
 use super::http_request::HttpRequest;
+use super::http_response::{HttpResponse, ResponseReader};
 use super::outgoing::Outgoing;
-use super::socket::{Address, Socket};
+use super::socket::Socket;
 
-/// A connection that was idle for longer is not used again: the receiver may be about to close it.
+/// Maximum idle time of a reused connection: the receiver may be about to close an older one.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// A receiver that closes a connection so soon after an answer keeps none, whatever it says.
+/// A receiver that closes a connection so soon after a reply supports no keep-alive, whatever its headers say.
 const CLOSED_SOON: Duration = Duration::from_secs(1);
-/// Of an answer so much is read at once.
 const READ_BYTES: usize = 1_024;
 
-/// One host and port.
+/// A receiver: one host and port.
 pub(crate) struct HttpReceiver {
     address: Arc<Address>,
     outgoing: Arc<Outgoing>,
-    /// So many connections it has at most.
+    /// Limits the number of connections.
     permits: Semaphore,
-    kept: Mutex<Kept>,
+    kept: Mutex<IdleConnections>,
 }
 
-/// Connections that wait for the next notification.
 #[derive(Default)]
-struct Kept {
+struct IdleConnections {
     idle: Vec<(Socket, Instant)>,
-    /// Until then the receiver is believed to close each after its answer.
+    /// Until then connections are not reused, because the receiver closes them.
     none_until: Option<Instant>,
 }
 
-/// How far one attempt has come.
+/// The state of one attempt.
 struct Exchange<'a> {
     socket: &'a Socket,
     request: &'a [u8],
-    /// So much of the request the system has taken.
+    /// Bytes of the request that the system has accepted.
     sent_bytes: usize,
-    reader: Reader,
+    reader: ResponseReader,
 }
 
 impl HttpReceiver {
@@ -54,14 +53,13 @@ impl HttpReceiver {
         Self { address, outgoing, permits: Semaphore::new(connections_max), kept: Mutex::default() }
     }
 
-    /// Whether nobody is connected any more.
     pub(crate) fn is_unused(&self) -> bool {
         let mut kept = self.kept.lock();
         kept.idle.retain(|(socket, since)| since.elapsed() < IDLE_MAX && socket.is_open());
         kept.idle.is_empty()
     }
 
-    /// Sends once. The status of the answer, whatever it is, and the bytes of its body.
+    /// Makes one attempt; returns the status of the reply and the bytes of its body.
     pub(crate) async fn send(&self, request: &HttpRequest, timeout: Duration) -> Result<(u16, u64), Failed> {
         let Ok(_permit) = self.permits.acquire().await else { return Err(Failed::unreached("the server is stopping")) };
         let until = tokio::time::Instant::now() + timeout;
@@ -75,7 +73,7 @@ impl HttpReceiver {
                 socket: &socket,
                 request: request.bytes(),
                 sent_bytes: 0,
-                reader: Reader::new(request.asked),
+                reader: ResponseReader::new(request.asked),
             };
             let ended = tokio::time::timeout_at(until, exchange.run()).await;
             let (is_sent, given_up) = (exchange.sent_bytes > 0, exchange.reader.given_up());
@@ -86,10 +84,10 @@ impl HttpReceiver {
                     }
                     return Ok((answer.status, answer.body_bytes));
                 }
-                // How it has judged is known, and nothing else is needed.
+                // The status is known; the rest of the reply is not needed.
                 (_, Some(answer), _) => return Ok((answer.status, answer.body_bytes)),
                 (Err(_), ..) => return Err(Failed::unknown("timeout: no answer came in time")),
-                // The receiver has closed a connection that was kept, and nothing was on its way; another may do.
+                // The receiver closed a kept connection before anything was sent: another connection may work.
                 (Ok(Err(_)), None, Some(since)) if !is_sent => self.kept.lock().note_closed(since),
                 (Ok(Err(why)), ..) if !is_sent => return Err(Failed::unreached(format!("connection closed: {why}"))),
                 (Ok(Err(why)), None, since) => {
@@ -106,8 +104,8 @@ impl HttpReceiver {
     }
 }
 
-impl Kept {
-    /// A connection that is still open, and since when it was idle.
+impl IdleConnections {
+    /// An open connection and the start of its idle time.
     fn take(&mut self) -> Option<(Socket, Instant)> {
         while let Some((socket, since)) = self.idle.pop() {
             if since.elapsed() >= IDLE_MAX {
@@ -128,7 +126,7 @@ impl Kept {
         }
     }
 
-    /// The receiver has closed a connection that was idle since then.
+    /// Records that the receiver closed a connection that was idle since `since`.
     fn note_closed(&mut self, since: Instant) {
         if since.elapsed() < CLOSED_SOON {
             self.none_until = Some(Instant::now() + IDLE_MAX);
@@ -137,23 +135,23 @@ impl Kept {
 }
 
 impl Exchange<'_> {
-    /// Sends the request and reads its answer. What has gone wrong, if it has come to none.
-    async fn run(&mut self) -> Result<Answer, String> {
+    /// Sends the request and reads its reply; the error describes a failure.
+    async fn run(&mut self) -> Result<HttpResponse, String> {
         while self.sent_bytes < self.request.len() {
             match self.socket.try_write(&self.request[self.sent_bytes..]) {
                 Ok(sent_bytes) => self.sent_bytes += sent_bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Who does not read on may have answered already; the connection is of no use then.
+                    // A receiver that stops reading may have answered already; the connection is then not reused.
                     let is_readable = self.socket.ready().await.map_err(|error| error.to_string())?;
                     if is_readable && let Some(answer) = self.receive()? {
-                        return Ok(Answer { keeps: false, ..answer });
+                        return Ok(HttpResponse { keeps: false, ..answer });
                     }
                 }
-                // Who has closed it may have answered before, unless nothing was on its way.
+                // A receiver that closed the connection may have answered before, unless nothing was sent.
                 Err(error) if self.sent_bytes == 0 => return Err(error.to_string()),
                 Err(error) => {
                     let answer = self.receive()?.ok_or_else(|| error.to_string())?;
-                    return Ok(Answer { keeps: false, ..answer });
+                    return Ok(HttpResponse { keeps: false, ..answer });
                 }
             }
         }
@@ -165,8 +163,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Reads what is there.
-    fn receive(&mut self) -> Result<Option<Answer>, String> {
+    fn receive(&mut self) -> Result<Option<HttpResponse>, String> {
         let mut room = [0; READ_BYTES];
         match self.socket.try_read(&mut room) {
             Ok(0) => self.reader.end().map(Some).ok_or_else(|| "it was closed without an answer".to_owned()),
@@ -185,8 +182,8 @@ mod tests {
     use super::super::http_request::HttpUrl;
     use super::*;
 
-    /// What comes of a request that is longer than what fits on its way to `receive`, who reads no more than its first bytes.
-    async fn refused_early(receive: impl AsyncFnOnce(TcpStream)) -> Result<Answer, String> {
+    /// Sends a request larger than the socket buffers to `receive`, which reads only the first bytes.
+    async fn refused_early(receive: impl AsyncFnOnce(TcpStream)) -> Result<HttpResponse, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let sender = TcpSocket::new_v4().unwrap();
@@ -194,8 +191,12 @@ mod tests {
         let socket = Socket::from(sender.connect(address).await.unwrap());
         let url = HttpUrl::read(&format!("http://{address}/n")).unwrap();
         let request = HttpRequest::write(&url, "POST", &[("a", "b")], &"x".repeat(64 << 20));
-        let mut exchange =
-            Exchange { socket: &socket, request: request.bytes(), sent_bytes: 0, reader: Reader::new(request.asked) };
+        let mut exchange = Exchange {
+            socket: &socket,
+            request: request.bytes(),
+            sent_bytes: 0,
+            reader: ResponseReader::new(request.asked),
+        };
         let received = async {
             let (mut socket, _) = listener.accept().await.unwrap();
             let mut begin = [0; 16];
@@ -209,24 +210,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_answers_before_the_request_is_read_is_heard() {
+    async fn an_answer_before_the_whole_request_is_read_is_accepted() {
         let mut kept = None;
         let answered = refused_early(async |mut socket| {
             socket.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await.unwrap();
             kept = Some(socket);
         });
-        assert_eq!(answered.await, Ok(Answer { status: 413, body_bytes: 2, keeps: false }));
+        assert_eq!(answered.await, Ok(HttpResponse { status: 413, body_bytes: 2, keeps: false }));
         let closed = refused_early(async |socket| drop(socket)).await;
         assert!(closed.is_err(), "{closed:?}");
     }
 
     #[tokio::test]
-    async fn what_comes_unasked_ends_a_connection_and_so_does_its_end() {
+    async fn unexpected_bytes_or_a_close_end_an_idle_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         for unasked in [Some("HTTP/1.1 408 Request Timeout\r\n\r\n"), Some(""), None] {
             let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (mut receiver, _) = listener.accept().await.unwrap();
-            let mut kept = Kept::default();
+            let mut kept = IdleConnections::default();
             kept.put(Socket::from(socket));
             match unasked {
                 Some("") => drop(receiver),

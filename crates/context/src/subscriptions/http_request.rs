@@ -1,5 +1,6 @@
-//! A request over HTTP/1.1: written once, the same bytes in every attempt.
+//! An HTTP/1.1 request, rendered once: every attempt sends the same bytes.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -7,25 +8,25 @@ use axum::http::Uri;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::answer::Asked;
-use super::socket::Address;
+use super::address::Address;
+use super::http_response::RequestKind;
 
 const HOST: &str = "host";
 const CONTENT_LENGTH: &str = "content-length";
-/// How long the body is, we say ourselves.
+/// Headers that the sender sets itself.
 const FRAMING: [&str; 2] = [CONTENT_LENGTH, "transfer-encoding"];
 const LINE_END: &str = "\r\n";
-/// Room for what of a head is constant.
+/// Room for the constant parts of a head.
 const CONSTANT_BYTES: usize = 64;
 
-/// A URL that can be sent to, taken apart.
+/// A parsed URL of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpUrl {
     text: Arc<str>,
     address: Arc<Address>,
-    /// Host and port as they are written.
+    /// Host and port as written.
     authority: Box<str>,
-    /// Path and query.
+    /// Path and query as written.
     target: Box<str>,
 }
 
@@ -34,7 +35,14 @@ impl HttpUrl {
         &self.address.host
     }
 
-    /// `None` if nothing can be sent there.
+    /// The same path and query at the host of `base`.
+    fn at(&self, base: &Self) -> Self {
+        let scheme = if base.address.is_tls { "https" } else { "http" };
+        let text = [scheme, "://", &base.authority, &self.target].concat().into();
+        Self { text, address: base.address.clone(), authority: base.authority.clone(), target: self.target.clone() }
+    }
+
+    /// Parses a URL; `None` if it cannot be a target.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let (is_tls, usual_port) = match uri.scheme_str()? {
@@ -55,18 +63,17 @@ impl HttpUrl {
     }
 }
 
-/// `None` for what is no port that somebody can listen on.
+/// Parses a port; `None` if nobody can listen on it.
 fn read_port(text: &str) -> Option<u16> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| is_number && *port > 0)
 }
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpRequest {
     pub(crate) address: Arc<Address>,
-    pub(crate) asked: Asked,
-    /// It says that no other follows on its connection.
+    pub(crate) asked: RequestKind,
+    /// The request has `Connection: close`.
     pub(crate) closes: bool,
     url: Arc<str>,
     text: String,
@@ -74,7 +81,7 @@ pub(crate) struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// Writes it. Of `headers`, each of which is there once, those that no header can be are left out.
+    /// Renders a request. The names in `headers` are unique; invalid headers are left out.
     pub(crate) fn write<T: AsRef<str>>(url: &HttpUrl, method: &str, headers: &[(T, T)], body: &str) -> Self {
         let headers = headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
         let size = headers.clone().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
@@ -100,9 +107,25 @@ impl HttpRequest {
         let _ = write!(text, "{CONTENT_LENGTH}: {}{LINE_END}{LINE_END}", body.len());
         let head_bytes = text.len();
         text.push_str(body);
-        let asked = Asked::by(method);
+        let asked = RequestKind::by(method);
         let (address, url) = (url.address.clone(), url.text.clone());
         Self { address, asked, closes, url, text, head_bytes }
+    }
+
+    /// The same request to the host of `base`; path and query stay.
+    pub(crate) fn at(&self, base: &HttpUrl) -> Cow<'_, Self> {
+        match HttpUrl::read(&self.url) {
+            Some(url) if url.address != base.address => Cow::Owned(self.to(&url.at(base)).into_owned()),
+            _ => Cow::Borrowed(self),
+        }
+    }
+
+    /// The same request to `url`.
+    pub(crate) fn to(&self, url: &HttpUrl) -> Cow<'_, Self> {
+        if self.url == url.text {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self::write(url, self.head().0, &self.headers(), self.body()))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -119,7 +142,7 @@ impl HttpRequest {
         (method, lines.filter_map(|line| line.split_once(": ")))
     }
 
-    /// Its headers, but for those that follow from the rest.
+    /// The headers without those that the sender sets itself.
     fn headers(&self) -> Vec<(&str, &str)> {
         let url = HttpUrl::read(&self.url);
         let host = url.as_ref().map_or("", |url| &url.authority);
@@ -127,7 +150,7 @@ impl HttpRequest {
     }
 }
 
-/// Its parts, which can be written again.
+/// Serialized in parts, from which it can be rendered again.
 impl Serialize for HttpRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_struct("Http", 4)?;
@@ -139,7 +162,7 @@ impl Serialize for HttpRequest {
     }
 }
 
-/// Whether it may be a header here. Its name has small letters.
+/// The header is valid. Its name is in lower case.
 fn is_header(name: &str, value: &str) -> bool {
     let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_text = |byte: u8| byte >= b' ' && byte != 0x7f || byte == b'\t';
@@ -206,12 +229,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_goes_to_another_url_as_it_is() {
+        let [one, other] = ["http://a:1/n?x=1", "https://b/m"].map(|url| HttpUrl::read(url).unwrap());
+        let request = HttpRequest::write(&one, "PUT", &[("x", "y")], "body");
+        assert_eq!(*request.to(&one), request);
+        assert_eq!(*request.to(&other), HttpRequest::write(&other, "PUT", &[("x", "y")], "body"));
+        let moved = HttpRequest::write(&HttpUrl::read("https://b/n?x=1").unwrap(), "PUT", &[("x", "y")], "body");
+        assert_eq!((&*request.at(&other), &*request.at(&one)), (&moved, &request));
+        let named = HttpRequest::write(&one, "PUT", &[("host", "c")], "");
+        assert_eq!(*named.to(&other), HttpRequest::write(&other, "PUT", &[("host", "c")], ""));
+    }
+
+    #[test]
     fn a_host_that_is_given_stands_in_place_of_the_address() {
         let url = HttpUrl::read("http://a:1").unwrap();
         let request = HttpRequest::write(&url, "HEAD", &[("host", "b"), ("connection", "x, Close"), ("e", "")], "");
         let expected = "HEAD / HTTP/1.1\r\nhost: b\r\nconnection: x, Close\r\ne: \r\ncontent-length: 0\r\n\r\n";
         assert_eq!(std::str::from_utf8(request.bytes()).unwrap(), expected);
-        assert!(request.closes && request.asked == Asked::Head);
+        assert!(request.closes && request.asked == RequestKind::Head);
         assert_eq!(request.headers(), [("host", "b"), ("connection", "x, Close"), ("e", "")]);
     }
 }

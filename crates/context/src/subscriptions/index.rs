@@ -1,10 +1,9 @@
-//! Finds the few subscriptions that a change may concern, of however many there are.
+//! Index of subscriptions: finds the few that may match a change.
 //!
-//! A subscription is filed under what it says of the id (the id itself; the text with which each match of a pattern
-//! begins; the pattern; any), of the type (one; any), and under each attribute of its condition. A change is looked up
-//! under its own id, type and attributes. What is found is checked in full by whoever asked: a false candidate is
-//! allowed, a miss never. Only patterns that are not anchored to a text are tried one by one, each once however many
-//! subscriptions have it.
+//! A subscription is filed by its condition on the id (the id itself; the literal prefix of a pattern; the pattern;
+//! any), on the type (one; any), and by each attribute of its condition. A change is looked up under its own id, type
+//! and attributes. The caller checks each candidate in full: a false candidate is allowed, a miss never. Only patterns
+//! without a literal prefix are tested one by one, each once for all subscriptions that have it.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,25 +12,25 @@ use std::sync::Arc;
 
 use millstream_types::TenantId;
 
-use super::change::Change;
+use super::change::ChangeRecord;
 use super::subscription::Subscription;
-use crate::query::{Names, Pattern};
+use crate::query::{NameFilter, Pattern};
 
-/// The pattern that every id fits.
+/// The pattern that every id matches.
 const ANY: &str = ".*";
 
-/// The subscriptions that may fire.
+/// The active subscriptions of all tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     tenants: HashMap<TenantId, Filed>,
-    /// Of each tenant that has had a subscription since the start of the process.
-    tallies: HashMap<TenantId, Tally>,
+    /// Counts of each tenant that has had a subscription since the start of the process.
+    tallies: HashMap<TenantId, SubscriptionCounts>,
     hasher: RandomState,
 }
 
-/// How often subscriptions were filed, filed again and taken out.
+/// Numbers of added, replaced and removed subscriptions.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
+pub(crate) struct SubscriptionCounts {
     pub(crate) inserts: u64,
     pub(crate) updates: u64,
     pub(crate) removes: u64,
@@ -40,15 +39,15 @@ pub(crate) struct Tally {
 #[derive(Debug, Default)]
 struct Filed {
     all: HashMap<Arc<str>, Arc<Subscription>>,
-    /// Ids by the hash of where they are filed.
+    /// Ids by the hash of their file position.
     places: HashMap<u64, BTreeSet<Arc<str>>>,
-    /// Lengths of the texts with which patterns begin, and how often each is filed.
+    /// Lengths of literal prefixes with the number of their uses.
     start_lengths: BTreeMap<usize, usize>,
-    /// Patterns that begin with no text, and how often each is filed.
+    /// Patterns without a literal prefix with the number of their uses.
     patterns: HashMap<String, (Pattern, usize)>,
 }
 
-/// What a subscription says of the id.
+/// A subscription's condition on the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Id<'a> {
     Any,
@@ -58,7 +57,7 @@ enum Id<'a> {
 }
 
 impl Index {
-    /// Files a subscription, in place of what was filed under its id.
+    /// Adds a subscription in place of the one with its id.
     pub(crate) fn put(&mut self, subscription: &Arc<Subscription>) {
         let is_known = self.take_out(&subscription.tenant, &subscription.id);
         let tally = self.tallies.entry(subscription.tenant.clone()).or_default();
@@ -80,27 +79,26 @@ impl Index {
         filed.all.insert(subscription.id.clone(), subscription.clone());
     }
 
-    /// Takes a subscription out.
     pub(crate) fn remove(&mut self, tenant: &TenantId, id: &str) {
         if self.take_out(tenant, id) {
             self.tallies.entry(tenant.clone()).or_default().removes += 1;
         }
     }
 
-    /// The ids of a tenant's subscriptions, in their order, and what has become of them.
-    pub(crate) fn of(&self, tenant: &TenantId) -> (Vec<Arc<str>>, Tally) {
+    /// The ids of a tenant's subscriptions, in order, and the counts.
+    pub(crate) fn of(&self, tenant: &TenantId) -> (Vec<Arc<str>>, SubscriptionCounts) {
         let mut ids: Vec<_> =
             self.tenants.get(tenant).map(|filed| filed.all.keys().cloned().collect()).unwrap_or_default();
         ids.sort_unstable();
         (ids, self.tallies.get(tenant).copied().unwrap_or_default())
     }
 
-    /// Counts the changes of a tenant's subscriptions anew.
+    /// Resets the counts of a tenant.
     pub(crate) fn count_anew(&mut self, tenant: &TenantId) {
         self.tallies.remove(tenant);
     }
 
-    /// Whether it was there.
+    /// Removes a subscription; returns true if it was present.
     fn take_out(&mut self, tenant: &TenantId, id: &str) -> bool {
         let Some(filed) = self.tenants.get_mut(tenant) else { return false };
         let Some(known) = filed.all.remove(id) else { return false };
@@ -139,13 +137,13 @@ impl Index {
         true
     }
 
-    /// Whether a change of this tenant could concern anybody.
+    /// The tenant has an active subscription.
     pub(crate) fn has(&self, tenant: &TenantId) -> bool {
         self.tenants.contains_key(tenant)
     }
 
-    /// The subscriptions that the change may concern, by id, each once.
-    pub(crate) fn candidates(&self, change: &Change<'_>) -> Vec<Arc<Subscription>> {
+    /// The subscriptions that may match the change, by id, without duplicates.
+    pub(crate) fn candidates(&self, change: &ChangeRecord<'_>) -> Vec<Arc<Subscription>> {
         let Some(filed) = self.tenants.get(change.tenant) else { return Vec::new() };
         let id = &*change.key.id;
         let starts = filed.start_lengths.keys().filter_map(|length| id.get(..*length)).map(Id::Start);
@@ -166,10 +164,10 @@ impl Index {
     }
 }
 
-/// Where a subscription is filed.
+/// The file positions of a subscription.
 fn places(subscription: &Subscription, hasher: &RandomState) -> Vec<u64> {
     let condition = &subscription.condition;
-    // That an entity is gone concerns it whatever attributes the entity had.
+    // A deletion concerns the subscription whatever attributes the entity had.
     let attributes: Vec<Option<&str>> = if condition.attrs.is_empty() || condition.alterations.delete {
         vec![None]
     } else {
@@ -178,8 +176,8 @@ fn places(subscription: &Subscription, hasher: &RandomState) -> Vec<u64> {
     let mut places = Vec::new();
     for selector in &subscription.entities {
         let kinds: Vec<Option<&str>> = match &selector.kinds {
-            Names::Of(kinds) => kinds.iter().map(|kind| Some(kind.as_str())).collect(),
-            Names::Any | Names::Like(_) => vec![None],
+            NameFilter::Of(kinds) => kinds.iter().map(|kind| Some(kind.as_str())).collect(),
+            NameFilter::Any | NameFilter::Like(_) => vec![None],
         };
         for id in ids(&selector.ids) {
             for kind in &kinds {
@@ -191,17 +189,17 @@ fn places(subscription: &Subscription, hasher: &RandomState) -> Vec<u64> {
     places
 }
 
-/// Where what says this of id, type and attribute is filed, by their hashes: each text is hashed once for all places.
+/// The file position of hashes of id, type and attribute. Each text is hashed once for all positions.
 fn place(id: u64, kind: u64, attribute: u64) -> u64 {
     id ^ kind.rotate_left(21) ^ attribute.rotate_left(42)
 }
 
-fn ids(names: &Names) -> Vec<Id<'_>> {
+fn ids(names: &NameFilter) -> Vec<Id<'_>> {
     match names {
-        Names::Any => vec![Id::Any],
-        Names::Of(ids) => ids.iter().map(|id| Id::One(id)).collect(),
-        Names::Like(pattern) if pattern.as_str() == ANY => vec![Id::Any],
-        Names::Like(pattern) => vec![match literal_start(pattern.as_str()) {
+        NameFilter::Any => vec![Id::Any],
+        NameFilter::Of(ids) => ids.iter().map(|id| Id::One(id)).collect(),
+        NameFilter::Like(pattern) if pattern.as_str() == ANY => vec![Id::Any],
+        NameFilter::Like(pattern) => vec![match literal_start(pattern.as_str()) {
             Some((id, true)) => Id::One(id),
             Some((start, false)) => Id::Start(start),
             None => Id::Like(pattern.as_str()),
@@ -211,12 +209,12 @@ fn ids(names: &Names) -> Vec<Id<'_>> {
 
 fn patterns(subscription: &Subscription) -> impl Iterator<Item = &Pattern> {
     subscription.entities.iter().filter_map(|selector| match &selector.ids {
-        Names::Like(pattern) if pattern.as_str() != ANY => Some(pattern),
-        Names::Any | Names::Of(_) | Names::Like(_) => None,
+        NameFilter::Like(pattern) if pattern.as_str() != ANY => Some(pattern),
+        NameFilter::Any | NameFilter::Of(_) | NameFilter::Like(_) => None,
     })
 }
 
-/// The text with which every match of `pattern` begins, if it is anchored to one; and whether that is all of it.
+/// The literal prefix of `pattern`, if it is anchored, and whether it is the whole pattern.
 fn literal_start(pattern: &str) -> Option<(&str, bool)> {
     let rest = pattern.strip_prefix('^')?;
     if rest.contains('|') {

@@ -1,7 +1,7 @@
-//! Reads the changes of all tenants and finds out which subscriptions fire.
+//! Reads the changes of all tenants and finds the subscriptions that fire.
 //!
-//! It works beside the path of updates: it follows the change topics up to what is durable. What fires goes, with the
-//! change's notification, to the owner of the tenant's subscriptions, who decides.
+//! It works beside the update path and follows the change topics up to the durable offset. It sends fired subscriptions
+//! with their notifications to the owner of the tenant's subscriptions, which decides.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -9,30 +9,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_log::Topic;
-use millstream_types::{Kind, Offset, PartitionId, RecordView, TenantId, WallClock, partition_of_key};
-use millstream_view::{Answer, Error, Follow, Source, Views};
+use millstream_types::{Offset, PartitionId, RecordView, TenantId, TopicKind, WallClock, partition_of_key};
+use millstream_view::{Answer, Error, Follow, SourcePartition, SourceRecord, Views};
 use parking_lot::Mutex;
 
-use super::change::{Change, Place};
-use super::flows::{Flows, Looking};
+use super::change::{ChangePosition, ChangeRecord};
 use super::hub::Hub;
 use super::render::{Occasion, root};
 use super::stats::NotificationCounters;
-use super::tokens::Tokens;
-use super::view::{Command, Fired, SubscriptionView};
-use crate::entity::Key;
+use super::view::{Fired, SubscriptionCommand, SubscriptionView};
+use crate::flow_control::{Flows, Looking};
+use crate::model::entity::Key;
+use crate::tokens::Tokens;
 
-/// Notifications of one change that go to the owner at once, and bytes of them, about; more go in several parts.
+/// Notifications of one change in one command, and their approximate bytes; more are sent in several parts.
 const PART_MAX: usize = 64;
 const PART_MAX_BYTES: usize = 16 << 10;
 /// Parts that may be on their way to owners.
 const HANDED_MAX: usize = 64;
-/// How long it waits when others fill the owner's inbox.
+/// Pause while the owner's inbox is full.
 const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
-/// Entities of which it is remembered who has changed them last.
+/// Entities whose last cause of change is kept.
 const ROOTS_MAX: usize = 32_768;
 
-/// See the module.
 pub(crate) struct Matcher {
     pub(crate) hub: Arc<Hub>,
     pub(crate) views: Arc<Views<SubscriptionView>>,
@@ -46,26 +45,41 @@ pub(crate) struct Matcher {
     pub(crate) handed: Mutex<Handed>,
 }
 
-/// The answers to parts that were handed over: an owner passes over a command whose sender has gone.
+/// Pending replies to sent parts. They must be kept: an owner skips a command without a receiver.
 pub(crate) type Handed = VecDeque<Answer<SubscriptionView>>;
 
 impl Follow<SubscriptionView> for Matcher {
     type Item = Vec<Fired>;
 
     fn follows(&self, topic: &Topic) -> bool {
-        topic.name.kind() == Kind::Context
+        topic.name.kind() == TopicKind::Context
     }
 
-    fn item(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Vec<Fired>)> {
+    fn items(&self, SourceRecord { topic, record, .. }: SourceRecord<'_>, found: &mut Vec<(PartitionId, Vec<Fired>)>) {
+        found.extend(self.matched(topic, record));
+    }
+
+    fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Vec<Fired>)>) -> SubscriptionCommand {
+        SubscriptionCommand::Fired { from: Some((source, next)), items }
+    }
+
+    fn item_bytes(fired: &Vec<Fired>) -> usize {
+        fired.iter().map(Fired::owned_bytes).sum()
+    }
+}
+
+impl Matcher {
+    /// The owner of the subscriptions that the change fires, and the notifications for it; `None` if it fires none.
+    fn matched(&self, topic: &Topic, record: &RecordView<'_>) -> Option<(PartitionId, Vec<Fired>)> {
         let tenant = topic.name.tenant();
         if !self.hub.index.read().has(tenant) && self.flows.are_none() {
             return None;
         }
         let begun = Instant::now();
         let partition = partition_of_key(record.key?, topic.config.partitions).0;
-        let place = Place { topic: topic.id.0, partition, offset: record.offset.0 };
-        let change = Change::read(tenant, place, record)?;
-        // Ends its look when what fires has its tokens.
+        let place = ChangePosition { topic: topic.id.0, partition, offset: record.offset.0 };
+        let change = ChangeRecord::read(tenant, place, record)?;
+        // Marks the end of matching once the notifications have their tokens.
         let looking = self.flows.looking(change.details.flow);
         if self.comes_back(&change) {
             return None;
@@ -76,24 +90,14 @@ impl Follow<SubscriptionView> for Matcher {
         (!fired.is_empty()).then_some((owner, fired))
     }
 
-    fn command(&self, source: Source, next: Offset, items: Vec<(Offset, Vec<Fired>)>) -> Command {
-        Command::Fired { from: Some((source, next)), items }
-    }
-
-    fn item_bytes(fired: &Vec<Fired>) -> usize {
-        fired.iter().map(Fired::owned_bytes).sum()
-    }
-}
-
-impl Matcher {
-    /// Whether a notification of ours has led to this change of the entity that it told of.
-    fn comes_back(&self, change: &Change<'_>) -> bool {
+    /// One of our own notifications led to this change of the entity that it was about.
+    fn comes_back(&self, change: &ChangeRecord<'_>) -> bool {
         let is_known = self.roots.lock().set(change.tenant, &change.key, &root(change));
         change.details.correlator.contains("cbnotif") && is_known
     }
 
-    /// What fires, but for what has been handed over already because it is too much at once.
-    fn fired(&self, change: &Change<'_>, looking: Option<&Looking>, owner: PartitionId) -> Vec<Fired> {
+    /// The fired subscriptions, except those in parts that were already sent because of their size.
+    fn fired(&self, change: &ChangeRecord<'_>, looking: Option<&Looking>, owner: PartitionId) -> Vec<Fired> {
         let candidates = self.hub.index.read().candidates(change);
         self.counters.candidates.inc_by(candidates.len() as u64);
         let now_ms = self.wall.now_ms();
@@ -102,7 +106,7 @@ impl Matcher {
         let occasion = Occasion { change, now_ms, token: token.as_deref(), custom, max_bytes };
         let (mut part, mut part_bytes, mut number) = (Vec::new(), 0, 0);
         for subscription in candidates {
-            if !subscription.fires(change, now_ms) {
+            if !subscription.fires(change, now_ms) || occasion.has_nothing_for(&subscription) {
                 continue;
             }
             number += 1;
@@ -124,23 +128,24 @@ impl Matcher {
         part
     }
 
-    /// Hands over a part of what a change has led to, before that the change was looked at is stored.
+    /// Sends a part of a change's notifications to the owner, before the change counts as processed.
     fn hand_over(&self, owner: PartitionId, mut part: Vec<Fired>) {
         loop {
             let again: Vec<Fired> = part.iter().map(Fired::again).collect();
-            match self.views.submit(owner, Command::Fired { from: None, items: vec![(Offset::ZERO, part)] }) {
+            match self.views.submit(owner, SubscriptionCommand::Fired { from: None, items: vec![(Offset::ZERO, part)] })
+            {
                 Err(full) if full.is_full() => {
                     std::thread::sleep(OVERLOADED_PAUSE);
                     part = again;
                 }
                 Ok(answer) => return self.land(answer),
-                // At the end it is left; the change is looked at again at the next start.
+                // At shutdown the part is left: the change is processed again at the next start.
                 Err(_) => return,
             }
         }
     }
 
-    /// Keeps an answer until it is there.
+    /// Keeps the reply, and waits for the oldest replies while more than `HANDED_MAX` are kept.
     fn land(&self, answer: Answer<SubscriptionView>) {
         let mut handed = self.handed.lock();
         handed.push_back(answer);
@@ -155,7 +160,6 @@ impl Matcher {
 }
 
 impl Fired {
-    /// Bytes that it takes, about.
     pub(crate) fn owned_bytes(&self) -> usize {
         self.notification.size_bytes() + size_of::<Self>()
     }
@@ -165,8 +169,8 @@ impl Fired {
     }
 }
 
-/// The first cause of each entity's last change, of as many entities as changed last. Both are kept as hashes that no client
-/// can foresee: texts would take ten times as much memory, and as many allocations as there are changes.
+/// The root cause of the last change of recently changed entities. Both are kept as keyed hashes: texts would take ten
+/// times as much memory and one allocation for each change.
 #[derive(Default)]
 pub(crate) struct Roots {
     young: HashMap<u64, u64>,
@@ -175,7 +179,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// Notes the cause of a change; whether that of the one before was the same.
+    /// Stores the root cause of a change; returns true if it equals that of the change before.
     fn set(&mut self, tenant: &TenantId, key: &Key, root: &str) -> bool {
         if self.young.len() >= ROOTS_MAX {
             self.old = std::mem::take(&mut self.young);

@@ -1,11 +1,11 @@
-//! Whether a change makes a subscription fire.
+//! The full check of a subscription's condition against a change.
 
-use super::change::{Alteration, Change};
+use super::change::{Alteration, ChangeRecord};
 use super::subscription::{Condition, Subscription};
 
 impl Subscription {
-    /// Whether the change is one that it wants to hear of.
-    pub(crate) fn fires(&self, change: &Change<'_>, now_ms: i64) -> bool {
+    /// The change fires the subscription.
+    pub(crate) fn fires(&self, change: &ChangeRecord<'_>, now_ms: i64) -> bool {
         let place = change.place;
         !self.is_expired(now_ms)
             && !self.since.is_after(place.topic, place.partition, place.offset)
@@ -16,7 +16,7 @@ impl Subscription {
 }
 
 impl Condition {
-    fn allows(&self, change: &Change<'_>) -> bool {
+    fn allows(&self, change: &ChangeRecord<'_>) -> bool {
         let wanted = self.alterations;
         let named = |name: &str| self.attrs.is_empty() || self.attrs.iter().any(|attribute| attribute == name);
         let differs =

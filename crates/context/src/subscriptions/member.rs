@@ -1,14 +1,17 @@
-//! An object of a subscription's body, taken apart member by member, so that what is left over is known.
+//! An object in a subscription's body. Members are taken one by one, so that unknown ones remain.
 
 use serde_json::{Map, Value};
 
-use crate::given::kind_of;
+use crate::ignored::IgnoredMembers;
+use crate::model::content::kind_of;
 use crate::refusal::Refusal;
 
-/// What has not been taken yet, and what it is called in refusals.
+/// The remaining members and the object's name in errors.
 #[derive(Debug)]
 pub(crate) struct Member {
     what: String,
+    /// The object's JSON pointer in the body.
+    pointer: String,
     members: Map<String, Value>,
     known: Vec<&'static str>,
 }
@@ -17,7 +20,7 @@ impl Member {
     pub(crate) fn of(what: impl Into<String>, value: Value) -> Result<Self, Refusal> {
         let what = what.into();
         match value {
-            Value::Object(members) => Ok(Self { what, members, known: Vec::new() }),
+            Value::Object(members) => Ok(Self { what, pointer: String::new(), members, known: Vec::new() }),
             other => Err(Refusal::bad(format!("{what} is a {}: it must be an object; send one", kind_of(&other)))),
         }
     }
@@ -34,19 +37,32 @@ impl Member {
         self.members.contains_key(name)
     }
 
-    /// A member of any kind.
+    /// Takes a member of any kind.
     pub(crate) fn take(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
         self.members.shift_remove(name)
     }
 
-    /// An object.
+    /// Takes the member `name`, which must be an object.
     pub(crate) fn object(&mut self, name: &'static str) -> Result<Option<Self>, Refusal> {
         let what = format!("{name} of {}", self.what);
-        self.take(name).map(|value| Self::of(what, value)).transpose()
+        let pointer = format!("{}/{name}", self.pointer);
+        self.take(name).map(|value| Ok(Self { pointer, ..Self::of(what, value)? })).transpose()
     }
 
-    /// An object that must not be empty.
+    /// Takes an object that must have one of these members.
+    pub(crate) fn object_with(&mut self, name: &'static str, known: &[&str]) -> Result<Option<Self>, Refusal> {
+        match self.full_object(name)? {
+            Some(given) if !known.iter().any(|known| given.has(known)) => {
+                let names: Vec<&str> = given.members.keys().map(String::as_str).collect();
+                let rule = format!("it must have one of {}; leave it out, or name one", known.join(", "));
+                Err(self.wrong(name, &format!("an object with {}", names.join(", ")), &rule))
+            }
+            given => Ok(given),
+        }
+    }
+
+    /// Takes an object that must not be empty.
     pub(crate) fn full_object(&mut self, name: &'static str) -> Result<Option<Self>, Refusal> {
         match self.object(name)? {
             Some(empty) if empty.is_empty() => {
@@ -56,7 +72,7 @@ impl Member {
         }
     }
 
-    /// A text that is not empty.
+    /// Takes a text that is not empty.
     pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Refusal> {
         match self.take(name) {
             None => Ok(None),
@@ -73,7 +89,7 @@ impl Member {
         }
     }
 
-    /// A whole number within `range`.
+    /// Takes an integer within `range`.
     pub(crate) fn number(
         &mut self,
         name: &'static str,
@@ -92,7 +108,7 @@ impl Member {
         }
     }
 
-    /// A list of texts, none of them empty.
+    /// Takes a list of texts that are not empty.
     pub(crate) fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Refusal> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let items = value.as_array().map(|items| {
@@ -104,12 +120,19 @@ impl Member {
         }
     }
 
-    /// Members in their order, whatever they are called.
+    /// All remaining members, in order.
     pub(crate) fn into_all(self) -> Map<String, Value> {
         self.members
     }
 
-    /// Refuses what nobody has taken.
+    /// Notes the remaining members as ignored.
+    pub(crate) fn ignore_rest(self, ignored: &mut IgnoredMembers) {
+        for name in self.members.into_iter().map(|(name, _)| name) {
+            ignored.add(&self.pointer, name);
+        }
+    }
+
+    /// Refuses members that were not taken.
     pub(crate) fn nothing_else(self) -> Result<(), Refusal> {
         match self.members.keys().next() {
             None => Ok(()),

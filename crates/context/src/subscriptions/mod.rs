@@ -1,4 +1,4 @@
-//! Subscriptions: who wants to hear of which changes, and how they get to hear of them.
+//! Subscriptions: storage, matching and delivery of notifications.
 //!
 //! ```text
 //!  /v2/subscriptions ──► owner of the tenant ──► _subscriptions ──► index
@@ -9,20 +9,21 @@
 //!                                          what became of it ──► owner ◄──┘
 //! ```
 //!
-//! The state is a view over the compacted topic `_subscriptions`, partitioned by tenant. A definition is at work when its
-//! request is answered. What a change leads to is stored together with the place of the change, in one append, and goes
-//! out once that is durable: never twice by a restart; and never lost, if the subscription's queue is durable.
+//! The state is a view over the compacted topic `_subscriptions`, partitioned by tenant. A definition is
+//! active when its request is answered. The notifications of a change are stored together with the change's
+//! position, in one append, and sent once that is durable: a restart never sends one twice, and loses none if
+//! the subscription's queue is durable.
 
-mod answer;
+mod address;
 mod attempt;
 mod body;
 mod change;
-mod config;
 mod delivery;
 mod details;
-mod flows;
+mod effect;
 mod http_receiver;
 mod http_request;
+mod http_response;
 mod hub;
 mod index;
 mod matcher;
@@ -46,7 +47,6 @@ mod stats;
 mod subscription;
 mod target;
 mod template;
-mod tokens;
 mod view;
 
 use std::sync::Arc;
@@ -54,21 +54,21 @@ use std::sync::atomic::AtomicU64;
 
 use millstream_http::{Metrics, Routes};
 use millstream_log::Log;
-use millstream_types::{Kind, TenantId, TopicName, TopicPartition};
-use millstream_view::{Follower, FollowerConfig, Ground, Views, ViewsConfig};
+use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
-pub use config::NotificationsConfig;
-pub(crate) use flows::{Flow, FlowControl, Flows};
-pub(crate) use tokens::Tokens;
-
-use crate::plane::create_state_topic;
-use crate::watch::Watch;
-use crate::{ContextConfig, Error};
+use crate::ContextConfig;
+use crate::Error;
+use crate::flow_control::{FlowControl, Flows};
+use crate::state_topic::create_state_topic;
+use crate::statistics::observers::Observers;
+use crate::tokens::Tokens;
 use delivery::Delivery;
-use hub::{Effect, Hub};
-use index::Tally;
+use effect::{Effect, EffectSink};
+use hub::Hub;
+use index::SubscriptionCounts;
 use matcher::Matcher;
 use outgoing::Outgoing;
 use queue::Count;
@@ -76,71 +76,71 @@ use stats::NotificationCounters;
 use subscription::Since;
 use view::SubscriptionView;
 
-/// The compacted topic that holds subscriptions and what waits for them.
+/// The compacted topic of subscriptions and their waiting notifications.
 const STATE_TOPIC: &str = "_subscriptions";
-/// Room for a definition of the largest body, or for a large notification.
+/// Limit of an append: a definition of the largest body, or a large notification, fits.
 const APPEND_MAX_BYTES: usize = 4 << 20;
-/// Changes in one command: each may lead to as much as `matcher` lets through at once.
+/// Changes in one command: each may add as much as `matcher` sends at once.
 const COMMAND_MAX_CHANGES: usize = 64;
-/// Queues that metrics name one by one.
+/// Queues with their own metrics.
 const QUEUES_SHOWN_MAX: usize = 100;
 
-/// The subscriptions of all tenants, at work.
+/// The subscriptions of all tenants, with matching and delivery.
 pub(crate) struct Subscriptions {
     views: Arc<Views<SubscriptionView>>,
     hub: Arc<Hub>,
     log: Arc<dyn Log>,
-    ground: Ground,
+    ground: ViewRuntime,
     follower: Follower,
     outgoing: Arc<Outgoing>,
     /// The millisecond in the newest id.
     last_id_ms: AtomicU64,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) flows: Arc<Flows>,
-    watch: Watch,
+    observers: Observers,
 }
 
 impl Subscriptions {
-    /// The ids of the tenant's subscriptions that may fire, and what has become of them.
-    pub(crate) fn at_work(&self, tenant: &TenantId) -> (Vec<Arc<str>>, Tally) {
+    /// The ids of the tenant's active subscriptions, and the counts.
+    pub(crate) fn at_work(&self, tenant: &TenantId) -> (Vec<Arc<str>>, SubscriptionCounts) {
         self.hub.index.read().of(tenant)
     }
 
-    /// Counts the changes of the tenant's subscriptions anew.
+    /// Resets the counts of the tenant's subscriptions.
     pub(crate) fn count_anew(&self, tenant: &TenantId) {
         self.hub.index.write().count_anew(tenant);
     }
 
-    /// What became of notifications.
+    /// The block `notifQueue` of `/statistics`.
     pub(crate) fn outcomes(&self) -> Value {
         self.hub.delivery.outcomes().shown(self.hub.delivery.total().0)
     }
 
-    /// How many notifications their receivers have.
+    /// The number of delivered notifications.
     pub(crate) fn sent(&self) -> u64 {
         self.hub.delivery.outcomes().sent()
     }
 
-    /// Counts what becomes of notifications anew.
+    /// Resets the outcomes of notifications.
     pub(crate) fn count_outcomes_anew(&self) {
         self.hub.delivery.outcomes().reset();
     }
 
-    /// Opens the subscriptions in `ground`, takes up what waits, and begins to follow changes.
+    /// Opens the subscriptions in `ground`, resumes waiting deliveries and starts to follow changes.
     ///
     /// # Errors
-    /// [`Error::View`], [`Error::Log`], [`Error::Thread`].
+    /// [`Error::View`], [`Error::Log`] or [`Error::Thread`], if a part cannot start.
     pub(crate) fn open(
-        ground: &Ground,
+        ground: &ViewRuntime,
         config: &ContextConfig,
-        watch: &Watch,
+        observers: &Observers,
         metrics: &Metrics,
     ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
         let outgoing = Arc::new(Outgoing::of(&notifications)?);
         let (wall, shared) = (ground.wall.clone(), outgoing.clone());
-        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), watch.clone())
+        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), observers.clone())
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);
@@ -154,7 +154,7 @@ impl Subscriptions {
             inbox_setting: "context.inbox_max_bytes",
             ..ViewsConfig::default()
         };
-        let view = SubscriptionView { hub: hub.clone(), tenant_max: notifications.subscriptions_max };
+        let view = SubscriptionView { effects: hub.clone(), tenant_max: notifications.subscriptions_max };
         let views = Views::open(view, &name, &views_config, ground)?;
         hub.delivery.report_to(&views);
         for snapshot in views.snapshots() {
@@ -179,8 +179,8 @@ impl Subscriptions {
         let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
         let (log, ground) = (ground.log.clone(), ground.clone());
         let last_id_ms = AtomicU64::new(0);
-        let watch = watch.clone();
-        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows, watch }))
+        let observers = observers.clone();
+        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows, observers }))
     }
 
     /// Adds the routes under `/v2/subscriptions`.
@@ -188,26 +188,28 @@ impl Subscriptions {
         routes::add(routes, self, config)
     }
 
-    /// What has failed and does not come right by itself.
+    /// The permanent failures of views and followers.
     pub(crate) fn failures(&self) -> Vec<millstream_view::Failure> {
         self.views.failures()
     }
 
-    /// Changes that were never looked at: trimmed before they were read, or refused by an owner.
+    /// Changes that were not matched: trimmed before they were read, or refused by an owner.
     pub(crate) fn records_passed_over(&self) -> u64 {
         self.views.records_passed_over()
     }
 
-    /// Looks at no more changes, lets attempts end, stores what became of them, writes the checkpoint.
+    /// Stops matching, finishes running attempts, stores their outcomes and writes the checkpoint.
     pub(crate) fn stop(&self) {
         self.follower.stop();
         self.hub.delivery.stop();
         self.views.stop();
     }
 
-    /// From where on changes concern a subscription that begins now.
+    /// The position from which changes concern a subscription that begins now.
     fn since(&self, tenant: &TenantId) -> Since {
-        let Some(topic) = self.log.topic(&TopicName::reserved(Kind::Context, tenant)) else { return Since::default() };
+        let Some(topic) = self.log.topic(&TopicName::reserved(TopicKind::Context, tenant)) else {
+            return Since::default();
+        };
         let end = |number| {
             let partition = self.log.partition(&TopicPartition::new(topic.name.clone(), number));
             partition.map_or(0, |partition| partition.offsets().high.0)
@@ -216,7 +218,7 @@ impl Subscriptions {
     }
 }
 
-/// Puts to work what a state holds.
+/// Activates the subscriptions of a stored state.
 fn take_up(hub: &Hub, state: &state::State) {
     for (subscription, known) in state.all() {
         let (tenant, id) = (&subscription.tenant, &subscription.id);
@@ -259,7 +261,7 @@ fn show_queues(hub: &Arc<Hub>, metrics: &Metrics) {
     }
 }
 
-/// Compiles a body whoever it is of.
+/// Compiles a body with a placeholder identity.
 #[cfg(test)]
 pub(crate) fn compile_any(
     document: serde_json::Map<String, serde_json::Value>,

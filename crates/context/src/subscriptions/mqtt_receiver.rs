@@ -1,13 +1,17 @@
-//! A receiver of notifications over MQTT 3.1.1, plain or over TLS: one connection for each broker and login, opened with the first
-//! notification, closed when it was idle for long or has failed.
+//! Sends notifications over MQTT 3.1.1, plain or over TLS: one connection for each broker and login, opened with the
+//! first notification and closed after long idle time or a failure.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use rumqttc::mqttbytes::v4::{Connect, Packet, PubRel, Publish};
-use rumqttc::{ConnectReturnCode, QoS};
+use bytes::{Buf as _, BytesMut};
+use millstream_mqtt::encode::{ack, publish, publish_size};
+use millstream_mqtt::from_server::{ConnAck, Packet, decode};
+use millstream_mqtt::{
+    AckKind, Connect, Framed, Outgoing as OutgoingPacket, PACKET_MAX_BYTES, Qos, Version, WriteError, frame, reason,
+    to_server,
+};
 use tokio::sync::Mutex;
 
 use super::attempt::Failed;
@@ -15,22 +19,20 @@ use super::outgoing::Outgoing;
 use super::socket::Socket;
 use super::target::Broker;
 
-/// Longest text of a packet: topic, user, password. Its length has 16 bits, and a longer one would be written with another.
-pub(crate) const TEXT_MAX_BYTES: usize = u16::MAX as usize;
-/// Largest packet that is read from a broker; it sends acknowledgements only.
+/// Largest packet from a broker, which sends acknowledgements only.
 const READ_MAX_BYTES: usize = 1_024;
-/// A connection that was idle for longer is tried by a ping before it is used.
+/// A connection that was idle for longer is tested by a ping before use.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// One broker and login.
+/// A receiver: one broker and login.
 pub(crate) struct MqttReceiver {
     broker: Broker,
     outgoing: Arc<Outgoing>,
     message_max_bytes: usize,
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<Option<BrokerConnection>>,
 }
 
-struct Connection {
+struct BrokerConnection {
     socket: Socket,
     read: BytesMut,
     next_packet: u16,
@@ -42,7 +44,7 @@ impl MqttReceiver {
         Self { broker, outgoing, message_max_bytes, connection: Mutex::default() }
     }
 
-    /// Closes the connection if it was idle for so long; whether none is left.
+    /// Closes a connection that was idle for `idle`; returns true if none is left.
     pub(crate) fn close_if_idle(&self, idle: Duration) -> bool {
         let Ok(mut connection) = self.connection.try_lock() else { return false };
         if connection.as_ref().is_some_and(|open| open.used.elapsed() >= idle) {
@@ -51,7 +53,7 @@ impl MqttReceiver {
         connection.is_none()
     }
 
-    /// Publishes once; done when the broker has acknowledged it, if `qos` lets it.
+    /// Publishes once; with QoS 1 or 2 returns after the broker's acknowledgement.
     pub(crate) async fn send(
         &self,
         (topic, payload): (&str, &str),
@@ -61,7 +63,7 @@ impl MqttReceiver {
         let until = tokio::time::Instant::now() + timeout;
         let late = || Failed::unreached("timeout: the broker is busy with other notifications");
         let mut place = tokio::time::timeout_at(until, self.connection.lock()).await.map_err(|_| late())?;
-        // Out of its place while it is used: whatever fails or is given up leaves none behind.
+        // Removed while in use: a failed or cancelled attempt leaves no connection behind.
         let kept = place.take();
         let opened = tokio::time::timeout_at(until, self.open(kept)).await;
         let mut connection = opened.map_err(|_| Failed::unreached("timeout: no connection to the broker"))??;
@@ -73,38 +75,65 @@ impl MqttReceiver {
         Ok(())
     }
 
-    /// The kept connection if it still works, else a new one.
-    async fn open(&self, kept: Option<Connection>) -> Result<Connection, Failed> {
+    /// The kept connection if it still works, otherwise a new one.
+    async fn open(&self, kept: Option<BrokerConnection>) -> Result<BrokerConnection, Failed> {
         if let Some(mut connection) = kept
             && (connection.used.elapsed() < TRUSTED && !connection.is_closed() || connection.ping().await.is_ok())
         {
             return Ok(connection);
         }
-        let Broker { address, login } = &self.broker;
-        if login.iter().any(|(user, password)| user.len().max(password.len()) > TEXT_MAX_BYTES) {
-            return Err(Failed::unreached(format!("user or password has more than {TEXT_MAX_BYTES} bytes")));
+        let hello = self.connect_packet().map_err(|error| Failed::unreached(error.to_string()))?;
+        let socket = Socket::connect(&self.broker.address, &self.outgoing).await?;
+        let mut connection = BrokerConnection { socket, read: BytesMut::new(), next_packet: 1, used: Instant::now() };
+        connection.write(&hello).await.map_err(Failed::unreached)?;
+        let answered = connection.packet(|packet| match packet {
+            Packet::ConnAck(answer) => why_refused(answer),
+            other => Some(format!("the broker speaks no MQTT: {other:?}")),
+        });
+        match answered.await.map_err(Failed::unreached)? {
+            None => Ok(connection),
+            Some(why) => Err(Failed::unreached(why)),
         }
-        let socket = Socket::connect(address, &self.outgoing).await?;
-        let mut connection = Connection { socket, read: BytesMut::new(), next_packet: 1, used: Instant::now() };
-        let mut hello = Connect::new(format!("millstream{:016x}", fastrand::u64(..)));
-        // Nobody pings while there is nothing to send; see [`TRUSTED`].
-        (hello.keep_alive, hello.clean_session) = (0, true);
-        if let Some((user, password)) = login {
-            hello.set_login(user.as_str(), password.as_str());
-        }
-        connection.write(|out| hello.write(out).map(drop)).await.map_err(Failed::unreached)?;
-        match connection.packet().await.map_err(Failed::unreached)? {
-            Packet::ConnAck(answer) if answer.code == ConnectReturnCode::Success => Ok(connection),
-            Packet::ConnAck(answer) => {
-                Err(Failed::unreached(format!("the broker refuses the login: {:?}", answer.code)))
-            }
-            other => Err(Failed::unreached(format!("the broker speaks no MQTT: {other:?}"))),
-        }
+    }
+
+    fn connect_packet(&self) -> Result<Vec<u8>, WriteError> {
+        let client_id = format!("millstream{:016x}", fastrand::u64(..));
+        // A clean session without keep alive: idle connections send no pings, see [`TRUSTED`].
+        let mut connect = Connect::new(Version::V311, &client_id);
+        let login = self.broker.login.as_ref();
+        (connect.user, connect.password) = login.map(|(user, password)| (user.as_str(), password.as_bytes())).unzip();
+        let mut packet = Vec::new();
+        to_server::connect(&mut packet, &connect)?;
+        Ok(packet)
     }
 }
 
-impl Connection {
-    /// Whether the broker has closed it; what it may have sent is no matter here.
+/// `None` if the broker accepts the client.
+fn why_refused(answer: ConnAck<'_>) -> Option<String> {
+    // Section 3.2.2.3 of MQTT 3.1.1.
+    let why = match answer.code {
+        0 => return None,
+        1 => "it does not speak MQTT 3.1.1",
+        2 => "the client id is not allowed",
+        3 => "it is not available",
+        4 => "wrong user or password",
+        _ => "not authorised",
+    };
+    Some(format!("the broker refuses the login: {why} (return code {})", answer.code))
+}
+
+/// The part of an acknowledgement that a packet brings.
+enum Acknowledgement {
+    /// The broker has taken the message.
+    Complete,
+    /// QoS 2: the broker has the message and waits for its release.
+    Received,
+    /// The packet is about something else.
+    None,
+}
+
+impl BrokerConnection {
+    /// The broker has closed the connection; received bytes are ignored.
     fn is_closed(&self) -> bool {
         match self.socket.try_read(&mut [0; 64]) {
             Ok(read_bytes) => read_bytes == 0,
@@ -112,21 +141,19 @@ impl Connection {
         }
     }
 
-    async fn write(
-        &mut self,
-        packet: impl FnOnce(&mut BytesMut) -> Result<(), rumqttc::mqttbytes::Error>,
-    ) -> Result<(), String> {
-        let mut out = BytesMut::new();
-        packet(&mut out).map_err(|error| format!("no MQTT packet: {error:?}"))?;
-        self.socket.write_all(&out).await.map_err(|error| format!("connection broken: {error}"))
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.socket.write_all(bytes).await.map_err(|error| format!("connection broken: {error}"))
     }
 
-    async fn packet(&mut self) -> Result<Packet, String> {
+    /// Waits for the next packet and hands it to `take`.
+    async fn packet<T>(&mut self, take: impl FnOnce(Packet<'_>) -> T) -> Result<T, String> {
+        let no_mqtt = |error| format!("the broker speaks no MQTT: {error}");
         loop {
-            match Packet::read(&mut self.read, READ_MAX_BYTES) {
-                Ok(packet) => return Ok(packet),
-                Err(rumqttc::mqttbytes::Error::InsufficientBytes(_)) => {}
-                Err(error) => return Err(format!("the broker speaks no MQTT: {error:?}")),
+            if let Framed::Whole(frame) = frame(&self.read, READ_MAX_BYTES).map_err(no_mqtt)? {
+                let taken = take(decode(frame, Version::V311).map_err(no_mqtt)?);
+                let size_bytes = frame.size;
+                self.read.advance(size_bytes);
+                return Ok(taken);
             }
             match self.socket.read_buf(&mut self.read).await {
                 Ok(0) => return Err("the broker has closed the connection".to_owned()),
@@ -137,8 +164,10 @@ impl Connection {
     }
 
     async fn ping(&mut self) -> Result<(), String> {
-        self.write(|out| rumqttc::mqttbytes::v4::PingReq.write(out).map(drop)).await?;
-        while self.packet().await? != Packet::PingResp {}
+        let mut out = Vec::new();
+        to_server::ping(&mut out);
+        self.write(&out).await?;
+        while !self.packet(|packet| packet == Packet::PingResp).await? {}
         Ok(())
     }
 
@@ -150,28 +179,119 @@ impl Connection {
         retain: bool,
         max_bytes: usize,
     ) -> Result<(), Failed> {
-        let level = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][usize::from(qos.min(2))];
-        let mut publish = Publish::new(topic, level, payload);
-        (publish.retain, publish.pkid) = (retain, self.next_packet);
-        if publish.size() > max_bytes {
+        let level = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce][usize::from(qos.min(2))];
+        let id = self.next_packet;
+        let message = OutgoingPacket { retain, topic, payload: payload.as_bytes(), ..OutgoingPacket::at(level, id) };
+        let max_bytes = max_bytes.min(PACKET_MAX_BYTES);
+        if publish_size(Version::V311, &message) > max_bytes {
             return Err(Failed::unreached(format!("the message has more than {max_bytes} bytes")));
         }
-        self.next_packet = self.next_packet.checked_add(1).unwrap_or(1);
-        let packet = publish.pkid;
-        self.write(|out| publish.write(out).map(drop)).await.map_err(Failed::unknown)?;
-        if qos == 0 {
+        self.next_packet = id.checked_add(1).unwrap_or(1);
+        let mut out = Vec::new();
+        publish(&mut out, Version::V311, &message);
+        self.write(&out).await.map_err(Failed::unknown)?;
+        if level == Qos::AtMostOnce {
             return Ok(());
         }
+        drop(out);
         loop {
-            match self.packet().await.map_err(Failed::unknown)? {
-                Packet::PubAck(ack) if qos == 1 && ack.pkid == packet => return Ok(()),
-                Packet::PubRec(ack) if ack.pkid == packet => {
-                    let release = PubRel::new(packet);
-                    self.write(|out| release.write(out).map(drop)).await.map_err(Failed::unknown)?;
+            let answered = self.packet(|packet| match packet {
+                Packet::PubAck(ack) if level == Qos::AtLeastOnce && ack.id == id => Acknowledgement::Complete,
+                Packet::PubRec(ack) if ack.id == id => Acknowledgement::Received,
+                Packet::PubComp(ack) if ack.id == id => Acknowledgement::Complete,
+                _ => Acknowledgement::None,
+            });
+            match answered.await.map_err(Failed::unknown)? {
+                Acknowledgement::Complete => return Ok(()),
+                Acknowledgement::Received => {
+                    let mut release = Vec::new();
+                    ack(&mut release, Version::V311, AckKind::PubRel, id, reason::SUCCESS);
+                    self.write(&release).await.map_err(Failed::unknown)?;
                 }
-                Packet::PubComp(ack) if ack.pkid == packet => return Ok(()),
-                _ => {}
+                Acknowledgement::None => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::super::address::Address;
+    use super::*;
+    use crate::config::NotificationsConfig;
+
+    const CONNACK: &[u8] = b"\x20\x02\x00\x00";
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Answers the packets of one client, one after the other, and closes the connection.
+    async fn serve(listener: TcpListener, answers: &[&[u8]]) {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut heard = BytesMut::new();
+        for answer in answers {
+            let size_bytes = loop {
+                if let Framed::Whole(frame) = frame(&heard, PACKET_MAX_BYTES).unwrap() {
+                    break frame.size;
+                }
+                assert!(socket.read_buf(&mut heard).await.unwrap() > 0, "the client waits for its answer");
+            };
+            heard.advance(size_bytes);
+            socket.write_all(answer).await.unwrap();
+        }
+        socket.shutdown().await.unwrap();
+        while socket.read_buf(&mut heard).await.is_ok_and(|read_bytes| read_bytes > 0) {}
+    }
+
+    /// Publishes to a broker that gives these answers.
+    async fn publish_to(answers: &[&[u8]], password: &str, payload: &str, qos: u8) -> Result<(), Failed> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = Address { host: "127.0.0.1".to_owned(), port, is_tls: false };
+        let login = Some(("user".to_owned(), password.to_owned()));
+        let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default()).unwrap());
+        let receiver = MqttReceiver::new(Broker { address, login }, outgoing, 1 << 20);
+        tokio::select! {
+            sent = receiver.send(("t", payload), (qos, false), TIMEOUT) => sent,
+            () = async { serve(listener, answers).await; std::future::pending().await } => unreachable!(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_names_its_reason_and_says_whether_the_broker_may_have_the_message() {
+        let (long, large) = ("p".repeat(65_536), "x".repeat(1 << 20));
+        for (answers, password, payload, is_untaken, reason) in [
+            (&[&b"\x20\x02\x00\x04"[..]][..], "pw", "x", true, "wrong user or password (return code 4)"),
+            (&[b"\x20\x02\x00\x05"], "pw", "x", true, "not authorised (return code 5)"),
+            (&[b"\x20\x02\x00\x03"], "pw", "x", true, "not available (return code 3)"),
+            (&[b"\x20\x02\x00\x09"], "pw", "x", true, "speaks no MQTT: malformed packet"),
+            (&[b"\xd0\x00"], "pw", "x", true, "speaks no MQTT: PingResp"),
+            (&[b"\x30\xff\x7f"], "pw", "x", true, "a packet of 16386 bytes is over the limit of 1024"),
+            (&[], "pw", "x", true, "the broker has closed the connection"),
+            (&[], &long, "x", true, "the password has 65536 bytes; MQTT allows at most 65535"),
+            (&[CONNACK], "pw", &large, true, "the message has more than 1048576 bytes"),
+            (&[CONNACK], "pw", "x", false, "the broker has closed the connection"),
+            (&[CONNACK, b"\x40\x02\x00\x02"], "pw", "x", false, "the broker has closed the connection"),
+            (&[CONNACK, b"\x41\x02\x00\x01"], "pw", "x", false, "speaks no MQTT: malformed packet"),
+        ] {
+            let failed = publish_to(answers, password, payload, 1).await.unwrap_err();
+            assert!(failed.reason.contains(reason), "{reason}: {failed:?}");
+            assert_eq!(failed.is_untaken, is_untaken, "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_counts_as_sent_when_its_acknowledgement_is_complete_despite_other_packets() {
+        let stray: &[u8] = b"\x30\x03\x00\x01t\x40\x02\x00\x09";
+        for (qos, answers) in [
+            (0, vec![CONNACK]),
+            (1, vec![CONNACK, b"\x40\x02\x00\x01"]),
+            (1, vec![&*[CONNACK, stray].concat(), b"\x40\x02\x00\x01"]),
+            (2, vec![CONNACK, b"\x50\x02\x00\x01", b"\x70\x02\x00\x01"]),
+            (2, vec![&*[CONNACK, stray].concat(), &*[stray, b"\x50\x02\x00\x01"].concat(), b"\x70\x02\x00\x01"]),
+        ] {
+            assert_eq!(publish_to(&answers, "pw", "x", qos).await, Ok(()), "{qos} {answers:02x?}");
         }
     }
 }

@@ -1,27 +1,30 @@
-//! A notification as it goes out: made once, the same in every attempt.
+//! A notification: rendered once, the same in every attempt.
+
+use std::borrow::Cow;
 
 use millstream_types::partition_of_key;
 use serde::{Deserialize, Serialize};
 
-use super::change::Place;
-use super::flows::Token;
+use super::change::ChangePosition;
 use super::http_request::{HttpRequest, HttpUrl};
-use super::mqtt_receiver::TEXT_MAX_BYTES;
-use crate::config::RECORD_MAX_BYTES;
+use super::target::TEXT_MAX_BYTES;
+use super::target::{Http, NotificationTarget};
+use crate::flow_control::Token;
+use crate::state_topic::RECORD_MAX_BYTES;
 
-/// Lanes of a subscription: as many notifications of it are under way at once.
+/// Lanes of a subscription, which are delivered concurrently.
 const LANES: u32 = 16;
 
-/// Largest notification that is stored: its record has its texts as JSON, where some characters take two.
+/// Largest stored notification: its record holds its texts as JSON, where some characters take two bytes.
 pub(crate) const STORED_MAX_BYTES: usize = RECORD_MAX_BYTES / 2;
 
-/// Which lane of its subscription a notification is in: those of one lane are delivered one after the other. All of one
-/// entity are in the same.
+/// A lane of a subscription: its notifications are delivered one after the other. All notifications of an entity
+/// are in the same lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Lane(u32);
 
 impl Lane {
-    /// That of records which name none.
+    /// The default lane, which records leave out.
     fn is_first(&self) -> bool {
         *self == Self::default()
     }
@@ -32,59 +35,58 @@ impl Lane {
     }
 }
 
-/// What is to be sent, to whom it belongs and when it was made.
+/// A message with its subscription and creation time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Notification {
-    /// The change that it tells of; unique within a subscription.
-    pub(crate) place: Place,
+    /// Position of the change; unique within a subscription.
+    pub(crate) place: ChangePosition,
     #[serde(default, skip_serializing_if = "Lane::is_first")]
     pub(crate) lane: Lane,
     pub(crate) made_ms: i64,
     pub(crate) message: Message,
-    /// Somebody may wait for its end.
+    /// Ends with the notification, for flow control.
     #[serde(skip)]
     pub(crate) token: Token,
 }
 
-/// What is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
+#[serde(from = "StoredMessage")]
 pub(crate) enum Message {
     Http(HttpRequest),
-    /// To the broker that the subscription names when it is sent.
+    /// Goes to the current broker of the subscription.
     Mqtt {
         topic: String,
         payload: String,
     },
-    /// Nothing: the macros have made no address of the URL or no topic, or the message would be too large.
+    /// Cannot be sent: the macros gave an invalid URL or topic, or the message is too large.
     Impossible {
         why: String,
     },
 }
 
-/// A message as it is stored.
+/// The stored form of a message.
 #[derive(Deserialize)]
-enum Stored {
+enum StoredMessage {
     Http { method: String, url: String, headers: Vec<(String, String)>, body: String },
     Mqtt { topic: String, payload: String },
     Impossible { why: String },
 }
 
-impl From<Stored> for Message {
-    fn from(stored: Stored) -> Self {
+impl From<StoredMessage> for Message {
+    fn from(stored: StoredMessage) -> Self {
         match stored {
-            Stored::Http { method, url: text, headers, body } => match HttpUrl::read(&text) {
+            StoredMessage::Http { method, url: text, headers, body } => match HttpUrl::read(&text) {
                 Some(url) => Self::Http(HttpRequest::write(&url, &method, &headers, &body)),
                 None => Self::no_url(&text),
             },
-            Stored::Mqtt { topic, payload } => Self::mqtt(topic, payload),
-            Stored::Impossible { why } => Self::Impossible { why },
+            StoredMessage::Mqtt { topic, payload } => Self::mqtt(topic, payload),
+            StoredMessage::Impossible { why } => Self::Impossible { why },
         }
     }
 }
 
 impl Message {
-    /// For a broker; impossible if the topic is none that can be published to.
+    /// A message for a broker; `Impossible` if the topic is invalid.
     pub(crate) fn mqtt(topic: String, payload: String) -> Self {
         match why_no_topic(&topic) {
             None => Self::Mqtt { topic, payload },
@@ -92,13 +94,43 @@ impl Message {
         }
     }
 
-    /// For a URL that nothing can be sent to.
+    /// The message for `target`, which may have changed since the message was made. Macros are already filled: of a URL
+    /// with macros only the host changes, and a topic with macros stays.
+    pub(crate) fn to(&self, target: &NotificationTarget) -> Cow<'_, Self> {
+        match (self, target) {
+            (Self::Http(request), NotificationTarget::Http(Http { fixed, base, .. })) => {
+                let moved = match (fixed, base) {
+                    (Some(url), _) => request.to(url),
+                    (None, Some(base)) => request.at(base),
+                    (None, None) => Cow::Borrowed(request),
+                };
+                match moved {
+                    Cow::Borrowed(_) => Cow::Borrowed(self),
+                    Cow::Owned(request) => Cow::Owned(Self::Http(request)),
+                }
+            }
+            (Self::Mqtt { topic, payload }, NotificationTarget::Mqtt(mqtt)) => match mqtt.fixed_topic() {
+                Some(fixed) if fixed != topic => Cow::Owned(Self::mqtt(fixed.to_owned(), payload.clone())),
+                _ => Cow::Borrowed(self),
+            },
+            (Self::Http(request), NotificationTarget::Mqtt(mqtt)) => match mqtt.fixed_topic() {
+                Some(topic) => Cow::Owned(Self::mqtt(topic.to_owned(), request.body().to_owned())),
+                None => Cow::Owned(Self::Impossible { why: "it was made for a receiver over HTTP".to_owned() }),
+            },
+            (Self::Mqtt { .. }, NotificationTarget::Http(_)) => {
+                Cow::Owned(Self::Impossible { why: "it was made for an MQTT broker".to_owned() })
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
+
+    /// The error for an invalid URL.
     pub(crate) fn no_url(text: &str) -> Self {
         Self::Impossible { why: format!("'{text}' is no URL that can be sent to") }
     }
 }
 
-/// Why nothing can be published to a topic of that name.
+/// The reason why a topic name is invalid.
 fn why_no_topic(topic: &str) -> Option<String> {
     if topic.len() > TEXT_MAX_BYTES {
         return Some(format!("a topic of {} bytes: at most {TEXT_MAX_BYTES} can be published to", topic.len()));
@@ -108,12 +140,11 @@ fn why_no_topic(topic: &str) -> Option<String> {
 }
 
 impl Notification {
-    /// Whether a record can hold it. One that was made before its subscription began to keep what waits may be larger.
+    /// A record can hold it. A notification from before its subscription became durable may be larger.
     pub(crate) fn may_be_stored(&self) -> bool {
         self.size_bytes() <= STORED_MAX_BYTES
     }
 
-    /// Bytes that it takes, about.
     pub(crate) fn size_bytes(&self) -> usize {
         let texts = match &self.message {
             Message::Http(request) => request.bytes().len(),

@@ -1,38 +1,33 @@
-//! What became of notifications since somebody began to count, as the block `notifQueue` of `/statistics` shows it.
+//! Outcomes of notifications since the last reset, for the block `notifQueue` of `/statistics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
-    /// Put into their queues.
     pub(crate) queued: AtomicU64,
-    /// Had to go because their queue was full.
+    /// Notifications that were dropped before delivery.
     pub(crate) dropped: AtomicU64,
-    /// Have their receivers.
     delivered: AtomicU64,
-    /// Were not tried any more.
     given_up: AtomicU64,
-    /// How long those that ended had waited, all together, ms.
+    /// Total waiting time of ended notifications, in ms.
     waited_ms: AtomicU64,
 }
 
 impl Outcomes {
-    /// A notification has come to its end.
+    /// Counts the end of a notification.
     pub(crate) fn ended(&self, is_delivered: bool, waited_ms: i64) {
         let counter = if is_delivered { &self.delivered } else { &self.given_up };
         counter.fetch_add(1, Ordering::Relaxed);
         self.waited_ms.fetch_add(u64::try_from(waited_ms).unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// Notifications that their receivers have.
     pub(crate) fn sent(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// The block, `size` notifications waiting at this moment.
+    /// The block, with `size` notifications waiting now.
     pub(crate) fn shown(&self, size: usize) -> Value {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (ok, error) = (read(&self.delivered), read(&self.given_up));
@@ -43,7 +38,6 @@ impl Outcomes {
         })
     }
 
-    /// Begins to count anew.
     pub(crate) fn reset(&self) {
         for counter in [&self.queued, &self.dropped, &self.delivered, &self.given_up, &self.waited_ms] {
             counter.store(0, Ordering::Relaxed);

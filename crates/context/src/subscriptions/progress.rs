@@ -1,40 +1,44 @@
-//! What has been counted of a subscription, and whether it is at work.
+//! Counters and status of a subscription.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Place;
+use super::change::ChangePosition;
 use super::subscription::Status;
 
-/// Counters and times of one subscription; kept by its owner alone, so they are exact.
+/// Counters and times of one subscription. Only its owner changes them, so they are exact.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Progress {
+pub(crate) struct SubscriptionProgress {
     pub(crate) status: Status,
     pub(crate) times_sent: u64,
     pub(crate) last_notification_ms: Option<i64>,
     pub(crate) last_success_ms: Option<i64>,
-    /// HTTP only, as is the reason below.
+    /// HTTP only, like the reason below.
     pub(crate) last_success_code: Option<u16>,
     pub(crate) last_failure_ms: Option<i64>,
     pub(crate) last_failure_reason: Option<String>,
-    /// Notifications in a row of which an attempt has failed.
+    /// Consecutive notifications with a failed attempt.
     pub(crate) fails: u64,
-    /// Those of a durable queue among them that wait for another attempt: each counts once, however often the server starts.
+    /// Notifications that were dropped: the queue was full, or the subscription became inactive.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) dropped: u64,
+    /// Failed notifications of a durable queue that wait for a retry: each counts once,
+    /// however often the server starts.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) failed: BTreeSet<Place>,
+    pub(crate) failed: BTreeSet<ChangePosition>,
 }
 
-impl Progress {
-    /// A subscription's first state.
+impl SubscriptionProgress {
+    /// The state of a new subscription.
     pub(crate) fn new(status: Status) -> Self {
         Self { status, ..Self::default() }
     }
 
-    /// Counts a notification of which the first attempt has failed; whether it had not been counted. `waits` where a
-    /// restart goes on with it.
-    pub(crate) fn fail(&mut self, place: Place, waits: bool, at_ms: i64, reason: Option<String>) -> bool {
+    /// Counts a notification whose first attempt failed; returns false if it was already counted. `waits` if
+    /// it continues after a restart.
+    pub(crate) fn fail(&mut self, place: ChangePosition, waits: bool, at_ms: i64, reason: Option<String>) -> bool {
         if waits && !self.failed.insert(place) {
             return false;
         }
@@ -44,8 +48,12 @@ impl Progress {
         true
     }
 
-    /// Whether changes make it fire.
     pub(crate) fn is_at_work(&self) -> bool {
         self.status != Status::Inactive
     }
+}
+
+/// Zero is left out of records, like in versions without the counter.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

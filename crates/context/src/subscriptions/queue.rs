@@ -1,53 +1,79 @@
-//! What waits to be delivered for one subscription.
+//! The delivery queue of one subscription.
 //!
 //! Notifications of one lane are delivered one after the other. Lanes are independent.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use super::notification::{Lane, Notification};
 use super::subscription::Subscription;
 
-/// How much may wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLimits {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
 
-/// How often it is told that a queue is full, for as long as it is.
+/// Interval between log lines while a queue is full.
 const FULL_TOLD_EVERY_MS: i64 = 60_000;
 
-/// What is counted of a queue.
-pub(crate) type Count = fn(&Queue) -> u64;
+/// A count of a queue.
+pub(crate) type Count = fn(&DeliveryQueue) -> u64;
 
 /// The queue of one subscription.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct DeliveryQueue {
     pub(crate) subscription: Arc<Subscription>,
-    lanes: HashMap<Lane, Waiting>,
+    lanes: HashMap<Lane, QueuedNotification>,
     pub(crate) count: usize,
     pub(crate) bytes: usize,
-    /// How many had to go because the queue was full.
+    /// Dropped notifications since the start of the process: the queue was full, or the subscription became inactive.
     pub(crate) dropped: u64,
-    /// Attempts after a failed one.
     pub(crate) retried: u64,
     full_told_ms: Option<i64>,
+    /// The subscription is deleted, and its counters are gone.
+    is_forgotten: bool,
+    /// Time of the last change of target. Waiting notifications start anew then.
+    moved_ms: i64,
+    /// Signals a change of target.
+    moved: Arc<Notify>,
+}
+
+/// The target of a queue's notifications.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    pub(crate) subscription: Arc<Subscription>,
+    /// Time of the last change of target; the minimum if there was none.
+    pub(crate) moved_ms: i64,
+    pub(crate) moved: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// The first is being delivered, if the lane is running.
+struct QueuedNotification {
+    /// If the lane is running, the first one is being delivered.
     waiting: VecDeque<Arc<Notification>>,
     is_running: bool,
 }
 
-impl Queue {
+impl DeliveryQueue {
     pub(crate) fn new(subscription: Arc<Subscription>) -> Self {
-        Self { subscription, lanes: HashMap::new(), count: 0, bytes: 0, dropped: 0, retried: 0, full_told_ms: None }
+        Self {
+            subscription,
+            lanes: HashMap::new(),
+            count: 0,
+            bytes: 0,
+            dropped: 0,
+            retried: 0,
+            full_told_ms: None,
+            is_forgotten: false,
+            moved_ms: i64::MIN,
+            moved: Arc::default(),
+        }
     }
 
-    /// Appends to the notification's lane; whether somebody has to begin to deliver from it.
+    /// Appends to the notification's lane; returns true if the caller must start the lane.
     pub(crate) fn push(&mut self, notification: Arc<Notification>) -> bool {
         self.count += 1;
         self.bytes += notification.size_bytes();
@@ -56,7 +82,22 @@ impl Queue {
         !std::mem::replace(&mut lane.is_running, true)
     }
 
-    /// Takes out the oldest that is not being delivered, while there is more than may wait.
+    /// Replaces the subscription; waiting notifications go to its target.
+    pub(crate) fn renew(&mut self, subscription: &Arc<Subscription>, now_ms: i64) {
+        let is_moved = !self.subscription.target.is_where(&subscription.target);
+        self.subscription = subscription.clone();
+        if is_moved {
+            self.moved_ms = now_ms;
+            self.moved.notify_waiters();
+        }
+    }
+
+    /// The current target, and the signal of its change.
+    pub(crate) fn destination(&self) -> Destination {
+        Destination { subscription: self.subscription.clone(), moved_ms: self.moved_ms, moved: self.moved.clone() }
+    }
+
+    /// Removes the oldest notification that is not being delivered, while the queue exceeds its limits.
     pub(crate) fn overflow(&mut self, limits: QueueLimits) -> Option<Arc<Notification>> {
         if self.count <= limits.count && self.bytes <= limits.bytes {
             return None;
@@ -73,7 +114,7 @@ impl Queue {
         Some(gone)
     }
 
-    /// Whether to tell now that it is full: the first time, and once a minute.
+    /// The full queue is to be logged: the first time, and once a minute.
     pub(crate) fn tells_full(&mut self, now_ms: i64) -> bool {
         let is_due = self.full_told_ms.is_none_or(|told_ms| now_ms.saturating_sub(told_ms) >= FULL_TOLD_EVERY_MS);
         if is_due {
@@ -82,16 +123,19 @@ impl Queue {
         is_due
     }
 
-    /// Counts another attempt at `notification`, if it is still the first of its lane.
+    /// Counts a retry of `notification` if it is still the first of its lane, otherwise a drop.
     pub(crate) fn retries(&mut self, notification: &Arc<Notification>) -> bool {
         let lane = self.lanes.get(&notification.lane);
         let first = lane.and_then(|lane| lane.waiting.front());
         let is_first = first.is_some_and(|first| Arc::ptr_eq(first, notification));
-        self.retried += u64::from(is_first);
+        match is_first {
+            true => self.retried += 1,
+            false => self.dropped += u64::from(!self.is_forgotten),
+        }
         is_first
     }
 
-    /// The first of a lane; none ends its delivery.
+    /// The first notification of a lane; `None` stops the lane.
     pub(crate) fn first(&mut self, lane: Lane) -> Option<Arc<Notification>> {
         let lane = self.lanes.get_mut(&lane)?;
         let first = lane.waiting.front().cloned();
@@ -99,7 +143,7 @@ impl Queue {
         first
     }
 
-    /// Takes out what was delivered or given up.
+    /// Removes a notification that was delivered or given up.
     pub(crate) fn done(&mut self, notification: &Arc<Notification>) {
         let Some(lane) = self.lanes.get_mut(&notification.lane) else { return };
         if lane.waiting.front().is_some_and(|first| Arc::ptr_eq(first, notification)) {
@@ -109,21 +153,26 @@ impl Queue {
         }
     }
 
-    /// Whether nothing waits, nothing runs, and there is nothing to tell.
+    /// The queue is empty, idle, and has nothing to report.
     pub(crate) fn is_over(&self) -> bool {
         self.count == 0 && self.dropped == 0 && self.retried == 0 && self.lanes.values().all(|lane| !lane.is_running)
     }
 
-    /// Forgets everything; what is being delivered finds its place empty.
-    pub(crate) fn clear(&mut self) {
-        let waiting = self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..));
-        waiting.for_each(|gone| gone.token.end());
+    /// Removes all notifications and returns those that are not being delivered.
+    pub(crate) fn clear(&mut self) -> Vec<Arc<Notification>> {
+        let mut dropped = Vec::new();
+        for lane in self.lanes.values_mut() {
+            let being_delivered = usize::from(lane.is_running && !lane.waiting.is_empty());
+            lane.waiting.iter().for_each(|gone| gone.token.end());
+            dropped.extend(lane.waiting.drain(..).skip(being_delivered));
+        }
+        self.dropped += dropped.len() as u64;
         (self.count, self.bytes) = (0, 0);
+        dropped
     }
 
-    /// Has nothing to tell any more.
-    pub(crate) fn count_anew(&mut self) {
-        (self.dropped, self.retried) = (0, 0);
+    pub(crate) fn forget(&mut self) {
+        (self.dropped, self.retried, self.is_forgotten) = (0, 0, true);
     }
 }
 
@@ -135,11 +184,11 @@ mod tests {
     use crate::subscriptions::compile_any;
 
     #[test]
-    fn that_it_is_full_is_told_at_once_and_then_once_a_minute() {
+    fn a_full_queue_is_reported_at_once_and_then_once_a_minute() {
         let document =
             json!({"subject": {"entities": [{"id": "a"}]}, "notification": {"http": {"url": "http://localhost"}}});
         let subscription = compile_any(document.as_object().unwrap().clone()).unwrap();
-        let mut queue = Queue::new(Arc::new(subscription));
+        let mut queue = DeliveryQueue::new(Arc::new(subscription));
         let told = [0, 1, 59_999, 60_000, 60_001, 200_000, 200_001].map(|now_ms| queue.tells_full(now_ms));
         assert_eq!(told, [true, false, false, true, false, true, false]);
     }

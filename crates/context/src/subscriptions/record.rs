@@ -1,9 +1,9 @@
-//! How subscriptions lie in their state topic, fixed for ever.
+//! The format of subscriptions in their state topic. Every version stays readable.
 //!
 //! | key: tenant, 0, id, 0, and | value: version 1, and JSON |
 //! | --- | --- |
 //! | `s` | the definition: `path`, `since`, `document` |
-//! | `p` | what was counted: [`Progress`] |
+//! | `p` | what was counted: [`SubscriptionProgress`] |
 //! | `h` | a notification that is held back by throttling: [`Notification`] |
 //! | `q`, topic (16), partition (4), offset (8) of the change | a notification of a durable queue |
 
@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::change::Place;
+use super::change::ChangePosition;
 use super::notification::Notification;
-use super::progress::Progress;
+use super::progress::SubscriptionProgress;
 use super::subscription::{Identity, Since, Subscription};
 
 const VERSION: u8 = 1;
@@ -25,19 +25,19 @@ const PLACE_BYTES: usize = 28;
 
 /// One part of a subscription and its new value, or its removal.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct SubscriptionChange {
     pub(crate) tenant: TenantId,
     pub(crate) id: Arc<str>,
-    pub(crate) part: Part,
+    pub(crate) part: RecordPart,
 }
 
-/// See [`Change`]; `None` removes it.
+/// A part of a subscription; `None` removes it.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum RecordPart {
     Definition(Option<Arc<Subscription>>),
-    Progress(Option<Arc<Progress>>),
+    Progress(Option<Arc<SubscriptionProgress>>),
     Held(Option<Arc<Notification>>),
-    Waiting(Place, Option<Arc<Notification>>),
+    Waiting(ChangePosition, Option<Arc<Notification>>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -47,14 +47,14 @@ struct Definition {
     document: Map<String, Value>,
 }
 
-/// Appends key and value of a change.
-pub(crate) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+/// Appends the key and value of a change.
+pub(crate) fn encode(change: &SubscriptionChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
     key.extend_from_slice(change.tenant.as_str().as_bytes());
     key.push(0);
     key.extend_from_slice(change.id.as_bytes());
     key.push(0);
     match &change.part {
-        Part::Definition(given) => {
+        RecordPart::Definition(given) => {
             key.push(b's');
             let definition = given.as_ref().map(|given| Definition {
                 path: given.path.clone(),
@@ -63,15 +63,15 @@ pub(crate) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) ->
             });
             write(definition.as_ref(), value)
         }
-        Part::Progress(given) => {
+        RecordPart::Progress(given) => {
             key.push(b'p');
             write(given.as_deref(), value)
         }
-        Part::Held(given) => {
+        RecordPart::Held(given) => {
             key.push(b'h');
             write(given.as_deref(), value)
         }
-        Part::Waiting(place, given) => {
+        RecordPart::Waiting(place, given) => {
             key.push(b'q');
             key.extend_from_slice(&place.topic.to_be_bytes());
             key.extend_from_slice(&place.partition.to_be_bytes());
@@ -88,15 +88,14 @@ fn write(given: Option<&impl Serialize>, value: &mut Vec<u8>) -> Encoded {
     Encoded::Value
 }
 
-/// Reads a record back.
-pub(crate) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+pub(crate) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<SubscriptionChange, DecodeError> {
     let mut parts = key.splitn(3, |byte| *byte == 0);
     let mut next = || parts.next().ok_or_else(|| DecodeError::new("a subscription's key ends too early"));
     let (tenant, id, kind) = (text(next()?)?, text(next()?)?, next()?);
     let tenant = TenantId::new(tenant).map_err(|error| DecodeError::new(error.to_string()))?;
     let id: Arc<str> = id.into();
     let part = match kind {
-        b"s" => Part::Definition(match read::<Definition>(value)? {
+        b"s" => RecordPart::Definition(match read::<Definition>(value)? {
             None => None,
             Some(Definition { path, since, document }) => {
                 let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
@@ -104,12 +103,12 @@ pub(crate) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeE
                 Some(Arc::new(compiled.map_err(|refusal| DecodeError::new(refusal.description))?))
             }
         }),
-        b"p" => Part::Progress(read(value)?.map(Arc::new)),
-        b"h" => Part::Held(read(value)?.map(Arc::new)),
-        [b'q', place @ ..] => Part::Waiting(read_place(place)?, read(value)?.map(Arc::new)),
+        b"p" => RecordPart::Progress(read(value)?.map(Arc::new)),
+        b"h" => RecordPart::Held(read(value)?.map(Arc::new)),
+        [b'q', place @ ..] => RecordPart::Waiting(read_place(place)?, read(value)?.map(Arc::new)),
         _ => return Err(DecodeError::new("a subscription's key is of no known kind")),
     };
-    Ok(Change { tenant, id, part })
+    Ok(SubscriptionChange { tenant, id, part })
 }
 
 fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
@@ -128,12 +127,12 @@ fn read<T: DeserializeOwned>(value: Option<&[u8]>) -> Result<Option<T>, DecodeEr
     }
 }
 
-fn read_place(bytes: &[u8]) -> Result<Place, DecodeError> {
+fn read_place(bytes: &[u8]) -> Result<ChangePosition, DecodeError> {
     let wrong = || DecodeError::new(format!("a waiting notification's place has {PLACE_BYTES} bytes"));
     let (topic, rest) = bytes.split_first_chunk::<16>().ok_or_else(wrong)?;
     let (partition, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
     let offset: [u8; 8] = rest.try_into().map_err(|_| wrong())?;
-    Ok(Place {
+    Ok(ChangePosition {
         topic: u128::from_be_bytes(*topic),
         partition: u32::from_be_bytes(*partition),
         offset: u64::from_be_bytes(offset),
@@ -142,11 +141,12 @@ fn read_place(bytes: &[u8]) -> Result<Place, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::check_expression;
     use super::*;
 
     const TOPIC: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
-    /// What follows tenant and id in the key of each record, and its JSON, as version 1 writes them.
+    /// The key of each record after tenant and id, and its JSON in version 1.
     fn fixtures() -> Vec<(Vec<u8>, &'static str)> {
         let waiting = [&b"q"[..], &TOPIC.to_be_bytes(), &3_u32.to_be_bytes(), &9_u64.to_be_bytes()].concat();
         vec![
@@ -163,6 +163,10 @@ mod tests {
                 r#"{"status":"active","times_sent":2,"last_notification_ms":5,"last_success_ms":null,"last_success_code":null,"last_failure_ms":7,"last_failure_reason":null,"fails":1,"failed":[{"topic":7,"partition":3,"offset":9}]}"#,
             ),
             (
+                b"p".to_vec(),
+                r#"{"status":"inactive","times_sent":9,"last_notification_ms":5,"last_success_ms":null,"last_success_code":null,"last_failure_ms":7,"last_failure_reason":null,"fails":1,"dropped":8}"#,
+            ),
+            (
                 b"h".to_vec(),
                 r#"{"place":{"topic":7,"partition":0,"offset":1},"made_ms":8,"message":{"Mqtt":{"topic":"t","payload":"{}"}}}"#,
             ),
@@ -175,6 +179,26 @@ mod tests {
                 r#"{"place":{"topic":7,"partition":3,"offset":9},"lane":5,"made_ms":8,"message":{"Mqtt":{"topic":"t","payload":"{}"}}}"#,
             ),
         ]
+    }
+
+    /// Conditions that earlier versions accepted and that are refused now.
+    #[test]
+    fn definitions_are_read_by_the_rules_by_which_they_were_taken() {
+        for expression in [
+            r#"{"q":"a!=true,5"}"#,
+            r#"{"q":"a~='101'"}"#,
+            r#"{"georel":"near","geometry":"point","coords":"1,2"}"#,
+            r#"{"georel":"coveredBy","geometry":"box","coords":"1,2;1,2"}"#,
+        ] {
+            let json = format!(
+                r#"{{"path":"/","since":{{"topic":0,"offsets":[]}},"document":{{"subject":{{"entities":[{{"id":"e"}}],"condition":{{"expression":{expression}}}}},"notification":{{"http":{{"url":"http://127.0.0.1:1/"}}}}}}}}"#
+            );
+            let value = [&[1][..], json.as_bytes()].concat();
+            let change = decode(b"acme\x005f3e1b7c9d8a4e2f6b1c0a9d\x00s", Some(&value)).unwrap();
+            let RecordPart::Definition(Some(subscription)) = change.part else { panic!("{expression}") };
+            assert!(subscription.check_sent().is_ok(), "a PATCH of anything else goes on: {expression}");
+            assert!(check_expression(&subscription.document).is_err(), "{expression}");
+        }
     }
 
     #[test]

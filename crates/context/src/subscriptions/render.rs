@@ -1,30 +1,30 @@
-//! Makes the notification of a change for one subscription.
+//! Renders the notification of a change for one subscription.
 
 use std::borrow::Cow;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::change::Change;
+use super::change::ChangeRecord;
 use super::http_request::{HttpRequest, HttpUrl};
 use super::notification::{Lane, Message, Notification, STORED_MAX_BYTES};
-use super::shape::{Scope, body, patched, service, whole_body};
+use super::shape::{Scope, body, has_nothing_new, patched, service, whole_body};
 use super::subscription::Subscription;
-use super::target::{Http, Mqtt, Payload, Target};
-use super::template::Template;
+use super::target::{Http, Mqtt, NotificationTarget, PayloadTemplate};
+use super::template::MacroTemplate;
 
 const JSON_UTF8: &str = "application/json; charset=utf-8";
-/// A receiver learns the cause of a notification from these; they are never overridden.
+const TEXT_UTF8: &str = "text/plain; charset=utf-8";
+/// Headers with the cause of a notification; a subscription cannot override them.
 const FIXED: [&str; 2] = ["fiware-correlator", "ngsiv2-attrsformat"];
 
-/// What all notifications of one change share.
+/// Inputs that all notifications of one change share.
 pub(crate) struct Occasion<'a> {
-    pub(crate) change: &'a Change<'a>,
+    pub(crate) change: &'a ChangeRecord<'a>,
     pub(crate) now_ms: i64,
-    /// The client's `X-Auth-Token`.
+    /// The value of the client's `X-Auth-Token`.
     pub(crate) token: Option<&'a str>,
-    /// Custom targets act as such.
+    /// Custom targets use their templates.
     pub(crate) custom: bool,
-    /// Largest message, in bytes.
     pub(crate) max_bytes: usize,
 }
 
@@ -32,8 +32,8 @@ impl Occasion<'_> {
     /// The notification for `subscription`, the `number`th of this change; `None` if the record cannot be read.
     pub(crate) fn notification(&self, subscription: &Subscription, number: usize) -> Option<Notification> {
         let message = match &subscription.target {
-            Target::Http(target) => self.http(subscription, target, number)?,
-            Target::Mqtt(target) => self.mqtt(subscription, target)?,
+            NotificationTarget::Http(target) => self.http(subscription, target, number)?,
+            NotificationTarget::Mqtt(target) => self.mqtt(subscription, target)?,
         };
         let (place, made_ms) = (self.change.place, self.now_ms);
         let lane = Lane::of(&self.change.key.id);
@@ -51,6 +51,15 @@ impl Occasion<'_> {
         Some(Notification { message: Message::Impossible { why }, ..made })
     }
 
+    /// The subscription wants only changed attributes, and none of its own has changed.
+    pub(crate) fn has_nothing_for(&self, subscription: &Subscription) -> bool {
+        let patch = match subscription.target.payload() {
+            PayloadTemplate::Ngsi(patch) if self.custom => Some(patch),
+            _ => None,
+        };
+        has_nothing_new(&subscription.content, self.change, patch)
+    }
+
     fn scope(&self) -> Scope<'_> {
         Scope { change: self.change, token: self.token }
     }
@@ -58,31 +67,31 @@ impl Occasion<'_> {
     /// Body, its media type, and the name of its format.
     fn content(&self, subscription: &Subscription) -> Option<(String, &'static str, &'static str)> {
         let (content, scope) = (&subscription.content, self.scope());
-        let payload = if self.custom { subscription.target.payload() } else { &Payload::Plain };
+        let payload = if self.custom { subscription.target.payload() } else { &PayloadTemplate::Plain };
         Some(match payload {
-            Payload::Plain => {
+            PayloadTemplate::Plain => {
                 let text = match whole_body(&subscription.id, content, self.change) {
                     Some(text) => text,
                     None => body(&subscription.id, content, self.change, self.change.entity()?, None),
                 };
                 (text, JSON_UTF8, content.format.name())
             }
-            Payload::Ngsi(patch) => {
+            PayloadTemplate::Ngsi(patch) => {
                 let entity = patched(patch, self.change.entity()?, &scope);
                 let text = body(&subscription.id, content, self.change, &entity, Some(patch));
                 (text, JSON_UTF8, content.format.name())
             }
-            Payload::Nothing => (String::new(), "", "custom"),
-            Payload::Text(template) => (template.fill(&scope), "text/plain", "custom"),
-            Payload::Json(template) => {
+            PayloadTemplate::Nothing => (String::new(), "", "custom"),
+            PayloadTemplate::Text(template) => (template.fill(&scope), TEXT_UTF8, "custom"),
+            PayloadTemplate::Json(template) => {
                 let mut text = String::new();
                 template.fill(&scope, &mut text);
-                (text, "application/json", "custom")
+                (text, JSON_UTF8, "custom")
             }
         })
     }
 
-    fn filled(&self, template: &Template) -> String {
+    fn filled(&self, template: &MacroTemplate) -> String {
         if self.custom { template.fill(&self.scope()) } else { template.raw().to_owned() }
     }
 
@@ -109,18 +118,21 @@ impl Occasion<'_> {
         }
         let scope = self.scope();
         for (name, value) in &target.headers {
-            set(&mut headers, name.fill(&scope), value.fill(&scope));
+            if let (Some(name), Some(value)) = (name.fill_if_there(&scope), value.fill_if_there(&scope)) {
+                set(&mut headers, name, value);
+            }
         }
         Some(Message::Http(HttpRequest::write(&url, target.method.as_str(), &headers, &body)))
     }
 
     fn url(&self, target: &Http) -> String {
         let mut url = self.filled(&target.url);
-        let fill =
-            |template: &Template| utf8_percent_encode(&template.fill(&self.scope()), NON_ALPHANUMERIC).to_string();
+        let scope = self.scope();
         for (name, value) in target.qs.iter().filter(|_| self.custom) {
+            let (Some(name), Some(value)) = (name.fill_if_there(&scope), value.fill_if_there(&scope)) else { continue };
             let mark = if url.contains('?') { '&' } else { '?' };
-            url.push_str(&format!("{mark}{}={}", fill(name), fill(value)));
+            let [name, value] = [&name, &value].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+            url.push_str(&format!("{mark}{name}={value}"));
         }
         url
     }
@@ -141,7 +153,6 @@ impl Occasion<'_> {
     }
 }
 
-/// Name and value.
 type Header<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// Sets a header, or removes it if the value is empty.
@@ -156,8 +167,8 @@ fn set(headers: &mut Vec<Header<'_>>, name: String, value: String) {
     }
 }
 
-/// The name of the request that was the first cause; of a measurement, one made of where it lies.
-pub(crate) fn root(change: &Change<'_>) -> String {
+/// The correlator of the root cause; for a measurement one built from its position.
+pub(crate) fn root(change: &ChangeRecord<'_>) -> String {
     match change.details.correlator.split(';').next().map(str::trim) {
         Some(root) if !root.is_empty() => root.to_owned(),
         _ => {

@@ -1,5 +1,5 @@
-//! Tells the owners of subscriptions what became of notifications: all that happened while they stored the last report
-//! goes into the next one.
+//! Reports the outcomes of notifications to the owners of subscriptions. Outcomes that arrive while a report is stored
+//! go into the next one.
 
 use std::collections::HashMap;
 use std::sync::{OnceLock, Weak};
@@ -11,29 +11,29 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::stats::NotificationCounters;
-use super::view::{Command, Settled, SubscriptionView};
+use super::view::{DeliveryReport, SubscriptionCommand, SubscriptionView};
 
-/// Reports in one command, so that what they change fits into one append.
+/// Reports in one command, so that their changes fit into one append.
 const COMMAND_MAX: usize = 1_000;
-/// Pause after a report, in which others gather.
+/// Pause after a report, to gather outcomes.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// What has not been told yet.
+/// Outcomes that are not reported yet.
 #[derive(Default)]
 pub(crate) struct Reports {
-    new: Mutex<Vec<Settled>>,
+    new: Mutex<Vec<DeliveryReport>>,
     bell: Notify,
 }
 
 type Told = OnceLock<Weak<Views<SubscriptionView>>>;
 
 impl Reports {
-    pub(crate) fn add(&self, settled: Settled) {
+    pub(crate) fn add(&self, settled: DeliveryReport) {
         self.new.lock().push(settled);
         self.bell.notify_one();
     }
 
-    /// Tells what comes, for as long as anybody listens.
+    /// Reports outcomes until the views are gone.
     pub(crate) async fn run(&self, views: &Told, counters: &NotificationCounters) {
         loop {
             self.bell.notified().await;
@@ -43,12 +43,12 @@ impl Reports {
         }
     }
 
-    /// Tells what there is; how much that was.
+    /// Reports the gathered outcomes; returns their number.
     pub(crate) async fn flush(&self, views: &Told) -> usize {
         let new = std::mem::take(&mut *self.new.lock());
         let Some(views) = views.get().and_then(Weak::upgrade) else { return 0 };
         let count = new.len();
-        let mut by_owner: HashMap<PartitionId, Vec<Settled>> = HashMap::new();
+        let mut by_owner: HashMap<PartitionId, Vec<DeliveryReport>> = HashMap::new();
         for settled in new {
             by_owner.entry(views.partition_of(settled.tenant.as_str().as_bytes())).or_default().push(settled);
         }
@@ -56,7 +56,7 @@ impl Reports {
         for (owner, mut all) in by_owner {
             while !all.is_empty() {
                 let rest = all.split_off(all.len().min(COMMAND_MAX));
-                answers.push(views.submit(owner, Command::Settled(std::mem::replace(&mut all, rest))));
+                answers.push(views.submit(owner, SubscriptionCommand::Settled(std::mem::replace(&mut all, rest))));
             }
         }
         for answer in answers {

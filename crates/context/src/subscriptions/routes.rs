@@ -1,40 +1,41 @@
-//! `/v2/subscriptions`.
+//! The routes of subscriptions: `/v2/subscriptions`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Content, Path, Problem, Route, Routes};
 use millstream_types::{ErrorCode, Role, TenantId};
 use serde_json::{Map, Value, json};
 
 use super::Subscriptions;
-use super::body::patched;
-use super::progress::Progress;
-use super::shown::{Waiting, settled, shown};
-use super::state::Known;
+use super::body::check_expression;
+use super::progress::SubscriptionProgress;
+use super::shown::{QueueStatus, settled, shown};
+use super::state::SubscriptionEntry;
 use super::subscription::{Identity, Status, Subscription};
-use super::view::{Answer, Command};
+use super::view::{SubscriptionCommand, SubscriptionReply};
 use crate::ContextConfig;
-use crate::desk::{Ask, JsonText};
-use crate::given;
-use crate::list::Count;
-use crate::refusal::{Failure, Name, Refusal};
-use crate::timing::Part;
+use crate::model::request_body;
+use crate::query::filter::TotalCount;
+use crate::refusal::{ErrorName, Refusal, RequestFailure};
+use crate::requests::handler::{HandlerResult, TOTAL_COUNT};
+use crate::requests::parameters::{Paths, illegal_path};
+use crate::requests::service::{JsonText, NgsiRequest};
+use crate::statistics::timing::RequestPhase;
 
 const SUBSCRIPTIONS: &str = "/v2/subscriptions";
 const SUBSCRIPTION: &str = "/v2/subscriptions/{id}";
-const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
-/// The paths of a subscription that names none.
+/// Digits of a subscription's id.
+const ID_DIGITS: usize = 24;
+/// The default paths of a subscription.
 const ALL_PATHS: &str = "/#";
 
-type Answered = Result<Response, Failure>;
-type Shared = State<Arc<Subscriptions>>;
+type SubscriptionsState = State<Arc<Subscriptions>>;
 
-/// Adds the routes.
 pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &ContextConfig) -> Routes {
     let limits = config.limits();
     let (reader, writer) = (Access::Role(Role::Reader), Access::Role(Role::Writer));
@@ -46,7 +47,7 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
         .header("Fiware-ServicePath", "Only subscriptions with exactly this path.")
         .query("limit", "Subscriptions on a page, 0 to 1000; 20 if left out.")
         .query("offset", "Subscriptions to pass over; 0 if left out.")
-        .query("options", "count: the total in Fiware-Total-Count.")
+        .query("options", "count: the total in Fiware-Total-TotalCount.")
         .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": {"type": "object"}})));
     let create = Route::post(SUBSCRIPTIONS, writer, limits, "Create a subscription")
         .header("Fiware-Service", service)
@@ -54,11 +55,10 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
         .takes(schema())
         .answers(201, "Created and at work; Location names it.")
         .answers(429, "The tenant has as many as it may.");
-    let read = Route::get(SUBSCRIPTION, reader, limits, "Read a subscription").param("id", which).answers_with(
-        200,
-        "The subscription.",
-        schema(),
-    );
+    let read = Route::get(SUBSCRIPTION, reader, limits, "Read a subscription")
+        .header("Fiware-ServicePath", "Only a subscription with exactly this path; '/#' for any.")
+        .param("id", which)
+        .answers_with(200, "The subscription.", schema());
     let patch = Route::patch(SUBSCRIPTION, writer, limits, "Change fields of a subscription")
         .param("id", which)
         .takes(schema())
@@ -75,13 +75,14 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
 }
 
 impl Subscriptions {
-    fn find(&self, tenant: &TenantId, id: &str) -> Result<(Arc<Subscription>, Known), Refusal> {
+    fn find(&self, tenant: &TenantId, id: &str) -> Result<(Arc<Subscription>, SubscriptionEntry), Refusal> {
+        check_id(id)?;
         let snapshot = self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()));
         let found = snapshot.state.get(tenant, id).map(|(subscription, known)| (subscription.clone(), known.clone()));
         found.ok_or_else(|| not_found(id))
     }
 
-    /// Reads a definition that somebody has sent.
+    /// Compiles and checks a client's definition.
     fn compile(&self, identity: Identity, document: Map<String, Value>) -> Result<Arc<Subscription>, Refusal> {
         let subscription = Subscription::compile(identity, document)?;
         subscription.check_sent()?;
@@ -89,24 +90,24 @@ impl Subscriptions {
         Ok(Arc::new(subscription))
     }
 
-    async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Answer, Failure> {
+    async fn ask(&self, tenant: &TenantId, command: SubscriptionCommand) -> Result<SubscriptionReply, RequestFailure> {
         let owner = self.views.partition_of(tenant.as_str().as_bytes());
         let answer = self.views.ask(owner, command).await;
         match &answer {
-            Ok(Answer::Done(_)) => self.watch.stored(),
+            Ok(SubscriptionReply::Done(_)) => self.observers.stored(),
             Ok(_) => {}
-            Err(error) => self.watch.refused(error),
+            Err(error) => self.observers.refused(error),
         }
         Ok(answer?)
     }
 
-    fn show(&self, subscription: &Subscription, known: &Known) -> Value {
-        let (count, bytes, dropped) = self.hub.delivery.waiting(&subscription.tenant, &subscription.id);
-        let waiting = Waiting { count, bytes, dropped, is_held: known.held.is_some() };
+    fn show(&self, subscription: &Subscription, known: &SubscriptionEntry) -> Value {
+        let (count, bytes) = self.hub.delivery.waiting(&subscription.tenant, &subscription.id);
+        let waiting = QueueStatus { count, bytes, is_held: known.held.is_some() };
         shown(subscription, &known.progress, &waiting, self.ground.wall.now_ms())
     }
 
-    /// Ids ascend by creation: each has a millisecond of its own.
+    /// A new id. Ids ascend by creation: each has its own millisecond.
     fn new_id(&self) -> Arc<str> {
         let now_ms = self.ground.wall.now_ms().max(0) as u64;
         let next = |last: u64| Some(now_ms.max(last + 1));
@@ -116,19 +117,29 @@ impl Subscriptions {
 }
 
 fn not_found(id: &str) -> Refusal {
-    Refusal::new(Name::NotFound, format!("there is no subscription '{id}' in this tenant; create it, or check the id"))
+    Refusal::new(
+        ErrorName::NotFound,
+        format!("there is no subscription '{id}' in this tenant and service path; create it, or check the id"),
+    )
 }
 
-fn too_many(known: usize, limit: usize) -> Failure {
+fn check_id(id: &str) -> Result<(), Refusal> {
+    if id.len() == ID_DIGITS && id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(());
+    }
+    Err(Refusal::bad(format!("'{id}' is no subscription's id: it has {ID_DIGITS} hexadecimal digits; check it")))
+}
+
+fn too_many(known: usize, limit: usize) -> RequestFailure {
     let problem = Problem::new(
         millstream_http::Reason::Code(ErrorCode::RateLimited),
         "the tenant has as many subscriptions as it may; nothing was stored",
     );
     let rule = format!("context.notifications.subscriptions_max = {limit}");
-    Failure::Problem(problem.value(known).rule(rule).remedy("delete some, or raise the limit"))
+    RequestFailure::Problem(problem.value(known).rule(rule).remedy("delete some, or raise the limit"))
 }
 
-/// A path as it is compared: without a slash at its end.
+/// A path without a trailing slash, for comparisons.
 fn plain_path(text: &str) -> &str {
     if text == "/" { text } else { text.strip_suffix('/').unwrap_or(text) }
 }
@@ -142,27 +153,31 @@ fn status(document: &mut Map<String, Value>) -> Result<Option<Status>, Refusal> 
     }
 }
 
-async fn list_all(State(subscriptions): Shared, ask: Ask) -> Answered {
+async fn list_all(State(subscriptions): SubscriptionsState, ask: NgsiRequest) -> HandlerResult {
     let given = ask.parameters(&["limit", "offset"], &["count"])?;
     let page = given.page()?;
     let path = ask.path()?.map(plain_path);
     let owner = subscriptions.views.partition_of(ask.tenant.as_str().as_bytes());
     let snapshot = subscriptions.views.snapshot(owner);
-    let fits = |one: &(&Arc<Subscription>, &Known)| path.is_none_or(|path| one.0.path == path);
+    let fits = |one: &(&Arc<Subscription>, &SubscriptionEntry)| path.is_none_or(|path| one.0.path == path);
     let shown: Vec<Value> = (snapshot.state.of(&ask.tenant).filter(fits).skip(page.offset).take(page.limit))
         .map(|(subscription, known)| subscriptions.show(subscription, known))
         .collect();
-    let mut response = subscriptions.watch.timing.of(Part::Render, || json_answer(&Value::Array(shown)));
-    if given.count() == Count::Wanted {
+    let mut response = subscriptions.observers.timing.of(RequestPhase::Render, || json_answer(&Value::Array(shown)));
+    if given.count() == TotalCount::Wanted {
         let total = snapshot.state.of(&ask.tenant).filter(fits).count();
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
     }
     Ok(response)
 }
 
-async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): JsonText) -> Answered {
+async fn create_one(
+    State(subscriptions): SubscriptionsState,
+    ask: NgsiRequest,
+    JsonText(body): JsonText,
+) -> HandlerResult {
     ask.parameters(&[], &[])?;
-    let mut document = subscriptions.watch.timing.of(Part::Parse, || given::object(&body))?;
+    let mut document = subscriptions.observers.timing.of(RequestPhase::Parse, || request_body::object(&body))?;
     let status = status(&mut document)?.unwrap_or_default();
     let path = plain_path(ask.path()?.unwrap_or(ALL_PATHS)).to_owned();
     if path.contains(',') {
@@ -171,9 +186,10 @@ async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): Json
     let (tenant, id) = (ask.tenant.clone(), subscriptions.new_id());
     let since = subscriptions.since(&tenant);
     let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
+    check_expression(&document)?;
     let subscription = subscriptions.compile(identity, settled(document))?;
-    match subscriptions.ask(&tenant, Command::Create { subscription, status }).await? {
-        Answer::TooMany { known, limit } => Err(too_many(known, limit)),
+    match subscriptions.ask(&tenant, SubscriptionCommand::Create { subscription, status }).await? {
+        SubscriptionReply::TooMany { known, limit } => Err(too_many(known, limit)),
         _ => {
             let location = HeaderValue::try_from(format!("{SUBSCRIPTIONS}/{id}")).expect("an id is hexadecimal");
             Ok((StatusCode::CREATED, [(LOCATION, location)]).into_response())
@@ -181,22 +197,31 @@ async fn create_one(State(subscriptions): Shared, ask: Ask, JsonText(body): Json
     }
 }
 
-async fn read_one(State(subscriptions): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+async fn read_one(State(subscriptions): SubscriptionsState, ask: NgsiRequest, Path(id): Path<String>) -> HandlerResult {
     ask.parameters(&[], &[])?;
     let (subscription, known) = subscriptions.find(&ask.tenant, &id)?;
-    Ok(subscriptions.watch.timing.of(Part::Render, || json_answer(&subscriptions.show(&subscription, &known))))
+    let path =
+        ask.path()?.map_or(Ok(ALL_PATHS), |path| Paths::parse(path).map(|_| plain_path(path)).map_err(illegal_path))?;
+    if path != ALL_PATHS && path != subscription.path {
+        return Err(not_found(&id).into());
+    }
+    Ok(subscriptions
+        .observers
+        .timing
+        .of(RequestPhase::Render, || json_answer(&subscriptions.show(&subscription, &known))))
 }
 
 async fn patch_one(
-    State(subscriptions): Shared,
-    ask: Ask,
+    State(subscriptions): SubscriptionsState,
+    ask: NgsiRequest,
     Path(id): Path<String>,
     JsonText(body): JsonText,
-) -> Answered {
+) -> HandlerResult {
     ask.parameters(&[], &[])?;
-    let mut patch = subscriptions.watch.timing.of(Part::Parse, || given::object(&body))?;
+    let mut patch = subscriptions.observers.timing.of(RequestPhase::Parse, || request_body::object(&body))?;
     let is_empty = patch.is_empty();
     let status = status(&mut patch)?;
+    check_expression(&patch)?;
     loop {
         let (before, known) = subscriptions.find(&ask.tenant, &id)?;
         if is_empty {
@@ -204,33 +229,38 @@ async fn patch_one(
         }
         let since = since(&subscriptions, &before, &known.progress, status);
         let identity = Identity { tenant: ask.tenant.clone(), id: before.id.clone(), path: before.path.clone(), since };
-        let document = settled(patched(&before.document, patch.clone()));
-        let after = subscriptions.compile(identity, document)?;
-        match subscriptions.ask(&ask.tenant, Command::Replace { before, after, status }).await? {
-            Answer::Outdated => {}
-            Answer::NotFound => return Err(not_found(&id).into()),
+        // Each member in the patch replaces the whole member.
+        let document = before.document.clone().into_iter().chain(patch.clone()).collect();
+        let after = subscriptions.compile(identity, settled(document))?;
+        match subscriptions.ask(&ask.tenant, SubscriptionCommand::Replace { before, after, status }).await? {
+            SubscriptionReply::Outdated => {}
+            SubscriptionReply::NotFound => return Err(not_found(&id).into()),
             _ => return Ok(StatusCode::NO_CONTENT.into_response()),
         }
     }
 }
 
-/// One that was asleep hears of nothing that happened meanwhile.
+/// The start position: a reactivated subscription skips the changes of its inactive time.
 fn since(
     subscriptions: &Subscriptions,
     before: &Subscription,
-    progress: &Progress,
+    progress: &SubscriptionProgress,
     status: Option<Status>,
 ) -> super::subscription::Since {
     let wakes = !progress.is_at_work() && status.is_some_and(|status| status != Status::Inactive);
     if wakes { subscriptions.since(&before.tenant) } else { before.since.clone() }
 }
 
-async fn delete_one(State(subscriptions): Shared, ask: Ask, Path(id): Path<String>) -> Answered {
+async fn delete_one(
+    State(subscriptions): SubscriptionsState,
+    ask: NgsiRequest,
+    Path(id): Path<String>,
+) -> HandlerResult {
     ask.parameters(&[], &[])?;
     let (subscription, _) = subscriptions.find(&ask.tenant, &id)?;
     let (tenant, id) = (ask.tenant.clone(), subscription.id.clone());
-    match subscriptions.ask(&ask.tenant, Command::Delete { tenant, id: id.clone() }).await? {
-        Answer::NotFound => Err(not_found(&id).into()),
+    match subscriptions.ask(&ask.tenant, SubscriptionCommand::Delete { tenant, id: id.clone() }).await? {
+        SubscriptionReply::NotFound => Err(not_found(&id).into()),
         _ => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }

@@ -1,35 +1,41 @@
-//! What of an entity a notification shows, and in which format.
+//! Selects the content of a notification and renders its body in a format.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::change::Change;
-use super::details::Detail;
-use super::subscription::{Content, Format};
+use super::change::{Alteration, ChangeRecord};
+use super::details::{Action, Detail};
+use super::subscription::{Format, NotificationContent};
 use super::target::Patch;
-use super::template::Names;
-use crate::entity::{Attribute, DATE_EXPIRES, Entity, Items, Key, Metadata};
-use crate::json::push_string;
-use crate::show::{self, Selection};
+use super::template::MacroValues;
+use crate::model::entity::{Attribute, DATE_EXPIRES, Entity, Items, Key, Metadata};
+use crate::model::json::push_string;
+use crate::model::render::{self, AttributeSelection};
 use millstream_types::TenantId;
 
 const ALL: &str = "*";
-/// Stand before the attributes already.
+/// Already rendered before the attributes.
 const HEAD: [&str; 2] = ["id", "type"];
 const ALTERATION_TYPE: &str = "alterationType";
-/// Shown where they are named, although nothing was changed in them.
+/// Built-ins that are rendered if named, although they never change.
 const ALWAYS: [&str; 3] = [ALTERATION_TYPE, "dateCreated", "dateModified"];
 
-/// The body of a notification that shows the entity as its change record does: most do.
-pub(crate) fn whole_body(id: &str, content: &Content, change: &Change<'_>) -> Option<String> {
+/// The body of a notification that shows the entity exactly as its change record: the common case.
+pub(crate) fn whole_body(id: &str, content: &NotificationContent, change: &ChangeRecord<'_>) -> Option<String> {
     let is_whole = content.format == Format::Normalized
         && !content.only_changed
         && [&content.attrs, &content.except, &content.metadata].iter().all(|names| names.is_empty());
     is_whole.then(|| Some(["{\"subscriptionId\":\"", id, "\",\"data\":[", change.json()?, "]}"].concat()))?
 }
 
-/// The body of the notification of `entity`, which is the changed one or what a patch has made of it.
-pub(crate) fn body(id: &str, content: &Content, change: &Change<'_>, entity: &Entity, patch: Option<&Patch>) -> String {
+/// The body of a notification of `entity`, the changed one or the result of a patch.
+pub(crate) fn body(
+    id: &str,
+    content: &NotificationContent,
+    change: &ChangeRecord<'_>,
+    entity: &Entity,
+    patch: Option<&Patch>,
+) -> String {
     let shown = shown(content, change, entity, patch);
     let mut out = String::with_capacity(128 + 64 * shown.len());
     let is_simplified = matches!(content.format, Format::SimplifiedNormalized | Format::SimplifiedKeyValues);
@@ -50,7 +56,7 @@ fn push_entity(format: Format, entity: &Entity, shown: &[Attribute], out: &mut S
         out.push('[');
         for (i, attribute) in shown.iter().enumerate() {
             out.push_str(if i > 0 { "," } else { "" });
-            show::push_value(attribute, out);
+            render::push_value(attribute, out);
         }
         out.push(']');
         return;
@@ -65,23 +71,42 @@ fn push_entity(format: Format, entity: &Entity, shown: &[Attribute], out: &mut S
         out.push(':');
         match format {
             Format::Normalized | Format::SimplifiedNormalized => {
-                show::push_attribute(attribute, &Selection::default(), out)
+                render::push_attribute(attribute, &AttributeSelection::default(), out)
             }
-            _ => show::push_value(attribute, out),
+            _ => render::push_value(attribute, out),
         }
     }
     out.push('}');
 }
 
-/// The attributes, in order, with the metadata that are to be shown.
-fn shown(content: &Content, change: &Change<'_>, entity: &Entity, patch: Option<&Patch>) -> Vec<Attribute> {
+/// `onlyChangedAttrs` leaves nothing: no visible attribute has changed.
+pub(crate) fn has_nothing_new(content: &NotificationContent, change: &ChangeRecord<'_>, patch: Option<&Patch>) -> bool {
+    let sets = patch.is_some_and(|patch| !patch.attributes.is_empty());
+    // Attributes that are sent as null because the entity lacks them are not new.
+    let is_left = |entity: &Entity| {
+        let is_there = |name: &str| entity.attribute(name).is_some() || built_in(change, entity, name).is_some();
+        shown(content, change, entity, None).iter().any(|one| is_there(&one.name))
+    };
+    content.only_changed && !sets && !change.entity().is_some_and(is_left)
+}
+
+/// The selected attributes, in order, with the selected metadata.
+fn shown(
+    content: &NotificationContent,
+    change: &ChangeRecord<'_>,
+    entity: &Entity,
+    patch: Option<&Patch>,
+) -> Vec<Attribute> {
     let is_patched = |name: &str| patch.is_some_and(|patch| patch.attributes.iter().any(|(known, ..)| known == name));
-    let is_new =
-        |name: &str| !content.only_changed || is_patched(name) || change.changed(false).any(|known| known == name);
+    // An update without a difference shows the attributes that it set.
+    let is_set_again =
+        |name: &str| change.alteration == Alteration::Update && change.touched().any(|known| known == name);
+    let is_changed = |name: &str| change.changed(false).any(|known| known == name) || is_set_again(name);
+    let is_new = |name: &str| !content.only_changed || is_patched(name) || is_changed(name);
     let mut shown: Vec<Attribute> = Vec::new();
     let with_metadata =
         |attribute: &Attribute| Attribute { metadata: metadata(content, change, attribute), ..attribute.clone() };
-    // The end of a transient entity is shown where it is named.
+    // `dateExpires` is shown only if it is named.
     let given = || entity.attributes.iter().filter(|attribute| *attribute.name != *DATE_EXPIRES);
     if content.attrs.is_empty() {
         let all = given().filter(|given| !content.except.iter().any(|name| **name == *given.name));
@@ -107,7 +132,7 @@ fn shown(content: &Content, change: &Change<'_>, entity: &Entity, patch: Option<
     shown
 }
 
-fn built_in(change: &Change<'_>, entity: &Entity, name: &str) -> Option<Attribute> {
+fn built_in(change: &ChangeRecord<'_>, entity: &Entity, name: &str) -> Option<Attribute> {
     if name == ALTERATION_TYPE {
         let value = format!("\"{}\"", change.alteration.name()).into();
         return Some(Attribute::new(name.into(), "Text".into(), value, Default::default()));
@@ -115,7 +140,7 @@ fn built_in(change: &Change<'_>, entity: &Entity, name: &str) -> Option<Attribut
     entity.built_in(name)
 }
 
-fn metadata(content: &Content, change: &Change<'_>, attribute: &Attribute) -> Items {
+fn metadata(content: &NotificationContent, change: &ChangeRecord<'_>, attribute: &Attribute) -> Items {
     if content.metadata.is_empty() {
         return attribute.metadata.clone();
     }
@@ -133,19 +158,20 @@ fn metadata(content: &Content, change: &Change<'_>, attribute: &Attribute) -> It
     shown.into()
 }
 
-/// The metadata item that every attribute has under this name, in notifications.
-fn built_in_metadata(change: &Change<'_>, attribute: &Attribute, name: &str) -> Option<Metadata> {
+/// The built-in metadata item `name` in notifications.
+fn built_in_metadata(change: &ChangeRecord<'_>, attribute: &Attribute, name: &str) -> Option<Metadata> {
     let detail = || change.details.attrs.iter().find(|detail| *detail.0 == *attribute.name);
     match name {
         "previousValue" => match detail() {
+            Some(Detail(_, Action::Append, ..)) => None,
             Some(Detail(_, _, _, Some((kind, value)))) => {
                 Some(Metadata { name: name.into(), kind: (&**kind).into(), value: value.get().into() })
             }
-            // What was asked for and does not differ had the value that it has.
-            Some(Detail(_, super::details::Action::Update, ..)) => {
-                Some(Metadata { name: name.into(), kind: attribute.kind.clone(), value: attribute.value.clone() })
+            // An unchanged attribute had its current value before, whatever a patch does here.
+            _ => {
+                let Attribute { kind, value, .. } = change.entity()?.attribute(&attribute.name)?;
+                Some(Metadata { name: name.into(), kind: kind.clone(), value: value.clone() })
             }
-            _ => None,
         },
         "actionType" => {
             let value = format!("\"{}\"", detail()?.1.name()).into();
@@ -155,13 +181,13 @@ fn built_in_metadata(change: &Change<'_>, attribute: &Attribute, name: &str) -> 
     }
 }
 
-/// What macros stand for in a notification.
+/// The names that macros can use.
 pub(crate) struct Scope<'a> {
-    pub(crate) change: &'a Change<'a>,
+    pub(crate) change: &'a ChangeRecord<'a>,
     pub(crate) token: Option<&'a str>,
 }
 
-impl Names for Scope<'_> {
+impl MacroValues for Scope<'_> {
     fn json(&self, name: &str) -> Option<Cow<'_, str>> {
         if let Some((attribute, item)) = name.strip_prefix("metadata.").and_then(|rest| rest.split_once('.')) {
             let attribute = self.change.entity()?.attribute(attribute)?;
@@ -175,7 +201,7 @@ impl Names for Scope<'_> {
         match name {
             "id" => return Some(quoted(&key.id)),
             "type" => return Some(quoted(&key.kind)),
-            // Stands for no attribute: what is behind it is named by `metadata.<attribute>.<name>`.
+            // Names no attribute; the rest of the name is `metadata.<attribute>.<name>`.
             "metadata" => return None,
             _ => {}
         }
@@ -192,8 +218,8 @@ impl Names for Scope<'_> {
     }
 }
 
-/// The tenant as NGSI clients name it: the default one has no name.
-pub(crate) fn service<'a>(change: &Change<'a>) -> &'a str {
+/// The tenant for NGSI clients: the default one is empty.
+pub(crate) fn service<'a>(change: &ChangeRecord<'a>) -> &'a str {
     if *change.tenant == TenantId::default() { "" } else { change.tenant.as_str() }
 }
 
@@ -203,15 +229,15 @@ fn quoted(text: &str) -> Cow<'static, str> {
     Cow::Owned(out)
 }
 
-/// The entity with what the patch sets in it.
+/// The entity after the patch.
 pub(crate) fn patched(patch: &Patch, entity: &Entity, scope: &Scope<'_>) -> Entity {
     let mut entity = entity.clone();
     let mut key = Key::clone(&entity.key);
     if let Some(id) = &patch.id {
-        key.id = id.fill(scope).into();
+        key.id = id.fill_if_there(scope).map_or(key.id, Into::into);
     }
     if let Some(kind) = &patch.kind {
-        key.kind = kind.fill(scope).into();
+        key.kind = kind.fill_if_there(scope).map_or(key.kind, Into::into);
     }
     entity.key = Arc::new(key);
     for (name, kind, template) in &patch.attributes {
@@ -231,7 +257,7 @@ pub(crate) fn patched(patch: &Patch, entity: &Entity, scope: &Scope<'_>) -> Enti
     entity
 }
 
-/// The type of a value that comes without one, by the first character of its JSON text.
+/// The default type of a value, by the first character of its JSON text.
 fn kind_of(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "Text",

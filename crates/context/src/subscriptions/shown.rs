@@ -1,22 +1,26 @@
-//! A subscription as clients read it.
+//! Renders a subscription for clients.
 
 use millstream_types::iso_time;
 use serde_json::{Map, Value, json};
 
-use super::progress::Progress;
+use super::progress::SubscriptionProgress;
 use super::subscription::Subscription;
-use crate::datetime;
+use crate::model::datetime;
 
-/// What waits for a subscription.
-pub(crate) struct Waiting {
+/// Size of a subscription's queue.
+pub(crate) struct QueueStatus {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
-    pub(crate) dropped: u64,
     pub(crate) is_held: bool,
 }
 
-/// What it says, what was counted, and what waits, as one JSON object.
-pub(crate) fn shown(subscription: &Subscription, progress: &Progress, waiting: &Waiting, now_ms: i64) -> Value {
+/// The definition, counters and queue as one JSON object.
+pub(crate) fn shown(
+    subscription: &Subscription,
+    progress: &SubscriptionProgress,
+    waiting: &QueueStatus,
+    now_ms: i64,
+) -> Value {
     let document = &subscription.document;
     let mut out = Map::new();
     out.insert("id".to_owned(), Value::from(&*subscription.id));
@@ -25,13 +29,14 @@ pub(crate) fn shown(subscription: &Subscription, progress: &Progress, waiting: &
             out.insert(name.to_owned(), value);
         }
     };
-    copy("description", document.get("description").cloned());
+    let given = |name: &str| document.get(name).cloned();
+    copy("description", given("description").filter(|text| text != ""));
     copy("expires", subscription.expires_ms.map(|at_ms| Value::from(iso_time(at_ms))));
     let status = if subscription.is_expired(now_ms) { "expired" } else { progress.status.name() };
     copy("status", Some(Value::from(status)));
     copy("subject", Some(subject(document)));
     copy("notification", Some(notification(subscription, progress, waiting)));
-    copy("throttling", document.get("throttling").cloned());
+    copy("throttling", given("throttling").filter(|seconds| seconds != 0));
     Value::Object(out)
 }
 
@@ -47,7 +52,7 @@ fn subject(document: &Map<String, Value>) -> Value {
     subject
 }
 
-fn notification(subscription: &Subscription, progress: &Progress, waiting: &Waiting) -> Value {
+fn notification(subscription: &Subscription, progress: &SubscriptionProgress, waiting: &QueueStatus) -> Value {
     let mut shown = subscription.document.get("notification").and_then(Value::as_object).cloned().unwrap_or_default();
     if !shown.contains_key("exceptAttrs") {
         shown.entry("attrs").or_insert_with(|| json!([]));
@@ -79,14 +84,14 @@ fn notification(subscription: &Subscription, progress: &Progress, waiting: &Wait
             shown.insert(name.to_owned(), value);
         }
     }
-    if subscription.delivery.is_durable || waiting.count > 0 || waiting.dropped > 0 || waiting.is_held {
-        let Waiting { count, bytes, dropped, is_held } = waiting;
+    if subscription.delivery.is_durable || waiting.count > 0 || progress.dropped > 0 || waiting.is_held {
+        let (QueueStatus { count, bytes, is_held }, dropped) = (waiting, progress.dropped);
         shown.insert("queue".to_owned(), json!({"length": count, "bytes": bytes, "dropped": dropped, "held": is_held}));
     }
     Value::Object(shown)
 }
 
-/// The document with its dates as they are shown, and without what is kept elsewhere.
+/// The document with normalized dates, without the parts that are kept elsewhere.
 pub(crate) fn settled(mut document: Map<String, Value>) -> Map<String, Value> {
     document.shift_remove("status");
     if let Some(at_ms) = document.get("expires").and_then(Value::as_str).and_then(datetime::parse) {

@@ -1,7 +1,6 @@
 //! A connection to a receiver of notifications, plain or over TLS.
 //!
-//! Nothing is done behind the caller's back: bytes move when he writes, reads or waits, as on a plain socket that does not
-//! block.
+//! There is no background work: bytes move only when the caller writes, reads or waits, like on a non-blocking socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -12,33 +11,23 @@ use rustls::pki_types::ServerName;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use super::address::Address;
 use super::attempt::Failed;
 use super::outgoing::Outgoing;
 
-/// Of what a broker says so much is read at once.
 const READ_BYTES: usize = 1_024;
 
-/// Who listens where.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
-    /// A name, or the number of an interface.
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) is_tls: bool,
-}
-
-/// See the module.
 pub(crate) struct Socket {
     tcp: TcpStream,
     session: Option<Box<Mutex<ClientConnection>>>,
 }
 
 impl Socket {
-    /// Connects to one of the receiver's interfaces that may be sent to and, with TLS, makes sure that it is the receiver.
+    /// Connects to an allowed address of the receiver; with TLS checks its certificate.
     pub(crate) async fn connect(address: &Address, outgoing: &Outgoing) -> Result<Self, Failed> {
         let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
         let found: Vec<_> = found.map_err(|error| Failed::unreached(format!("unknown host: {error}")))?.collect();
-        let found = outgoing.targets.among(address, found).map_err(Failed::unreached)?;
+        let found = outgoing.targets.among(&address.host, found).map_err(Failed::unreached)?;
         let tcp = TcpStream::connect(&found[..]).await;
         let tcp = tcp.map_err(|error| Failed::unreached(format!("no connection: {error}")))?;
         let _ = tcp.set_nodelay(true);
@@ -71,8 +60,8 @@ impl Socket {
         }
     }
 
-    /// Hands over as much as is taken without waiting. What TLS has taken may still have to be sent: [`Socket::ready`] and
-    /// [`Socket::try_read`] do.
+    /// Writes as much as possible without waiting. TLS may still hold accepted bytes:
+    /// [`Socket::ready`] and [`Socket::try_read`] send them.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let Some(session) = &self.session else { return self.tcp.try_write(bytes) };
         let mut session = session.lock();
@@ -81,7 +70,7 @@ impl Socket {
         if taken == 0 && !is_sent && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
-    /// Reads what is there; 0 at the end.
+    /// Reads the available bytes; 0 at the end.
     pub(crate) fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &self.session else { return self.tcp.try_read(room) };
         let mut session = session.lock();
@@ -89,7 +78,7 @@ impl Socket {
             self.try_send(&mut session)?;
             match session.reader().read(room) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The receiver has closed it without saying so first.
+                // The receiver closed the connection without a TLS alert.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -99,13 +88,13 @@ impl Socket {
         }
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until the socket is readable.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         while !self.wait(false).await? {}
         Ok(())
     }
 
-    /// Waits until there is something to read or room to write; whether there may be something to read.
+    /// Waits until the socket is readable or writable; returns true if it is readable.
     pub(crate) async fn ready(&self) -> io::Result<bool> {
         self.wait(true).await
     }
@@ -128,7 +117,7 @@ impl Socket {
         Ok(self.tcp.ready(interest).await?.is_readable())
     }
 
-    /// Sends what TLS has taken, as far as there is room; whether that was all.
+    /// Sends the bytes that TLS holds, as far as possible; returns true if all are sent.
     fn try_send(&self, session: &mut ClientConnection) -> io::Result<bool> {
         match self.send(session) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
@@ -136,7 +125,7 @@ impl Socket {
         }
     }
 
-    /// Sends what TLS has taken.
+    /// Sends the bytes that TLS holds.
     fn send(&self, session: &mut ClientConnection) -> io::Result<()> {
         while session.wants_write() {
             session.write_tls(&mut Tcp(&self.tcp))?;
@@ -144,12 +133,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether nobody has closed it. What came unasked is no answer to anything, and ends it, too.
+    /// The connection is open. Unrequested bytes make it useless, too.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Writes all of it.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         loop {
             match self.try_write(bytes) {
@@ -163,7 +151,7 @@ impl Socket {
         }
     }
 
-    /// Appends what has come to `read`, as soon as there is anything; 0 at the end.
+    /// Appends received bytes to `read`; 0 at the end.
     pub(crate) async fn read_buf(&self, read: &mut BytesMut) -> io::Result<usize> {
         let mut room = [0; READ_BYTES];
         loop {
@@ -185,7 +173,7 @@ impl From<TcpStream> for Socket {
     }
 }
 
-/// The socket as TLS reads and writes it.
+/// The socket as the reader and writer of TLS.
 struct Tcp<'a>(&'a TcpStream);
 
 impl Read for Tcp<'_> {

@@ -1,7 +1,7 @@
-//! The subscriptions of one partition, with what waits to be delivered for those whose queue is durable.
+//! The subscriptions of one partition, with the waiting notifications of durable queues.
 //!
-//! Each part of a subscription is a record of its own, and compaction keeps only the newest of each: they may be read
-//! in any order, so a subscription counts once its definition is there.
+//! Each part of a subscription is a separate record, and compaction keeps only the newest of each: they may be read in
+//! any order, so a subscription exists once its definition is read.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -10,41 +10,40 @@ use std::sync::Arc;
 use imbl::{HashMap, OrdMap, OrdSet};
 use millstream_types::TenantId;
 
-use super::change::Place;
+use super::change::ChangePosition;
 use super::notification::Notification;
-use super::progress::Progress;
+use super::progress::SubscriptionProgress;
 use super::subscription::Subscription;
-use crate::trie::{Keyed, Trie};
+use crate::index::trie::{Keyed, Trie};
 
-/// The subscriptions of some tenants.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    tenants: HashMap<TenantId, OfTenant>,
+    tenants: HashMap<TenantId, TenantSubscriptions>,
 }
 
-/// The subscriptions of one tenant. Each notification changes what is known of one, however many others there are; their
-/// order changes only when one comes or goes.
+/// The subscriptions of one tenant. A notification changes one entry, however many there are; the order changes only
+/// when a subscription is added or removed.
 #[derive(Debug, Clone, Default)]
-struct OfTenant {
-    /// Of all that is known, oldest first.
+struct TenantSubscriptions {
+    /// Ids of all entries, oldest first.
     ids: OrdSet<Arc<str>>,
-    known: Trie<Arc<Known>>,
+    known: Trie<Arc<SubscriptionEntry>>,
     hasher: RandomState,
 }
 
-/// What is known under one id.
+/// The parts of a subscription.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct SubscriptionEntry {
     id: Arc<str>,
     pub(crate) subscription: Option<Arc<Subscription>>,
-    pub(crate) progress: Arc<Progress>,
+    pub(crate) progress: Arc<SubscriptionProgress>,
     /// Notifications of a durable queue, in the order of the changes.
-    pub(crate) waiting: OrdMap<Place, Arc<Notification>>,
-    /// What goes when the throttling's time is up.
+    pub(crate) waiting: OrdMap<ChangePosition, Arc<Notification>>,
+    /// The notification to send at the end of throttling.
     pub(crate) held: Option<Arc<Notification>>,
 }
 
-impl Keyed for Arc<Known> {
+impl Keyed for Arc<SubscriptionEntry> {
     type Key = str;
 
     fn key(&self) -> &str {
@@ -52,14 +51,14 @@ impl Keyed for Arc<Known> {
     }
 }
 
-impl Known {
+impl SubscriptionEntry {
     fn new(id: Arc<str>) -> Self {
         Self { id, subscription: None, progress: Arc::default(), waiting: OrdMap::new(), held: None }
     }
 
     fn is_empty(&self) -> bool {
         self.subscription.is_none()
-            && *self.progress == Progress::default()
+            && *self.progress == SubscriptionProgress::default()
             && self.waiting.is_empty()
             && self.held.is_none()
     }
@@ -69,16 +68,16 @@ impl Known {
     }
 }
 
-impl OfTenant {
-    fn get(&self, id: &str) -> Option<&Arc<Known>> {
+impl TenantSubscriptions {
+    fn get(&self, id: &str) -> Option<&Arc<SubscriptionEntry>> {
         self.known.hashed(self.hasher.hash_one(id)).find(|known| *known.id == *id)
     }
 
-    fn all(&self) -> impl Iterator<Item = (&Arc<Subscription>, &Known)> {
+    fn all(&self) -> impl Iterator<Item = (&Arc<Subscription>, &SubscriptionEntry)> {
         self.ids.iter().filter_map(|id| self.get(id)?.defined())
     }
 
-    fn put(&mut self, known: Known) {
+    fn put(&mut self, known: SubscriptionEntry) {
         let (id, hash) = (known.id.clone(), self.hasher.hash_one(&*known.id));
         if self.known.put(hash, Arc::new(known)).is_none() {
             self.ids.insert(id);
@@ -92,30 +91,31 @@ impl OfTenant {
 }
 
 impl State {
-    /// The subscription of that id, with what belongs to it.
-    pub(crate) fn get(&self, tenant: &TenantId, id: &str) -> Option<(&Arc<Subscription>, &Known)> {
+    /// The subscription with this id and its parts.
+    pub(crate) fn get(&self, tenant: &TenantId, id: &str) -> Option<(&Arc<Subscription>, &SubscriptionEntry)> {
         self.tenants.get(tenant)?.get(id)?.defined()
     }
 
     /// All subscriptions of a tenant, oldest first.
-    pub(crate) fn of(&self, tenant: &TenantId) -> impl Iterator<Item = (&Arc<Subscription>, &Known)> {
-        self.tenants.get(tenant).into_iter().flat_map(OfTenant::all)
+    pub(crate) fn of(&self, tenant: &TenantId) -> impl Iterator<Item = (&Arc<Subscription>, &SubscriptionEntry)> {
+        self.tenants.get(tenant).into_iter().flat_map(TenantSubscriptions::all)
     }
 
-    /// How many subscriptions a tenant has.
+    /// The number of a tenant's subscriptions.
     pub(crate) fn count(&self, tenant: &TenantId) -> usize {
         self.tenants.get(tenant).map_or(0, |of_tenant| of_tenant.ids.len())
     }
 
-    /// All subscriptions of all tenants.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<Subscription>, &Known)> {
-        self.tenants.values().flat_map(OfTenant::all)
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<Subscription>, &SubscriptionEntry)> {
+        self.tenants.values().flat_map(TenantSubscriptions::all)
     }
 
-    /// Changes what is known under an id; what is empty then is forgotten.
-    pub(crate) fn alter(&mut self, tenant: &TenantId, id: &Arc<str>, alter: impl FnOnce(&mut Known)) {
+    /// Changes an entry; removes it if it becomes empty.
+    pub(crate) fn alter(&mut self, tenant: &TenantId, id: &Arc<str>, alter: impl FnOnce(&mut SubscriptionEntry)) {
         let of_tenant = self.tenants.entry(tenant.clone()).or_default();
-        let mut known = of_tenant.get(id).map_or_else(|| Known::new(id.clone()), |known| Known::clone(known));
+        let mut known = of_tenant
+            .get(id)
+            .map_or_else(|| SubscriptionEntry::new(id.clone()), |known| SubscriptionEntry::clone(known));
         alter(&mut known);
         if !known.is_empty() {
             return of_tenant.put(known);
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::subscriptions::compile_any;
 
-    /// Whether each id has a definition, and whether something was counted of it.
+    /// For each id: it has a definition, and it has counters.
     type Model = BTreeMap<Arc<str>, (bool, bool)>;
 
     fn any_subscription() -> Arc<Subscription> {
@@ -149,18 +149,18 @@ mod tests {
     fn shown(state: &State, tenant: &TenantId) -> Model {
         let of_tenant = state.tenants.get(tenant);
         let all = of_tenant.into_iter().flat_map(|known| known.ids.iter().filter_map(|id| known.get(id)));
-        let counted = |known: &Known| *known.progress != Progress::default();
+        let counted = |known: &SubscriptionEntry| *known.progress != SubscriptionProgress::default();
         all.map(|known| (known.id.clone(), (known.subscription.is_some(), counted(known)))).collect()
     }
 
     proptest! {
         #[test]
-        fn each_is_known_until_nothing_is_left_of_it(steps in prop::collection::vec((0..30_u8, 0..4_u8), 0..200)) {
+        fn a_subscription_is_known_until_its_definition_and_progress_are_gone(steps in prop::collection::vec((0..30_u8, 0..4_u8), 0..200)) {
             let (tenant, subscription) = (TenantId::default(), any_subscription());
             let (mut state, mut model, mut held) = (State::default(), Model::new(), Vec::new());
             for (step, (number, part)) in steps.into_iter().enumerate() {
                 let id: Arc<str> = number.to_string().into();
-                let counted = Arc::new(Progress { times_sent: u64::from(part), ..Progress::default() });
+                let counted = Arc::new(SubscriptionProgress { times_sent: u64::from(part), ..SubscriptionProgress::default() });
                 state.alter(&tenant, &id, |known| match part {
                     0 | 1 => known.subscription = (part == 1).then(|| subscription.clone()),
                     _ => known.progress = if part == 2 { counted } else { Arc::default() },

@@ -1,24 +1,22 @@
-//! What is counted of notifications.
+//! Counters of notifications.
 
 use millstream_http::{Counter, Histogram, Metrics};
 
 const MATCH_BOUNDS_S: [f64; 10] = [0.000_002, 0.000_005, 0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.001, 0.01, 0.1, 1.0];
 const DELAY_BOUNDS_S: [f64; 12] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
-/// Counted where it happens.
 pub(crate) struct NotificationCounters {
-    /// Subscriptions that were looked at because a change might concern them.
+    /// Subscriptions that were candidates for a change.
     pub(crate) candidates: Counter,
     pub(crate) matched: Counter,
     delivered: Counter,
-    /// Notifications of which an attempt has failed.
+    /// Notifications with a failed attempt.
     pub(crate) failed: Counter,
-    /// Further attempts.
     pub(crate) retried: Counter,
     pub(crate) given_up: Counter,
     pub(crate) dropped: Counter,
     pub(crate) reports: Counter,
-    /// What finding out of one change whom to tell takes, what they are told included.
+    /// Time to match a change and render its notifications.
     pub(crate) match_s: Histogram,
     delay_s: Histogram,
 }

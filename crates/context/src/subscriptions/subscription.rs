@@ -1,6 +1,6 @@
-//! A subscription: what it wants to hear of, what of that it wants to see, and where that goes.
+//! A subscription: condition, content and target of its notifications.
 //!
-//! It is stored as the client gave it, and compiled when it is read; compiled parts are shared by all who match it.
+//! It is stored as the client sent it and compiled when it is read. All users share the compiled parts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,54 +8,54 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use millstream_types::TenantId;
 use serde_json::{Map, Value};
 
-use super::target::Target;
+use super::target::NotificationTarget;
 use crate::query::{Criteria, Selector};
 use crate::refusal::Refusal;
-use crate::request::Paths;
+use crate::requests::parameters::Paths;
 
-/// A subscription and everything that follows from what it says.
+/// A subscription in its compiled form.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) tenant: TenantId,
     /// 24 hexadecimal digits, ascending by creation.
     pub(crate) id: Arc<str>,
-    /// The service path header that it came with.
+    /// The service path of the request.
     pub(crate) path: String,
     pub(crate) paths: Paths,
-    /// As GET shows it, without what is counted.
+    /// The document for GET, without counters.
     pub(crate) document: Map<String, Value>,
     pub(crate) since: Since,
     pub(crate) entities: Vec<Selector>,
     pub(crate) condition: Condition,
-    pub(crate) content: Content,
-    pub(crate) target: Target,
+    pub(crate) content: NotificationContent,
+    pub(crate) target: NotificationTarget,
     pub(crate) throttling_ms: i64,
-    /// What is throttled is not dropped: the latest goes when the time is up.
+    /// Throttling keeps the latest notification and sends it at the end.
     pub(crate) keeps_latest: bool,
     pub(crate) quiet: Quiet,
     pub(crate) expires_ms: Option<i64>,
     pub(crate) fails_limit: Option<u64>,
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: DeliveryOptions,
 }
 
-/// From where on changes concern it: those before it was made or woken do not.
+/// The start position: changes before the creation or reactivation do not concern it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Since {
     /// The change topic's unique id, if the tenant had one.
     pub(crate) topic: u128,
-    /// Of each partition the first offset that concerns it.
+    /// The first offset of each partition that concerns it.
     pub(crate) offsets: Vec<u64>,
 }
 
 impl Since {
-    /// Whether a change at this place is early enough not to concern it.
+    /// The change is before the start position.
     pub(crate) fn is_after(&self, topic: u128, partition: u32, offset: u64) -> bool {
         self.topic == topic && self.offsets.get(partition as usize).is_some_and(|from| offset < *from)
     }
 }
 
-/// Until when throttling lets nothing go, as far as is known: what is certain to be dropped need not be made. Whether
-/// anything goes is decided by the subscription's owner, from what is stored.
+/// Known end of throttling: notifications that are certain to be dropped are not rendered. The subscription's owner
+/// makes the decision, from the stored state.
 #[derive(Debug)]
 pub(crate) struct Quiet(AtomicI64);
 
@@ -65,21 +65,21 @@ impl Default for Quiet {
     }
 }
 
-/// When it fires.
+/// The condition of a subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Condition {
-    /// Any of these must differ; none means any attribute.
+    /// One of these must differ; an empty list means any attribute.
     pub(crate) attrs: Vec<String>,
     pub(crate) expression: Option<Criteria>,
     pub(crate) alterations: Alterations,
     pub(crate) ignores_metadata: bool,
 }
 
-/// Which kinds of change fire.
+/// The kinds of changes that fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alterations {
     pub(crate) create: bool,
-    /// Every update, whether anything differs or not.
+    /// Every update, with or without a difference.
     pub(crate) update: bool,
     pub(crate) change: bool,
     pub(crate) delete: bool,
@@ -91,9 +91,9 @@ impl Default for Alterations {
     }
 }
 
-/// What of the entity is sent.
+/// The content of a notification.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
+pub(crate) struct NotificationContent {
     pub(crate) attrs: Vec<String>,
     pub(crate) except: Vec<String>,
     pub(crate) metadata: Vec<String>,
@@ -102,7 +102,7 @@ pub(crate) struct Content {
     pub(crate) format: Format,
 }
 
-/// The shape of a notification's body.
+/// The format of a notification's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Format {
     #[default]
@@ -114,7 +114,6 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Every format, by name.
     pub(crate) const ALL: [(&str, Self); 5] = [
         ("normalized", Self::Normalized),
         ("simplifiedNormalized", Self::SimplifiedNormalized),
@@ -128,28 +127,27 @@ impl Format {
     }
 }
 
-/// How hard is tried to deliver; an addition to NGSI.
+/// Retries and queue of deliveries; an addition to NGSI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryOptions {
     /// Waiting notifications survive a restart.
     pub(crate) is_durable: bool,
     pub(crate) retry: Retry,
-    /// How long a notification is tried, milliseconds.
+    /// Maximum age of a notification, in milliseconds.
     pub(crate) max_age_ms: u64,
 }
 
-/// Which failed attempts are made again.
+/// The failed attempts that are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// None.
     Never,
-    /// Those that the receiver certainly has not taken.
+    /// Attempts that the receiver has certainly not taken.
     Safe,
-    /// Also those of which that is not known: after a timeout, a broken connection, a status of 5xx.
+    /// Also attempts that the receiver may have taken: after a timeout, a broken connection, a status of 5xx.
     Always,
 }
 
-/// What a client may set as status.
+/// The statuses that a client may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
@@ -160,7 +158,6 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// The status of that name.
     pub(crate) fn of(text: &str) -> Option<Self> {
         match text {
             "active" => Some(Self::Active),
@@ -179,7 +176,7 @@ impl Status {
     }
 }
 
-/// Who a subscription is, and where it begins.
+/// Identity and start position of a subscription.
 pub(crate) struct Identity {
     pub(crate) tenant: TenantId,
     pub(crate) id: Arc<str>,
@@ -188,28 +185,27 @@ pub(crate) struct Identity {
 }
 
 impl Subscription {
-    /// Compiles what a client has given, or a record holds.
+    /// Compiles a document of a client or a record.
     pub(crate) fn compile(identity: Identity, document: Map<String, Value>) -> Result<Self, Refusal> {
         super::body::compile(identity, document)
     }
 
-    /// Refuses what is not taken from clients, though it can be read where it is stored already.
+    /// Refuses parts that only stored subscriptions may have.
     pub(crate) fn check_sent(&self) -> Result<(), Refusal> {
         self.target.check()?;
         super::body::check_priorities(&self.document)
     }
 
-    /// Whether it is over at this time.
     pub(crate) fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|at_ms| at_ms <= now_ms)
     }
 
-    /// A notification that was made at this time goes out.
+    /// Records that a notification made at this time is sent.
     pub(crate) fn sends(&self, made_ms: i64) {
         self.quiet.0.fetch_max(made_ms.saturating_add(self.throttling_ms), Ordering::Relaxed);
     }
 
-    /// Whether throttling drops what is made at this time. False does not say that it goes.
+    /// Throttling certainly drops a notification made at this time. False does not mean that it is sent.
     pub(crate) fn is_quiet(&self, now_ms: i64) -> bool {
         self.throttling_ms > 0 && !self.keeps_latest && now_ms < self.quiet.0.load(Ordering::Relaxed)
     }

@@ -1,20 +1,22 @@
-//! Where notifications go, and how they look there.
+//! Targets of notifications and their payloads.
 
 use axum::http::{HeaderName, Method};
 use serde_json::Value;
 
+use super::address::Address;
 use super::http_request::HttpUrl;
 use super::member::Member;
-use super::mqtt_receiver::TEXT_MAX_BYTES;
-use super::socket::Address;
-use super::template::{JsonTemplate, Template};
-use crate::given::kind_of;
+use super::template::{JsonTemplate, MacroTemplate};
+use crate::ignored::IgnoredMembers;
+use crate::model::content::kind_of;
+use crate::model::syntax::{check_attribute_name, check_identifier};
 use crate::refusal::Refusal;
-use crate::syntax::{check_attribute_name, check_identifier};
 
-/// The members of `notification` that name a target.
+/// Members of `notification` that name a target.
 pub(crate) const TARGETS: [&str; 6] = ["http", "httpCustom", "mqtt", "mqttCustom", "kafka", "kafkaCustom"];
-/// Longest time that a receiver may be given, milliseconds.
+/// Longest text of a packet: topic, user, password. Its length field has 16 bits.
+pub(crate) const TEXT_MAX_BYTES: usize = u16::MAX as usize;
+/// Longest timeout of a receiver, in milliseconds.
 const TIMEOUT_MAX_MS: u64 = 1_800_000;
 const METHODS: [Method; 9] = [
     Method::GET,
@@ -28,67 +30,65 @@ const METHODS: [Method; 9] = [
     Method::CONNECT,
 ];
 
-/// Where notifications go.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum NotificationTarget {
     Http(Http),
     Mqtt(Mqtt),
 }
 
 #[derive(Debug)]
 pub(crate) struct Http {
-    pub(crate) url: Template,
-    /// Where all go, if the URL is always the same.
+    pub(crate) url: MacroTemplate,
+    /// The URL, if it has no macros.
     pub(crate) fixed: Option<HttpUrl>,
-    /// Milliseconds; none means the default.
+    /// The URL without its path, if that part has no macros.
+    pub(crate) base: Option<HttpUrl>,
+    /// Milliseconds; `None` means the default.
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) method: Method,
-    pub(crate) headers: Vec<(Template, Template)>,
-    pub(crate) qs: Vec<(Template, Template)>,
-    pub(crate) payload: Payload,
+    pub(crate) headers: Vec<(MacroTemplate, MacroTemplate)>,
+    pub(crate) qs: Vec<(MacroTemplate, MacroTemplate)>,
+    pub(crate) payload: PayloadTemplate,
 }
 
 #[derive(Debug)]
 pub(crate) struct Mqtt {
     pub(crate) broker: Broker,
-    pub(crate) topic: Template,
-    /// 0 to 2.
+    pub(crate) topic: MacroTemplate,
     pub(crate) qos: u8,
     pub(crate) retain: bool,
-    pub(crate) payload: Payload,
+    pub(crate) payload: PayloadTemplate,
 }
 
-/// An MQTT broker and the login there.
+/// An MQTT broker with a login.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Broker {
     pub(crate) address: Address,
     pub(crate) login: Option<(String, String)>,
 }
 
-/// What is sent.
 #[derive(Debug)]
-pub(crate) enum Payload {
-    /// The notification as the format makes it.
+pub(crate) enum PayloadTemplate {
+    /// The body in the subscription's format.
     Plain,
-    /// No body.
     Nothing,
-    Text(Template),
+    Text(MacroTemplate),
     Json(JsonTemplate),
     Ngsi(Patch),
 }
 
-/// What is set in the entity before it is shown.
+/// Changes of the entity before it is rendered.
 #[derive(Debug, Default)]
 pub(crate) struct Patch {
-    pub(crate) id: Option<Template>,
-    pub(crate) kind: Option<Template>,
-    /// Name, type, value.
+    pub(crate) id: Option<MacroTemplate>,
+    pub(crate) kind: Option<MacroTemplate>,
+    /// Name, type and value of each attribute.
     pub(crate) attributes: Vec<(String, Option<String>, JsonTemplate)>,
 }
 
-impl Target {
+impl NotificationTarget {
     /// Reads the one target of `notification`.
-    pub(crate) fn read(notification: &mut Member) -> Result<Self, Refusal> {
+    pub(crate) fn read(notification: &mut Member, ignored: &mut IgnoredMembers) -> Result<Self, Refusal> {
         let named: Vec<&str> = TARGETS.into_iter().filter(|name| notification.has(name)).collect();
         let [name] = named[..] else {
             let found = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
@@ -109,12 +109,12 @@ impl Target {
         } else {
             Self::Mqtt(Mqtt::read(&mut given, is_custom)?)
         };
-        given.nothing_else()?;
+        given.ignore_rest(ignored);
         Ok(target)
     }
 
-    /// Refuses what no notification could ever be sent to. What is stored is read without it: it may be older than a rule,
-    /// and then each notification fails by itself.
+    /// Refuses targets that no notification can reach. Stored targets are read without this check: they may be older
+    /// than a rule, and then each notification fails on its own.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         match self {
             Self::Http(http) if !http.url.has_names() => check_url(http.url.raw()),
@@ -123,7 +123,16 @@ impl Target {
         }
     }
 
-    /// The host that all go to, if it is always the same.
+    /// Both targets are the same place.
+    pub(crate) fn is_where(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Http(one), Self::Http(other)) => one.url.raw() == other.url.raw(),
+            (Self::Mqtt(one), Self::Mqtt(other)) => one.broker == other.broker && one.topic.raw() == other.topic.raw(),
+            (Self::Http(_), Self::Mqtt(_)) | (Self::Mqtt(_), Self::Http(_)) => false,
+        }
+    }
+
+    /// The host, if it has no macros.
     pub(crate) fn host(&self) -> Option<&str> {
         match self {
             Self::Http(http) => http.fixed.as_ref().map(HttpUrl::host),
@@ -131,7 +140,7 @@ impl Target {
         }
     }
 
-    pub(crate) fn payload(&self) -> &Payload {
+    pub(crate) fn payload(&self) -> &PayloadTemplate {
         match self {
             Self::Http(http) => &http.payload,
             Self::Mqtt(mqtt) => &mqtt.payload,
@@ -144,8 +153,8 @@ fn required(given: &mut Member, name: &'static str) -> Result<String, Refusal> {
     given.text(name)?.ok_or(missing)
 }
 
-fn template(what: &str, text: &str, has_macros: bool) -> Result<Template, Refusal> {
-    if has_macros { Template::read(what, text) } else { Ok(Template::literal(text)) }
+fn template(what: &str, text: &str, has_macros: bool) -> Result<MacroTemplate, Refusal> {
+    if has_macros { MacroTemplate::read(what, text) } else { Ok(MacroTemplate::literal(text)) }
 }
 
 impl Http {
@@ -155,12 +164,13 @@ impl Http {
         let timeout_ms = given.number("timeout", 0..=TIMEOUT_MAX_MS)?.filter(|timeout_ms| *timeout_ms > 0);
         let plain = Self {
             fixed: HttpUrl::read(&text).filter(|_| !url.has_names()),
+            base: base(&text),
             url,
             timeout_ms,
             method: Method::POST,
             headers: Vec::new(),
             qs: Vec::new(),
-            payload: Payload::Plain,
+            payload: PayloadTemplate::Plain,
         };
         if !is_custom {
             return Ok(plain);
@@ -168,10 +178,17 @@ impl Http {
         let method = method(given)?;
         let headers = pairs(given, "headers")?;
         let qs = pairs(given, "qs")?;
-        let payload = Payload::read(given)?;
+        let payload = PayloadTemplate::read(given)?;
         let fixed = plain.fixed.filter(|_| qs.is_empty());
         Ok(Self { fixed, method, headers, qs, payload, ..plain })
     }
+}
+
+/// Scheme, host and port of a URL; `None` if they have macros.
+fn base(url: &str) -> Option<HttpUrl> {
+    let begin = url.find("://")? + 3;
+    let end = url[begin..].find(['/', '?']).map_or(url.len(), |length| begin + length);
+    HttpUrl::read(&url[..end])
 }
 
 fn check_url(text: &str) -> Result<(), Refusal> {
@@ -191,7 +208,7 @@ fn method(given: &mut Member) -> Result<Method, Refusal> {
     })
 }
 
-fn pairs(given: &mut Member, name: &'static str) -> Result<Vec<(Template, Template)>, Refusal> {
+fn pairs(given: &mut Member, name: &'static str) -> Result<Vec<(MacroTemplate, MacroTemplate)>, Refusal> {
     let Some(object) = given.full_object(name)? else { return Ok(Vec::new()) };
     let pair = |(key, value): (String, Value)| {
         let Value::String(text) = &value else {
@@ -201,7 +218,7 @@ fn pairs(given: &mut Member, name: &'static str) -> Result<Vec<(Template, Templa
         if !is_legal || key.is_empty() {
             return Err(Refusal::bad(format!("'{key}' of {name} is no header's name; correct it")));
         }
-        Ok((Template::read(name, &key)?, Template::read(name, text)?.decoded()))
+        Ok((MacroTemplate::read(name, &key)?, MacroTemplate::read(name, text)?.decoded()))
     };
     object.into_all().into_iter().map(pair).collect()
 }
@@ -222,13 +239,17 @@ impl Mqtt {
             _ => return Err(given.wrong("user and passwd", "one of them", "they come together; add the other")),
         };
         let address = broker_address(&url)?;
-        let payload = if is_custom { Payload::read(given)? } else { Payload::Plain };
+        let payload = if is_custom { PayloadTemplate::read(given)? } else { PayloadTemplate::Plain };
         Ok(Self { broker: Broker { address, login }, topic, qos, retain, payload })
     }
 }
 
 impl Mqtt {
-    /// See [`Target::check`].
+    /// The topic, if it has no macros.
+    pub(crate) fn fixed_topic(&self) -> Option<&str> {
+        (!self.topic.has_names()).then(|| self.topic.raw())
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         if !self.topic.has_names() {
             check_length("topic", self.topic.raw())?;
@@ -239,7 +260,7 @@ impl Mqtt {
     }
 }
 
-/// Texts of an MQTT packet have a length of 16 bits.
+/// Refuses a text that is longer than an MQTT packet allows.
 fn check_length(what: &str, text: &str) -> Result<(), Refusal> {
     if text.len() <= TEXT_MAX_BYTES {
         return Ok(());
@@ -267,7 +288,7 @@ fn broker_address(text: &str) -> Result<Address, Refusal> {
     Ok(Address { host: host.trim_matches(['[', ']']).to_owned(), port, is_tls })
 }
 
-impl Payload {
+impl PayloadTemplate {
     fn read(given: &mut Member) -> Result<Self, Refusal> {
         let named: Vec<&str> = ["payload", "json", "ngsi"].into_iter().filter(|name| given.has(name)).collect();
         if named.len() > 1 {
@@ -276,7 +297,7 @@ impl Payload {
         match (given.take("payload"), given.take("json"), given.object("ngsi")?) {
             (Some(Value::Null), _, _) => Ok(Self::Nothing),
             (Some(Value::String(text)), _, _) if text.is_empty() => Ok(Self::Plain),
-            (Some(Value::String(text)), _, _) => Ok(Self::Text(Template::read("payload", &text)?.decoded())),
+            (Some(Value::String(text)), _, _) => Ok(Self::Text(MacroTemplate::read("payload", &text)?.decoded())),
             (Some(other), _, _) => {
                 Err(given.wrong("payload", &other.to_string(), "it must be a text or null; correct it"))
             }
@@ -294,7 +315,7 @@ impl Payload {
 
 impl Patch {
     fn read(mut given: Member) -> Result<Self, Refusal> {
-        let mut named = |name| given.text(name)?.map(|text| Template::read("ngsi", &text)).transpose();
+        let mut named = |name| given.text(name)?.map(|text| MacroTemplate::read("ngsi", &text)).transpose();
         let (id, kind) = (named("id")?, named("type")?);
         let attribute = |(name, value): (String, Value)| {
             check_attribute_name(&name)?;
@@ -312,7 +333,7 @@ impl Patch {
     }
 }
 
-/// The one metadata item that a patch may have; it orders expressions, so it has no effect on bare macros.
+/// Checks the only metadata item of a patch. It orders expressions, so it has no effect on bare macros.
 fn check_priority(what: &str, metadata: Option<Member>) -> Result<(), Refusal> {
     let Some(mut metadata) = metadata else { return Ok(()) };
     let _ = metadata.take("evalPriority");

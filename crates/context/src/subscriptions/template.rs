@@ -1,43 +1,41 @@
-//! Texts and JSON with macros `${name}`, and where the names come from.
+//! Texts and JSON with macros `${name}`.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::json;
+use crate::model::json;
 use crate::refusal::Refusal;
 
-/// What macros are replaced by.
-pub(crate) trait Names {
-    /// The canonical JSON text behind a name; `None` if there is nothing.
+pub(crate) trait MacroValues {
+    /// The canonical JSON text of a name; `None` if it has no value.
     fn json(&self, name: &str) -> Option<Cow<'_, str>>;
 }
 
-/// A text with macros.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Template {
-    parts: Vec<Part>,
+pub(crate) struct MacroTemplate {
+    parts: Vec<TemplatePart>,
     raw: String,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Name(String),
 }
 
-impl Template {
-    /// Text that is not looked into.
+impl MacroTemplate {
+    /// Returns a template of a text without macros.
     pub(crate) fn literal(text: &str) -> Self {
-        Self { parts: vec![Part::Text(text.to_owned())], raw: text.to_owned() }
+        Self { parts: vec![TemplatePart::Text(text.to_owned())], raw: text.to_owned() }
     }
 
-    /// As it was given.
+    /// Returns the text as it was written.
     pub(crate) fn raw(&self) -> &str {
         &self.raw
     }
 
-    /// Reads a text with macros; `what` says whose.
+    /// Parses a text with macros; `what` names it in errors.
     pub(crate) fn read(what: &str, text: &str) -> Result<Self, Refusal> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some(begin) = rest.find("${") {
@@ -51,54 +49,61 @@ impl Template {
                 return Err(Refusal::later(&format!("the expression in {what}"), name));
             }
             if begin > 0 {
-                parts.push(Part::Text(rest[..begin].to_owned()));
+                parts.push(TemplatePart::Text(rest[..begin].to_owned()));
             }
-            parts.push(Part::Name(name.to_owned()));
+            parts.push(TemplatePart::Name(name.to_owned()));
             rest = &rest[begin + length + 1..];
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
+            parts.push(TemplatePart::Text(rest.to_owned()));
         }
         Ok(Self { parts, raw: text.to_owned() })
     }
 
-    /// As it is written, with `%xx` decoded outside macros.
+    /// Decodes `%xx` in the text outside macros.
     pub(crate) fn decoded(self) -> Self {
         let decode = |part| match part {
-            Part::Text(text) => {
-                Part::Text(percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned())
+            TemplatePart::Text(text) => {
+                TemplatePart::Text(percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned())
             }
-            name @ Part::Name(_) => name,
+            name @ TemplatePart::Name(_) => name,
         };
         Self { parts: self.parts.into_iter().map(decode).collect(), raw: self.raw }
     }
 
-    /// The text with every macro replaced; nothing stands for what is missing.
-    pub(crate) fn fill(&self, names: &dyn Names) -> String {
+    /// Replaces every macro; a missing value becomes `null`.
+    pub(crate) fn fill(&self, names: &dyn MacroValues) -> String {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Name(name) => out.push_str(&names.json(name).map_or_else(String::new, |value| plain(&value))),
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Name(name) => {
+                    out.push_str(&names.json(name).map_or("null".into(), |value| plain(&value)))
+                }
             }
         }
         out
     }
 
+    /// Replaces every macro; `None` if the text is a single macro without a value.
+    pub(crate) fn fill_if_there(&self, names: &dyn MacroValues) -> Option<String> {
+        let is_missing = self.whole_name().is_some_and(|name| names.json(name).is_none());
+        (!is_missing).then(|| self.fill(names))
+    }
+
     fn whole_name(&self) -> Option<&str> {
         match &self.parts[..] {
-            [Part::Name(name)] => Some(name),
+            [TemplatePart::Name(name)] => Some(name),
             _ => None,
         }
     }
 
-    /// Whether it has macros.
     pub(crate) fn has_names(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Name(_)))
+        self.parts.iter().any(|part| matches!(part, TemplatePart::Name(_)))
     }
 }
 
-/// Bare names are replaced; everything else would be an expression.
+/// The name is a bare name; anything else would be an expression.
 fn is_bare(name: &str) -> bool {
     let word =
         |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_:-@$".contains(&c));
@@ -108,19 +113,18 @@ fn is_bare(name: &str) -> bool {
     }
 }
 
-/// A value as it stands in a text: strings without quotes, the rest as JSON.
+/// A value within a text: strings without quotes, others as JSON.
 fn plain(json: &str) -> String {
     if json.starts_with('"') { serde_json::from_str(json).unwrap_or_default() } else { json.to_owned() }
 }
 
-/// JSON with macros in its strings.
 #[derive(Debug, Clone)]
 pub(crate) enum JsonTemplate {
-    /// Without macros: canonical text.
+    /// A canonical JSON text without macros.
     Fixed(String),
-    /// One macro alone, which keeps its JSON type.
+    /// A single macro, which keeps its JSON type.
     Whole(String),
-    Text(Template),
+    Text(MacroTemplate),
     Array(Vec<JsonTemplate>),
     Object(Vec<(String, JsonTemplate)>),
 }
@@ -129,7 +133,7 @@ impl JsonTemplate {
     pub(crate) fn read(what: &str, value: &Value) -> Result<Self, Refusal> {
         match value {
             Value::String(text) => {
-                let template = Template::read(what, text)?;
+                let template = MacroTemplate::read(what, text)?;
                 Ok(match template.whole_name() {
                     Some(name) => Self::Whole(name.to_owned()),
                     None if template.has_names() => Self::Text(template),
@@ -148,8 +152,8 @@ impl JsonTemplate {
         }
     }
 
-    /// Appends the JSON text; `null` stands for what is missing.
-    pub(crate) fn fill(&self, names: &dyn Names, out: &mut String) {
+    /// Appends the JSON text; a missing value becomes `null`.
+    pub(crate) fn fill(&self, names: &dyn MacroValues, out: &mut String) {
         match self {
             Self::Fixed(text) => out.push_str(text),
             Self::Whole(name) => out.push_str(&names.json(name).unwrap_or(Cow::Borrowed("null"))),
@@ -185,11 +189,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::refusal::Name;
+    use crate::refusal::ErrorName;
 
     struct Few;
 
-    impl Names for Few {
+    impl MacroValues for Few {
         fn json(&self, name: &str) -> Option<Cow<'_, str>> {
             match name {
                 "t" => Some("21.5".into()),
@@ -207,15 +211,21 @@ mod tests {
             ("plain", "plain"),
             ("${t}", "21.5"),
             ("t=${t}, s=${s}!", "t=21.5, s=a\"b!"),
-            ("${o}${none}", "{\"k\":[1]}"),
+            ("${o}${none}", "{\"k\":[1]}null"),
+            ("${none}", "null"),
             ("${metadata.t.unit}", "C"),
             ("$t $ {t}", "$t $ {t}"),
             ("", ""),
         ] {
-            assert_eq!(Template::read("x", given).unwrap().fill(&Few), expected, "{given}");
+            assert_eq!(MacroTemplate::read("x", given).unwrap().fill(&Few), expected, "{given}");
         }
-        assert_eq!(Template::read("x", "%22${s}%22 100%25").unwrap().decoded().fill(&Few), "\"a\"b\" 100%");
-        assert_eq!(Template::literal("${t}").fill(&Few), "${t}");
+        assert_eq!(MacroTemplate::read("x", "%22${s}%22 100%25").unwrap().decoded().fill(&Few), "\"a\"b\" 100%");
+        assert_eq!(MacroTemplate::literal("${t}").fill(&Few), "${t}");
+        for (given, expected) in
+            [("${none}", None), ("-${none}", Some("-null")), ("${t}", Some("21.5")), ("", Some(""))]
+        {
+            assert_eq!(MacroTemplate::read("x", given).unwrap().fill_if_there(&Few).as_deref(), expected, "{given}");
+        }
     }
 
     #[test]
@@ -232,9 +242,9 @@ mod tests {
     #[test]
     fn expressions_are_for_later_and_an_open_macro_is_a_mistake() {
         for given in ["${t+1}", "${t|uppercase}", "${a.b}", "${}", "${ t }", "${a[0]}", "${metadata.t.unit.x}"] {
-            let refusal = Template::read("payload", given).unwrap_err();
-            assert_eq!(refusal.name, Name::NotImplemented, "{given}");
+            let refusal = MacroTemplate::read("payload", given).unwrap_err();
+            assert_eq!(refusal.name, ErrorName::NotImplemented, "{given}");
         }
-        assert_eq!(Template::read("payload", "x${t").unwrap_err().name, Name::BadRequest);
+        assert_eq!(MacroTemplate::read("payload", "x${t").unwrap_err().name, ErrorName::BadRequest);
     }
 }

@@ -1,37 +1,35 @@
-//! The view: what is asked of subscriptions, how their owner decides it, what becomes of it.
+//! The view of subscriptions: the commands to an owner, its decisions and the resulting changes.
 //!
-//! Matching happens elsewhere; what a notification does to its subscription (throttling, one shot, counters) is decided
-//! here, one by one. A change's place in its topic is stored with what it led to: after a crash it is neither told again
-//! nor forgotten. What is stored is acted upon once it is durable: [`View::landed`].
+//! Matching happens elsewhere. The effects of a notification on its subscription (throttling, one shot, counters) are
+//! decided here, one by one. A change's position is stored with its notifications: after a crash it is neither repeated
+//! nor lost. Effects are applied once they are durable: [`View::landed`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_types::{Offset, TenantId};
-use millstream_view::{DecodeError, Draft, Encoded, Source, View};
+use millstream_view::{DecodeError, Draft, Encoded, InState, SourcePartition, View};
 
-use super::change::Place;
-use super::hub::{Effect, Hub, Rest};
+use super::change::ChangePosition;
+use super::effect::{Effect, EffectSink, QueueDisposal};
 use super::notification::Notification;
-use super::progress::Progress;
-use super::record::{self, Change, Part};
+use super::progress::SubscriptionProgress;
+use super::record::{self, RecordPart, SubscriptionChange};
 use super::state::State;
 use super::subscription::{Status, Subscription};
 
-/// The view of subscriptions.
 pub(crate) struct SubscriptionView {
-    pub(crate) hub: Arc<Hub>,
-    /// Subscriptions of one tenant.
+    pub(crate) effects: Arc<dyn EffectSink>,
+    /// Limit of subscriptions of one tenant.
     pub(crate) tenant_max: usize,
 }
 
-/// What is asked of an owner.
-pub(crate) enum Command {
+pub(crate) enum SubscriptionCommand {
     Create {
         subscription: Arc<Subscription>,
         status: Status,
     },
-    /// `after` takes the place of `before`, if that is still there.
+    /// Replaces `before` by `after`, if `before` is still current.
     Replace {
         before: Arc<Subscription>,
         after: Arc<Subscription>,
@@ -41,57 +39,57 @@ pub(crate) enum Command {
         tenant: TenantId,
         id: Arc<str>,
     },
-    /// Changes have made subscriptions fire; of `source` everything before `next` has been looked at.
+    /// Subscriptions fired; everything of `source` before `next` has been matched.
     Fired {
-        from: Option<(Source, Offset)>,
+        from: Option<(SourcePartition, Offset)>,
         items: Vec<(Offset, Vec<Fired>)>,
     },
-    /// What became of notifications.
-    Settled(Vec<Settled>),
-    /// The time of throttling is up.
+    Settled(Vec<DeliveryReport>),
+    /// The throttling time is over.
     Release {
         tenant: TenantId,
         id: Arc<str>,
     },
 }
 
-/// A subscription that a change makes fire.
+/// A subscription that a change fired.
 pub(crate) struct Fired {
     pub(crate) tenant: TenantId,
     pub(crate) id: Arc<str>,
     pub(crate) notification: Arc<Notification>,
 }
 
-/// What became of a notification, or of the first attempt that failed.
+/// The outcome of a notification, or its first failed attempt.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct DeliveryReport {
     pub(crate) tenant: TenantId,
     pub(crate) id: Arc<str>,
-    pub(crate) place: Place,
-    pub(crate) end: End,
+    pub(crate) place: ChangePosition,
+    pub(crate) end: DeliveryOutcome,
 }
 
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum DeliveryOutcome {
     Delivered {
         at_ms: i64,
         code: Option<u16>,
     },
-    /// An attempt has failed; others may follow.
+    /// An attempt failed; others may follow.
     Failed {
         at_ms: i64,
         reason: Option<String>,
     },
-    /// It is not tried any more.
     GivenUp,
+    /// It was dropped: the queue was full, or the subscription became inactive.
+    Dropped,
 }
 
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// What follows from it, once it is durable.
+pub(crate) enum SubscriptionReply {
+    /// The effects to apply once the decision is durable.
     Done(Vec<Effect>),
     NotFound,
-    /// Somebody else has changed it meanwhile.
+    /// Another client has changed the subscription meanwhile.
     Outdated,
     TooMany {
         known: usize,
@@ -101,85 +99,88 @@ pub(crate) enum Answer {
 
 impl View for SubscriptionView {
     type State = State;
-    type Change = Change;
-    type Command = Command;
-    type Answer = Answer;
+    type Storage = InState;
+    type Change = SubscriptionChange;
+    type Command = SubscriptionCommand;
+    type Answer = SubscriptionReply;
     const NAME: &'static str = "subscription";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: SubscriptionCommand) -> SubscriptionReply {
         match command {
-            Command::Create { subscription, status } => self.create(draft, subscription, status),
-            Command::Replace { before, after, status } => replace(draft, &before, after, status),
-            Command::Delete { tenant, id } => delete(draft, &tenant, &id),
-            Command::Fired { from, items } => {
+            SubscriptionCommand::Create { subscription, status } => self.create(draft, subscription, status),
+            SubscriptionCommand::Replace { before, after, status } => replace(draft, &before, after, status),
+            SubscriptionCommand::Delete { tenant, id } => delete(draft, &tenant, &id),
+            SubscriptionCommand::Fired { from, items } => {
                 let applied = from.map(|(source, _)| draft.applied(source)).unwrap_or_default();
                 let new = items.into_iter().filter(|(offset, _)| from.is_none() || *offset >= applied);
                 let effects = fire_all(draft, new.flat_map(|(_, fired)| fired));
                 if let Some((source, next)) = from {
                     draft.advance(source, next);
                 }
-                Answer::Done(effects)
+                SubscriptionReply::Done(effects)
             }
-            Command::Settled(settled) => Answer::Done(settle_all(draft, settled)),
-            Command::Release { tenant, id } => Answer::Done(release(draft, &tenant, &id)),
+            SubscriptionCommand::Settled(settled) => SubscriptionReply::Done(settle_all(draft, settled)),
+            SubscriptionCommand::Release { tenant, id } => SubscriptionReply::Done(release(draft, &tenant, &id)),
         }
     }
 
-    fn owned_bytes(command: &Command) -> usize {
+    fn owned_bytes(command: &SubscriptionCommand) -> usize {
         match command {
-            Command::Fired { items, .. } => items.iter().flat_map(|(_, fired)| fired).map(Fired::owned_bytes).sum(),
-            Command::Settled(settled) => size_of_val(settled.as_slice()),
+            SubscriptionCommand::Fired { items, .. } => {
+                items.iter().flat_map(|(_, fired)| fired).map(Fired::owned_bytes).sum()
+            }
+            SubscriptionCommand::Settled(settled) => size_of_val(settled.as_slice()),
             _ => 0,
         }
     }
 
-    fn landed(&self, answer: &Answer) {
-        if let Answer::Done(effects) = answer {
-            self.hub.take_effect(effects);
+    fn landed(&self, answer: &mut SubscriptionReply, _first: Option<Offset>) {
+        if let SubscriptionReply::Done(effects) = answer {
+            self.effects.take_effect(effects);
         }
     }
 
-    fn apply(state: &mut State, Change { tenant, id, part }: &Change) {
+    fn apply(state: &mut State, SubscriptionChange { tenant, id, part }: &SubscriptionChange) {
         state.alter(tenant, id, |known| match part {
-            Part::Definition(subscription) => known.subscription = subscription.clone(),
-            Part::Progress(progress) => known.progress = progress.clone().unwrap_or_default(),
-            Part::Held(held) => known.held = held.clone(),
-            Part::Waiting(place, Some(notification)) => {
+            RecordPart::Definition(subscription) => known.subscription = subscription.clone(),
+            RecordPart::Progress(progress) => known.progress = progress.clone().unwrap_or_default(),
+            RecordPart::Held(held) => known.held = held.clone(),
+            RecordPart::Waiting(place, Some(notification)) => {
                 known.waiting.insert(*place, notification.clone());
             }
-            Part::Waiting(place, None) => {
+            RecordPart::Waiting(place, None) => {
                 known.waiting.remove(place);
             }
         });
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &SubscriptionChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         record::encode(change, key, value)
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<SubscriptionChange, DecodeError> {
         record::decode(key, value)
     }
 }
 
 type Drafted<'a> = Draft<'a, SubscriptionView>;
 
-fn change(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>, part: Part) {
-    draft.change(Change { tenant: tenant.clone(), id: id.clone(), part });
+fn change(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>, part: RecordPart) {
+    draft.change(SubscriptionChange { tenant: tenant.clone(), id: id.clone(), part });
 }
 
 impl SubscriptionView {
-    fn create(&self, draft: &mut Drafted<'_>, subscription: Arc<Subscription>, status: Status) -> Answer {
+    fn create(&self, draft: &mut Drafted<'_>, subscription: Arc<Subscription>, status: Status) -> SubscriptionReply {
         let (tenant, id) = (subscription.tenant.clone(), subscription.id.clone());
         let (known, limit) = (draft.state().count(&tenant), self.tenant_max);
         if known >= limit {
-            return Answer::TooMany { known, limit };
+            return SubscriptionReply::TooMany { known, limit };
         }
-        let progress = Progress::new(status);
+        let progress = SubscriptionProgress::new(status);
         let effect = if progress.is_at_work() { vec![Effect::Begin(subscription.clone())] } else { Vec::new() };
-        change(draft, &tenant, &id, Part::Definition(Some(subscription)));
-        change(draft, &tenant, &id, Part::Progress(Some(Arc::new(progress))));
-        Answer::Done(effect)
+        change(draft, &tenant, &id, RecordPart::Definition(Some(subscription)));
+        change(draft, &tenant, &id, RecordPart::Progress(Some(Arc::new(progress))));
+        SubscriptionReply::Done(effect)
     }
 }
 
@@ -188,15 +189,15 @@ fn replace(
     before: &Arc<Subscription>,
     after: Arc<Subscription>,
     status: Option<Status>,
-) -> Answer {
+) -> SubscriptionReply {
     let (tenant, id) = (&after.tenant, &after.id);
-    let Some((now, known)) = draft.state().get(tenant, id) else { return Answer::NotFound };
+    let Some((now, known)) = draft.state().get(tenant, id) else { return SubscriptionReply::NotFound };
     if !Arc::ptr_eq(now, before) {
-        return Answer::Outdated;
+        return SubscriptionReply::Outdated;
     }
-    let mut progress = Progress::clone(&known.progress);
+    let mut progress = SubscriptionProgress::clone(&known.progress);
     if let Some(status) = status {
-        // Who wakes it gives it as many chances as a new one has.
+        // A reactivated subscription has as many attempts as a new one.
         progress.fails = if progress.is_at_work() { progress.fails } else { 0 };
         progress.status = status;
     }
@@ -204,56 +205,66 @@ fn replace(
     if progress.is_at_work() {
         effects.push(Effect::Begin(after.clone()));
     } else {
-        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Dropped });
+        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: QueueDisposal::Dropped });
         drop_waiting(draft, tenant, id);
         progress.failed.clear();
     }
-    change(draft, tenant, id, Part::Definition(Some(after.clone())));
-    change(draft, tenant, id, Part::Progress(Some(Arc::new(progress))));
-    Answer::Done(effects)
+    change(draft, tenant, id, RecordPart::Definition(Some(after.clone())));
+    change(draft, tenant, id, RecordPart::Progress(Some(Arc::new(progress))));
+    SubscriptionReply::Done(effects)
 }
 
-fn delete(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) -> Answer {
+fn delete(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) -> SubscriptionReply {
     if draft.state().get(tenant, id).is_none() {
-        return Answer::NotFound;
+        return SubscriptionReply::NotFound;
     }
     drop_waiting(draft, tenant, id);
-    change(draft, tenant, id, Part::Progress(None));
-    change(draft, tenant, id, Part::Definition(None));
-    Answer::Done(vec![Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Forgotten }])
+    change(draft, tenant, id, RecordPart::Progress(None));
+    change(draft, tenant, id, RecordPart::Definition(None));
+    SubscriptionReply::Done(vec![Effect::End {
+        tenant: tenant.clone(),
+        id: id.clone(),
+        rest: QueueDisposal::Forgotten,
+    }])
 }
 
-/// Forgets what waits or is held.
+/// Drops waiting and held notifications.
 fn drop_waiting(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) {
     let Some((_, known)) = draft.state().get(tenant, id) else { return };
-    let (places, is_held): (Vec<Place>, bool) = (known.waiting.keys().copied().collect(), known.held.is_some());
+    let (places, is_held): (Vec<ChangePosition>, bool) =
+        (known.waiting.keys().copied().collect(), known.held.is_some());
     for place in places {
-        change(draft, tenant, id, Part::Waiting(place, None));
+        change(draft, tenant, id, RecordPart::Waiting(place, None));
     }
     if is_held {
-        change(draft, tenant, id, Part::Held(None));
+        change(draft, tenant, id, RecordPart::Held(None));
     }
 }
 
 /// Counters that a command changes, stored once at its end.
 #[derive(Default)]
-struct Counted(HashMap<(TenantId, Arc<str>), Progress>);
+struct ProgressUpdates(HashMap<(TenantId, Arc<str>), SubscriptionProgress>);
 
-impl Counted {
-    /// What is counted of a subscription, as far as this command has come.
-    fn of(&mut self, tenant: &TenantId, id: &Arc<str>, stored: &Arc<Progress>) -> &mut Progress {
-        self.0.entry((tenant.clone(), id.clone())).or_insert_with(|| Progress::clone(stored))
+impl ProgressUpdates {
+    /// The counters of a subscription, with the changes of this command so far.
+    fn of(
+        &mut self,
+        tenant: &TenantId,
+        id: &Arc<str>,
+        stored: &Arc<SubscriptionProgress>,
+    ) -> &mut SubscriptionProgress {
+        self.0.entry((tenant.clone(), id.clone())).or_insert_with(|| SubscriptionProgress::clone(stored))
     }
 
     fn store(self, draft: &mut Drafted<'_>) {
         for ((tenant, id), progress) in self.0 {
-            change(draft, &tenant, &id, Part::Progress(Some(Arc::new(progress))));
+            change(draft, &tenant, &id, RecordPart::Progress(Some(Arc::new(progress))));
         }
     }
 }
 
 fn fire_all(draft: &mut Drafted<'_>, fired: impl Iterator<Item = Fired>) -> Vec<Effect> {
-    let (mut counted, mut effects) = (Counted::default(), Vec::new());
+    let (mut counted, mut effects) = (ProgressUpdates::default(), Vec::new());
     for fired in fired {
         fire(draft, &mut counted, fired, &mut effects);
     }
@@ -261,12 +272,12 @@ fn fire_all(draft: &mut Drafted<'_>, fired: impl Iterator<Item = Fired>) -> Vec<
     effects
 }
 
-fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &mut Vec<Effect>) {
+fn fire(draft: &mut Drafted<'_>, counted: &mut ProgressUpdates, fired: Fired, effects: &mut Vec<Effect>) {
     let Fired { tenant, id, notification } = fired;
     let now_ms = draft.now_ms();
     let Some((subscription, known)) = draft.state().get(&tenant, &id) else { return };
     let (subscription, is_held) = (subscription.clone(), known.held.is_some());
-    // After a crash a part of what a change led to may be looked at once more.
+    // After a crash a part of a change's notifications may arrive once more.
     if known.waiting.contains_key(&notification.place) {
         return;
     }
@@ -278,7 +289,7 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
         progress.last_notification_ms.map_or(i64::MIN, |last_ms| last_ms.saturating_add(subscription.throttling_ms));
     if subscription.throttling_ms > 0 && now_ms < due_ms {
         if subscription.keeps_latest && notification.may_be_stored() {
-            change(draft, &tenant, &id, Part::Held(Some(notification)));
+            change(draft, &tenant, &id, RecordPart::Held(Some(notification)));
             effects.push(Effect::Wait { tenant, id, due_ms });
         }
         return;
@@ -287,13 +298,13 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
     progress.last_notification_ms = Some(now_ms);
     if progress.status == Status::Oneshot {
         progress.status = Status::Inactive;
-        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Delivered });
+        effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: QueueDisposal::Delivered });
     }
     if is_held {
-        change(draft, &tenant, &id, Part::Held(None));
+        change(draft, &tenant, &id, RecordPart::Held(None));
     }
     if subscription.delivery.is_durable && notification.may_be_stored() {
-        change(draft, &tenant, &id, Part::Waiting(notification.place, Some(notification.clone())));
+        change(draft, &tenant, &id, RecordPart::Waiting(notification.place, Some(notification.clone())));
     }
     effects.push(Effect::Deliver(subscription, notification));
 }
@@ -301,19 +312,19 @@ fn fire(draft: &mut Drafted<'_>, counted: &mut Counted, fired: Fired, effects: &
 fn release(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) -> Vec<Effect> {
     let Some((_, known)) = draft.state().get(tenant, id) else { return Vec::new() };
     let Some(held) = &known.held else { return Vec::new() };
-    // Its age counts from now on: until now it was not to go.
+    // Its age counts from now: it was not to be sent before.
     let notification = Arc::new(Notification { made_ms: draft.now_ms(), ..Notification::clone(held) });
     let fired = Fired { tenant: tenant.clone(), id: id.clone(), notification };
     fire_all(draft, std::iter::once(fired))
 }
 
-fn settle_all(draft: &mut Drafted<'_>, settled: Vec<Settled>) -> Vec<Effect> {
-    let (mut counted, mut effects) = (Counted::default(), Vec::new());
-    for Settled { tenant, id, place, end } in settled {
+fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effect> {
+    let (mut counted, mut effects) = (ProgressUpdates::default(), Vec::new());
+    for DeliveryReport { tenant, id, place, end } in settled {
         let Some((subscription, known)) = draft.state().get(&tenant, &id) else { continue };
         let (subscription, is_waiting) = (subscription.clone(), known.waiting.contains_key(&place));
         let progress = counted.of(&tenant, &id, &known.progress);
-        if let End::Failed { at_ms, reason } = end {
+        if let DeliveryOutcome::Failed { at_ms, reason } = end {
             let is_new = progress.fail(place, is_waiting, at_ms, reason);
             let is_over = subscription.fails_limit.is_some_and(|limit| progress.fails > limit);
             if is_new && is_over && progress.is_at_work() {
@@ -321,19 +332,22 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<Settled>) -> Vec<Effect> {
                 progress.failed.clear();
                 let (fails, limit) = (progress.fails, subscription.fails_limit.unwrap_or_default());
                 tracing::warn!(%tenant, subscription = %id, fails, limit, "too many notifications failed; the subscription is inactive now");
-                effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: Rest::Dropped });
+                effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: QueueDisposal::Dropped });
                 drop_waiting(draft, &tenant, &id);
             }
             continue;
         }
-        if let End::Delivered { at_ms, code } = end {
+        if let DeliveryOutcome::Delivered { at_ms, code } = end {
             progress.fails = 0;
             progress.last_success_ms = Some(at_ms);
             progress.last_success_code = code;
         }
+        if matches!(end, DeliveryOutcome::Dropped) {
+            progress.dropped += 1;
+        }
         if is_waiting {
             progress.failed.remove(&place);
-            change(draft, &tenant, &id, Part::Waiting(place, None));
+            change(draft, &tenant, &id, RecordPart::Waiting(place, None));
         }
     }
     counted.store(draft);

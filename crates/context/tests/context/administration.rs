@@ -1,4 +1,4 @@
-//! What operators look at: section 18 of the reference.
+//! Routes for operators: section 18 of the reference.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const ROWS: [(&str, Option<&str>, &str, &str, bool); 9] = [
     ("GET /v2/entities\nfiware-service: t1\nfiware-servicepath: /A/B/", None, "t1", "A/B", false),
     ("GET /v2/entities\nfiware-service: t1\nfiware-servicepath: /A, /B", None, "t1", "A", false),
     ("GET /v2/entities/none\nfiware-service: t1\nfiware-servicepath: /A", None, "t1", "A", true),
-    ("GET /v2/entities?colour=1\nfiware-service: t2\nfiware-servicepath: /C", None, "t2", "C", true),
+    ("GET /v2/entities?options=fast\nfiware-service: t2\nfiware-servicepath: /C", None, "t2", "C", true),
     ("POST /v2/entities\nfiware-service: t2\nfiware-servicepath: /C", Some("{"), "t2", "C", true),
 ];
 
@@ -72,14 +72,21 @@ async fn metrics_count_by_service_and_subservice() {
     }
     assert_eq!(shown["services"]["t1"]["sum"]["incomingTransactions"], 10);
     for (name, sum) in names.iter().zip(sum) {
-        assert_eq!(shown["sum"][name], sum, "malformed tenants and paths are not counted: {name}");
+        assert_eq!(shown["sum"]["sum"][name], sum, "malformed tenants and paths are not counted: {name}");
     }
+    // The paths of one name in all services together.
+    let of_all = |path: &str| shown["sum"]["subservs"][path]["incomingTransactions"].as_u64();
+    assert_eq!(
+        ["root-subserv", "A", "A~B", "A/B", "C"].map(of_all),
+        [Some(6), Some(6), None, Some(2), Some(4)],
+        "{shown}"
+    );
     // Read and reset in one step: what is left are empty branches, and the request itself.
     let after = metrics(&served, "").await;
     assert_eq!(after["services"]["t1"], json!({"subservs": {"root-subserv": {}, "A": {}, "A/B": {}}, "sum": {}}));
-    assert_eq!(after["sum"]["incomingTransactions"], 1, "{after}");
+    assert_eq!(after["sum"]["sum"]["incomingTransactions"], 1, "{after}");
     assert_eq!(served.ask("DELETE /admin/metrics", None).await.status, 204);
-    assert_eq!(metrics(&served, "").await["sum"]["incomingTransactions"], 1);
+    assert_eq!(metrics(&served, "").await["sum"]["sum"]["incomingTransactions"], 1);
     let head = "GET /admin/metrics?reset=maybe";
     check(&ask(&served, head, None).await, 400, "BadRequest", "maybe", head);
     served.stop().await;
@@ -140,7 +147,7 @@ async fn metrics_that_are_switched_off_or_full_count_no_further_places() {
         let shown = metrics(&served, "").await;
         let names: Vec<&String> = shown["services"].as_object().unwrap().keys().collect();
         assert_eq!(json!(names).as_array().unwrap().len(), services.as_array().map_or(0, Vec::len), "{shown}");
-        assert_eq!(shown["sum"].get("incomingTransactions"), (metrics_max > 0).then_some(&json!(3)), "{shown}");
+        assert_eq!(shown["sum"]["sum"].get("incomingTransactions"), (metrics_max > 0).then_some(&json!(3)), "{shown}");
         served.stop().await;
         world.close();
     }
@@ -160,6 +167,7 @@ async fn the_log_is_looked_at_and_changed() {
         ("FATAL", LevelFilter::ERROR, "ERROR"),
         ("ERROR", LevelFilter::ERROR, "ERROR"),
         ("WARN", LevelFilter::WARN, "WARN"),
+        ("Warning", LevelFilter::WARN, "WARN"),
         ("INFO", LevelFilter::INFO, "INFO"),
         ("debug", LevelFilter::DEBUG, "DEBUG"),
     ] {
@@ -174,11 +182,11 @@ async fn the_log_is_looked_at_and_changed() {
     for (head, named) in [
         ("PUT /admin/log", "nothing is to be changed"),
         ("PUT /admin/log?level=LOUD", "LOUD"),
+        ("PUT /admin/log?level=WARNINGS", "WARNINGS"),
         ("PUT /admin/log?level=INFO&lineMaxSize=0", "lineMaxSize"),
         ("PUT /admin/log?infoPayloadMaxSize=-1", "-1"),
         ("PUT /admin/log?deprecate=maybe", "maybe"),
-        ("PUT /admin/log?colour=red", "colour"),
-        ("GET /admin/log?level=INFO", "level"),
+        ("PUT /admin/log?colour=red", "name at least one"),
     ] {
         check(&ask(&served, head, None).await, 400, "BadRequest", named, head);
     }
@@ -200,7 +208,7 @@ async fn the_log_is_looked_at_and_changed() {
     world.close();
 }
 
-/// What the block `timing` has.
+/// The members of the block `timing`.
 const TIMED: [&str; 3] = ["jsonV2Parse", "render", "total"];
 
 /// Every request that has a body or an answer of its own takes time to read the one and to write the other.
@@ -227,7 +235,7 @@ async fn reading_bodies_and_writing_answers_takes_time_in_every_request_that_has
         ("PUT /v2/entities/e/attrs/a/value", Some("[3]"), &["jsonV2Parse"]),
         ("POST /v2/op/update", Some(&*update), &["jsonV2Parse"]),
         ("POST /v2/op/notify", Some(&*format!(r#"{{"subscriptionId":"s","data":[{entity}]}}"#)), &["jsonV2Parse"]),
-        ("POST /v2/op/query", Some("{}"), &["jsonV2Parse", "render"]),
+        ("POST /v2/op/query", Some(r#"{"attrs":["a"]}"#), &["jsonV2Parse", "render"]),
         ("GET /v2/entities?limit=1000", None, &["render"]),
         ("GET /v2/entities/e", None, &["render"]),
         ("GET /v2/entities/e/attrs/a", None, &["render"]),
@@ -259,7 +267,7 @@ async fn blocks_of_statistics_are_switched_on_one_by_one() {
     for _ in 0..2 {
         assert_eq!(served.get("/v2/entities/e").await.status, 200);
     }
-    assert_eq!(served.get("/v2/entities?colour=red").await.status, 400);
+    assert_eq!(served.get("/v2/entities?options=fast").await.status, 400);
     let shown = served.get("/statistics").await.json();
     let expected = json!({
         "deprecatedFeatures": 1, "invalidRequests": 1, "jsonRequests": 1, "noPayloadRequests": 3,
@@ -301,7 +309,7 @@ fn tokens() -> Arc<dyn Authenticator> {
 
 /// §6 401 and 403, and who may look at what: section 18.2's "all of these need the admin role".
 #[tokio::test(flavor = "multi_thread")]
-async fn roles_and_tenants_bound_what_is_done_and_seen() {
+async fn roles_and_tenants_limit_reads_and_writes() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve_to(tokens()).await;

@@ -125,7 +125,7 @@ async fn a_client_whose_requests_cannot_be_taken_is_an_alarm_until_one_can() {
         ("POST /v2/entities", Some("{")),
         ("POST /v2/entities", None),
         ("POST /v2/entities\ncontent-type: text/plain", Some("x")),
-        ("GET /v2/entities?colour=red", None),
+        ("GET /v2/entities?options=fast", None),
     ] {
         assert!(served.ask(&as_client(head), body).await.status >= 400, "{head}");
         assert_eq!(alarms(&served).await, json!(["BadInput 9.9.9.9"]), "{head}");
@@ -134,7 +134,7 @@ async fn a_client_whose_requests_cannot_be_taken_is_an_alarm_until_one_can() {
         assert_eq!(served.ask(&as_client("GET /v2/entities"), None).await.status, 200);
         assert_eq!(alarms(&served).await, Value::Null, "{head}");
     }
-    // On the way of plain requests; who is at the other end.
+    // Read by the fast head; the client is the other end of the connection.
     assert_eq!(served.ask_kept("POST /v2/entities/e/attrs", Some("{")).await.status, 400);
     assert_eq!(alarms(&served).await, json!(["BadInput 127.0.0.1"]));
     assert_eq!(served.ask_kept("POST /v2/entities?options=keyValues", Some(r#"{"id":"e"}"#)).await.status, 201);

@@ -32,7 +32,7 @@ async fn filled(dir: &std::path::Path) -> (World, Served) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_relation_finds_what_the_reference_says() {
+async fn each_geo_relation_follows_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served) = filled(dir.path()).await;
     let madrid = "40.4168,-3.7038";
@@ -44,7 +44,7 @@ async fn each_relation_finds_what_the_reference_says() {
         ("near, both", "near;minDistance:1000;maxDistance:100000", "point", madrid, "toledo field"),
         ("near over the date line", "near;maxDistance:50000", "point", "-17,-179.9", "fiji"),
         ("near the pole", "near;maxDistance:8100000", "point", "90,0", "madrid toledo barcelona road field"),
-        ("near alone", "near", "point", madrid, "madrid toledo barcelona road field fiji"),
+        ("near, however far", "near;minDistance:0", "point", madrid, "madrid toledo barcelona road field fiji"),
         ("coveredBy a polygon", "coveredBy", "polygon", spain, "madrid toledo barcelona road field"),
         ("coveredBy a box", "coveredBy", "box", "39,-5;41,-3", "madrid toledo field"),
         ("coveredBy, border included", "coveredBy", "box", "40.4168,-3.7038;41,-3", "madrid"),
@@ -99,7 +99,7 @@ async fn an_entity_is_in_one_place_and_may_move() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_geo_query_or_location_is_refused() {
+async fn an_invalid_geo_query_or_location_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served) = filled(dir.path()).await;
     let query = |georel: &str, geometry: &str, coords: &str| {
@@ -109,6 +109,10 @@ async fn what_is_no_geo_query_or_location_is_refused() {
         ("GET /v2/entities?georel=near".to_owned(), 400, "BadRequest", "come together"),
         ("GET /v2/entities?coords=1,2".to_owned(), 400, "BadRequest", "come together"),
         ("GET /v2/entities?orderBy=geo:distance".to_owned(), 400, "BadRequest", "georel=near"),
+        (query("near", "point", "1,2"), 400, "BadRequest", "no distance"),
+        (query("coveredBy", "box", "1,2;1,2"), 400, "BadRequest", "no area"),
+        (query("coveredBy", "box", "1,2;1,3"), 400, "BadRequest", "no area"),
+        (query("intersects", "box", "1,2;3,2"), 400, "BadRequest", "no area"),
         (query("beside", "point", "1,2"), 400, "BadRequest", "beside"),
         (query("near;far:1", "point", "1,2"), 400, "BadRequest", "maxDistance"),
         (query("near;maxDistance:-1", "point", "1,2"), 400, "BadRequest", "not negative"),
@@ -120,7 +124,7 @@ async fn what_is_no_geo_query_or_location_is_refused() {
         (query("coveredBy", "polygon", "1,2;3,4;5,6"), 400, "BadRequest", "at least 4"),
         (query("coveredBy", "polygon", "1,2;3,4;5,6;7,8"), 400, "BadRequest", "the last as the first"),
         (query("coveredBy", "box", "1,2"), 400, "BadRequest", "2 corners"),
-        (query("equals", "point", "91,0"), 400, "BadRequest", "nowhere"),
+        (query("equals", "point", "91,0"), 400, "BadRequest", "out of range"),
         (query("equals", "point", "x,0"), 400, "BadRequest", "no pair"),
         (query("near;maxDistance:1", "line", "1,2;3,4"), 422, "NotSupportedQuery", "from a point"),
         (query("coveredBy", "point", "1,2"), 422, "NotSupportedQuery", "covers"),
@@ -132,7 +136,7 @@ async fn what_is_no_geo_query_or_location_is_refused() {
         ("geo:point", json!("north"), "no pair"),
         ("geo:json", json!({"type": "GeometryCollection", "geometries": []}), "GeometryCollection"),
         ("geo:json", json!({"type": "FeatureCollection", "features": []}), "exactly one"),
-        ("geo:json", json!({"type": "Point", "coordinates": [200, 0]}), "nowhere"),
+        ("geo:json", json!({"type": "Point", "coordinates": [200, 0]}), "out of range"),
     ] {
         let body = json!({"id": "new", "location": {"type": kind, "value": value}}).to_string();
         check(&ask(&served, "POST /v2/entities", Some(&body)).await, 400, "BadRequest", why, &body);
@@ -152,11 +156,9 @@ async fn the_nearest_of_many_are_found_without_sorting_all() {
     };
     let body = json!({"actionType": "append", "entities": (0..900).map(entity).collect::<Vec<_>>()}).to_string();
     assert_eq!(served.ask("POST /v2/op/update", Some(&body)).await.status, 204);
-    for (more, page) in
-        [("", "limit=7"), ("", "limit=7&offset=30"), (";minDistance:3000", "limit=20"), ("", "limit=1000")]
-    {
+    for (min_m, page) in [(0, "limit=7"), (0, "limit=7&offset=30"), (3_000, "limit=20"), (0, "limit=1000")] {
         let query = format!(
-            "/v2/entities?georel=near{more}&geometry=point&coords=40.1,2.2&orderBy=geo:distance,id&attrs=none&{page}"
+            "/v2/entities?georel=near;minDistance:{min_m}&geometry=point&coords=40.1,2.2&orderBy=geo:distance,id&attrs=none&{page}"
         );
         let (nearest, sorted) = (served.get(&query).await, served.get(&format!("{query}&options=count")).await);
         assert_eq!(nearest.json(), sorted.json(), "{query}");

@@ -18,7 +18,7 @@ fn blocks(text: &str) -> Vec<(&str, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_guide_says_what_happens() {
+async fn every_request_of_the_guide_has_the_answer_that_it_shows() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/context.md");
     let text = std::fs::read_to_string(path).unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ async fn each_filter_is_served_by_its_index() {
         ("q=special~=x", "attribute special", 1, json!(["special"])),
         ("q=dateModified%3C2000-01-01", "modification", 0, json!([])),
         ("q=dateCreated%3C2000-01-01", "creation", 0, json!([])),
-        ("georel=near&geometry=point&coords=1,2", "location", 0, json!([])),
+        ("georel=near;minDistance:0&geometry=point&coords=1,2", "location", 0, json!([])),
     ] {
         let plan = plan(&served, query).await;
         assert_eq!((&plan["index"], &plan["residual"]), (&json!(index), &residual), "{query}: {plan}");

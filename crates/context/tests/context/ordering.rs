@@ -58,7 +58,7 @@ async fn mixed_types_and_ties_have_one_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_form_and_selection_shows_what_the_reference_says() {
+async fn each_representation_and_selection_follows_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;

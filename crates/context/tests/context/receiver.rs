@@ -1,6 +1,6 @@
 //! Somebody who receives notifications over HTTP, and answers as a test wants.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// How it answers the request of that number (from 0): a status, or never.
+/// The answer to the request of that number (from 0): a status, or none.
 type Answers = dyn Fn(usize, &Received) -> Option<u16> + Send + Sync;
 
 /// A request that it got.
@@ -41,6 +41,13 @@ pub(crate) struct Receiver {
     received: Arc<Mutex<Vec<Received>>>,
     connections: Arc<Mutex<usize>>,
     accepting: JoinHandle<()>,
+}
+
+/// An address of this process alone in the loopback network: nobody takes its ports while a receiver is away, as the
+/// system gives ports of 127.0.0.1.
+pub(crate) fn own_ip() -> IpAddr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    IpAddr::from([127, high | 0x80, middle, low])
 }
 
 impl Receiver {
@@ -76,7 +83,7 @@ impl Receiver {
         self.received.lock().clone()
     }
 
-    /// What came under a path, once it is so much.
+    /// Returns the requests that came under a path, once there are `count`.
     pub(crate) async fn under(&self, path: &str, count: usize) -> Vec<Received> {
         let mut found = Vec::new();
         until(&format!("{count} requests under {path}"), || {

@@ -1,6 +1,6 @@
 //! Rows of the reference, in the ways in which clients of Orion really send them.
 
-use crate::reference::Then::{Is, Refuses, Says, Shows};
+use crate::reference::Then::{Has, Is, Refuses, Says, Shows};
 use crate::reference::{CREATE, SHORT, Step, play};
 
 fn queries() -> Vec<(&'static str, Vec<Step>)> {
@@ -69,6 +69,83 @@ fn queries() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
+            "§3.2 GET /v2 names the entry points, and there are no registrations",
+            vec![
+                (
+                    "GET /v2",
+                    "",
+                    Shows(
+                        r#"{"entities_url":"/v2/entities","types_url":"/v2/types","subscriptions_url":"/v2/subscriptions","registrations_url":"/v2/registrations"}"#,
+                    ),
+                ),
+                ("GET /v2/registrations", "", Says("[]")),
+                ("GET /v2/registrations?options=count&limit=5", "", Has("fiware-total-count", "0")),
+                ("GET /v2/registrations?limit=x", "", Refuses(400, "BadRequest", "limit")),
+                ("POST /v2/registrations", "{}", Refuses(501, "NotImplemented", "registrations")),
+            ],
+        ),
+        (
+            "§4 noAttrDetail leaves out types of attributes, of one type as of all",
+            vec![
+                (SHORT, r#"{"id":"e","a":1}"#, Is(201)),
+                ("GET /v2/types/Thing", "", Shows(r#"{"attrs":{"a":{"types":["Number"]}},"count":1}"#)),
+                ("GET /v2/types/Thing?options=noAttrDetail", "", Shows(r#"{"attrs":{"a":{"types":[]}},"count":1}"#)),
+                (
+                    "GET /v2/types?options=noAttrDetail",
+                    "",
+                    Shows(r#"[{"type":"Thing","attrs":{"a":{"types":[]}},"count":1}]"#),
+                ),
+            ],
+        ),
+        (
+            "§3.2 an id that no subscription can have is refused",
+            vec![
+                ("GET /v2/subscriptions/x", "", Refuses(400, "BadRequest", "'x'")),
+                ("GET /v2/subscriptions/0123456789abcdef0123456", "", Refuses(400, "BadRequest", "24 hexadecimal")),
+                (
+                    "DELETE /v2/subscriptions/0123456789abcdef0123456g",
+                    "",
+                    Refuses(400, "BadRequest", "0123456789abcdef0123456g"),
+                ),
+                ("PATCH /v2/subscriptions/not-an-id", r#"{"throttling":1}"#, Refuses(400, "BadRequest", "not-an-id")),
+                (
+                    "GET /v2/subscriptions/0123456789ABCDEF01234567",
+                    "",
+                    Refuses(404, "NotFound", "0123456789ABCDEF01234567"),
+                ),
+            ],
+        ),
+        (
+            "§4 attrs names each attribute once",
+            vec![
+                (SHORT, r#"{"id":"e","a":1,"b":2}"#, Is(201)),
+                ("GET /v2/entities?attrs=a,b,a", "", Refuses(400, "BadRequest", "'a' twice")),
+                ("GET /v2/entities/e?attrs=*,*", "", Refuses(400, "BadRequest", "'*' twice")),
+                ("GET /v2/entities?id=e,e&options=values&attrs=b,a", "", Says("[[2,1]]")),
+                (
+                    "POST /v2/entities/e/attrs",
+                    r#"{"c":{"value":1,"value":2}}"#,
+                    Refuses(400, "BadRequest", "'value' is given twice"),
+                ),
+                (
+                    "PUT /v2/entities/e/attrs/a/value",
+                    r#"[{"x":1,"x":1}]"#,
+                    Refuses(400, "BadRequest", "'x' is given twice"),
+                ),
+                (
+                    "POST /v2/op/update",
+                    r#"{"actionType":"append","entities":[{"id":"f","a":{"value":1},"a":{"value":1}}]}"#,
+                    Refuses(400, "BadRequest", "'a' is given twice"),
+                ),
+                (
+                    "POST /v2/subscriptions",
+                    r#"{"subject":{"entities":[{"id":"e","id":"f"}]},"notification":{"http":{"url":"http://h/"}}}"#,
+                    Refuses(400, "BadRequest", "'id' is given twice"),
+                ),
+                ("GET /v2/entities?options=values", "", Says("[[1,2]]")),
+            ],
+        ),
+        (
             "§8 what nobody gave has no times of its own",
             vec![
                 (SHORT, r#"{"id":"e"}"#, Is(201)),
@@ -107,6 +184,77 @@ fn writes() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
+            "§9 with ignoreType a Feature is shown whole, and an update without metadata may set anything",
+            vec![
+                (
+                    CREATE,
+                    r#"{"id":"e","g":{"type":"geo:json","value":{"type":"Feature","properties":{"p":1},"geometry":{"type":"Point","coordinates":[2,1]}},"metadata":{"ignoreType":{"value":true}}},"l":{"type":"geo:point","value":"1,1"}}"#,
+                    Is(201),
+                ),
+                (
+                    "GET /v2/entities/e/attrs/g/value",
+                    "",
+                    Shows(r#"{"type":"Feature","properties":{"p":1},"geometry":{"type":"Point","coordinates":[2,1]}}"#),
+                ),
+                ("PATCH /v2/entities/e/attrs", r#"{"g":{"type":"geo:json","value":"here"}}"#, Is(204)),
+                (
+                    "GET /v2/entities/e/attrs/g",
+                    "",
+                    Shows(
+                        r#"{"type":"geo:json","value":"here","metadata":{"ignoreType":{"type":"Boolean","value":true}}}"#,
+                    ),
+                ),
+                (
+                    "POST /v2/entities/e/attrs",
+                    r#"{"g":{"type":"geo:json","value":{"a":1},"metadata":{"m":{"value":1}}}}"#,
+                    Is(204),
+                ),
+                ("PUT /v2/entities/e/attrs/g", r#"{"type":"geo:point","value":"there"}"#, Is(204)),
+                (
+                    "POST /v2/op/update",
+                    r#"{"actionType":"append","entities":[{"id":"e","g":{"type":"geo:box","value":7}}]}"#,
+                    Is(204),
+                ),
+                ("GET /v2/entities/e/attrs/g/value", "", Says("7")),
+                (
+                    "PATCH /v2/entities/e/attrs?options=overrideMetadata",
+                    r#"{"g":{"type":"geo:json","value":"x"}}"#,
+                    Refuses(400, "BadRequest", "geo:json"),
+                ),
+                (
+                    "PATCH /v2/entities/e/attrs",
+                    r#"{"g":{"type":"geo:json","value":"x","metadata":{"ignoreType":{"value":false}}}}"#,
+                    Refuses(400, "BadRequest", "geo:json"),
+                ),
+                (
+                    "PUT /v2/entities/e/attrs",
+                    r#"{"g":{"type":"geo:json","value":"x"}}"#,
+                    Refuses(400, "BadRequest", "'g'"),
+                ),
+                (
+                    "PATCH /v2/entities/e/attrs",
+                    r#"{"l":{"type":"geo:point","value":"x"}}"#,
+                    Refuses(400, "BadRequest", "'l'"),
+                ),
+                (
+                    "POST /v2/entities/e/attrs",
+                    r#"{"n":{"type":"geo:json","value":"x"}}"#,
+                    Refuses(400, "BadRequest", "'n'"),
+                ),
+                (
+                    "POST /v2/entities/e/attrs\nfiware-servicepath: /a",
+                    r#"{"g":{"type":"geo:json","value":"x"}}"#,
+                    Refuses(400, "BadRequest", "'g'"),
+                ),
+                (
+                    "POST /v2/op/update",
+                    r#"{"actionType":"append","entities":[{"id":"new","a":{"value":1}},{"id":"f","g":{"type":"geo:json","value":"x"}}]}"#,
+                    Refuses(400, "BadRequest", "'g'"),
+                ),
+                ("GET /v2/entities?attrs=l,g&options=values", "", Says(r#"[["1,1",7]]"#)),
+            ],
+        ),
+        (
             "§3.2 in a batch's delete values do not matter",
             vec![
                 (SHORT, r#"{"id":"e","t":1,"u":2}"#, Is(201)),
@@ -134,6 +282,72 @@ fn writes() -> Vec<(&'static str, Vec<Step>)> {
                     Refuses(400, "BadRequest", "one operator"),
                 ),
                 ("GET /v2/entities/e?options=values", "", Says("[[1,2]]")),
+            ],
+        ),
+        (
+            "§8 dateExpires is a DateTime, whatever type it is said to have",
+            vec![
+                (
+                    CREATE,
+                    r#"{"id":"e","dateExpires":{"type":"Text","value":"2020-01-01"}}"#,
+                    Refuses(400, "BadRequest", "the type 'Text' of attribute 'dateExpires'"),
+                ),
+                (SHORT, r#"{"id":"e","a":1,"dateExpires":"2999-01-01"}"#, Is(201)),
+                (
+                    "PATCH /v2/entities/e/attrs",
+                    r#"{"dateExpires":{"type":"Number","value":"2020-01-01"}}"#,
+                    Refuses(400, "BadRequest", "'Number'"),
+                ),
+                (
+                    "PUT /v2/entities/e/attrs/dateExpires",
+                    r#"{"type":"date","value":{"$max":"2020-01-01"}}"#,
+                    Refuses(400, "BadRequest", "'date'"),
+                ),
+                ("PUT /v2/entities/e/attrs/dateExpires", r#"{"type":"ISO8601","value":"2998-01-01"}"#, Is(204)),
+                (
+                    "GET /v2/entities/e?attrs=a,dateExpires",
+                    "",
+                    Shows(
+                        r#"{"id":"e","type":"Thing","a":{"type":"Number","value":1,"metadata":{}},"dateExpires":{"type":"DateTime","value":"2998-01-01T00:00:00.000Z","metadata":{}}}"#,
+                    ),
+                ),
+            ],
+        ),
+        (
+            "§3.1 a value as text: booleans and null in any case, dates in quotes",
+            vec![
+                (
+                    CREATE,
+                    r#"{"id":"e","a":{"value":1},"d":{"type":"DateTime","value":null},"t":{"value":"x"}}"#,
+                    Is(201),
+                ),
+                ("PUT /v2/entities/e/attrs/a/value\ncontent-type: text/plain", "TRUE", Is(204)),
+                ("GET /v2/entities/e/attrs/a/value", "", Says("true")),
+                ("PUT /v2/entities/e/attrs/a/value\ncontent-type: text/plain", "False", Is(204)),
+                ("GET /v2/entities/e/attrs/a/value", "", Says("false")),
+                ("PUT /v2/entities/e/attrs/a/value\ncontent-type: text/plain", "NULL", Is(204)),
+                ("GET /v2/entities/e/attrs/a/value", "", Says("null")),
+                (
+                    "PUT /v2/entities/e/attrs/a/value\ncontent-type: text/plain",
+                    "TRUER",
+                    Refuses(400, "BadRequest", "TRUER"),
+                ),
+                ("PUT /v2/entities/e/attrs/a/value\ncontent-type: text/plain", "\"TRUE\"", Is(204)),
+                ("GET /v2/entities/e/attrs/a/value", "", Says("\"TRUE\"")),
+                (
+                    "PUT /v2/entities/e/attrs/d/value\ncontent-type: text/plain",
+                    "\"2016-04-05T16:00:00+02:00\"",
+                    Is(204),
+                ),
+                ("GET /v2/entities/e/attrs/d/value", "", Says("\"2016-04-05T14:00:00.000Z\"")),
+                ("PUT /v2/entities/e/attrs/t/value\ncontent-type: text/plain", "\"2016-04-05\"", Is(204)),
+                ("GET /v2/entities/e/attrs/t/value", "", Says("\"2016-04-05\"")),
+                (
+                    "PUT /v2/entities/e/attrs/d/value\ncontent-type: text/plain",
+                    "2016-04-05",
+                    Refuses(400, "BadRequest", "2016-04-05"),
+                ),
+                ("PUT /v2/entities/e/attrs/dateExpires/value\ncontent-type: text/plain", "\"2999-01-01\"", Is(404)),
             ],
         ),
         (

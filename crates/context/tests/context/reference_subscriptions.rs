@@ -1,25 +1,15 @@
 //! More rows of sections 14 to 16 of the reference: what a subscription may say, and what is sent for it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use millstream_context::{ContextConfig, NotificationsConfig};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::notifications::{change, to};
 use crate::receiver::{Received, Receiver};
 use crate::refusals::{ask, check};
-use crate::subscriptions::{patch, subscribe, until_notification};
-use crate::world::{Registry, World, wait_until};
-
-fn open(dir: &std::path::Path, notifications: NotificationsConfig) -> World {
-    let config = ContextConfig { notifications, ..ContextConfig::default() };
-    World::open_with(dir, Arc::new(Registry::default()), config)
-}
+use crate::subscriptions::{patch, subscribe};
+use crate::world::World;
 
 /// A subscription with these members of `notification` and `condition` beside a plain target.
-fn of(notification: Value, condition: Value) -> Value {
+pub(crate) fn of(notification: Value, condition: Value) -> Value {
     let mut body = json!({"subject": {"entities": [{"id": "e"}]}, "notification": {"http": {"url": "http://h/"}}});
     for (at, given) in [("/notification", notification), ("/subject", condition)] {
         let (Some(known), Value::Object(given)) = (body.pointer_mut(at).and_then(Value::as_object_mut), given) else {
@@ -60,6 +50,16 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
             None,
         ),
         (
+            "§12 expression: lists have values of one kind",
+            condition(json!({"expression": {"q": "a!=true,5"}})),
+            Some("one kind"),
+        ),
+        (
+            "§13 expression: near has a distance",
+            condition(json!({"expression": {"georel": "near", "geometry": "point", "coords": "1,2"}})),
+            Some("no distance"),
+        ),
+        (
             "§14.1 expression: or nothing",
             condition(json!({"expression": {"georel": "equals", "geometry": "point"}})),
             Some("come together"),
@@ -69,6 +69,17 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
             "§14.1 expression: q may have forbidden characters",
             condition(json!({"expression": {"q": "t=='(;)'"}})),
             None,
+        ),
+        (
+            "§7 patterns of ids and types have groups",
+            json!({"subject": {"entities": [{"idPattern": "^(a|b)$", "typePattern": "^(T=;'\"<>)?$"}]},
+                "notification": {"http": {"url": "http://h/"}}}),
+            None,
+        ),
+        (
+            "§7 ids have none of these characters",
+            json!({"subject": {"entities": [{"id": "(a)"}]}, "notification": {"http": {"url": "http://h/"}}}),
+            Some("(a)"),
         ),
         ("§14.1 attrs of a condition are names", condition(json!({"attrs": ["a b"]})), Some("a b")),
         ("§14.1 alterationTypes: none named, the default", condition(json!({"alterationTypes": []})), None),
@@ -124,11 +135,11 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ("§14.2 mqtt: a longer topic", topic("mqtt", &long(65_536)), Some("65536 bytes")),
         ("§14.2 mqttCustom: a longer topic", topic("mqttCustom", &long(65_536)), Some("65536 bytes")),
         ("§14.2 mqtt passwd without user", mqtt("mqtt", json!({"passwd": "p"})), Some("come together")),
-        ("§14.2 mqtt has no payload of its own", mqtt("mqtt", json!({"payload": "x"})), Some("payload")),
-        ("§14.2 mqttCustom: qs", mqtt("mqttCustom", json!({"qs": {"a": "b"}})), Some("qs")),
-        ("§14.2 mqttCustom: method", mqtt("mqttCustom", json!({"method": "POST"})), Some("method")),
+        ("§14.2 mqtt has no payload of its own", mqtt("mqtt", json!({"payload": "x"})), None),
+        ("§14.2 mqttCustom: qs", mqtt("mqttCustom", json!({"qs": {"a": "b"}})), None),
+        ("§14.2 mqttCustom: method", mqtt("mqttCustom", json!({"method": "POST"})), None),
         ("§14.2 mqttCustom: ngsi", mqtt("mqttCustom", json!({"ngsi": {"a": {"value": "${t}"}}})), None),
-        ("§14.2 http has no method", notified(json!({"http": {"url": "http://h/", "method": "PUT"}})), Some("method")),
+        ("§14.2 http has no method", notified(json!({"http": {"url": "http://h/", "method": "PUT"}})), None),
         (
             "§14.2 two targets",
             notified(json!({"http": {"url": "http://h/"}, "httpCustom": {"url": "http://h/"}})),
@@ -141,7 +152,7 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
     for counter in
         ["lastNotification", "lastSuccess", "lastSuccessCode", "lastFailure", "lastFailureReason", "failsCounter"]
     {
-        rows.push(("§14.1 counters are read only", of(json!({counter: 1}), json!({})), Some(counter)));
+        rows.push(("§14.1 counters are read only", of(json!({counter: 1}), json!({})), None));
     }
     rows
 }
@@ -163,15 +174,19 @@ async fn each_field_is_taken_or_refused_as_section_14_says() {
     world.close();
 }
 
-/// §3.2: PATCH and its path header; §14.2: a password is shown by no answer.
+/// §3.2: the path header of GET and PATCH; §14.2: a password is shown by no answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_does_not_matter_to_patches_and_passwords_are_shown_nowhere() {
+async fn the_service_path_matters_to_reads_not_to_patches_and_passwords_are_never_shown() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;
     let secret = json!({"user": "u", "passwd": "secret"});
     let id = subscribe(&served, "fiware-servicepath: /a", &mqtt("mqtt", secret.clone())).await;
     subscribe(&served, "", &mqtt("mqttCustom", secret)).await;
+    for (path, status) in [("/a", 200), ("/a/", 200), ("/#", 200), ("/b", 404), ("/a/#", 404), ("/", 404), ("a", 400)] {
+        let head = format!("GET /v2/subscriptions/{id}\nfiware-servicepath: {path}");
+        assert_eq!(ask(&served, &head, None).await.status, status, "{path}");
+    }
     let head = format!("PATCH /v2/subscriptions/{id}\nfiware-servicepath: /b");
     assert_eq!(ask(&served, &head, Some(r#"{"throttling":9}"#)).await.status, 204);
     let list = served.get("/v2/subscriptions").await;
@@ -186,7 +201,7 @@ async fn a_path_does_not_matter_to_patches_and_passwords_are_shown_nowhere() {
 
 const ENTITY: &str =
     r#"{"id":"e","type":"Room","t":{"type":"Celsius","value":20,"metadata":{"m":{"value":1}}},"s":{"value":"x"}}"#;
-/// What happens: an operator, another type, and a new attribute.
+/// The change: an operator, another type, and a new attribute.
 const CHANGE: &str = r#"{"t":{"type":"Kelvin","value":{"$inc":1}},"n":{"value":null}}"#;
 
 /// Section, members of the notification or of a custom target, and what has come of it.
@@ -307,6 +322,18 @@ fn sent() -> Vec<Sent> {
             json!("text/x"),
         ),
         (
+            "§16.1 payload: its text is UTF-8, and its type says so",
+            json!({"httpCustom": {"payload": "x"}}),
+            |one| json!(one.header("content-type")),
+            json!("text/plain; charset=utf-8"),
+        ),
+        (
+            "§16.1 json: its text is UTF-8, and its type says so",
+            json!({"httpCustom": {"json": []}}),
+            |one| json!(one.header("content-type")),
+            json!("application/json; charset=utf-8"),
+        ),
+        (
             "§16.1 ngsi: id and type are text",
             json!({"httpCustom": {"ngsi": {"id": "${t}", "type": "${n}"}}, "attrs": ["s"]}),
             entity,
@@ -332,15 +359,57 @@ fn sent() -> Vec<Sent> {
         ),
         (
             "§16.1 qs: an empty value",
-            json!({"httpCustom": {"qs": {"a": "${none}", "b": "c d&e"}, "payload": null}}),
+            json!({"httpCustom": {"qs": {"a": "", "b": "c d&e"}, "payload": null}}),
             |one| json!(one.line.split_once('?').unwrap().1),
             json!("a=&b=c%20d%26e HTTP/1.1"),
+        ),
+        (
+            "§16.1 qs: one of which nothing is there is left out; within a text it is null",
+            json!({"httpCustom": {"qs": {"a": "${none}", "${none}": "a", "b": "${t}", "c": "${none}-${t}", "d": "${n}"}, "payload": null}}),
+            |one| json!(one.line.split_once('?').unwrap().1),
+            json!("b=21&c=null%2D21&d=null HTTP/1.1"),
+        ),
+        (
+            "§16.1 headers: one of which nothing is there is left out; within a text it is null",
+            json!({"httpCustom": {"headers": {"a": "${none}", "b": "x${none}", "accept": "${none}"}, "payload": "x"}}),
+            |one| json!([one.header("a"), one.header("b"), one.header("accept")]),
+            json!([null, "xnull", "application/json"]),
+        ),
+        (
+            "§16.1 a text, and a part of JSON: what is missing is null",
+            json!({"httpCustom": {"json": ["${none}", "-${none}-", "${none}${none}"]}}),
+            whole,
+            json!(r#"[null,"-null-","nullnull"]"#),
+        ),
+        (
+            "§16.1 ngsi: id and type of which nothing is there stay the entity's",
+            json!({"httpCustom": {"ngsi": {"id": "${none}", "type": "${none}"}}, "attrs": ["s"]}),
+            entity,
+            json!({"id": "e", "type": "Room", "s": {"type": "Text", "value": "x", "metadata": {}}}),
+        ),
+        (
+            "§8 previousValue is on all attributes that were there before",
+            json!({"attrsFormat": "simplifiedNormalized", "metadata": ["previousValue"]}),
+            |one| {
+                let body = one.json();
+                json!(["t", "s", "n"].map(|name| body[name]["metadata"]["previousValue"]["value"].clone()))
+            },
+            json!([20, "x", null]),
+        ),
+        (
+            "§8 previousValue of what a patch sets is the entity's own",
+            json!({"httpCustom": {"ngsi": {"s": {"value": "y"}, "new": {"value": 1}}}, "attrs": ["s", "new"], "metadata": ["previousValue"]}),
+            |one| {
+                let entity = one.json()["data"][0].clone();
+                json!([entity["s"]["value"], entity["s"]["metadata"], entity["new"]["metadata"]])
+            },
+            json!(["y", {"previousValue": {"type": "Text", "value": "x"}}, {}]),
         ),
     ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_is_what_each_row_says() {
+async fn each_notification_has_the_content_of_its_row() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let (served, receiver) = (world.serve().await, Receiver::start().await);
@@ -392,7 +461,7 @@ async fn a_custom_target_is_asked_by_its_method() {
 
 /// §15.1, §15.2: a batch gives one notification for each entity and subscription, of the entity after its whole change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_told_once_for_each_entity_and_subscription() {
+async fn a_batch_notifies_once_for_each_entity_and_subscription() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let (served, receiver) = (world.serve().await, Receiver::start().await);
@@ -413,162 +482,6 @@ async fn a_batch_is_told_once_for_each_entity_and_subscription() {
         );
     }
     assert_eq!(receiver.received().len(), 4, "and nothing else was sent");
-    served.stop().await;
-    world.close();
-    receiver.stop();
-}
-
-/// §15.3: a failure counts at its first attempt and once, a success resets; §15.4: of a full queue the oldest go.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_loses_its_oldest_and_a_failure_counts_once() {
-    const CHANGES: usize = 10;
-    let dir = tempfile::tempdir().unwrap();
-    let quick =
-        NotificationsConfig { queue_max: 3, retry_first_ms: 1, retry_longest_ms: 2, ..NotificationsConfig::default() };
-    let world = open(dir.path(), quick);
-    let served = world.serve().await;
-    let is_open = Arc::new(AtomicBool::new(false));
-    let opened = is_open.clone();
-    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), move |_, _| {
-        Some(if opened.load(Ordering::Acquire) { 200 } else { 503 })
-    })
-    .await;
-    let id =
-        subscribe(&served, "", &to(&receiver, "/n", "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"})))
-            .await;
-    for t in 0..CHANGES {
-        change(&served, "POST /v2/entities?options=upsert,keyValues", &json!({"id": "e", "t": t}).to_string()).await;
-    }
-    // The first is on its way: it stays, with the two latest.
-    let waiting = until_notification(&served, &id, |shown| shown["queue"]["dropped"] == CHANGES - 3).await;
-    assert_eq!(waiting["queue"]["length"], 3, "{waiting}");
-    receiver.under("/n", 5).await;
-    let failing = until_notification(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
-    assert_eq!((&failing["failsCounter"], failing.get("lastSuccess")), (&json!(1), None), "{failing}");
-    is_open.store(true, Ordering::Release);
-    let done =
-        until_notification(&served, &id, |shown| shown["queue"]["length"] == 0 && shown["lastSuccessCode"] == 200)
-            .await;
-    assert_eq!((done.get("failsCounter"), &done["timesSent"]), (None, &json!(CHANGES)), "{done}");
-    let all: Vec<u64> = receiver.received().iter().map(|one| one.json()["t"].as_u64().unwrap()).collect();
-    let mut told = all.clone();
-    told.dedup();
-    assert_eq!(told, [0, 8, 9], "{all:?}");
-    let metrics = world.metrics.text();
-    let of_it = |name: &str| {
-        let begin = format!("millstream_subscription_{name}{{subscription=\"{id}\",tenant=\"default\"}} ");
-        metrics.lines().find_map(|line| line.strip_prefix(&begin)?.parse::<usize>().ok())
-    };
-    assert_eq!((of_it("waiting"), of_it("dropped")), (None, Some(CHANGES - 3)), "{metrics}");
-    // The first is on its way until the receiver is there; what is refused is an attempt before another.
-    assert_eq!(of_it("retried"), Some(all.len() - told.len()), "{metrics}");
-    let looked_at = metrics.lines().find_map(|line| line.strip_prefix("millstream_subscription_match_seconds_count "));
-    assert_eq!(looked_at, Some("10"), "one for each change");
-    served.stop().await;
-    world.close();
-    receiver.stop();
-}
-
-/// §18.2: of a subscription that is gone nothing is shown; of one that is only inactive what was counted.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_queue_counted_goes_with_its_subscription() {
-    let dir = tempfile::tempdir().unwrap();
-    let quick =
-        NotificationsConfig { queue_max: 1, retry_first_ms: 1, retry_longest_ms: 2, ..NotificationsConfig::default() };
-    let world = open(dir.path(), quick);
-    let served = world.serve().await;
-    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), |_, _| Some(503)).await;
-    let body = to(&receiver, "/n", "e", Value::Null, &json!({}));
-    let (gone, stays) = (subscribe(&served, "", &body).await, subscribe(&served, "", &body).await);
-    for t in 0..5 {
-        change(&served, "POST /v2/entities?options=upsert,keyValues", &json!({"id": "e", "t": t}).to_string()).await;
-    }
-    let counted = |id: &str, name: &str| {
-        let begin = format!("millstream_subscription_{name}{{subscription=\"{id}\"");
-        world.metrics.text().lines().any(|line| line.starts_with(&begin))
-    };
-    let all = ["dropped", "retried"];
-    wait_until("drops and retries of both", || all.iter().all(|name| counted(&gone, name) && counted(&stays, name)));
-    assert_eq!(patch(&served, &stays, &json!({"status": "inactive"})).await.status, 204);
-    assert_eq!(served.ask(&format!("DELETE /v2/subscriptions/{gone}"), None).await.status, 204);
-    wait_until("the end of the queue", || !all.iter().any(|name| counted(&gone, name)));
-    assert!(all.iter().all(|name| counted(&stays, name)), "{}", world.metrics.text());
-    served.stop().await;
-    world.close();
-    receiver.stop();
-}
-
-/// §7: a broker that takes a connection and says nothing is a failed notification after the timeout.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_silent_broker_is_a_failure() {
-    let dir = tempfile::tempdir().unwrap();
-    let world = open(dir.path(), NotificationsConfig { timeout_ms: 30, ..NotificationsConfig::default() });
-    let served = world.serve().await;
-    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let target = json!({"url": format!("mqtt://{}", silent.local_addr().unwrap()), "topic": "t"});
-    let id = subscribe(&served, "", &of(json!({"mqtt": target, "delivery": {"retry": "never"}}), json!({}))).await;
-    change(&served, "POST /v2/entities", r#"{"id":"e"}"#).await;
-    let failed = until_notification(&served, &id, |shown| shown.get("lastFailure").is_some()).await;
-    for absent in ["lastFailureReason", "lastSuccessCode", "lastSuccess"] {
-        assert_eq!(failed.get(absent), None, "§14.1: {failed}");
-    }
-    assert_eq!((&failed["failsCounter"], &failed["timesSent"]), (&json!(1), &json!(1)), "{failed}");
-    served.stop().await;
-    world.close();
-}
-
-/// §14.2: MQTT has topics of at most 65,535 bytes. A longer one would be published under another name.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_topic_that_macros_make_too_long_is_a_failure_and_nothing_is_published() {
-    let dir = tempfile::tempdir().unwrap();
-    let world = open(dir.path(), NotificationsConfig::default());
-    let served = world.serve().await;
-    let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let target = json!({"url": format!("mqtt://{}", broker.local_addr().unwrap()), "topic": "t/${long}"});
-    let id = subscribe(&served, "", &of(json!({"mqttCustom": target}), json!({}))).await;
-    let entity = json!({"id": "e", "long": "x".repeat(65_534)});
-    change(&served, "POST /v2/entities?options=keyValues", &entity.to_string()).await;
-    let failed = until_notification(&served, &id, |shown| shown.get("failsCounter").is_some()).await;
-    assert_eq!((&failed["failsCounter"], failed.get("lastSuccess")), (&json!(1), None), "{failed}");
-    until_notification(&served, &id, |shown| shown.get("queue").is_none()).await;
-    let connected = tokio::time::timeout(std::time::Duration::ZERO, broker.accept()).await;
-    assert!(connected.is_err(), "nobody has connected");
-    served.stop().await;
-    world.close();
-}
-
-/// §7: an outgoing message has at most 8 MiB; where it is stored, as much as a record holds.
-#[tokio::test(flavor = "multi_thread")]
-async fn large_messages_are_sent_and_where_they_are_stored_smaller_ones_as_many_as_there_are() {
-    const ENTITIES: usize = 4;
-    let dir = tempfile::tempdir().unwrap();
-    let world = open(dir.path(), NotificationsConfig { queue_max_bytes: 64 << 20, ..NotificationsConfig::default() });
-    let (served, receiver) = (world.serve().await, Receiver::start().await);
-    let mut ids = Vec::new();
-    for (path, copies, delivery) in [
-        ("/large", 80, json!({"queue": "memory"})),
-        ("/too-large", 84, json!({"queue": "memory"})),
-        ("/stored", 14, json!({"queue": "durable"})),
-        ("/too-large-stored", 16, json!({"queue": "durable"})),
-    ] {
-        let target = json!({"url": receiver.url(path), "payload": "${long}".repeat(copies)});
-        let mut body = of(json!({"httpCustom": target, "delivery": delivery}), json!({}));
-        body["subject"]["entities"] = json!([{"idPattern": ".*"}]);
-        ids.push(subscribe(&served, "", &body).await);
-    }
-    let entity = |n: usize| json!({"id": format!("e{n}"), "long": "x".repeat(100_000)});
-    let all = json!({"actionType": "append", "entities": (0..ENTITIES).map(entity).collect::<Vec<_>>()});
-    change(&served, "POST /v2/op/update?options=keyValues", &all.to_string()).await;
-    for (path, bytes) in [("/large", 8_000_000), ("/stored", 1_400_000)] {
-        let received = receiver.under(path, ENTITIES).await;
-        let lengths: Vec<usize> = received.iter().map(|one| one.body.len()).collect();
-        assert_eq!(lengths, [bytes; ENTITIES], "{path}");
-    }
-    for (id, limit) in [(&ids[1], "8388608 bytes"), (&ids[3], "1572864 bytes")] {
-        let failed = until_notification(&served, id, |shown| shown["failsCounter"] == ENTITIES).await;
-        assert!(failed["lastFailureReason"].as_str().unwrap().contains(limit), "{failed}");
-    }
-    assert_eq!(world.context.records_passed_over(), 0);
     served.stop().await;
     world.close();
     receiver.stop();

@@ -37,7 +37,12 @@ fn built_ins() -> Vec<(&'static str, Vec<Step>)> {
                     r#"{"dateExpires":{"$set":null}}"#,
                     Refuses(422, "Unprocessable", "null"),
                 ),
-                ("PUT /v2/entities/e/attrs/dateExpires", r#"{"value":"2998-01-01","type":"Text"}"#, Is(204)),
+                (
+                    "PUT /v2/entities/e/attrs/dateExpires",
+                    r#"{"value":"2998-01-01","type":"Text"}"#,
+                    Refuses(400, "BadRequest", "'Text'"),
+                ),
+                ("PUT /v2/entities/e/attrs/dateExpires", r#"{"value":"2998-01-01"}"#, Is(204)),
                 (
                     "GET /v2/entities?attrs=dateExpires",
                     "",
@@ -82,7 +87,7 @@ fn built_ins() -> Vec<(&'static str, Vec<Step>)> {
                     Says(r#"{"type":"Number","value":1,"metadata":{"m":{"type":"Number","value":1}}}"#),
                 ),
                 (
-                    "GET /v2/entities/e?attrs=a,*,a,id,type&options=keyValues",
+                    "GET /v2/entities/e?attrs=a,*,id,type&options=keyValues",
                     "",
                     Says(r#"{"id":"e","type":"Thing","a":1}"#),
                 ),

@@ -1,4 +1,4 @@
-//! How a notification is sent over HTTP, and what is made of answers that are unlike others.
+//! Sending of notifications over HTTP, and handling of unusual answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::receiver::until;
 use crate::subscriptions::{subscribe, until_notification};
 use crate::world::{Served, World};
 
-/// What somebody does with a request that has come as a whole.
+/// The reaction to a request that has come as a whole.
 #[derive(Clone)]
 enum Then {
     /// Answers, and waits for the next.
@@ -164,7 +164,7 @@ fn odd_answers() -> Vec<(&'static str, Then, Result<u16, &'static str>, bool)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_is_read_for_what_it_is_and_nothing_is_sent_twice() {
+async fn every_odd_answer_is_understood_and_no_notification_is_sent_twice() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;
@@ -198,7 +198,7 @@ async fn every_answer_is_read_for_what_it_is_and_nothing_is_sent_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_closes_connections_while_they_are_idle_misses_nothing() {
+async fn a_receiver_that_closes_idle_connections_misses_no_notification() {
     const CHANGES: usize = 20;
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
@@ -234,7 +234,7 @@ async fn who_closes_connections_while_they_are_idle_misses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_have_been_taken_is_not_sent_again() {
+async fn a_notification_that_may_have_arrived_is_not_resent() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;

@@ -1,4 +1,4 @@
-//! What surrounds the operations: pages of other origins, and the version.
+//! Routes around the operations: pages of other origins, and the version.
 
 use std::sync::Arc;
 
@@ -50,6 +50,10 @@ async fn the_version_stands_under_orions_key() {
     for (key, expected) in [
         ("git_hash", json!(BUILD.git_hash)),
         ("compile_time", json!("2014-05-13T16:53:20.000Z")),
+        ("compiled_by", json!("unknown")),
+        ("compiled_in", json!("unknown")),
+        ("release_date", json!("2014-05-13T16:53:20.000Z")),
+        ("doc", json!(env!("CARGO_PKG_REPOSITORY"))),
         ("machine", json!(std::env::consts::ARCH)),
         ("libversions", json!({"tokio": "1.2.3", "zstd": "unknown", "rustc": "rustc 1.95.0"})),
     ] {
@@ -61,7 +65,7 @@ async fn the_version_stands_under_orions_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collection_may_end_in_a_slash_and_normalized_is_what_it_is_without_an_option() {
+async fn a_collection_path_may_end_in_a_slash_and_normalized_is_the_default() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;
@@ -85,7 +89,7 @@ async fn a_collection_may_end_in_a_slash_and_normalized_is_what_it_is_without_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statistics_tell_what_runs_and_what_subscriptions_came_to() {
+async fn statistics_show_uptime_mapping_errors_and_subscription_counters() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;

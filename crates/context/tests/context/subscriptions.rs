@@ -67,29 +67,39 @@ async fn a_subscription_is_made_read_changed_and_deleted() {
                 "qos": 0, "retain": false}, "attrs": ["t"], "maxFailsLimit": 3, "onlyChangedAttrs": false,
                 "covered": false, "attrsFormat": "normalized"}, "throttling": 5})
     );
+    let notified = |mut notification: Value| {
+        notification["http"] = json!({"url": "http://h/p"});
+        json!({"notification": notification})
+    };
+    let subject =
+        |condition: Value| json!({"subject": {"entities": given["subject"]["entities"], "condition": condition}});
     for (change, pointer, expected) in [
         (json!({"throttling": 7}), "/throttling", json!(7)),
         (json!({"expires": ""}), "/expires", Value::Null),
         (json!({"expires": "2000-01-01"}), "/status", json!("expired")),
         (json!({"status": "inactive", "expires": "2050-01-01"}), "/status", json!("inactive")),
         (json!({"status": "oneshot"}), "/status", json!("oneshot")),
-        (json!({"notification": {"maxFailsLimit": null}}), "/notification/maxFailsLimit", Value::Null),
-        (json!({"notification": {"delivery": {"queue": "durable"}}}), "/notification/queue/length", json!(0)),
-        (json!({"notification": {"delivery": null}}), "/notification/delivery", Value::Null),
-        (json!({"notification": {"attrs": ["t"]}}), "/notification/queue", Value::Null),
-        (json!({"notification": {"http": {"url": "http://h/p"}}}), "/notification/mqtt", Value::Null),
-        (json!({"notification": {"exceptAttrs": ["x"]}}), "/notification/attrs", Value::Null),
-        (json!({"subject": {"condition": {"attrs": ["u"]}}}), "/subject/condition/attrs/0", json!("u")),
+        (notified(json!({"attrs": ["t"], "maxFailsLimit": 3})), "/notification/maxFailsLimit", json!(3)),
+        (notified(json!({"attrs": ["t"]})), "/notification/maxFailsLimit", Value::Null),
+        (notified(json!({"delivery": {"queue": "durable"}})), "/notification/queue/length", json!(0)),
+        (notified(json!({"exceptAttrs": ["x"]})), "/notification/delivery", Value::Null),
+        (notified(json!({})), "/notification/exceptAttrs", Value::Null),
+        (notified(json!({})), "/notification/mqtt", Value::Null),
+        (subject(json!({"attrs": ["u"]})), "/subject/condition/expression", Value::Null),
+        (subject(json!({"notifyOnMetadataChange": false})), "/subject/condition/attrs", json!([])),
+        (json!({"subject": {"entities": [{"id": "a"}]}}), "/subject/condition/notifyOnMetadataChange", json!(true)),
+        (json!({"description": "other"}), "/subject/entities/0/id", json!("a")),
     ] {
         assert_eq!(patch(&served, &id, &change).await.status, 204, "{change}");
         let found = shown(&served, &id).await.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!(found, expected, "{change}");
     }
-    assert_eq!(
-        shown(&served, &id).await["subject"]["entities"],
-        given["subject"]["entities"],
-        "what was not sent stays"
-    );
+    let at_last = shown(&served, &id).await;
+    assert_eq!((&at_last["throttling"], &at_last["status"]), (&json!(7), &json!("oneshot")), "what was not sent stays");
+    let unsaid = json!({"description": "", "throttling": 0});
+    assert_eq!(patch(&served, &id, &unsaid).await.status, 204);
+    let found = shown(&served, &id).await;
+    assert_eq!((found.get("description"), found.get("throttling")), (None, None), "what says nothing is not shown");
     let target = format!("/v2/subscriptions/{id}");
     assert_eq!(served.ask(&format!("GET {target}\nfiware-service: other"), None).await.status, 404);
     assert_eq!(served.ask(&format!("DELETE {target}"), None).await.status, 204);
@@ -150,7 +160,7 @@ fn target(name: &str, value: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
+async fn an_invalid_subscription_is_refused_and_not_stored() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;
@@ -170,11 +180,11 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         (with("/subject/condition", json!({"expression": {}})), 400, "expression"),
         (with("/subject/condition", json!({"expression": {"q": ""}})), 400, "q"),
         (with("/subject/condition", json!({"expression": {"q": "t=="}})), 400, "t=="),
-        (with("/subject/condition", json!({"expression": {"x": "1"}})), 400, "'x'"),
+        (with("/subject/condition", json!({"expression": {"x": "1"}})), 400, "an object with x"),
+        (with("/subject/condition", json!({"colour": 1})), 400, "an object with colour"),
         (with("/subject/condition", json!({"jexlExpression": "a|b"})), 501, "jexlExpression"),
         (with("/subject/condition", json!({"alterationTypes": ["entityGone"]})), 400, "entityGone"),
         (with("/subject/condition", json!({"notifyOnMetadataChange": 1})), 400, "notifyOnMetadataChange"),
-        (with("/subject/colour", json!(1)), 400, "colour"),
         (with("/notification/exceptAttrs", json!([])), 400, "exceptAttrs"),
         (
             json!({"subject": plain()["subject"], "notification": {"http": {"url": url}, "attrs": ["a"], "exceptAttrs": ["b"]}}),
@@ -186,8 +196,8 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         (with("/notification/attrsFormat", json!("unique")), 400, "unique"),
         (with("/notification/maxFailsLimit", json!(0)), 400, "maxFailsLimit"),
         (with("/notification/maxFailsLimit", json!("3")), 400, "maxFailsLimit"),
-        (with("/notification/timesSent", json!(3)), 400, "timesSent"),
         (with("/notification/delivery", json!({"queue": "disk"})), 400, "disk"),
+        (with("/notification/delivery", json!({"queues": "durable"})), 400, "queues"),
         (with("/notification/mqtt", json!({"url": "mqtt://h:1", "topic": "t"})), 400, "http, mqtt"),
         (json!({"subject": plain()["subject"], "notification": {"attrs": ["t"]}}), 400, "exactly one"),
         (target("http", json!({})), 400, "url"),
@@ -199,7 +209,6 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         (target("httpCustom", json!({"url": "http://h:0/", "qs": {"a": "b"}})), 400, "http://h:0/"),
         (target("http", json!({"url": url, "timeout": 1_800_001})), 400, "timeout"),
         (target("http", json!({"url": url, "timeout": -1})), 400, "timeout"),
-        (target("http", json!({"url": url, "headers": {"a": "b"}})), 400, "headers"),
         (target("httpCustom", json!({"url": url, "headers": {}})), 400, "headers"),
         (target("httpCustom", json!({"url": url, "qs": {}})), 400, "qs"),
         (target("httpCustom", json!({"url": url, "method": "STEAL"})), 400, "STEAL"),
@@ -224,7 +233,6 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         (target("mqtt", json!({"url": "mqtt://h:1", "topic": "a/#"})), 400, "a/#"),
         (target("mqtt", json!({"url": "mqtt://h:1", "topic": "t", "qos": 3})), 400, "qos"),
         (target("mqtt", json!({"url": "mqtt://h:1", "topic": "t", "user": "u"})), 400, "passwd"),
-        (target("mqttCustom", json!({"url": "mqtt://h:1", "topic": "t", "headers": {"a": "b"}})), 400, "headers"),
         (target("kafka", json!({"url": "kafka://h:1", "topic": "t"})), 501, "kafka"),
         (target("kafkaCustom", json!({"url": "kafka://h:1", "topic": "t"})), 501, "kafkaCustom"),
         (with("/description", json!(long)), 400, "1025"),
@@ -234,7 +242,6 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         (with("/expires", json!("tomorrow")), 400, "tomorrow"),
         (with("/status", json!("failed")), 400, "failed"),
         (with("/status", json!("expired")), 400, "expired"),
-        (with("/id", json!("0123456789abcdef01234567")), 400, "'id'"),
     ];
     for (body, status, named) in rows {
         let answer = served.ask("POST /v2/subscriptions", Some(&body.to_string())).await;
@@ -262,10 +269,11 @@ async fn what_breaks_a_rule_is_refused_and_nothing_is_stored() {
         json!({}),
         json!({"throttling": -1}),
         json!({"notification": {"covered": true}}),
+        json!({"notification": {"attrs": ["t"]}}),
+        json!({"subject": {"condition": {"attrs": ["t"]}}}),
         json!({"notification": {"attrs": null}}),
         json!({"notification": {"http": {"url": "http://127.0.0.1:65536/"}}}),
         json!({"status": "failed"}),
-        json!({"x": 1}),
     ] {
         assert_eq!(patch(&served, &id, &change).await.status, 400, "{change}");
     }

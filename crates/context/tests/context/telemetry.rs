@@ -52,7 +52,7 @@ async fn a_device_becomes_an_entity_with_an_attribute_for_each_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ngsi_forbids_is_left_out_and_counted() {
+async fn values_that_ngsi_forbids_are_left_out_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let topic = world.make_telemetry("default");
@@ -69,7 +69,7 @@ async fn what_ngsi_forbids_is_left_out_and_counted() {
     wait_until("the last measurement", || world.context.stats().entities == 1);
     let stats = world.context.stats();
     assert_eq!((stats.unmapped_measurements, stats.skipped_attributes, stats.entities), (6, 6, 1));
-    let trouble = world.context.mapping_trouble(&TenantId::default()).unwrap();
+    let trouble = world.context.mapping_error(&TenantId::default()).unwrap();
     assert_eq!(trouble.count, 12, "{trouble:?}");
     let at = "1970-01-01T00:00:00.000Z";
     let expected = json!({"id": "urn:ngsi-ld:Device:d", "type": "Device", "good": number(json!(1), at)});
@@ -117,7 +117,7 @@ async fn a_second_location_is_left_out_and_the_first_goes_on() {
     world.measure(&topic, "first", 0, r#"{"x": 5, "y": 6}"#);
     wait_until("the third", || world.context.stats().measurements == 3);
     assert_eq!(world.context.stats().skipped_attributes, 1);
-    let trouble = world.context.mapping_trouble(&TenantId::default()).unwrap();
+    let trouble = world.context.mapping_error(&TenantId::default()).unwrap();
     assert!(trouble.what.contains("'b' would be a second location of entity 'e' beside 'a'"), "{trouble:?}");
     let served = world.serve().await;
     let at = json!({"type": "Point", "coordinates": [5, 6]});
@@ -198,9 +198,9 @@ async fn clients_and_measurements_may_change_one_entity_at_once() {
     world.close();
 }
 
-/// What happens between two lives of the process.
+/// The checkpoint that the next life of the process finds.
 #[derive(Debug, Clone, Copy)]
-enum Checkpoint {
+pub(crate) enum Checkpoint {
     Kept,
     Older,
     Deleted,
@@ -235,7 +235,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn restart(dir: &Path, world: World, checkpoint: Checkpoint) -> World {
+pub(crate) fn restart(dir: &Path, world: World, checkpoint: Checkpoint) -> World {
     let (checkpoints, older) = (world.close(), dir.join("older"));
     match checkpoint {
         Checkpoint::Kept => {}
@@ -309,7 +309,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_measurement_is_applied_and_told_once_whatever_restarts(steps in steps()) {
+    fn each_measurement_is_applied_and_published_once_across_restarts(steps in steps()) {
         run(steps);
     }
 }

@@ -1,7 +1,7 @@
 //! Notifications over TLS: to an HTTPS server of Python's and to a real Mosquitto, with certificates that OpenSSL has made.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::mosquitto::{Running, program};
 use crate::notifications::change;
-use crate::receiver::{Receiver, until};
+use crate::receiver::{Receiver, own_ip, until};
 use crate::subscriptions::{shown, subscribe, until_notification};
 use crate::world::{Registry, Served, World};
 
@@ -47,7 +47,7 @@ impl Certificates {
     }
 }
 
-/// What an HTTPS server was sent: number of the connection, path, bytes of the body.
+/// The requests that an HTTPS server got: number of the connection, path, bytes of the body.
 type Got = Arc<Mutex<Vec<(u64, String, String)>>>;
 
 /// A server of Python's.
@@ -150,7 +150,7 @@ async fn notifications_reach_an_https_receiver_in_order_over_connections_that_ar
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whom_nobody_vouches_for_gets_nothing_unless_everybody_is_trusted() {
+async fn a_receiver_without_a_trusted_certificate_gets_nothing_unless_insecure_is_set() {
     let dir = tempfile::tempdir().unwrap();
     let certificates = Certificates::of(dir.path(), "IP:127.0.0.1");
     let https = Https::start(&certificates);
@@ -194,34 +194,36 @@ async fn whom_nobody_vouches_for_gets_nothing_unless_everybody_is_trusted() {
 async fn notifications_reach_a_real_mosquitto_over_tls() {
     let dir = tempfile::tempdir().unwrap();
     let certificates = Certificates::of(dir.path(), "localhost");
-    let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let ports = [free_port(), free_port()];
+    // The certificate is of a name. The system does not give ports below 30,000.
+    let encrypted = 10_000 + (std::process::id() % 20_000) as u16;
+    let plain = SocketAddr::from((own_ip(), 1884));
     let conf = format!(
-        "user root\nallow_anonymous true\nlistener {} localhost\ncertfile {}\nkeyfile {}\nlistener {} 127.0.0.1\n",
-        ports[0],
+        "user root\nallow_anonymous true\nlistener {} localhost\ncertfile {}\nkeyfile {}\nlistener {} {}\n",
+        encrypted,
         certificates.certificate.display(),
         certificates.key.display(),
-        ports[1]
+        plain.port(),
+        plain.ip()
     );
     std::fs::write(dir.path().join("mosquitto.conf"), conf).unwrap();
     let broker = program("mosquitto").arg("-c").arg(dir.path().join("mosquitto.conf")).stderr(Stdio::null()).spawn();
     let broker = Running(broker.unwrap());
-    until("Mosquitto", || ports.iter().all(|port| std::net::TcpStream::connect(("localhost", *port)).is_ok())).await;
-    let (listener, heard) = crate::mosquitto::listen(ports[1]);
+    until("Mosquitto", || TcpStream::connect(("localhost", encrypted)).is_ok() && TcpStream::connect(plain).is_ok())
+        .await;
+    let (listener, heard) = crate::mosquitto::listen(plain);
     until("the listener", || {
-        let port = ports[1].to_string();
-        let _ = program("mosquitto_pub").args(["-p", &port, "-t", "ready", "-m", "x", "-q", "1"]).status();
+        let _ = crate::mosquitto::at("mosquitto_pub", plain).args(["-t", "ready", "-m", "x", "-q", "1"]).status();
         !heard.lock().is_empty()
     })
     .await;
     let (world, served) = world(&dir.path().join("data"), trusting(&certificates)).await;
-    let url = format!("mqtts://localhost:{}", ports[0]);
+    let url = format!("mqtts://localhost:{encrypted}");
     for qos in 0..=2 {
         let target = json!({"url": url, "topic": format!("q{qos}"), "qos": qos});
         subscribe(&served, "", &subscription("mqtt", target)).await;
     }
     // Its certificate is of another name.
-    let wrong = json!({"url": format!("mqtts://127.0.0.1:{}", ports[0]), "topic": "wrong"});
+    let wrong = json!({"url": format!("mqtts://127.0.0.1:{encrypted}"), "topic": "wrong"});
     let wrong = subscribe(&served, "", &subscription("mqtt", wrong)).await;
     for t in 1..=20 {
         update(&served, &json!(t)).await;

@@ -27,7 +27,7 @@ async fn shown(served: &Served, id: &str) -> Value {
 
 /// Row of the reference's table of action types: entities sent, code and name, what e1 and e2 are then.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_action_type_does_what_its_row_says() {
+async fn each_action_type_gives_the_result_of_its_row() {
     let (ok, unprocessable, partial, missing) =
         ((204, ""), (422, "Unprocessable"), (422, "PartialUpdate"), (404, "NotFound"));
     let start = json!({"a": 1, "b": 2});
@@ -123,7 +123,7 @@ async fn a_notification_is_taken_as_an_append() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operators_work_on_what_is_there_or_on_their_base() {
+async fn operators_update_the_current_value_or_their_base() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     let served = world.serve().await;
@@ -206,6 +206,43 @@ async fn a_transient_entity_is_gone_at_its_time() {
     let told: Vec<String> = world.told("default").into_iter().map(|told| told.alteration).collect();
     assert!(told.contains(&"entityExpire".to_owned()) && !told.contains(&"entityDelete".to_owned()), "{told:?}");
     assert_eq!(served.ask("POST /v2/entities", Some(r#"{"id":"e2","type":"T"}"#)).await.status, 201, "born again");
+    served.stop().await;
+    world.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_tells_where_a_value_has_the_observation_time_of_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let with_time = |value: i32, time: &str| {
+        format!(r#"{{"value":{value},"metadata":{{"{time}":{{"type":"DateTime","value":"2026-01-01T00:00:00Z"}}}}}}"#)
+    };
+    let entity = format!(
+        r#"{{"id":"e","t":{},"a,b":{},"u":{{"value":1}}}}"#,
+        with_time(1, "TimeInstant"),
+        with_time(1, "observedAt")
+    );
+    let same_time = format!(r#"{{"t":{}}}"#, with_time(5, "TimeInstant"));
+    for (head, body, kept) in [
+        ("POST /v2/entities", &*entity, ""),
+        ("PATCH /v2/entities/e/attrs", r#"{"t":{"value":2},"u":{"value":2}}"#, "t"),
+        ("PATCH /v2/entities/e/attrs", r#"{"t":{"value":2}}"#, ""),
+        (
+            "PATCH /v2/entities/e/attrs",
+            r#"{"t":{"value":3},"a,b":{"value":3,"metadata":{"m":{"value":1}}}}"#,
+            "t,a%2Cb",
+        ),
+        ("PUT /v2/entities/e/attrs/t", r#"{"value":{"$inc":1}}"#, "t"),
+        ("PUT /v2/entities/e/attrs/t/value", "[4]", "t"),
+        ("POST /v2/entities/e/attrs", &*same_time, ""),
+        ("PATCH /v2/entities/e/attrs?options=overrideMetadata", r#"{"t":{"value":6}}"#, ""),
+        ("POST /v2/op/update", r#"{"actionType":"append","entities":[{"id":"e","a,b":{"value":7}}]}"#, "a%2Cb"),
+    ] {
+        assert!(served.ask(head, Some(body)).await.status < 300, "{head} {body}");
+        let told = world.told("default").pop().unwrap();
+        assert_eq!(told.kept_times, kept, "{head} {body}");
+    }
     served.stop().await;
     world.close();
 }

@@ -103,7 +103,7 @@ async fn a_write_may_demand_a_version_and_a_read_is_spared_a_known_one() {
     assert_eq!(write("*", r#"{"a":{"value":2,"metadata":{"m":{"value":1}}}}"#).await.status, 204);
     assert_ne!(tag().await, second, "metadata alone makes another version");
     for (head, body) in [
-        ("PUT /v2/entities/e/attrs", Some("{}")),
+        ("PUT /v2/entities/e/attrs", Some(r#"{"b":{"value":1}}"#)),
         ("POST /v2/entities/e/attrs", Some(r#"{"b":{"value":1}}"#)),
         ("PUT /v2/entities/e/attrs/a", Some(r#"{"value":1}"#)),
         ("PUT /v2/entities/e/attrs/a/value", Some("{}")),

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_columns::Limits;
+use millstream_columns::ParserLimits;
 use millstream_context::{Build, Context, ContextConfig, Mapping, Mappings, TenantMappings};
 use millstream_http::{Api, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
-use millstream_types::{BatchLimits, Header, Kind, Record, SystemClock, TenantId, TopicName, TopicPartition, header};
-use millstream_view::{Checkpoints, Ground, Shards};
+use millstream_types::{
+    BatchLimits, Header, Offset, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, header,
+};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,10 +22,10 @@ use tracing::level_filters::LevelFilter;
 
 pub(crate) use crate::answer::Answer;
 
-/// What is read of a change topic at a time.
+/// Bytes of a change topic that are read at a time.
 const READ_BYTES: usize = 4 << 20;
 
-/// What the tests' server says of its build.
+/// The build that the tests' server reports.
 pub(crate) const BUILD: Build = Build {
     git_hash: "0123456789abcdef0123456789abcdef01234567",
     built_at_s: "1400000000",
@@ -37,7 +39,7 @@ pub(crate) struct Registry(Mutex<HashMap<String, Arc<Mapping>>>);
 
 impl Registry {
     pub(crate) fn set(&self, device: &str, ext: Value) {
-        let mapping = TenantMappings::default().of_device(ext.as_object().unwrap(), &Limits::default()).unwrap();
+        let mapping = TenantMappings::default().of_device(ext.as_object().unwrap(), &ParserLimits::default()).unwrap();
         self.0.lock().insert(device.to_owned(), mapping);
     }
 }
@@ -77,7 +79,7 @@ impl World {
         let log = Embedded::open(log_config, files, clock.clone(), clock.clone()).unwrap();
         let checkpoints = dir.join("views");
         let shards = Shards::start(2).unwrap();
-        let ground = Ground {
+        let ground = ViewRuntime {
             log: log.clone(),
             checkpoints: Checkpoints::open(&checkpoints).unwrap(),
             shards: shards.clone(),
@@ -108,7 +110,7 @@ impl World {
 
     /// Makes the tenant's telemetry topic, as the device side would.
     pub(crate) fn make_telemetry(&self, tenant: &str) -> TopicName {
-        let name = TopicName::reserved(Kind::Telemetry, &TenantId::new(tenant).unwrap());
+        let name = TopicName::reserved(TopicKind::Telemetry, &TenantId::new(tenant).unwrap());
         let config = TopicConfig { level: AckLevel::Written, ..TopicConfig::default() };
         self.log.create_topic(&name, &config).unwrap();
         name
@@ -124,9 +126,36 @@ impl World {
         partition.append(&[record], AckLevel::Written, Done::ignore()).unwrap();
     }
 
+    /// Makes the tenant's topic of updates, as its first writer would.
+    pub(crate) fn make_updates(&self, tenant: &str) -> TopicName {
+        let name = TopicName::reserved(TopicKind::ContextUpdate, &TenantId::new(tenant).unwrap());
+        self.log.create_topic(&name, &TopicConfig::default()).unwrap();
+        name
+    }
+
+    /// Appends a record of updates; returns its partition and offset.
+    pub(crate) fn update(
+        &self,
+        topic: &TopicName,
+        key: &str,
+        headers: &[(&str, &str)],
+        value: Option<&str>,
+    ) -> (u32, Offset) {
+        let number = millstream_types::partition_of_key(key.as_bytes(), 4).0;
+        let headers: Vec<Header<'_>> =
+            headers.iter().map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect();
+        let record =
+            Record { timestamp_ms: 0, key: Some(key.as_bytes()), value: value.map(str::as_bytes), headers: &headers };
+        let partition = self.log.partition(&TopicPartition::new(topic.clone(), number)).unwrap();
+        let (sender, appended) = std::sync::mpsc::channel();
+        let done = Done::call(move |outcome| sender.send(outcome).unwrap());
+        partition.append(&[record], AckLevel::Synced, done).unwrap();
+        (number, appended.recv().unwrap().unwrap().first)
+    }
+
     /// All changes told of the tenant's entities, in the order of each partition.
     pub(crate) fn told(&self, tenant: &str) -> Vec<Told> {
-        let name = TopicName::reserved(Kind::Context, &TenantId::new(tenant).unwrap());
+        let name = TopicName::reserved(TopicKind::Context, &TenantId::new(tenant).unwrap());
         let Some(topic) = self.log.topic(&name) else { return Vec::new() };
         (0..topic.config.partitions)
             .flat_map(|number| {
@@ -170,6 +199,8 @@ pub(crate) struct Told {
     pub(crate) entity: Value,
     pub(crate) alteration: String,
     pub(crate) changed: String,
+    /// Attributes with the observation time of the value before.
+    pub(crate) kept_times: String,
 }
 
 impl Told {
@@ -182,6 +213,7 @@ impl Told {
             entity: serde_json::from_slice(record.value.unwrap()).unwrap(),
             alteration: text(record.header(millstream_context::ALTERATION_TYPE).unwrap()),
             changed: text(record.header(millstream_context::CHANGED_ATTRIBUTES).unwrap()),
+            kept_times: record.header(header::KEPT_OBSERVATION_TIMES).map(text).unwrap_or_default(),
         };
         batch.records().map(|record| read(record.unwrap())).collect()
     }
@@ -222,7 +254,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// A header without a value is left out.
 fn request(head: &str, body: Option<&str>) -> String {
     let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
-    let mut request = format!("{first} HTTP/1.1\r\nhost: test\r\n");
+    let mut request = format!("{first} HTTP/1.1\r\nhost: localhost\r\n");
     for line in headers.lines().map(str::trim).filter(|line| !line.is_empty() && !line.ends_with(':')) {
         request += &format!("{line}\r\n");
     }
@@ -262,6 +294,8 @@ impl Served {
             let read = socket.read_buf(&mut text).await.unwrap();
             assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&text));
             let text = std::str::from_utf8(&text).unwrap();
+            // A client that asks whether to send the body is told so first.
+            let text = text.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(text);
             let Some((_, body)) = text.split_once("\r\n\r\n") else { continue };
             let answer = Answer::parse(text);
             if body.len() == answer.header("content-length").map_or(0, |length| length.parse().unwrap()) {
@@ -275,6 +309,6 @@ impl Served {
     }
 
     pub(crate) async fn stop(self) {
-        assert_eq!(self.serving.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+        assert_eq!(self.serving.shut_down(Duration::from_secs(60)).await, 0, "nothing had to be cut off");
     }
 }

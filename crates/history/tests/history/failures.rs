@@ -1,4 +1,4 @@
-//! Disks that refuse, files that nobody names, files that are gone.
+//! Failing disks, unnamed files and missing files.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use millstream_log::{File, Files, Lock, SystemFiles};
 
 use crate::world::{NEW_YEAR_MS, World, quiet, wait_until};
 
-/// A disk that makes no new files while it is full.
+/// A disk that refuses new files while it is full.
 #[derive(Default)]
 struct Full(AtomicBool);
 
@@ -68,7 +68,7 @@ fn a_full_disk_is_reported_and_once_there_is_room_every_point_is_written_once() 
 }
 
 #[test]
-fn a_start_removes_what_nobody_names_and_reports_what_is_missing() {
+fn a_start_removes_unnamed_files_and_reports_missing_ones() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &quiet());
     world.measure("room1", "t", "1", NEW_YEAR_MS);
@@ -92,7 +92,7 @@ fn a_start_removes_what_nobody_names_and_reports_what_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_file_fails_the_reads_that_need_it_and_is_told_of() {
+async fn a_damaged_file_fails_the_reads_that_need_it_and_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &quiet());
     world.measure("room1", "t", "1", NEW_YEAR_MS);
@@ -117,7 +117,7 @@ async fn a_damaged_file_fails_the_reads_that_need_it_and_is_told_of() {
     world.close();
 }
 
-/// Whether its points are in memory or in files that are of another time.
+/// The entity has points at another time; the answer is the same before and after a flush.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entity_without_values_in_the_asked_time_is_answered_with_none() {
     let dir = tempfile::tempdir().unwrap();

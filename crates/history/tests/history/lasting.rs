@@ -1,4 +1,4 @@
-//! What stays, what goes: merging, deletion, retention, rules.
+//! Merging, deletion, retention and rules.
 
 use millstream_history::{HistoryConfig, HistoryRule};
 use serde_json::json;
@@ -31,9 +31,9 @@ async fn small_files_become_one_and_nothing_is_lost_or_doubled() {
     world.close();
 }
 
-/// Deletes an entity, an attribute, a type and a tenant's all; what comes later stays.
+/// Deletes an entity, an attribute, a type and a whole tenant; later points stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_deleted_is_gone_at_once_and_soon_from_the_disk() {
+async fn deleted_history_is_gone_at_once_and_soon_from_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &quiet());
     for part in 0..2 {
@@ -83,10 +83,9 @@ async fn what_is_deleted_is_gone_at_once_and_soon_from_the_disk() {
     world.close();
 }
 
-/// An attribute that is deleted, by itself, with its entity or at the entity's end, is a point in time that says so; it is no
-/// value that would count.
+/// A deletion of an attribute, alone or with its entity, is a point of its own, which aggregation does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_deleted_in_the_context_is_seen_in_the_history() {
+async fn deletions_in_the_context_are_points_of_the_history() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &quiet());
     for (id, alteration, changed) in [
@@ -129,7 +128,7 @@ async fn what_was_deleted_in_the_context_is_seen_in_the_history() {
     world.close();
 }
 
-/// The word for a deletion may be a value as well.
+/// The text that marks a deletion can also be a regular value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_text_that_reads_like_a_deletion_is_a_value() {
     let dir = tempfile::tempdir().unwrap();
@@ -175,7 +174,7 @@ fn days_go_by_age_and_by_size_of_their_type() {
         world.files().iter().filter(|path| path.to_string_lossy().contains(&kind)).count()
     };
     assert_eq!((of("Short"), of("Long")), (1, 1));
-    // Two days later another: the first is not old yet. It counts from when it was kept, whatever its time of observation.
+    // Another point two days later. The first is not old yet: its age counts from its flush, not from its observation.
     world.clock.advance(std::time::Duration::from_millis(DAY_MS as u64));
     world.change(("default", "Short", "x"), "t", "2", NEW_YEAR_MS + DAY_MS);
     world.flush();
@@ -191,7 +190,7 @@ fn days_go_by_age_and_by_size_of_their_type() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_say_what_is_kept() {
+async fn rules_choose_the_history_that_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let rules = vec![
         HistoryRule { attribute: "debug*".into(), keep: Some(false), ..HistoryRule::default() },

@@ -1,7 +1,7 @@
-//! What history promises, over a real log of four partitions, real files and real sockets.
+//! End-to-end tests of history with a real log of four partitions, real files and real sockets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../http/tests/rim/answer.rs"]
+#[path = "../../../http/tests/pipeline/answer.rs"]
 mod answer;
 mod crash;
 mod failures;

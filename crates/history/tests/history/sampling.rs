@@ -1,4 +1,4 @@
-//! Fewer points of old files, as readers see it.
+//! Sampling of old files, as readers see it.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::world::{HOUR_MS, NEW_YEAR_MS, World, quiet, wait_until};
 const DAY_MS: i64 = 24 * HOUR_MS;
 const MINUTE_MS: i64 = 60_000;
 
-/// From the age of two days on one point an hour.
+/// Keeps one point per hour from the age of two days.
 fn hourly(kind: &str, sample: Option<Sample>) -> HistoryRule {
     HistoryRule {
         kind: kind.into(),
@@ -34,21 +34,21 @@ fn at(ms: i64) -> String {
     millstream_types::iso_time(NEW_YEAR_MS + ms)
 }
 
-/// A value every ten minutes of six hours; the value is the number of minutes.
+/// Adds a value every ten minutes for six hours; the value is the number of minutes.
 fn measure_six_hours(world: &World, kind: &str, id: &str) {
     for minute in (0..360).step_by(10) {
         world.change(("default", kind, id), "t", &minute.to_string(), NEW_YEAR_MS + minute * MINUTE_MS);
     }
 }
 
-/// Lets files grow old, and waits until so many points were left out of them.
+/// Advances the clock and waits until sampling has dropped `left_out` points.
 fn grow_old(world: &World, left_out: u64) {
     world.clock.advance(Duration::from_millis(2 * DAY_MS as u64 + 1));
     wait_until("old files are sampled", || world.history.stats().sampled_out == left_out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_old_points_the_last_one_of_each_period_stays_and_all_reads_go_on() {
+async fn the_last_old_point_of_each_period_stays_and_all_reads_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &sampled(&[hourly("Room", None)]));
     for id in ["room1", "room2"] {
@@ -79,7 +79,7 @@ async fn of_old_points_the_last_one_of_each_period_stays_and_all_reads_go_on() {
     assert_eq!(lines.len(), 7);
     assert_eq!(lines[1], format!("room1,Room,/,t,Number,50,{},{}", at(50 * MINUTE_MS), at(50 * MINUTE_MS + 5)));
 
-    // What comes late is there at once, and is sampled with the others once it is old.
+    // A late point is visible at once, and is sampled once it is old.
     world.measure("room1", "t", "55", NEW_YEAR_MS + 55 * MINUTE_MS);
     world.measure("room1", "t", "1", NEW_YEAR_MS + MINUTE_MS);
     world.flush();
@@ -94,13 +94,13 @@ async fn of_old_points_the_last_one_of_each_period_stays_and_all_reads_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deletions_stay_and_so_does_what_was_before_them() {
+async fn deletions_and_the_points_before_them_stay() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &sampled(&[hourly("*", None)]));
     for (minute, is_deletion) in [(1, false), (2, false), (3, true), (4, false), (5, false), (59, true)] {
         let ms = NEW_YEAR_MS + minute * MINUTE_MS;
         match is_deletion {
-            // The alteration shows `t` alone: what else it names was deleted.
+            // The record contains only `t`, so `u` counts as deleted.
             true => world.alter("room1", "entityChange", "u", ms),
             false => world.measure("room1", "u", &minute.to_string(), ms),
         }
@@ -117,7 +117,7 @@ async fn deletions_stay_and_so_does_what_was_before_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mean_says_of_how_many_points_it_is_one_and_a_rule_can_take_an_attribute_out() {
+async fn a_mean_names_the_number_of_its_points_and_a_rule_can_exclude_an_attribute() {
     let dir = tempfile::tempdir().unwrap();
     let all = HistoryRule { attribute: "alarm".into(), sample: Some(Sample::All), ..HistoryRule::default() };
     let world = World::open(dir.path(), &sampled(&[all.clone(), hourly("*", Some(Sample::Average))]));
@@ -142,7 +142,7 @@ async fn a_mean_says_of_how_many_points_it_is_one_and_a_rule_can_take_an_attribu
     served.stop().await;
     world.close();
 
-    // A rule of longer periods: the mean is that of all points, as each weighs what it stands for.
+    // With longer periods the mean is still that of all points, because each mean has a weight.
     let daily = HistoryRule { sample_period_ms: Some(DAY_MS as u64), ..hourly("*", Some(Sample::Average)) };
     let world = World::open(dir.path(), &sampled(&[all, daily]));
     world.clock.advance(Duration::from_millis(10 * DAY_MS as u64));
@@ -155,7 +155,7 @@ async fn a_mean_says_of_how_many_points_it_is_one_and_a_rule_can_take_an_attribu
     world.close();
 }
 
-/// A disk that counts how often files are opened, and on which those who read for a client wait while it is shut.
+/// A disk that counts opened files; while it is shut, threads that read for clients wait.
 #[derive(Default)]
 struct Watched {
     opened: AtomicU64,
@@ -226,7 +226,7 @@ impl File for WatchedFile {
     }
 }
 
-/// Who began to read before sees every point once, and what he reads stays on the disk for as long.
+/// A read that started before a rewrite sees every point once, and its files stay on disk until it ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_has_begun_ends_with_the_files_that_it_began_with() {
     let dir = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ async fn a_read_that_has_begun_ends_with_the_files_that_it_began_with() {
     let read = served.get("?options=aggregatedValues&aggrMethods=totalCount");
     let meanwhile = async {
         while disk.waiting.load(Ordering::Acquire) == 0 {
-            // The request goes on meanwhile, on this very task.
+            // The request runs on this task meanwhile.
             tokio::task::yield_now().await;
         }
         grow_old(&world, 60);
@@ -260,9 +260,9 @@ async fn a_read_that_has_begun_ends_with_the_files_that_it_began_with() {
 }
 
 #[test]
-fn what_was_sampled_is_not_read_again_unless_a_rule_wants_less() {
+fn sampled_files_are_read_again_only_if_a_rule_keeps_less() {
     let dir = tempfile::tempdir().unwrap();
-    // What comes behind rooms is sampled after them: once it is, rooms have been looked at.
+    // Types are sampled in order, so rooms have been checked once a later type is sampled.
     let rules = |period_ms: i64| {
         let of_rooms = HistoryRule { sample_period_ms: Some(period_ms as u64), ..hourly("Room", None) };
         sampled(&[hourly("Zebra*", None), of_rooms])

@@ -1,4 +1,4 @@
-//! What a client reads, from memory, from files, and from both.
+//! Reads through the API, from memory, from files and from both.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{HOUR_MS, NEW_YEAR_MS, World, quiet};
 
-/// A day's worth of hours in one room, some text in another, another type and another tenant.
+/// Adds one point per hour of a day in one room, text in another, and points of another type and tenant.
 fn fill(world: &World) {
     for hour in 0..24 {
         world.measure("room1", "t", &format!("{}", hour as f64 / 2.0), NEW_YEAR_MS + hour * HOUR_MS);
@@ -19,7 +19,7 @@ fn fill(world: &World) {
     world.change(("acme", "Room", "room1"), "t", "-1", NEW_YEAR_MS);
 }
 
-/// Runs the same questions against memory, files, both, and after a restart.
+/// Sends the same requests before a flush, after it, between two flushes, and after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_the_same_wherever_the_points_lie() {
     let dir = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ async fn ask_everything(world: &World) {
     assert_eq!(after["t"].as_array().unwrap().len(), 1);
     let between = get(&format!("/room1?attrs=t&timerel=between&timeAt={}&endTimeAt={}", at(1), at(3))).await;
     assert_eq!(between["t"].as_array().unwrap().len(), 2);
-    // Changes were recorded 5 ms after they were observed.
+    // Changes are recorded 5 ms after their observation.
     let modified = get(&format!("/room1?attrs=t&timeproperty=modifiedAt&timerel=after&timeAt={}", at(23))).await;
     assert_eq!(modified["t"].as_array().unwrap().len(), 1);
     assert_eq!(modified["t"][0]["modifiedAt"], "2026-01-01T23:00:00.005Z");
@@ -130,14 +130,14 @@ async fn ask_everything(world: &World) {
     served.stop().await;
 }
 
-/// An answer that would have too many points says which time it covers; the next one goes on from there.
+/// An answer with too many points tells the time that it covers, and the next request continues there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_history_is_paged_by_time() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &HistoryConfig { page_max_points: 10, ..quiet() });
     let mut expected: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for n in 0..40_i64 {
-        // Three attributes, now and then at the same moment.
+        // Three attributes, some with equal times.
         let attribute = format!("a{}", n % 3);
         let observed = NEW_YEAR_MS + n / 2 * 1_000;
         world.measure("room1", &attribute, &n.to_string(), observed);
@@ -146,7 +146,7 @@ async fn a_long_history_is_paged_by_time() {
             world.flush();
         }
     }
-    // One of few points, first or last of all.
+    // Two attributes with one point each, at the end and at the start.
     for (attribute, second) in [("a3", 19), ("a4", 0)] {
         world.measure("room1", attribute, "99", NEW_YEAR_MS + second * 1_000);
         expected.insert(attribute.to_owned(), vec![99]);
@@ -201,7 +201,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// In whatever order points come, wherever they lie: the last ones are what sorting all of them finds.
+    /// Random points in any order and place: lastN gives the same points as a full sort.
     #[test]
     fn the_last_points_are_those_that_brute_force_finds(
         steps in prop::collection::vec(step(), 1..120),

@@ -1,11 +1,11 @@
-//! Tools that are not ours read the files as they lie.
+//! Reads the files with third-party tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::world::{HOUR_MS, NEW_YEAR_MS, World, quiet};
 
-/// Where scripts/setup-clients puts what it installs: beside the tests' own binaries.
+/// The folder in which scripts/setup-clients installs tools, next to the test binaries.
 fn python() -> PathBuf {
     let binary = std::env::current_exe().unwrap();
     let target = binary.ancestors().nth(3).unwrap();

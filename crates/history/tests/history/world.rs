@@ -1,15 +1,15 @@
-//! History on a log into which the tests write changes of entities, as their owners would.
+//! A running history with a log; the tests append changes of entities to it as their owners do.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_history::{Base, History, HistoryConfig, NoTenantRules};
+use millstream_history::{Dependencies, History, HistoryConfig, NoTenantRules};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
 use millstream_types::{
-    Header, Kind, ManualClock, Record, SystemClock, TenantId, TopicName, TopicPartition, header, iso_time,
+    Header, ManualClock, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, header, iso_time,
     partition_of_key,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,7 +29,7 @@ pub(crate) struct World {
     pub(crate) dir: PathBuf,
 }
 
-/// Nothing is written to files unless a test wants it.
+/// A configuration that flushes only when a test asks for it.
 pub(crate) fn quiet() -> HistoryConfig {
     HistoryConfig { flush_interval_ms: 86_400_000, ..HistoryConfig::default() }
 }
@@ -43,26 +43,26 @@ impl World {
         let log = open_log(dir);
         let clock = Arc::new(ManualClock::default());
         let directory = dir.join("history");
-        let base = Base {
+        let dependencies = Dependencies {
             log: log.clone(),
             dir: &directory,
             files,
-            own: Arc::new(NoTenantRules),
+            tenant_rules: Arc::new(NoTenantRules),
             clock: clock.clone(),
             wall: clock.clone(),
         };
-        let history = History::open(&base, config, &Metrics::default()).unwrap();
+        let history = History::open(&dependencies, config, &Metrics::default()).unwrap();
         Self { log, history, clock, dir: directory }
     }
 
-    /// Stops: everything is in files then.
+    /// Stops history, which flushes all points.
     pub(crate) fn close(self) {
         self.history.stop();
         drop(self.history);
         self.log.close().unwrap();
     }
 
-    /// Appends a change of an entity's attribute, observed at `observed_ms`; durable when it returns.
+    /// Appends a change of an attribute, observed at `observed_ms`; the change is durable on return.
     pub(crate) fn change(
         &self,
         (tenant, kind, id): (&str, &str, &str),
@@ -73,20 +73,20 @@ impl World {
         change(&*self.log, (tenant, kind, id), attribute, value, observed_ms);
     }
 
-    /// As [`World::change`] of a room of the default tenant.
+    /// Calls [`World::change`] for a room of the default tenant.
     pub(crate) fn measure(&self, id: &str, attribute: &str, value: &str, observed_ms: i64) {
         self.change(("default", "Room", id), attribute, value, observed_ms);
     }
 
-    /// Appends the record of an alteration of a room with the attribute `t`, in which `changed` are named.
+    /// Appends an alteration record of a room with the attribute `t`; `changed` lists the changed attributes.
     pub(crate) fn alter(&self, id: &str, alteration: &str, changed: &str, timestamp_ms: i64) {
         let value = format!(r#"{{"id":"{id}","type":"Room","t":{{"type":"Number","value":7,"metadata":{{}}}}}}"#);
         append(&*self.log, ("default", id), (alteration, changed), &value, timestamp_ms);
     }
 
-    /// Writes everything to files: the interval passes.
+    /// Advances the clock by the flush interval and waits until all points are in files.
     pub(crate) fn flush(&self) {
-        // What was changed is read first: an interval that has passed before does not come again.
+        // Pending changes are read first, because the interval passes only once.
         wait_until("what was changed is read", || self.history.stats().lag_records == 0);
         self.clock.advance(Duration::from_millis(86_400_000));
         wait_until("everything is in files", || self.history.stats().recent_points == 0);
@@ -102,7 +102,7 @@ impl World {
         Served { serving: listener.serve(Arc::new(api), &metrics), address }
     }
 
-    /// The files, by path below the directory.
+    /// Returns the files, relative to the directory.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         files_below(&self.dir)
     }
@@ -124,7 +124,7 @@ pub(crate) fn open_log(dir: &Path) -> Arc<Embedded> {
     Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap()
 }
 
-/// Appends a change, as the owners of entities do.
+/// Appends a change as an owner does.
 pub(crate) fn change(
     log: &dyn Log,
     (tenant, kind, id): (&str, &str, &str),
@@ -146,7 +146,7 @@ fn append(
     value: &str,
     timestamp_ms: i64,
 ) {
-    let name = TopicName::reserved(Kind::Context, &TenantId::new(tenant).unwrap());
+    let name = TopicName::reserved(TopicKind::Context, &TenantId::new(tenant).unwrap());
     let config = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
     log.create_topic(&name, &config).unwrap();
     let headers = [
@@ -164,7 +164,7 @@ fn append(
     answered.recv().unwrap().unwrap();
 }
 
-/// Waits until `holds`, and fails if it never does.
+/// Waits until `holds` returns true, and fails after a while.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now();
     while !holds() {
@@ -179,10 +179,10 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// One request on a connection of its own; `head` is method, target and further headers, one a line.
+    /// Sends one request on a new connection; `head` is method, target and further headers, one per line.
     pub(crate) async fn ask(&self, head: &str) -> Answer {
         let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
-        let mut request = format!("{first} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        let mut request = format!("{first} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
         for line in headers.lines() {
             request += &format!("{}\r\n", line.trim());
         }
@@ -199,6 +199,6 @@ impl Served {
     }
 
     pub(crate) async fn stop(self) {
-        assert_eq!(self.serving.shut_down(Duration::from_secs(20)).await, 0, "nothing had to be cut off");
+        assert_eq!(self.serving.shut_down(Duration::from_secs(60)).await, 0, "nothing had to be cut off");
     }
 }

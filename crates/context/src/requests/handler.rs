@@ -1,0 +1,149 @@
+//! Building blocks of the route files: handlers and their types, route parameters, list replies and entity tags.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use millstream_http::{Access, Answer, AnswerMemory, Content, FromPath, Request, RouteDraft};
+use millstream_types::Role;
+use serde_json::json;
+
+use crate::entities::view::EntityTarget;
+use crate::model::entity::Entity;
+use crate::model::render::AttributeSelection;
+use crate::model::syntax::check_identifier;
+use crate::query::Order;
+use crate::query::filter::EntityFilter;
+use crate::refusal::{Refusal, RequestFailure};
+use crate::requests::list::{self, RenderOptions};
+use crate::requests::parameters::Parameters;
+use crate::requests::service::{NgsiRequest, RequestContent, Service, Unready};
+use crate::statistics::timing::RequestPhase;
+
+pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
+pub(crate) const READER: Access = Access::Role(Role::Reader);
+pub(crate) const WRITER: Access = Access::Role(Role::Writer);
+pub(crate) type HandlerResult = Result<Response, RequestFailure>;
+pub(crate) type ServiceState = State<Arc<Service>>;
+
+/// The handler of a read that is answered at once.
+pub(crate) fn reads(
+    service: &Arc<Service>,
+    read: impl Fn(&Service, &NgsiRequest, &Request<'_>) -> HandlerResult + Send + Sync + 'static,
+) -> impl Fn(&Request<'_>) -> Answer + Send + Sync + 'static {
+    let service = service.clone();
+    move |request: &Request<'_>| {
+        let answer = NgsiRequest::of(request).and_then(|ask| read(&service, &ask, request));
+        answer.into_response().into()
+    }
+}
+
+/// The handler of a write, whose owner answers later.
+pub(crate) fn writes<P: FromPath, C: RequestContent, F: Future<Output = HandlerResult> + Send + 'static>(
+    service: &Arc<Service>,
+    write: impl Fn(Arc<Service>, NgsiRequest, P, C) -> F + Send + Sync + 'static,
+) -> impl Fn(&Request<'_>) -> Answer + Send + Sync + 'static {
+    let service = service.clone();
+    move |request: &Request<'_>| {
+        let begin = || -> Result<F, Unready> {
+            let ask = NgsiRequest::of(request)?;
+            let params = request.params().map_err(RequestFailure::from)?;
+            let content = C::read(request, ask.headers())?;
+            Ok(write(service.clone(), ask, params, content))
+        };
+        match begin() {
+            Ok(written) => Answer::later(async move { written.await.into_response() }),
+            Err(Unready::AwaitBody) => Answer::AwaitBody,
+            Err(Unready::Failed(failure)) => failure.into_response().into(),
+        }
+    }
+}
+
+pub(crate) fn scoped(route: RouteDraft) -> RouteDraft {
+    route
+        .header("Fiware-Service", "The tenant: letters, digits, underscores; 'default' if left out.")
+        .header("Fiware-ServicePath", "A path within the tenant; reads also take '/a/#' and lists.")
+}
+
+pub(crate) fn of_one(route: RouteDraft) -> RouteDraft {
+    scoped(route).param("id", "The entity's id.").query("type", "Its type, if several entities have the id.")
+}
+
+/// Parameters and responses of all routes that list entities.
+pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
+    route
+        .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
+        .query("offset", "Entities to pass over; 0 if left out.")
+        .query("orderBy", "Attributes, id, type or geo:distance, '!' before a name reverses it.")
+        .query("options", "keyValues, values, unique: other forms; count: the total; explain: how it is found.")
+        .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})))
+}
+
+pub(crate) async fn answer_list(
+    service: &Arc<Service>,
+    ask: &NgsiRequest,
+    given: &Parameters,
+    (filter, order, selection): (EntityFilter, Order, AttributeSelection),
+    memory: AnswerMemory,
+) -> HandlerResult {
+    let asked = list::ListRequest {
+        snapshots: service.views.snapshots(),
+        tenant: ask.tenant.clone(),
+        filter,
+        order,
+        page: given.page()?,
+        count: given.count(),
+        shape: RenderOptions { form: given.form(), selection, max_bytes: service.page_max_bytes },
+        memory,
+    }
+    .narrowed();
+    let plan = asked.plan();
+    if !plan.wanted.is_empty() {
+        service.maintenance.request_indexes(&ask.tenant, plan.wanted.clone());
+    }
+    if given.has_option("explain") {
+        return Ok(json_answer(plan.explained(&asked.filter).to_string()));
+    }
+    let listed = match asked.is_small(&plan) {
+        true => service.observers.timing.of(RequestPhase::Render, || list::list(asked, &plan))?,
+        false => {
+            let timing = service.observers.timing.clone();
+            service.in_background(move || timing.of(RequestPhase::Render, || list::list(asked, &plan))).await??
+        }
+    };
+    let mut response = json_answer(listed.json);
+    listed.memory.hold_for(&mut response);
+    if let Some(total) = listed.total {
+        response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
+    }
+    Ok(response)
+}
+
+pub(crate) fn target(id: &str, given: &Parameters) -> Result<EntityTarget, Refusal> {
+    check_identifier("entity id", id)?;
+    Ok(EntityTarget { id: id.into(), kind: given.kind()? })
+}
+
+pub(crate) fn json_answer(text: String) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}
+
+/// Renders the entity's tag for the header `ETag`.
+pub(crate) fn tag_of(entity: &Entity) -> HeaderValue {
+    HeaderValue::from_str(&entity.tag()).expect("a tag is ASCII")
+}
+
+pub(crate) fn not_modified(entity: &Entity) -> Response {
+    tagged(StatusCode::NOT_MODIFIED.into_response(), entity)
+}
+
+pub(crate) fn tagged(mut response: Response, entity: &Entity) -> Response {
+    response.headers_mut().insert(ETAG, tag_of(entity));
+    response
+}
+
+pub(crate) fn entity_schema() -> serde_json::Value {
+    json!({"type": "object", "additionalProperties": true})
+}

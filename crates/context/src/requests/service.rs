@@ -1,0 +1,419 @@
+//! The state that all handlers share: parses requests, sends commands to the owners and returns their replies.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequest, FromRequestParts, Request as HttpRequest};
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use millstream_http::{Caller, Payload, Problem, Request, TraceContext, Unread, Workers};
+use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition, WallClock};
+use millstream_view::{Error, Views};
+use tokio::time::sleep;
+
+use crate::entities::batch_update::BatchItem;
+use crate::entities::change_details::ChangeOrigin;
+use crate::entities::change_topics::{ChangeTopics, NoTopic};
+use crate::entities::condition::{self, Versions};
+use crate::entities::decide;
+use crate::entities::partition_key;
+use crate::entities::stamps::Stamps;
+use crate::entities::view::{EntityCommand, EntityReply, EntityView, WriteAction, WriteRequest};
+use crate::flow_control::{Flow, Flows};
+use crate::maintenance::Maintenance;
+use crate::model::entity::Entity;
+use crate::refusal::{Refusal, RequestFailure};
+use crate::requests::deprecations::Deprecations;
+use crate::requests::op_update;
+use crate::requests::parameters::{self, Parameters, Paths};
+use crate::statistics::observers::Observers;
+use crate::statistics::request_observer::CORRELATOR;
+use crate::statistics::stats::ContextCounters;
+use crate::tokens::Tokens;
+
+/// Headers that the handlers of entities read.
+static HEADERS: [HeaderName; 9] = [
+    ACCEPT,
+    CONTENT_TYPE,
+    CONTENT_LENGTH,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    parameters::SERVICE,
+    parameters::PATH,
+    parameters::AUTH_TOKEN,
+    CORRELATOR,
+];
+const JSON: &str = "application/json";
+
+/// Concurrent writes of one batch.
+const BATCH_IN_FLIGHT_MAX: usize = 256;
+/// Pause of a batch while an owner's inbox is full.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+pub(crate) struct Service {
+    pub(crate) views: Arc<Views<EntityView>>,
+    pub(crate) topics: Arc<ChangeTopics>,
+    pub(crate) counters: Arc<ContextCounters>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+    pub(crate) page_max_bytes: usize,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) stamps: Arc<Stamps>,
+    /// Start time of the plane, by `clock`.
+    pub(crate) started: Duration,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) flows: Arc<Flows>,
+    /// Threads that render large lists.
+    pub(crate) background: Workers,
+    pub(crate) maintenance: Maintenance,
+    pub(crate) deprecations: Deprecations,
+    pub(crate) observers: Observers,
+}
+
+impl Service {
+    /// Runs expensive work on the background threads.
+    pub(crate) async fn in_background<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let done = self.background.submit(work).map_err(|full| {
+            Problem::from_error(ErrorCode::Overloaded, &full)
+                .value(full.waiting)
+                .rule("context.lists_max_waiting")
+                .remedy("ask again later, or for pages of at most 64")
+                .retry_after(Duration::from_secs(1))
+        })?;
+        done.await.map_err(|_| Problem::from_error(ErrorCode::Unavailable, &Stopping))
+    }
+}
+
+/// The process ends, and with it the threads that render lists.
+#[derive(Debug, thiserror::Error)]
+#[error("the server is stopping; ask again when it is back")]
+struct Stopping;
+
+/// The parsed headers and query of a request. An extractor; refuses errors that do not depend on the route.
+pub(crate) struct NgsiRequest {
+    pub(crate) tenant: TenantId,
+    headers: HeaderMap,
+    query: Option<Box<str>>,
+    trace: TraceContext,
+}
+
+impl<S: Sync> FromRequestParts<S> for NgsiRequest {
+    type Rejection = RequestFailure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RequestFailure> {
+        let caller = Caller::from_request_parts(parts, state).await?;
+        let trace = TraceContext::from_request_parts(parts, state).await?;
+        let target = (parts.uri.path(), parts.uri.query());
+        Self::new(caller.tenant.clone(), parts.headers.clone(), target, trace)
+    }
+}
+
+impl NgsiRequest {
+    /// Reads and checks a request.
+    pub(crate) fn of(request: &Request<'_>) -> Result<Self, RequestFailure> {
+        let mut headers = HeaderMap::with_capacity(HEADERS.len());
+        for (name, value) in request.headers().iter() {
+            let Some(known) = HEADERS.iter().find(|known| known.as_str().eq_ignore_ascii_case(name)) else { continue };
+            // The usual media type needs no copy.
+            let value = match value == JSON.as_bytes() {
+                true => Ok(HeaderValue::from_static(JSON)),
+                false => HeaderValue::from_bytes(value),
+            };
+            if let Ok(value) = value {
+                headers.append(known, value);
+            }
+        }
+        let tenant = request.caller()?.tenant.clone();
+        Self::new(tenant, headers, (request.path(), request.query()), request.trace())
+    }
+
+    /// Checks the rules that do not depend on the route.
+    fn new(
+        tenant: TenantId,
+        headers: HeaderMap,
+        (path, query): (&str, Option<&str>),
+        trace: TraceContext,
+    ) -> Result<Self, RequestFailure> {
+        parameters::check_service(&headers)?;
+        if !parameters::is_of_value(path) {
+            parameters::check_accept(&headers)?;
+        }
+        Ok(Self { tenant, headers, query: query.map(Into::into), trace })
+    }
+
+    /// The query parameters; `parameters` and `options` are those of the route.
+    pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<Parameters, Refusal> {
+        Parameters::read(self.query.as_deref(), parameters, options)
+    }
+
+    /// The origin of the change, for notifications.
+    pub(crate) fn origin(&self, tokens: &Tokens, flow: Option<&Flow>) -> ChangeOrigin {
+        let given = self.headers.get(&CORRELATOR).filter(|value| !value.is_empty());
+        let correlator = match given {
+            Some(given) => given.to_str().unwrap_or_default().into(),
+            None => std::str::from_utf8(&self.trace.id_text()).unwrap_or_default().into(),
+        };
+        let token = self.headers.get(&parameters::AUTH_TOKEN).and_then(|value| value.to_str().ok());
+        ChangeOrigin {
+            correlator,
+            token: token.filter(|token| !token.is_empty()).map(|token| tokens.keep(token)),
+            flow: flow.map(|flow| flow.number),
+            is_forced: self.has_option("forcedUpdate"),
+        }
+    }
+
+    /// The reply waits for the notifications of the update.
+    fn is_flow_controlled(&self) -> bool {
+        self.has_option("flowControl")
+    }
+
+    fn has_option(&self, wanted: &str) -> bool {
+        parameters::has_option(self.query.as_deref(), wanted)
+    }
+
+    /// The service path header, if there is one.
+    pub(crate) fn path(&self) -> Result<Option<&str>, Refusal> {
+        parameters::path_header(&self.headers)
+    }
+
+    /// `If-None-Match` names the version of `entity`.
+    pub(crate) fn knows(&self, entity: &Entity) -> bool {
+        condition::is_known(&self.headers, entity)
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// The service paths of a read.
+    pub(crate) fn paths(&self) -> Result<Paths, Refusal> {
+        parameters::read_paths(&self.headers)
+    }
+}
+
+/// A required JSON body. An extractor.
+pub(crate) struct JsonText(pub(crate) Bytes);
+
+impl<S: Sync> FromRequest<S> for JsonText {
+    type Rejection = RequestFailure;
+
+    async fn from_request(request: HttpRequest, state: &S) -> Result<Self, RequestFailure> {
+        Self::check(request.headers())?;
+        let Payload(bytes) = Payload::from_request(request, state).await?;
+        Ok(Self(bytes))
+    }
+}
+
+impl JsonText {
+    /// Refuses headers of a body that is not JSON, or that have no length.
+    fn check(headers: &HeaderMap) -> Result<(), RequestFailure> {
+        parameters::check_length(headers)?;
+        Ok(parameters::check_type(headers)?)
+    }
+}
+
+/// The content of a request: its body, or `()` if the route takes none.
+pub(crate) trait RequestContent: Sized {
+    /// Checks the headers, then takes the body.
+    fn read(request: &Request<'_>, headers: &HeaderMap) -> Result<Self, Unready>;
+}
+
+impl RequestContent for () {
+    fn read(_: &Request<'_>, _: &HeaderMap) -> Result<Self, Unready> {
+        Ok(())
+    }
+}
+
+impl RequestContent for JsonText {
+    fn read(request: &Request<'_>, headers: &HeaderMap) -> Result<Self, Unready> {
+        Self::check(headers)?;
+        Ok(Self(request.body_to_keep()?))
+    }
+}
+
+/// The body of a value: JSON or text.
+pub(crate) struct ValueText(pub(crate) Bytes);
+
+impl RequestContent for ValueText {
+    fn read(request: &Request<'_>, headers: &HeaderMap) -> Result<Self, Unready> {
+        parameters::check_length(headers).map_err(RequestFailure::from)?;
+        if !parameters::is_text(headers) {
+            parameters::check_type(headers).map_err(RequestFailure::from)?;
+        }
+        Ok(Self(request.body_to_keep()?))
+    }
+}
+
+/// The reason why a request is not handled yet, or not at all.
+pub(crate) enum Unready {
+    AwaitBody,
+    Failed(RequestFailure),
+}
+
+impl From<RequestFailure> for Unready {
+    fn from(failure: RequestFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Unread> for Unready {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Awaited => Self::AwaitBody,
+            Unread::Refused(problem) => Self::Failed(problem.into()),
+        }
+    }
+}
+
+impl Service {
+    /// Sends a write to the owner of the entity `id`; returns once it is durable.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        ask: &NgsiRequest,
+        id: &str,
+        action: WriteAction,
+    ) -> Result<EntityReply, RequestFailure> {
+        let started = self.clock.now();
+        let path = parameters::write_path(&ask.headers)?;
+        self.check_places(&ask.tenant, &path, &action)?;
+        self.deprecations.note(&ask.tenant, &action);
+        let tell = self.tell(&ask.tenant, id).await?;
+        let owner = self.views.partition_of(&partition_key(&ask.tenant, id));
+        let flow = self.flow(ask);
+        let (tenant, versions, origin) =
+            (ask.tenant.clone(), Versions::of_write(&ask.headers), ask.origin(&self.tokens, flow.as_ref()));
+        let request = WriteRequest { tenant, path, tell, versions, origin, at_us: self.stamps.next(), action };
+        match self.noted(self.views.ask(owner, EntityCommand::Request(Box::new(request))).await)? {
+            EntityReply::Refused(refusal) => Err(refusal.into()),
+            answer => {
+                self.counters.updated(self.clock.now().saturating_sub(started));
+                if let Some(flow) = flow {
+                    self.flows.wait(flow, 1).await;
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Sends writes of several entities to their owners, in order; returns once all are durable. A batch that has begun
+    /// waits for room, so that it is refused as a whole or not at all.
+    pub(crate) async fn write_all(
+        self: &Arc<Self>,
+        ask: &NgsiRequest,
+        asked: Vec<BatchItem>,
+    ) -> Result<(), RequestFailure> {
+        let path = parameters::write_path(&ask.headers)?;
+        if Versions::of_write(&ask.headers).is_some() {
+            return Err(
+                Refusal::bad("If-Match: a batch has no version; leave it out, or write entity by entity").into()
+            );
+        }
+        asked.iter().try_for_each(|(_, action)| self.check_places(&ask.tenant, &path, action))?;
+        let (count, mut refused) = (asked.len(), Vec::new());
+        let flow = self.flow(ask);
+        let (mut waiting, mut has_begun) = (VecDeque::new(), false);
+        for (named, action) in asked {
+            if waiting.len() >= BATCH_IN_FLIGHT_MAX
+                && let Some(first) = waiting.pop_front()
+            {
+                self.answered(first, &mut refused).await?;
+            }
+            let id = action.id().clone();
+            self.deprecations.note(&ask.tenant, &action);
+            let tell = self.tell(&ask.tenant, &id).await?;
+            let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
+            let (tenant, path) = (ask.tenant.clone(), path.clone());
+            let (origin, at_us) = (ask.origin(&self.tokens, flow.as_ref()), self.stamps.next());
+            let request = WriteRequest { tenant, path, tell, versions: None, origin, at_us, action };
+            let started = self.clock.now();
+            let mut command = EntityCommand::Request(Box::new(request));
+            let answer = loop {
+                command = match self.views.offer(owner, command) {
+                    Ok(answer) => break answer,
+                    // Nothing is accepted yet if there is nothing to wait for.
+                    Err((full, back)) if has_begun && full.is_full() => back,
+                    Err((refusal, _)) => return self.noted(Err(refusal)).map(drop),
+                };
+                // The batch's own replies free room first.
+                match waiting.pop_front() {
+                    Some(first) => self.answered(first, &mut refused).await?,
+                    None => sleep(FULL_PAUSE).await,
+                }
+            };
+            has_begun = true;
+            waiting.push_back((named, started, answer));
+        }
+        for one in waiting {
+            self.answered(one, &mut refused).await?;
+        }
+        if let Some(flow) = flow.filter(|_| refused.is_empty()) {
+            self.flows.wait(flow, count).await;
+        }
+        Ok(op_update::combined(count, refused)?)
+    }
+
+    /// Registers an update whose reply waits for its notifications.
+    fn flow(&self, ask: &NgsiRequest) -> Option<Flow> {
+        ask.is_flow_controlled().then(|| self.flows.begin()).flatten()
+    }
+
+    async fn answered(
+        &self,
+        (named, started, answer): (String, Duration, millstream_view::Answer<EntityView>),
+        refused: &mut Vec<(String, Refusal)>,
+    ) -> Result<(), RequestFailure> {
+        match self.noted(answer.await.unwrap_or(Err(Error::Stopped)))? {
+            EntityReply::Refused(refusal) => refused.push((named, refusal)),
+            _ => self.counters.updated(self.clock.now().saturating_sub(started)),
+        }
+        Ok(())
+    }
+
+    /// Passes a reply on and tells the observers whether the log stores records.
+    fn noted(&self, answer: Result<EntityReply, Error>) -> Result<EntityReply, RequestFailure> {
+        match &answer {
+            Ok(EntityReply::Refused(_)) => {}
+            Ok(_) => self.observers.stored(),
+            Err(error) => self.observers.refused(error),
+        }
+        Ok(answer?)
+    }
+
+    /// The only entity with this id and, if given, this type.
+    pub(crate) fn read(&self, ask: &NgsiRequest, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, Refusal> {
+        let paths = ask.paths()?;
+        let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)));
+        let same = snapshot.state.of(&ask.tenant).into_iter().flat_map(|entities| entities.with_id(id));
+        let now_ms = self.wall.now_ms();
+        let here = same.filter(|entity| paths.have(&entity.key.path) && !entity.has_expired(now_ms));
+        decide::only(here, id, kind).cloned()
+    }
+
+    /// Refuses invalid locations before an owner gets a command: only a stored attribute may ignore its type.
+    fn check_places(&self, tenant: &TenantId, path: &str, action: &WriteAction) -> Result<(), Refusal> {
+        action.check_places(|id, kind| {
+            let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(tenant, id)));
+            let same = snapshot.state.of(tenant).into_iter().flat_map(|entities| entities.with_id(id));
+            decide::only(same.filter(|entity| *entity.key.path == *path), id, kind).ok().cloned()
+        })
+    }
+
+    /// The change partition of an entity. A tenant's first change creates the topic and waits for the disk.
+    async fn tell(self: &Arc<Self>, tenant: &TenantId, id: &str) -> Result<TopicPartition, RequestFailure> {
+        if let Some(known) = self.topics.known_partition(tenant, id) {
+            return Ok(known);
+        }
+        let (service, tenant, id) = (self.clone(), tenant.clone(), id.to_owned());
+        let opened = tokio::task::spawn_blocking(move || service.topics.partition(&tenant, &id)).await;
+        let opened = opened.map_err(|panic| Problem::internal(panic.to_string()))?;
+        if let Err(NoTopic::Log(error)) = &opened {
+            self.observers.log_refused(error);
+        }
+        Ok(opened?)
+    }
+}

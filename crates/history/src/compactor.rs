@@ -1,0 +1,252 @@
+//! The thread that owns the files: flushes memtables, merges small files, samples old ones, and deletes what
+//! requests or retention rules remove.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use millstream_log::{Log, run_in_background};
+use millstream_types::{MonotonicClock, TenantId, WallClock};
+
+use crate::Error;
+use crate::catalog::{CatalogEdit, DataFile, DayDirectory, FileCatalog};
+use crate::catalog_record::{Erasure, PositionRecord};
+use crate::flush::flush;
+use crate::memtable::Memtable;
+use crate::merge::{choose, merge};
+use crate::rules::RuleSet;
+use crate::sampling_job::SamplingJob;
+use crate::state::{ErasureRequest, HistoryState};
+
+/// The wait between two checks for due work.
+const TURN: Duration = Duration::from_millis(500);
+/// The interval of retention and sampling checks.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
+/// The wait after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+/// Limit of directories per memtable, so that the records of their files fit into one append, twice.
+const DIRECTORIES_MAX: usize = 2_048;
+const WRITING: &str = "writing files";
+
+/// Owns the catalog and the files.
+pub(crate) struct Compactor {
+    pub(crate) state: Arc<HistoryState>,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) catalog: FileCatalog,
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) limits: CompactorLimits,
+    /// A sealed memtable that is not in files yet.
+    pub(crate) ended: Option<Arc<Memtable>>,
+    /// Directories to check for merges.
+    pub(crate) changed: BTreeSet<DayDirectory>,
+    /// Directories to check for sampling.
+    pub(crate) old: BTreeSet<DayDirectory>,
+    /// The sampling job in progress.
+    pub(crate) sampling: Option<SamplingJob>,
+    pub(crate) flushed_at: Duration,
+    pub(crate) retained_at: Duration,
+}
+
+/// The settings that concern files.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CompactorLimits {
+    pub(crate) memtable_max_bytes: usize,
+    pub(crate) flush_interval: Duration,
+    pub(crate) files_max: usize,
+    pub(crate) merge_max_bytes: u64,
+}
+
+impl Compactor {
+    /// Works until history stops, and flushes the last points then.
+    pub(crate) fn run(mut self) {
+        run_in_background();
+        // A panic is a mistake in the program; it must not go unseen.
+        if catch_unwind(AssertUnwindSafe(|| self.work_until_stopped())).is_err() {
+            self.state.fail(WRITING, "the thread panicked; restart the server");
+        }
+        for request in std::mem::take(&mut *self.state.erasures.lock()) {
+            // The caller may be gone.
+            let _ = request.answer.send(Err(Error::Stopped));
+        }
+    }
+
+    fn work_until_stopped(&mut self) {
+        loop {
+            // Read before the turn, so that the last turn flushes everything applied before the stop.
+            let is_last = self.state.is_stopping();
+            match self.turn(is_last) {
+                Ok(has_worked) => {
+                    self.state.recover(WRITING);
+                    if is_last {
+                        return;
+                    }
+                    if !has_worked {
+                        self.state.compactor_bell.wait(TURN);
+                    }
+                }
+                Err(error) => {
+                    self.state.fail(WRITING, &error.to_string());
+                    if is_last {
+                        return;
+                    }
+                    self.state.compactor_bell.wait(RETRY);
+                }
+            }
+        }
+    }
+
+    /// Does the due work, at most one merge or one piece of a sampling job; returns whether more is due.
+    fn turn(&mut self, is_last: bool) -> Result<bool, Error> {
+        let requests = std::mem::take(&mut *self.state.erasures.lock());
+        if self.is_flush_due(!requests.is_empty() || is_last)
+            && let Err(error) = self.flush()
+        {
+            self.state.erasures.lock().extend(requests);
+            return Err(error);
+        }
+        requests.into_iter().for_each(|request| self.erase(request));
+        if is_last {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        if now.saturating_sub(self.retained_at) >= RETENTION_INTERVAL {
+            self.retained_at = now;
+            self.retain()?;
+            self.find_old();
+        }
+        Ok(self.carry_out_one_erasure()? || self.merge_one()? || self.sample()?)
+    }
+
+    fn is_flush_due(&self, is_wanted: bool) -> bool {
+        let current = self.state.current.lock().clone();
+        let (bytes, directories, is_empty) =
+            current.read(|content| (content.bytes, content.directories, content.positions.is_empty()));
+        let is_old = self.clock.now().saturating_sub(self.flushed_at) >= self.limits.flush_interval;
+        let is_full = bytes >= self.limits.memtable_max_bytes || directories >= DIRECTORIES_MAX;
+        self.ended.is_some() || is_full || (!is_empty && (is_wanted || is_old))
+    }
+
+    /// Flushes the current memtable to files.
+    fn flush(&mut self) -> Result<(), Error> {
+        // Points that arrive from now on belong to the next flush.
+        let begun = self.clock.now();
+        let memtable = match self.ended.take() {
+            Some(memtable) => memtable,
+            None => self.state.seal_memtable(),
+        };
+        self.ended = Some(memtable.clone());
+        // The follower may wait for room.
+        self.state.follower_bell.ring();
+        let now_ms = self.wall.now_ms();
+        let flushed = memtable.read(|content| flush(&mut self.catalog, content, self.limits.files_max, now_ms))?;
+        let positions = memtable.read(|content| {
+            let record =
+                |(source, (name, position)): (&_, &(millstream_types::TopicName, millstream_types::Position))| {
+                    let (topic, partition) = *source;
+                    let record =
+                        PositionRecord { topic: name.to_string(), epoch: position.epoch.0, offset: position.offset.0 };
+                    (topic, partition, record)
+                };
+            content.positions.iter().map(record).collect::<Vec<_>>()
+        });
+        self.changed.extend(
+            flushed
+                .files
+                .iter()
+                .map(|file| -> DayDirectory { (file.tenant.as_str().into(), file.kind.as_str().into(), file.day) }),
+        );
+        let topics = self.log.topics();
+        let is_gone = |source: &&(_, _)| !topics.iter().any(|topic| topic.id == source.0);
+        let ended = self.catalog.sources.keys().filter(is_gone).copied().collect();
+        let covered: Vec<_> = positions
+            .iter()
+            .map(|(topic, partition, record)| ((*topic, *partition), millstream_types::Offset(record.offset)))
+            .collect();
+        self.catalog.commit(CatalogEdit { added: flushed.files, positions, ended, ..CatalogEdit::default() })?;
+        self.state.show(self.catalog.table.clone(), Some(&memtable));
+        self.state.pass_over(flushed.passed_over);
+        self.state.in_files.lock().extend(covered);
+        self.ended = None;
+        self.flushed_at = begun;
+        self.state.follower_bell.ring();
+        Ok(())
+    }
+
+    /// Commits a deletion; the caller has flushed all points that it concerns.
+    fn erase(&mut self, request: ErasureRequest) {
+        let erasure = Erasure { number: self.catalog.number(), ..request.erasure };
+        let noted = self.catalog.commit(CatalogEdit { erased: Some(erasure), ..CatalogEdit::default() });
+        self.state.show(self.catalog.table.clone(), None);
+        // The caller may be gone.
+        let _ = request.answer.send(noted);
+    }
+
+    /// Rewrites one file that has erased points; if there is none, drops the erasures from the catalog.
+    fn carry_out_one_erasure(&mut self) -> Result<bool, Error> {
+        if self.catalog.table.erasures.is_empty() {
+            return Ok(false);
+        }
+        let table = &self.catalog.table;
+        let concerned = table.files().find(|file| table.erasures_of(&file.record).next().is_some()).cloned();
+        match concerned {
+            Some(file) => self.replace(vec![file])?,
+            None => {
+                let carried_out = table.erasures.iter().map(|erasure| erasure.number).collect();
+                self.catalog.commit(CatalogEdit { carried_out, ..CatalogEdit::default() })?;
+                self.state.show(self.catalog.table.clone(), None);
+            }
+        }
+        Ok(true)
+    }
+
+    fn merge_one(&mut self) -> Result<bool, Error> {
+        while let Some(directory) = self.changed.first().cloned() {
+            match self.catalog.table.siblings(&directory).and_then(|files| choose(files, self.limits.merge_max_bytes)) {
+                Some(files) => return self.replace(files).map(|()| true),
+                None => drop(self.changed.remove(&directory)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn replace(&mut self, files: Vec<Arc<DataFile>>) -> Result<(), Error> {
+        let added = merge(&mut self.catalog, &files)?.into_iter().collect();
+        self.catalog.commit(CatalogEdit { added, removed: files, ..CatalogEdit::default() })?;
+        self.state.show(self.catalog.table.clone(), None);
+        self.state.counters.merges.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes files that are older than the retention time, and the oldest days beyond the size limit.
+    fn retain(&mut self) -> Result<(), Error> {
+        let now_ms = self.wall.now_ms();
+        let mut removed: Vec<Arc<DataFile>> = Vec::new();
+        // Order: tenant, type, then the newest day first.
+        let mut directories: Vec<_> = self.catalog.table.directories().collect();
+        directories.reverse();
+        for of_kind in directories.chunk_by(|(a, _), (b, _)| (&a.0, &a.1) == (&b.0, &b.1)) {
+            let Some(((tenant, kind, _), _)) = of_kind.first() else { continue };
+            let Ok(tenant) = TenantId::new(tenant) else { continue };
+            let age_max_ms = self.rules.retention_ms(&tenant, kind).map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+            let bytes_max = self.rules.retention_bytes(&tenant, kind).unwrap_or(u64::MAX);
+            let mut bytes = 0_u64;
+            for file in of_kind.iter().flat_map(|(_, siblings)| siblings.iter()) {
+                bytes += file.record.bytes;
+                let is_old = age_max_ms.is_some_and(|max| now_ms.saturating_sub(file.record.kept_ms) > max);
+                if is_old || bytes > bytes_max {
+                    removed.push(file.clone());
+                }
+            }
+        }
+        if removed.is_empty() {
+            return Ok(());
+        }
+        self.catalog.commit(CatalogEdit { removed, ..CatalogEdit::default() })?;
+        self.state.show(self.catalog.table.clone(), None);
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Serves requests: waits until history covers every change answered before, then runs the read or
+//! deletion on a worker thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_http::{AnswerMemory, Deadline, Problem, Reason, Workers};
+use millstream_log::Log;
+use millstream_types::{ErrorCode, Offset, PartitionId, TenantId, TopicKind, TopicName, TopicPartition};
+use tokio::sync::oneshot;
+
+use crate::Error;
+use crate::catalog_record::Erasure;
+use crate::error::failed;
+use crate::index_cache::IndexCache;
+use crate::page::TemporalResult;
+use crate::query::ResultForm;
+use crate::read::{ReadLimits, SnapshotReader};
+use crate::render::{MediaType, render};
+use crate::request::TemporalQuery;
+use crate::state::{ErasureRequest, HistoryState, SourcePartition};
+
+/// A read of one entity with at most this many points per attribute runs on the quick worker.
+const QUICK_POINTS: usize = 1_000;
+
+/// Limit of pending deletions, because every read checks all of them.
+const ERASURES_MAX: usize = 1_000;
+
+/// The state that all requests share.
+pub(crate) struct HistoryService {
+    pub(crate) state: Arc<HistoryState>,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) cache: Arc<IndexCache>,
+    pub(crate) limits: ReadLimits,
+    pub(crate) timeout_ms: u64,
+    pub(crate) requests_max_waiting: usize,
+    /// False if `history.enabled` is off: reads do not wait for changes then.
+    pub(crate) follows: bool,
+    /// Runs short reads of one entity, such as those of a chart.
+    pub(crate) quick: Workers,
+    pub(crate) background: Workers,
+}
+
+pub(crate) struct TemporalResponse {
+    pub(crate) text: String,
+    pub(crate) media: MediaType,
+    pub(crate) total: Option<usize>,
+    /// The time range that the answer covers, if it was truncated.
+    pub(crate) cut: Option<(i64, i64)>,
+    pub(crate) memory: AnswerMemory,
+}
+
+impl HistoryService {
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        query: TemporalQuery,
+        memory: AnswerMemory,
+        deadline: Deadline,
+    ) -> Result<TemporalResponse, Problem> {
+        self.caught_up(&query.selection.tenant).await?;
+        let is_quick = query.shape.is_single
+            && matches!(query.form, ResultForm::Points { last: Some(last) } if last <= QUICK_POINTS);
+        let workers = if is_quick { &self.quick } else { &self.background };
+        let service = self.clone();
+        let done =
+            workers.submit(move || service.answer(&query, memory, deadline)).map_err(|full| self.full(full.waiting))?;
+        done.await.map_err(|_| failed(Error::Stopped))?
+    }
+
+    /// Waits until history contains every change that was durable when the request arrived.
+    async fn caught_up(&self, tenant: &TenantId) -> Result<(), Problem> {
+        let name = TopicName::reserved(TopicKind::Context, tenant);
+        let Some(topic) = self.log.topic(&name).filter(|_| self.follows) else { return Ok(()) };
+        let mut ends: Vec<(SourcePartition, Offset)> = Vec::new();
+        for number in 0..topic.config.partitions {
+            let id = TopicPartition::new(name.clone(), number);
+            if let Some(failure) = self.state.failure(&id.to_string()) {
+                return Err(Problem::new(Reason::Code(ErrorCode::Unavailable), failure));
+            }
+            let partition = self.log.partition(&id).map_err(|error| failed(error.into()))?;
+            ends.push(((topic.id, PartitionId(number)), partition.offsets().stable));
+        }
+        self.state.reached(&ends).await;
+        Ok(())
+    }
+
+    fn answer(
+        &self,
+        query: &TemporalQuery,
+        mut memory: AnswerMemory,
+        deadline: Deadline,
+    ) -> Result<TemporalResponse, Problem> {
+        let TemporalQuery { selection, window, form, page, shape } = query;
+        let snapshot = self.state.snapshot();
+        let reader = SnapshotReader {
+            snapshot: &snapshot,
+            cache: &self.cache,
+            state: &self.state,
+            limits: self.limits,
+            deadline,
+        };
+        let (mut entities, total) = reader.entities(selection, window, *page)?;
+        if shape.is_single {
+            if entities.is_empty() {
+                // The entity may have points at other times.
+                entities.extend(reader.at_any_time(selection)?);
+            }
+            let id = selection.ids.first().map(String::as_str).unwrap_or_default();
+            match entities.len() {
+                0 => return Err(no_history(id)),
+                1 => {}
+                _ => return Err(several(id)),
+            }
+        }
+        let found = reader.read(&entities, (selection, window, form), &mut memory)?;
+        let text = render(&entities, &found, shape, &mut memory)?;
+        let cut = if let TemporalResult::Points(points) = &found { points.cut } else { None };
+        Ok(TemporalResponse { text, media: shape.media, total: page.counts.then_some(total), cut, memory })
+    }
+
+    /// Deletes all points that were answered before this call; the deletion is durable on return.
+    pub(crate) async fn erase(&self, tenant: &TenantId, erasure: Erasure) -> Result<(), Problem> {
+        self.caught_up(tenant).await?;
+        let not_carried_out = self.state.files().erasures.len();
+        if not_carried_out >= ERASURES_MAX {
+            return Err(Problem::new(Reason::Code(ErrorCode::Overloaded), "too many deletions are in progress")
+                .value(not_carried_out)
+                .rule(format!("at most {ERASURES_MAX} at a time, because each rewrites files"))
+                .remedy("try again later; delete whole types or entities instead of many attributes"));
+        }
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut waiting = self.state.erasures.lock();
+            if waiting.len() >= self.requests_max_waiting {
+                return Err(self.full(waiting.len()));
+            }
+            if self.state.is_stopping() {
+                return Err(failed(Error::Stopped));
+            }
+            waiting.push(ErasureRequest { erasure, answer });
+        }
+        self.state.compactor_bell.ring();
+        answered.await.map_err(|_| failed(Error::Stopped))?.map_err(failed)
+    }
+
+    fn full(&self, waiting: usize) -> Problem {
+        Problem::new(Reason::Code(ErrorCode::Overloaded), "too many requests wait for history")
+            .value(waiting)
+            .rule(format!("history.requests_max_waiting = {}", self.requests_max_waiting))
+            .remedy("try again later")
+            .retry_after(Duration::from_secs(1))
+    }
+}
+
+fn no_history(id: &str) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::NotFound), "the entity has no history in this tenant and service path")
+        .value(id)
+        .remedy("check id, type and attribute")
+}
+
+fn several(id: &str) -> Problem {
+    Problem::new(Reason::Code(ErrorCode::Conflict), "the id names several entities")
+        .value(id)
+        .rule("one id with two types, or in two service paths, is two entities")
+        .remedy("add type, or Fiware-ServicePath")
+}
