@@ -1,25 +1,24 @@
-//! What is served, in which versions.
+//! ApiVersions: the served kinds of requests and their versions.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
-use crate::caller::Caller;
-use crate::node::Node;
+use crate::broker::Broker;
+use crate::request_context::RequestContext;
 
-/// ApiVersions.
-pub(crate) async fn api_versions(_: ApiVersionsRequest, caller: Caller) -> ApiVersionsResponse {
-    all(&caller.node)
+pub(crate) async fn api_versions(_: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse {
+    all(&context.broker)
 }
 
-/// The answer to a version that nobody knows, in version 0: by it the client learns which one to ask in.
-pub(crate) fn unsupported(node: &Node) -> ApiVersionsResponse {
-    all(node).with_error_code(ResponseError::UnsupportedVersion.code())
+/// The response to an unknown version of ApiVersions, encoded in version 0. The client learns from it which version to use.
+pub(crate) fn unsupported(broker: &Broker) -> ApiVersionsResponse {
+    all(broker).with_error_code(ResponseError::UnsupportedVersion.code())
 }
 
-fn all(node: &Node) -> ApiVersionsResponse {
-    let rows = node.table.rows().iter();
+fn all(broker: &Broker) -> ApiVersionsResponse {
+    let apis = broker.supported_apis.iter();
     let api_keys =
-        rows.map(|row| ApiVersion::default().with_api_key(row.key).with_min_version(row.min).with_max_version(row.max));
+        apis.map(|api| ApiVersion::default().with_api_key(api.key).with_min_version(api.min).with_max_version(api.max));
     ApiVersionsResponse::default().with_api_keys(api_keys.collect())
 }

@@ -1,4 +1,4 @@
-//! The cluster, which is this node.
+//! The cluster, which is this broker.
 
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
@@ -7,15 +7,17 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use crate::caller::Caller;
-use crate::node::{CLUSTER_ID, NODE_ID};
+use crate::broker::{CLUSTER_ID, NODE_ID};
+use crate::request_context::RequestContext;
 
 /// The first version in which several coordinators are asked for at once.
 const MANY_COORDINATORS: i16 = 4;
 
-/// DescribeCluster.
-pub(crate) async fn describe_cluster(request: DescribeClusterRequest, caller: Caller) -> DescribeClusterResponse {
-    let (host, port) = caller.address();
+pub(crate) async fn describe_cluster(
+    request: DescribeClusterRequest,
+    context: RequestContext,
+) -> DescribeClusterResponse {
+    let (host, port) = context.address();
     let broker = DescribeClusterBroker::default().with_broker_id(BrokerId(NODE_ID)).with_host(host).with_port(port);
     DescribeClusterResponse::default()
         .with_endpoint_type(request.endpoint_type)
@@ -24,10 +26,13 @@ pub(crate) async fn describe_cluster(request: DescribeClusterRequest, caller: Ca
         .with_brokers(vec![broker])
 }
 
-/// FindCoordinator: of everything, this node.
-pub(crate) async fn find_coordinator(request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse {
-    let (host, port) = caller.address();
-    if caller.version < MANY_COORDINATORS {
+/// FindCoordinator: this broker coordinates all groups and transactions.
+pub(crate) async fn find_coordinator(
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+) -> FindCoordinatorResponse {
+    let (host, port) = context.address();
+    if context.version < MANY_COORDINATORS {
         return FindCoordinatorResponse::default().with_node_id(BrokerId(NODE_ID)).with_host(host).with_port(port);
     }
     let coordinators = request.coordinator_keys.into_iter().map(|key| {

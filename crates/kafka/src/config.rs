@@ -1,42 +1,51 @@
-//! What the listener of Kafka clients may cost, and how it names itself.
+//! Limits and advertised address of the Kafka listener.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::namespace::check_device_prefix;
 
 /// The listener of Kafka clients.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KafkaConfig {
-    /// HOST:PORT under which clients are told to reach this node; empty takes the address to which each has connected.
-    /// Default empty.
+    /// HOST:PORT at which clients are told to reach this broker. Set it behind a proxy or in a container. Default empty:
+    /// the address to which each client has connected.
     pub advertised: String,
-    /// Whether a client that asks for a topic that is not there gets it created, if it agrees. Default true.
+    /// Creates a topic that does not exist when a client asks for it, if the client allows that. Default true.
     pub auto_create_topics: bool,
-    /// Connections at a time; more are closed. Default 2,000.
+    /// Prefix of the names of devices' topics (`telemetry.`, `event.`, `command.`, `command_response.`) for Kafka clients:
+    /// with `hono.` they are called as in Eclipse Hono (`hono.telemetry.acme`). Default empty.
+    pub device_topic_prefix: String,
+    /// Connections at a time; more are closed. Where logins are required, at most a quarter of them may be
+    /// waiting for theirs. Default 2,000.
     pub connections_max: usize,
-    /// Time a connection may rest without a request, ms. Default 600,000.
+    /// Time from the start of a connection to its login, where logins are required, in milliseconds. Default 10,000.
+    pub login_timeout_ms: u64,
+    /// Time that a connection may stay open without a request, in milliseconds. Default 600,000.
     pub idle_timeout_ms: u64,
-    /// Time for the rest of a request to arrive once it has begun, and for a peer that reads nothing of its answer, ms.
-    /// Default 30,000.
+    /// Time that the remainder of a request may take to arrive, and that a client may leave its answer
+    /// unread, in milliseconds. Default 30,000.
     pub request_timeout_ms: u64,
     /// Largest request, in bytes. Default 8 MiB.
     pub request_max_bytes: usize,
-    /// Bytes of all requests that are being read or answered; while there is no room, sockets are not read.
-    /// Default 64 MiB.
+    /// Bytes of all requests that are being read or answered; while there is no room, sockets are not read. One connection
+    /// takes at most an eighth of it, or one request of the largest size. Default 64 MiB.
     pub requests_max_bytes: usize,
-    /// Requests of one connection that are being answered; beyond it, its socket is not read. Default 64.
+    /// Requests of one connection that may be in progress; beyond it the connection is not read. Default 64.
     pub in_flight_max: usize,
-    /// Most bytes of records in one answer, whatever the client allows; one batch may exceed it. Default 8 MiB.
+    /// Largest sum of record bytes in one response, whatever the client allows; a single batch may exceed it. Default 8 MiB.
     pub fetch_max_bytes: usize,
     /// Transactional ids that are known at a time; a further one is refused. Default 10,000.
     pub transactional_ids_max: usize,
-    /// Time after which a transactional id that nobody uses is forgotten, ms. Default 604,800,000 (seven days).
+    /// Time after which a transactional id that nobody uses is forgotten, in
+    /// milliseconds. Default 604,800,000 (seven days).
     pub transactional_id_expiration_ms: u64,
     /// Partitions of one transaction, and positions of groups in it, each. Default 1,000.
     pub transaction_partitions_max: usize,
-    /// Longest timeout that a transactional producer may ask for, ms: so long can one that is gone hold back readers
-    /// with `read_committed`. Default 900,000.
+    /// Longest timeout that a transactional producer may ask for, in milliseconds; a producer that crashes can hold back
+    /// readers with `read_committed` for that long. Default 900,000.
     pub transaction_timeout_max_ms: u32,
 }
 
@@ -45,7 +54,9 @@ impl Default for KafkaConfig {
         Self {
             advertised: String::new(),
             auto_create_topics: true,
+            device_topic_prefix: String::new(),
             connections_max: 2_000,
+            login_timeout_ms: 10_000,
             idle_timeout_ms: 600_000,
             request_timeout_ms: 30_000,
             request_max_bytes: 8 << 20,
@@ -61,7 +72,7 @@ impl Default for KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// Checks that the limits can hold together.
+    /// Checks that the limits are consistent.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`] names the setting, its value and the rule.
@@ -77,12 +88,19 @@ impl KafkaConfig {
         if !(1..=10_000).contains(&self.in_flight_max) {
             return refuse("kafka.in_flight_max", self.in_flight_max.to_string(), "use 1 to 10000");
         }
+        if self.login_timeout_ms == 0 {
+            return refuse("kafka.login_timeout_ms", "0".to_owned(), "use at least 1");
+        }
         if !(1..=10_000).contains(&self.transaction_partitions_max) {
             let value = self.transaction_partitions_max.to_string();
             return refuse("kafka.transaction_partitions_max", value, "use 1 to 10000");
         }
         if self.transaction_timeout_max_ms == 0 {
             return refuse("kafka.transaction_timeout_max_ms", "0".to_owned(), "use at least 1");
+        }
+        if check_device_prefix(&self.device_topic_prefix).is_err() {
+            let rule = "use letters, digits, '.', '_' and '-' that begin no name of Millstream's own, such as hono., or leave it empty";
+            return refuse("kafka.device_topic_prefix", self.device_topic_prefix.clone(), rule);
         }
         if !self.advertised.is_empty() && self.advertised_address().is_none() {
             let rule = "use HOST:PORT, such as broker.example.org:9092, or leave it empty";
@@ -104,15 +122,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_holds_and_a_setting_that_cannot_is_named_with_its_rule() {
+    fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 6] = [
+        let table: [(Change, &str); 8] = [
             (|c| c.transaction_partitions_max = 0, "kafka.transaction_partitions_max = 0: "),
             (|c| c.transaction_timeout_max_ms = 0, "kafka.transaction_timeout_max_ms = 0: "),
+            (|c| c.login_timeout_ms = 0, "kafka.login_timeout_ms = 0: "),
             (|c| c.request_max_bytes = 9, "kafka.request_max_bytes = 9: "),
             (|c| c.requests_max_bytes = 2048, "kafka.requests_max_bytes = 2048: "),
             (|c| c.in_flight_max = 0, "kafka.in_flight_max = 0: "),
+            (|c| c.device_topic_prefix = "kv.".to_owned(), "kafka.device_topic_prefix = kv.: "),
             (|c| c.advertised = "nowhere".to_owned(), "kafka.advertised = nowhere: "),
         ];
         for (change, expected) in table {

@@ -9,17 +9,21 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult};
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use kafka_protocol::messages::list_config_resources_response::ConfigResource;
 use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{AckLevel, Cleanup, TopicConfig};
-use millstream_types::{Compression, Kind, Role};
+use millstream_types::{Compression, Role, TopicKind};
 
-use crate::caller::Caller;
-use crate::node::Node;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::broker::{Broker, NODE_ID};
+use crate::broker_settings::BROKER_SETTINGS;
+use crate::config_type::{TYPE_BOOLEAN, TYPE_DOUBLE, TYPE_INT, TYPE_LONG, TYPE_STRING};
+use crate::request_context::RequestContext;
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
@@ -27,67 +31,57 @@ const SET: i8 = 0;
 const DELETE: i8 = 1;
 const SOURCE_TOPIC: i8 = 1;
 const SOURCE_DEFAULT: i8 = 5;
-const TYPE_STRING: i8 = 2;
-const TYPE_INT: i8 = 3;
-const TYPE_LONG: i8 = 5;
+const SOURCE_BROKER: i8 = 4;
 
 /// One setting under Kafka's name.
-struct Setting {
+struct TopicSetting {
     name: &'static str,
     kind: i8,
-    /// Cannot be altered once the topic is there.
-    fixed: bool,
     show: fn(&TopicConfig) -> String,
-    /// Whether the value was understood.
+    /// Sets the value; `None` if it cannot be parsed.
     set: fn(&mut TopicConfig, &str) -> Option<()>,
     rule: &'static str,
 }
 
-const SETTINGS: [Setting; 10] = [
-    Setting {
+const SETTINGS: [TopicSetting; 14] = [
+    TopicSetting {
         name: "retention.ms",
         kind: TYPE_LONG,
-        fixed: false,
         show: |c| c.retention.map_or_else(|| "-1".to_owned(), |age| age.as_millis().to_string()),
         set: |c, text| unbounded(text).map(|ms| c.retention = ms.map(Duration::from_millis)),
         rule: "use milliseconds, or -1 for no limit",
     },
-    Setting {
+    TopicSetting {
         name: "retention.bytes",
         kind: TYPE_LONG,
-        fixed: false,
         show: |c| c.retention_bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string()),
         set: |c, text| unbounded(text).map(|bytes| c.retention_bytes = bytes),
         rule: "use bytes per partition, or -1 for no limit",
     },
-    Setting {
+    TopicSetting {
         name: "segment.bytes",
         kind: TYPE_INT,
-        fixed: false,
         show: |c| c.segment_bytes.to_string(),
         set: |c, text| text.parse().ok().map(|bytes| c.segment_bytes = bytes),
         rule: "use bytes",
     },
-    Setting {
+    TopicSetting {
         name: "segment.ms",
         kind: TYPE_LONG,
-        fixed: false,
         show: |c| c.segment_age.as_millis().to_string(),
         set: |c, text| text.parse().ok().map(|ms| c.segment_age = Duration::from_millis(ms)),
         rule: "use milliseconds",
     },
-    Setting {
+    TopicSetting {
         name: "max.message.bytes",
         kind: TYPE_INT,
-        fixed: false,
         show: |c| c.record_max_bytes.to_string(),
         set: |c, text| text.parse().ok().map(|bytes| c.record_max_bytes = bytes),
         rule: "use bytes",
     },
-    Setting {
+    TopicSetting {
         name: "compression.type",
         kind: TYPE_STRING,
-        fixed: false,
         show: |c| match c.compression {
             Compression::None => "producer".to_owned(),
             codec => codec.as_str().to_owned(),
@@ -95,64 +89,112 @@ const SETTINGS: [Setting; 10] = [
         set: |c, text| compression(text).map(|codec| c.compression = codec),
         rule: "use producer, uncompressed, gzip, snappy, lz4 or zstd; batches of producers stay as they were sent",
     },
-    Setting {
+    TopicSetting {
         name: "delete.retention.ms",
         kind: TYPE_LONG,
-        fixed: false,
         show: |c| c.delete_retention.as_millis().to_string(),
         set: |c, text| text.parse().ok().map(|ms| c.delete_retention = Duration::from_millis(ms)),
         rule: "use milliseconds: how long a record without value stays in a compacted topic",
     },
-    Setting {
+    TopicSetting {
+        name: "min.compaction.lag.ms",
+        kind: TYPE_LONG,
+        show: |c| c.compaction_lag_min.as_millis().to_string(),
+        set: |c, text| millis(text).map(|lag| c.compaction_lag_min = lag),
+        rule: "use milliseconds: how long a record of a compacted topic is not compacted",
+    },
+    TopicSetting {
+        name: "max.compaction.lag.ms",
+        kind: TYPE_LONG,
+        show: |c| c.compaction_lag_max.map_or_else(|| NEVER.to_string(), |lag| lag.as_millis().to_string()),
+        set: |c, text| {
+            let lag = millis(text).filter(|lag| !lag.is_zero())?;
+            c.compaction_lag_max = (lag.as_millis() < u128::from(NEVER)).then_some(lag);
+            Some(())
+        },
+        rule: "use milliseconds, at least 1 and at least min.compaction.lag.ms: when a record of a compacted topic is compacted at the latest",
+    },
+    TopicSetting {
         name: "millstream.level",
         kind: TYPE_STRING,
-        fixed: false,
         show: |c| LEVELS.iter().find(|(_, level)| *level == c.level).map_or("synced", |(name, _)| name).to_owned(),
         set: |c, text| LEVELS.iter().find(|(name, _)| *name == text).map(|(_, level)| c.level = *level),
         rule: "use memory, written or synced: what a record survives that was acknowledged with acks=all",
     },
-    Setting {
+    TopicSetting {
         name: "millstream.hold.max.bytes",
         kind: TYPE_LONG,
-        fixed: false,
         show: |c| c.hold_max_bytes.to_string(),
         set: |c, text| text.parse().ok().map(|bytes| c.hold_max_bytes = bytes),
         rule: "use bytes per partition that a reader inside Millstream may hold back beyond retention",
     },
-    Setting {
+    TopicSetting {
+        name: "millstream.compaction.live.percent",
+        kind: TYPE_INT,
+        show: |c| c.compaction_live_percent.unwrap_or(0).to_string(),
+        set: |c, text| {
+            let percent = text.parse().ok().filter(|percent| *percent <= 100)?;
+            c.compaction_live_percent = (percent > 0).then_some(percent);
+            Some(())
+        },
+        rule: "use 1 to 100: the share of live bytes below which compaction rewrites a segment; or 0: it rewrites each that loses a record",
+    },
+    TopicSetting {
+        name: "message.timestamp.type",
+        kind: TYPE_STRING,
+        show: |c| if c.append_time { "LogAppendTime" } else { "CreateTime" }.to_owned(),
+        set: |c, text| {
+            c.append_time = match text {
+                "LogAppendTime" => true,
+                "CreateTime" => false,
+                _ => return None,
+            };
+            Some(())
+        },
+        rule: "use CreateTime or LogAppendTime: whose time records get",
+    },
+    TopicSetting {
         name: "cleanup.policy",
         kind: TYPE_STRING,
-        fixed: true,
         show: |c| c.cleanup.as_str().to_owned(),
         set: |c, text| Cleanup::from_name(text).map(|cleanup| c.cleanup = cleanup),
-        rule: "use delete, compact or compact,delete when the topic is created; it cannot be altered",
+        rule: "use delete, compact or compact,delete",
     },
 ];
 
-/// Settings of Kafka's that have one value here, in the words of its clients, which some of them say.
-const SETTLED: [(&str, &str); 5] = [
-    ("message.timestamp.type", "CreateTime"),
-    ("min.insync.replicas", "1"),
-    ("unclean.leader.election.enable", "false"),
-    ("remote.storage.enable", "false"),
-    ("preallocate", "false"),
+/// Kafka settings with one fixed value here, shown in Kafka's words.
+const SETTLED: [(&str, &str, i8); 6] = [
+    ("min.insync.replicas", "1", TYPE_INT),
+    ("unclean.leader.election.enable", "false", TYPE_BOOLEAN),
+    ("remote.storage.enable", "false", TYPE_BOOLEAN),
+    ("preallocate", "false", TYPE_BOOLEAN),
+    // Records acknowledged with acks=all are on disk, as millstream.level says; no other setting forces them there.
+    ("flush.messages", "9223372036854775807", TYPE_LONG),
+    ("flush.ms", "9223372036854775807", TYPE_LONG),
 ];
 
-/// Settings of Kafka's by which an operator tunes its files. They promise nothing to clients, and are passed over.
-const TUNING: [&str; 9] = [
-    "file.delete.delay.ms",
-    "flush.messages",
-    "flush.ms",
-    "index.interval.bytes",
-    "max.compaction.lag.ms",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
-    "segment.index.bytes",
-    "segment.jitter.ms",
+/// Settings with which a Kafka operator tunes files. They promise nothing to clients, so changes are ignored
+/// and Kafka's defaults are shown.
+const TUNING: [(&str, &str, i8); 5] = [
+    ("file.delete.delay.ms", "60000", TYPE_LONG),
+    ("index.interval.bytes", "4096", TYPE_INT),
+    ("min.cleanable.dirty.ratio", "0.5", TYPE_DOUBLE),
+    ("segment.index.bytes", "10485760", TYPE_INT),
+    ("segment.jitter.ms", "0", TYPE_LONG),
 ];
+
+/// Size of a request without its only record.
+const REQUEST_OVERHEAD_BYTES: usize = 1 << 10;
 
 const LEVELS: [(&str, AckLevel); 3] =
     [("memory", AckLevel::Memory), ("written", AckLevel::Written), ("synced", AckLevel::Synced)];
+
+/// Kafka's largest number, its value for *never*.
+const NEVER: u64 = i64::MAX.cast_unsigned();
+
+fn millis(text: &str) -> Option<Duration> {
+    text.parse().ok().filter(|ms| *ms <= NEVER).map(Duration::from_millis)
+}
 
 /// A number, or -1 for none.
 fn unbounded(text: &str) -> Option<Option<u64>> {
@@ -166,15 +208,22 @@ fn compression(text: &str) -> Option<Compression> {
     }
 }
 
-/// Puts `value` (`None`: the default) under Kafka's `name` into `config`.
-pub(crate) fn apply(config: &mut TopicConfig, name: &str, value: Option<&str>) -> Result<(), Refusal> {
-    let invalid = |why: String| Refusal::new(ResponseError::InvalidConfig, why);
-    if TUNING.contains(&name) {
+/// Sets Kafka's setting `name` in `config` to `value`, or to its default if `None`.
+pub(crate) fn apply(
+    config: &mut TopicConfig,
+    name: &str,
+    value: Option<&str>,
+    request_max_bytes: usize,
+) -> Result<(), ApiError> {
+    let invalid = |why: String| ApiError::new(ResponseError::InvalidConfig, why);
+    if TUNING.iter().any(|(known, ..)| *known == name) {
         return Ok(());
     }
-    if let Some((_, settled)) = SETTLED.iter().find(|(known, _)| *known == name) {
+    if let Some((_, settled, _)) = SETTLED.iter().find(|(known, ..)| *known == name) {
         return match value {
-            Some(other) if other != *settled => Err(invalid(format!("{name} = {other}: it is always {settled} here"))),
+            Some(other) if other != *settled => {
+                Err(invalid(format!("{name} = {other}: it is always {settled} here; leave it out")))
+            }
             _ => Ok(()),
         };
     }
@@ -183,52 +232,93 @@ pub(crate) fn apply(config: &mut TopicConfig, name: &str, value: Option<&str>) -
         return Err(invalid(format!("'{name}' is no setting of a topic here; there are {}", known.join(", "))));
     };
     let default = (setting.show)(&TopicConfig::default());
+    let is_given = value.is_some();
     let value = value.unwrap_or(&default);
-    (setting.set)(config, value).ok_or_else(|| invalid(format!("{name} = {value}: {}", setting.rule)))
+    (setting.set)(config, value).ok_or_else(|| invalid(format!("{name} = {value}: {}", setting.rule)))?;
+    let largest_bytes = request_max_bytes.saturating_sub(REQUEST_OVERHEAD_BYTES);
+    if name == "max.message.bytes" && is_given && config.record_max_bytes > largest_bytes {
+        let why = format!(
+            "{name} = {value}: a request has at most kafka.request_max_bytes = {request_max_bytes}; use at most {largest_bytes}, or raise that"
+        );
+        return Err(invalid(why));
+    }
+    Ok(())
 }
 
-/// What a topic of that configuration would be if nothing had been altered.
+/// The topic's configuration with every alterable setting at its default.
 fn at_defaults(config: &TopicConfig) -> TopicConfig {
     let mut fresh = config.clone();
     let default = TopicConfig::default();
-    for setting in SETTINGS.iter().filter(|setting| !setting.fixed) {
-        // A default is always understood.
+    for setting in &SETTINGS {
+        // A default is always valid.
         let _ = (setting.set)(&mut fresh, &(setting.show)(&default));
     }
     fresh
 }
 
-/// Every setting of `config`, those of `only` if it names any.
+/// The settings of `config`; only those in `only` if it names any.
 pub(crate) fn describe(config: &TopicConfig, only: Option<&[StrBytes]>) -> Vec<DescribeConfigsResourceResult> {
     let default = TopicConfig::default();
-    let asked = |setting: &&Setting| only.is_none_or(|only| only.iter().any(|name| name.as_str() == setting.name));
-    let described = SETTINGS.iter().filter(asked).map(|setting| {
+    let described = SETTINGS.iter().map(|setting| {
         let (value, default) = ((setting.show)(config), (setting.show)(&default));
         DescribeConfigsResourceResult::default()
             .with_name(StrBytes::from_static_str(setting.name))
             .with_config_source(if value == default { SOURCE_DEFAULT } else { SOURCE_TOPIC })
             .with_value(Some(StrBytes::from_string(value)))
-            .with_read_only(setting.fixed)
             .with_config_type(setting.kind)
             .with_documentation(Some(StrBytes::from_static_str(setting.rule)))
     });
-    described.collect()
+    let fixed = SETTLED
+        .iter()
+        .chain(&TUNING)
+        .map(|(name, value, kind)| read_only(name, (*value).to_owned(), *kind).with_config_source(SOURCE_DEFAULT));
+    described.chain(fixed).filter(|described| is_asked(described, only)).collect()
 }
 
-/// DescribeConfigs.
-pub(crate) async fn describe_configs(request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse {
-    let results = request.resources.into_iter().map(|resource| describe_resource(&caller.node, resource));
+/// The broker's settings under Kafka's names.
+fn describe_broker(broker: &Broker, only: Option<&[StrBytes]>) -> Vec<DescribeConfigsResourceResult> {
+    let described = BROKER_SETTINGS.iter().map(|(name, kind, show)| read_only(name, show(broker), *kind));
+    described.filter(|described| is_asked(described, only)).collect()
+}
+
+/// A setting that clients can read and not alter.
+fn read_only(name: &'static str, value: String, kind: i8) -> DescribeConfigsResourceResult {
+    DescribeConfigsResourceResult::default()
+        .with_name(StrBytes::from_static_str(name))
+        .with_value(Some(StrBytes::from_string(value)))
+        .with_read_only(true)
+        .with_config_source(SOURCE_BROKER)
+        .with_config_type(kind)
+}
+
+/// `None` and an empty list ask for all.
+fn is_asked(described: &DescribeConfigsResourceResult, only: Option<&[StrBytes]>) -> bool {
+    only.is_none_or(|only| only.is_empty() || only.contains(&described.name))
+}
+
+pub(crate) async fn describe_configs(
+    request: DescribeConfigsRequest,
+    context: RequestContext,
+) -> DescribeConfigsResponse {
+    let results = request.resources.into_iter().map(|resource| describe_resource(&context.broker, resource));
     DescribeConfigsResponse::default().with_results(results.collect())
 }
 
-fn describe_resource(node: &Node, resource: DescribeConfigsResource) -> DescribeConfigsResult {
+fn describe_resource(broker: &Broker, resource: DescribeConfigsResource) -> DescribeConfigsResult {
     let configs = match resource.resource_type {
         TOPIC => {
-            let topic = node.topic(&resource.resource_name);
+            let topic = broker.topic(&resource.resource_name);
             topic.map(|topic| describe(&topic.config, resource.configuration_keys.as_deref()))
         }
-        // A broker's own configuration is Millstream's, and not in Kafka's words.
-        BROKER => Ok(Vec::new()),
+        BROKER => match resource.resource_name.as_str() {
+            // No setting of all brokers in common is ever altered.
+            "" => Ok(Vec::new()),
+            name if name == NODE_ID.to_string() => Ok(describe_broker(broker, resource.configuration_keys.as_deref())),
+            other => {
+                let why = format!("broker '{other}' does not exist; the only one is {NODE_ID}");
+                Err(ApiError::new(ResponseError::InvalidRequest, why))
+            }
+        },
         other => Err(no_such_resource(other)),
     };
     let result = DescribeConfigsResult::default()
@@ -240,17 +330,38 @@ fn describe_resource(node: &Node, resource: DescribeConfigsResource) -> Describe
     }
 }
 
-/// IncrementalAlterConfigs.
+/// ListConfigResources: the resources that DescribeConfigs can describe. Version 0 asks for client metrics only,
+/// which do not exist here.
+pub(crate) async fn list_resources(
+    request: ListConfigResourcesRequest,
+    context: RequestContext,
+) -> ListConfigResourcesResponse {
+    let wants =
+        |kind: i8| context.version > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
+    let resource = |kind: i8, name: String| {
+        ConfigResource::default().with_resource_type(kind).with_resource_name(StrBytes::from_string(name))
+    };
+    let mut resources = Vec::new();
+    if wants(TOPIC) {
+        let broker = &context.broker;
+        resources.extend(broker.topics().iter().map(|topic| resource(TOPIC, broker.namespace.render(&topic.name))));
+    }
+    if wants(BROKER) {
+        resources.push(resource(BROKER, NODE_ID.to_string()));
+    }
+    ListConfigResourcesResponse::default().with_config_resources(resources)
+}
+
 pub(crate) async fn incremental_alter_configs(
     request: IncrementalAlterConfigsRequest,
-    caller: Caller,
+    context: RequestContext,
 ) -> IncrementalAlterConfigsResponse {
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
         let response = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        responses.push(match altered(&caller, resource, false, request.validate_only).await {
+        responses.push(match altered(&context, resource, false, request.validate_only).await {
             Ok(()) => response,
             Err(refusal) => response.with_error_code(refusal.code()).with_error_message(refusal.message()),
         });
@@ -258,8 +369,8 @@ pub(crate) async fn incremental_alter_configs(
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
-/// AlterConfigs, which older clients ask for: whatever it does not name gets its default.
-pub(crate) async fn alter_configs(request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse {
+/// AlterConfigs, from older clients: settings that the request does not name return to their defaults.
+pub(crate) async fn alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse {
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
         let response = whole::AlterConfigsResourceResponse::default()
@@ -272,7 +383,7 @@ pub(crate) async fn alter_configs(request: AlterConfigsRequest, caller: Caller) 
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name)
             .with_configs(set.collect());
-        responses.push(match altered(&caller, resource, true, request.validate_only).await {
+        responses.push(match altered(&context, resource, true, request.validate_only).await {
             Ok(()) => response,
             Err(refusal) => response.with_error_code(refusal.code()).with_error_message(refusal.message()),
         });
@@ -281,28 +392,28 @@ pub(crate) async fn alter_configs(request: AlterConfigsRequest, caller: Caller) 
 }
 
 async fn altered(
-    caller: &Caller,
+    context: &RequestContext,
     resource: AlterConfigsResource,
     replace: bool,
     validate_only: bool,
-) -> Result<(), Refusal> {
-    caller.check(Role::Admin)?;
-    let node = Arc::clone(&caller.node);
-    let altered = tokio::task::spawn_blocking(move || alter(&node, &resource, replace, validate_only)).await;
-    altered.unwrap_or_else(|e| Err(Refusal::failed(&e)))
+) -> Result<(), ApiError> {
+    context.check(Role::Admin)?;
+    let broker = Arc::clone(&context.broker);
+    let altered = tokio::task::spawn_blocking(move || alter(&broker, &resource, replace, validate_only)).await;
+    altered.unwrap_or_else(|e| Err(ApiError::failed(&e)))
 }
 
-/// `replace`: what the resource does not name gets its default.
-fn alter(node: &Node, resource: &AlterConfigsResource, replace: bool, validate_only: bool) -> Result<(), Refusal> {
+/// With `replace`, settings that the request does not name return to their defaults.
+fn alter(broker: &Broker, resource: &AlterConfigsResource, replace: bool, validate_only: bool) -> Result<(), ApiError> {
     if resource.resource_type != TOPIC {
         return Err(no_such_resource(resource.resource_type));
     }
     // One change of topics at a time, so that none is lost between reading the configuration and writing it.
-    let _one = node.creating.lock();
-    let topic = node.topic(&resource.resource_name)?;
-    if topic.name.kind() != Kind::User {
+    let _one = broker.creating.lock();
+    let topic = broker.topic(&resource.resource_name)?;
+    if topic.name.kind() != TopicKind::User {
         let why = format!("topic '{}' is Millstream's own and keeps its configuration", topic.name);
-        return Err(Refusal::new(ResponseError::TopicAuthorizationFailed, why));
+        return Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why));
     }
     let mut config = if replace { at_defaults(&topic.config) } else { topic.config.clone() };
     for change in &resource.configs {
@@ -311,25 +422,29 @@ fn alter(node: &Node, resource: &AlterConfigsResource, replace: bool, validate_o
             (DELETE, _) => None,
             (operation, _) => {
                 let why = format!("operation {operation} on {}: use set (with a value) or delete", change.name);
-                return Err(Refusal::new(ResponseError::InvalidConfig, why));
+                return Err(ApiError::new(ResponseError::InvalidConfig, why));
             }
         };
-        apply(&mut config, &change.name, value)?;
+        apply(&mut config, &change.name, value, broker.config.request_max_bytes)?;
     }
     if validate_only {
-        return config.validate(&topic.name).map_err(|e| Refusal::from(&e));
+        return config.validate(&topic.name).map_err(|e| ApiError::from(&e));
     }
-    node.log.alter_topic(&topic.name, &config).map(drop).map_err(|e| Refusal::from(&e))
+    broker.log.alter_topic(&topic.name, &config).map(drop).map_err(|e| ApiError::from(&e))
 }
 
-fn no_such_resource(kind: i8) -> Refusal {
+fn no_such_resource(kind: i8) -> ApiError {
     let why = format!("resource type {kind} has no configuration to be changed here; use a topic ({TOPIC})");
-    Refusal::new(ResponseError::InvalidRequest, why)
+    ApiError::new(ResponseError::InvalidRequest, why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn apply(config: &mut TopicConfig, name: &str, value: Option<&str>) -> Result<(), ApiError> {
+        super::apply(config, name, value, 8 << 20)
+    }
 
     #[test]
     fn each_setting_reads_back_as_it_is_shown_and_nonsense_is_refused_with_its_name() {
@@ -344,8 +459,12 @@ mod tests {
             ("cleanup.policy", "compact"),
             ("cleanup.policy", "compact,delete"),
             ("delete.retention.ms", "1000"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("min.compaction.lag.ms", "86400000"),
+            ("max.compaction.lag.ms", "172800000"),
             ("millstream.level", "written"),
             ("millstream.hold.max.bytes", "4096"),
+            ("millstream.compaction.live.percent", "50"),
         ] {
             let mut config = TopicConfig::default();
             apply(&mut config, name, Some(value)).unwrap();
@@ -358,12 +477,18 @@ mod tests {
             assert!(refusal.why.contains(name) && refusal.why.contains("many"), "{}", refusal.why);
         }
         let mut config = TopicConfig::default();
-        for (name, value) in SETTLED.into_iter().chain(TUNING.map(|name| (name, "1"))) {
+        for (name, value, _) in SETTLED.into_iter().chain(TUNING) {
             apply(&mut config, name, Some(value)).unwrap();
             apply(&mut config, name, None).unwrap();
         }
         assert_eq!(config, TopicConfig::default());
-        for (name, value) in [("min.insync.replicas", "2"), ("message.timestamp.type", "LogAppendTime"), ("x", "1")] {
+        for (name, value) in [
+            ("flush.messages", "1"),
+            ("flush.ms", "1000"),
+            ("min.insync.replicas", "2"),
+            ("max.message.bytes", "8388608"),
+            ("x", "1"),
+        ] {
             assert!(apply(&mut config, name, Some(value)).unwrap_err().why.contains(name), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! One connection: requests are begun in the order in which they arrive and answered in that order.
+//! One connection: requests begin in the order of their arrival, and responses leave in the same order.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,44 +7,52 @@ use std::time::Duration;
 use millstream_types::Grant;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 
-use crate::caller::Connection;
-use crate::dispatch::{Answer, Pending, begin};
-use crate::error::Fault;
-use crate::frame::Frames;
-use crate::node::Node;
-use crate::parts::Parts;
+use crate::broker::Broker;
+use crate::dispatch::{ApiTable, PendingResponse};
+use crate::error::ConnectionError;
+use crate::frame::{FrameReader, RequestPermit};
+use crate::network_send::NetworkSend;
+use crate::request_context::Connection;
+use crate::response::Response;
 
 /// Answers are gathered up to this size before they are written.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// A request that was begun, and the room that it takes.
+/// A request that has begun, and its share of the request memory.
 struct InFlight {
-    answer: Pending,
-    room: OwnedSemaphorePermit,
+    answer: PendingResponse,
+    room: RequestPermit,
 }
 
-/// Serves a client until it closes the connection, commits a fault, or the listener stops.
-pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>, memory: Grant) -> Result<(), Fault> {
-    let connection = Arc::new(Connection::new(socket.peer_addr()?, socket.local_addr()?, &node));
+/// Serves a client until it closes the connection, the connection fails, its login is refused, or the listener stops.
+pub(crate) async fn serve(
+    socket: TcpStream,
+    connection: Arc<Connection>,
+    broker: Arc<Broker>,
+    apis: Arc<ApiTable>,
+    memory: Grant,
+) -> Result<(), ConnectionError> {
     // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
     let _ = socket.set_nodelay(true);
     let (reading, writing) = socket.into_split();
-    let (queue, waiting) = mpsc::channel(node.config.in_flight_max);
-    let limit_ms = node.config.request_timeout_ms;
+    let (queue, waiting) = mpsc::channel(broker.config.in_flight_max);
+    let limit_ms = broker.config.request_timeout_ms;
     let mut answering = std::pin::pin!(answer_all(writing, waiting, limit_ms));
-    let requests = take_all(Frames::new(reading, Arc::clone(&node), memory), node, connection, queue);
+    let frames = FrameReader::new(reading, Arc::clone(&broker), Arc::clone(&connection), memory);
+    let requests = take_all(frames, broker, &apis, Arc::clone(&connection), queue);
     let taken = tokio::select! {
         taken = requests => taken,
-        // Only a fault ends it first: it ends in order once the queue is closed.
+        // Only an error ends it first: without one it ends once the queue is closed.
         answered = answering.as_mut() => return answered,
+        fault = connection.login_overdue() => return Err(fault),
     };
     match taken {
-        // Nobody is left to be answered.
-        Ok(Ended::ByClient) => Ok(()),
-        Ok(Ended::ByListener) => answering.await,
+        // The client is gone; there is nobody to answer.
+        Ok(EndReason::ByClient) => Ok(()),
+        Ok(EndReason::ByServer) => answering.await,
         Err(fault) => {
             answering.await?;
             Err(fault)
@@ -52,58 +60,63 @@ pub(crate) async fn serve(socket: TcpStream, node: Arc<Node>, memory: Grant) -> 
     }
 }
 
-/// Why no more requests are taken.
-enum Ended {
+/// The reason why no more requests are read.
+enum EndReason {
     ByClient,
-    ByListener,
+    /// The listener stops, or the client's login was refused.
+    ByServer,
 }
 
 async fn take_all(
-    mut frames: Frames,
-    node: Arc<Node>,
+    mut frames: FrameReader,
+    broker: Arc<Broker>,
+    apis: &ApiTable,
     connection: Arc<Connection>,
     queue: mpsc::Sender<InFlight>,
-) -> Result<Ended, Fault> {
-    let mut stopping = node.stopping.clone();
+) -> Result<EndReason, ConnectionError> {
+    let mut stopping = std::pin::pin!(broker.shutdown.clone().begun());
     loop {
         if let Some(until) = connection.muted_until() {
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stopping| *stopping) => return Ok(Ended::ByListener),
+                () = stopping.as_mut() => return Ok(EndReason::ByServer),
                 () = sleep_until(until) => continue,
             }
         }
         let busy = || queue.capacity() < queue.max_capacity();
         let frame = tokio::select! {
             biased;
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(Ended::ByListener),
+            () = stopping.as_mut() => return Ok(EndReason::ByServer),
             frame = frames.next(busy) => frame?,
         };
-        let Some(frame) = frame else { return Ok(Ended::ByClient) };
-        // A place first: what is begun must be answered.
-        let Ok(place) = queue.reserve().await else { return Ok(Ended::ByListener) };
-        let answer = begin(&connection, frame.bytes)?;
+        let Some(frame) = frame else { return Ok(EndReason::ByClient) };
+        // Reserve the place first: a request that has begun must be answered.
+        let Ok(place) = queue.reserve().await else { return Ok(EndReason::ByServer) };
+        let answer = apis.begin(&connection, frame.bytes, frame.oversized_bytes)?;
         place.send(InFlight { answer, room: frame.room });
+        if connection.is_refused() {
+            return Ok(EndReason::ByServer);
+        }
     }
 }
 
-/// Writes the answers in order; those that are ready at the same time with one write.
+/// Writes the responses in order. Responses that are ready at the same time leave in one write.
 async fn answer_all(
     mut socket: OwnedWriteHalf,
     mut waiting: mpsc::Receiver<InFlight>,
     limit_ms: u64,
-) -> Result<(), Fault> {
+) -> Result<(), ConnectionError> {
     let mut rooms = Vec::new();
     let mut next = waiting.recv().await;
     while let Some(InFlight { answer, room }) = next {
-        let mut parts = Parts::default();
+        let mut parts = NetworkSend::default();
         take(answer.await?, &mut parts);
         rooms.push(room);
         next = None;
         let mut failed = None;
         while parts.size_bytes() < WRITE_BYTES {
             let Ok(mut in_flight) = waiting.try_recv() else { break };
-            // Asked once, in passing: it is awaited below if it is not ready.
+            // Polled once without waking: it is awaited below if it is not ready.
             match in_flight.answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Ok(answer)) => take(answer, &mut parts),
                 Poll::Ready(Err(fault)) => {
@@ -118,7 +131,7 @@ async fn answer_all(
             rooms.push(in_flight.room);
         }
         let written = timeout(Duration::from_millis(limit_ms), parts.send(&mut socket)).await;
-        written.map_err(|_| Fault::Slow { limit_ms })??;
+        written.map_err(|_| ConnectionError::Slow { limit_ms })??;
         if let Some(fault) = failed {
             return Err(fault);
         }
@@ -131,8 +144,8 @@ async fn answer_all(
     Ok(())
 }
 
-fn take(answer: Answer, parts: &mut Parts) {
-    if let Answer::Frame(frame) = answer {
+fn take(answer: Response, parts: &mut NetworkSend) {
+    if let Response::Frame(frame) = answer {
         parts.append(frame);
     }
 }

@@ -5,22 +5,21 @@ use kafka_protocol::messages::delete_records_request::DeleteRecordsPartition;
 use kafka_protocol::messages::delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult};
 use kafka_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse, TopicName};
 use millstream_log::Error as LogError;
-use millstream_types::{Kind, Offset, Role};
+use millstream_types::{Offset, Role, TopicKind};
 
-use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::request_context::RequestContext;
 
-/// What stands for all records that there are.
+/// The offset that means *all records*.
 const ALL: i64 = -1;
 
-/// DeleteRecords.
-pub(crate) async fn delete_records(request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse {
+pub(crate) async fn delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse {
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for asked in &topic.partitions {
             let result = DeleteRecordsPartitionResult::default().with_partition_index(asked.partition_index);
-            partitions.push(match delete(&caller, &topic.name, asked).await {
+            partitions.push(match delete(&context, &topic.name, asked).await {
                 Ok(first) => result.with_low_watermark(first.0.cast_signed()),
                 Err(refusal) => {
                     let (topic, why) = (topic.name.as_str(), &refusal.why);
@@ -34,23 +33,27 @@ pub(crate) async fn delete_records(request: DeleteRecordsRequest, caller: Caller
     DeleteRecordsResponse::default().with_topics(topics)
 }
 
-/// The first offset afterwards.
-async fn delete(caller: &Caller, name: &TopicName, asked: &DeleteRecordsPartition) -> Result<Offset, Refusal> {
-    caller.check(Role::Admin)?;
-    let partition = caller.node.partition(name, asked.partition_index)?;
+/// Deletes records and returns the first offset that remains.
+async fn delete(
+    context: &RequestContext,
+    name: &TopicName,
+    asked: &DeleteRecordsPartition,
+) -> Result<Offset, ApiError> {
+    context.check(Role::Admin)?;
+    let partition = context.broker.partition(name, asked.partition_index)?;
     let topic = partition.topic();
-    if topic.name.kind() != Kind::User {
-        let why = format!("the records of topic '{}' are Millstream's own and go by its retention", topic.name);
-        return Err(Refusal::new(ResponseError::TopicAuthorizationFailed, why));
+    if topic.name.kind() != TopicKind::User {
+        let why = format!("the records of topic '{}' are Millstream's own and go by its retention", name.as_str());
+        return Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why));
     }
     let before = match (asked.offset, u64::try_from(asked.offset)) {
         (ALL, _) => partition.offsets().stable,
         (_, Ok(offset)) => Offset(offset),
         (offset, _) => {
             let why = format!("offset {offset} cannot be; use -1 for all records");
-            return Err(Refusal::new(ResponseError::OffsetOutOfRange, why));
+            return Err(ApiError::new(ResponseError::OffsetOutOfRange, why));
         }
     };
     let trimmed = tokio::task::spawn_blocking(move || partition.trim(before)).await;
-    trimmed.unwrap_or(Err(LogError::Stopped)).map_err(|e| Refusal::from(&e))
+    trimmed.unwrap_or(Err(LogError::Stopped)).map_err(|e| ApiError::from(&e))
 }

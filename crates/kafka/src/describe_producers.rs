@@ -5,23 +5,25 @@ use kafka_protocol::messages::describe_producers_response::{PartitionResponse, P
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId, TopicName};
 use millstream_log::KnownProducer;
 
-use crate::caller::Caller;
+use crate::request_context::RequestContext;
 
-/// What stands for *none* in an answer.
+/// The value for *none* in a response.
 const NONE: i32 = -1;
 
-/// DescribeProducers.
-pub(crate) async fn describe_producers(request: DescribeProducersRequest, caller: Caller) -> DescribeProducersResponse {
+pub(crate) async fn describe_producers(
+    request: DescribeProducersRequest,
+    context: RequestContext,
+) -> DescribeProducersResponse {
     let topics = request.topics.into_iter().map(|TopicRequest { name, partition_indexes, .. }| {
-        let partitions = partition_indexes.into_iter().map(|number| one(&caller, &name, number)).collect();
+        let partitions = partition_indexes.into_iter().map(|number| one(&context, &name, number)).collect();
         TopicResponse::default().with_name(name).with_partitions(partitions)
     });
     DescribeProducersResponse::default().with_topics(topics.collect())
 }
 
-fn one(caller: &Caller, topic: &TopicName, number: i32) -> PartitionResponse {
+fn one(context: &RequestContext, topic: &TopicName, number: i32) -> PartitionResponse {
     let response = PartitionResponse::default().with_partition_index(number);
-    match caller.node.partition(topic, number) {
+    match context.broker.partition(topic, number) {
         Ok(partition) => response.with_active_producers(partition.producers().iter().map(state).collect()),
         Err(refusal) => response.with_error_code(refusal.code()).with_error_message(refusal.message()),
     }

@@ -1,245 +1,217 @@
-//! Which requests are served, in which versions, and by whom: one table.
+//! The table of request handlers: kinds of requests, their versions and the functions that serve them.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, RequestHeader};
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
+use bytes::{Buf, Bytes};
+use kafka_protocol::messages::{ApiKey, DescribeAclsRequest, FetchRequest, FetchResponse, RequestHeader};
+use kafka_protocol::protocol::{Decodable, Request};
 
-use crate::caller::{Caller, Connection};
-use crate::error::Fault;
-use crate::parts::{Part, Parts};
+use crate::error::ConnectionError;
+use crate::request_context::{Connection, RequestContext};
+use crate::response::{LENGTH_BYTES, Response, encode, put_length, start};
+use crate::supported_apis::{ApiVersionRange, SupportedApis};
 use crate::{
-    api_versions, cluster, configs, create_topics, delete_records, delete_topics, describe_producers, fetch,
-    list_offsets, log_dirs, login, metadata, probe, produce, transaction,
+    acls, api_versions, cluster, configs, create_topics, delete_records, delete_topics, describe_producers, fetch,
+    list_offsets, log_dirs, metadata, produce, safe_decode, sasl, topic_partitions, transaction_apis, unsupported_api,
 };
 
-/// The field at the start of a frame that says how long the rest of it is.
-const LENGTH_BYTES: usize = 4;
+/// The response to a request that has begun.
+pub(crate) type PendingResponse = Pin<Box<dyn Future<Output = Result<Response, ConnectionError>> + Send>>;
+type Handler = Box<dyn Fn(ApiRequest) -> Result<PendingResponse, ConnectionError> + Send + Sync>;
 
-/// What goes to the client.
-pub(crate) enum Answer {
-    /// One whole frame.
-    Frame(Parts),
-    /// Nothing: the client has asked for no answer.
-    Nothing,
-}
-
-/// A request that was begun.
-pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
-type Handler = Box<dyn Fn(Call) -> Result<Pending, Fault> + Send + Sync>;
-
-/// A request whose header was read.
-struct Call {
-    caller: Caller,
+/// A request with a decoded header.
+struct ApiRequest {
+    context: RequestContext,
     correlation_id: i32,
     body: Bytes,
 }
 
-/// One kind of request.
-pub(crate) struct Row {
-    pub(crate) key: i16,
-    pub(crate) min: i16,
-    pub(crate) max: i16,
+/// A kind of request and its handler.
+struct Api {
+    versions: ApiVersionRange,
     handler: Handler,
 }
 
-/// What is served to a client that has not logged in.
+/// The requests that a client may send before its login.
 const BEFORE_LOGIN: [i16; 3] =
     [ApiKey::ApiVersions as i16, ApiKey::SaslHandshake as i16, ApiKey::SaslAuthenticate as i16];
 
 /// All kinds of requests that are served.
-pub(crate) struct Table(Vec<Row>);
+pub(crate) struct ApiTable(Vec<Api>);
 
-impl Table {
+impl ApiTable {
     pub(crate) fn new() -> Self {
         Self(vec![
-            row(0, 1, |request, caller| {
-                let answer = login::handshake(&request, &caller);
+            api(0, 1, |request, context| {
+                let answer = sasl::handshake(&request, &context);
                 ok(async move { answer })
             }),
-            row(0, 2, |request, caller| {
-                let answer = login::authenticate(&request, &caller);
-                ok(async move { answer })
+            api(0, 2, |request, context| {
+                let answer = sasl::authenticate(&request, &context);
+                ok(sasl::delayed_if_failed(answer))
             }),
-            row(3, 11, produce::produce),
-            fetch_row(4, 12),
-            row(1, 10, |request, caller| ok(list_offsets::list_offsets(request, caller))),
-            row(0, 12, |request, caller| ok(metadata::metadata(request, caller))),
-            row(0, 4, |request, caller| ok(api_versions::api_versions(request, caller))),
-            row(2, 7, |request, caller| ok(create_topics::create_topics(request, caller))),
-            row(1, 6, |request, caller| ok(delete_topics::delete_topics(request, caller))),
-            row(0, 3, |request, caller| ok(create_topics::create_partitions(request, caller))),
-            row(0, 2, |request, caller| ok(delete_records::delete_records(request, caller))),
-            row(1, 4, |request, caller| ok(configs::describe_configs(request, caller))),
-            row(0, 1, |request, caller| ok(configs::incremental_alter_configs(request, caller))),
-            row(0, 2, |request, caller| ok(configs::alter_configs(request, caller))),
-            row(0, 1, |request, caller| ok(cluster::describe_cluster(request, caller))),
-            row(0, 4, |request, caller| ok(cluster::find_coordinator(request, caller))),
-            row(0, 9, |request, caller: Caller| {
-                ok(async move { caller.groups().join_group(request, caller.version, &caller.member()).await })
+            api(3, 11, produce::produce),
+            fetch_api(4, 16),
+            api(1, 10, |request, context| ok(list_offsets::list_offsets(request, context))),
+            api(0, 12, |request, context| ok(metadata::metadata(request, context))),
+            api(0, 4, |request, context| ok(api_versions::api_versions(request, context))),
+            api(2, 7, |request, context| ok(create_topics::create_topics(request, context))),
+            api(1, 6, |request, context| ok(delete_topics::delete_topics(request, context))),
+            api(0, 3, |request, context| ok(create_topics::create_partitions(request, context))),
+            api(0, 2, |request, context| ok(delete_records::delete_records(request, context))),
+            api(1, 4, |request, context| ok(configs::describe_configs(request, context))),
+            api(0, 1, |request, context| ok(configs::incremental_alter_configs(request, context))),
+            api(0, 2, |request, context| ok(configs::alter_configs(request, context))),
+            api(0, 1, |request, context| ok(cluster::describe_cluster(request, context))),
+            api(0, 4, |request, context| ok(cluster::find_coordinator(request, context))),
+            api(0, 9, |request, context: RequestContext| {
+                ok(async move { context.groups().join_group(request, context.version, &context.member()).await })
             }),
-            row(0, 5, |request, caller: Caller| {
-                ok(async move { caller.groups().sync_group(request, &caller.member()).await })
+            api(0, 5, |request, context: RequestContext| {
+                ok(async move { context.groups().sync_group(request, &context.member()).await })
             }),
-            row(0, 4, |request, caller: Caller| {
-                ok(async move { caller.groups().heartbeat(request, &caller.member()).await })
+            api(0, 4, |request, context: RequestContext| {
+                ok(async move { context.groups().heartbeat(request, &context.member()).await })
             }),
-            row(0, 5, |request, caller: Caller| {
-                ok(async move { caller.groups().leave_group(request, caller.version, &caller.member()).await })
+            api(0, 5, |request, context: RequestContext| {
+                ok(async move { context.groups().leave_group(request, context.version, &context.member()).await })
             }),
-            row(2, 9, |request, caller: Caller| {
-                ok(async move { caller.groups().offset_commit(request, &caller.member()).await })
+            api(2, 9, |request, context: RequestContext| {
+                ok(async move { context.groups().offset_commit(request, &context.member()).await })
             }),
-            row(1, 8, |request, caller: Caller| {
+            api(1, 8, |request, context: RequestContext| {
                 ok(async move {
-                    let pending = |group: &str| caller.node.transactions.pending_positions(group);
-                    caller.groups().offset_fetch(request, caller.version, &caller.member(), &pending).await
+                    let pending = |group: &str| context.broker.transactions.pending_positions(group);
+                    context.groups().offset_fetch(request, context.version, &context.member(), &pending).await
                 })
             }),
-            row(0, 0, |request, caller: Caller| {
-                ok(async move { caller.groups().offset_delete(request, &caller.member()).await })
+            api(0, 0, |request, context: RequestContext| {
+                ok(async move { context.groups().offset_delete(request, &context.member()).await })
             }),
-            row(0, 5, |request, caller: Caller| {
-                ok(async move { caller.groups().list_groups(request, caller.version, &caller.member()).await })
+            api(0, 5, |request, context: RequestContext| {
+                ok(async move { context.groups().list_groups(request, context.version, &context.member()).await })
             }),
-            row(0, 6, |request, caller: Caller| {
-                ok(async move { caller.groups().describe_groups(request, caller.version, &caller.member()).await })
+            api(0, 6, |request, context: RequestContext| {
+                ok(async move { context.groups().describe_groups(request, context.version, &context.member()).await })
             }),
-            row(0, 2, |request, caller: Caller| {
-                ok(async move { caller.groups().delete_groups(request, &caller.member()).await })
+            api(0, 2, |request, context: RequestContext| {
+                ok(async move { context.groups().delete_groups(request, &context.member()).await })
             }),
-            row(0, 4, |request, caller| ok(transaction::init_producer_id(request, caller))),
-            row(0, 3, |request, caller| ok(transaction::add_partitions(request, caller))),
-            row(0, 3, |request, caller| ok(transaction::add_offsets(request, caller))),
-            row(0, 3, |request, caller| ok(transaction::commit_offsets(request, caller))),
-            row(0, 3, |request, caller| ok(transaction::end(request, caller))),
-            row(0, 1, |request, caller| ok(transaction::list(request, caller))),
-            row(0, 0, |request, caller| ok(transaction::describe(request, caller))),
-            row(0, 0, |request, caller| ok(describe_producers::describe_producers(request, caller))),
-            row(1, 4, |request, caller| ok(log_dirs::describe_log_dirs(request, caller))),
+            api(0, 4, |request, context| ok(transaction_apis::init_producer_id(request, context))),
+            api(0, 3, |request, context| ok(transaction_apis::add_partitions(request, context))),
+            api(0, 3, |request, context| ok(transaction_apis::add_offsets(request, context))),
+            api(0, 3, |request, context| ok(transaction_apis::commit_offsets(request, context))),
+            api(0, 3, |request, context| ok(transaction_apis::end(request, context))),
+            api(0, 1, |request, context| ok(transaction_apis::list(request, context))),
+            api(0, 0, |request, context| ok(transaction_apis::describe(request, context))),
+            api(0, 0, |request, context| ok(describe_producers::describe_producers(request, context))),
+            api(1, 4, |request, context| ok(log_dirs::describe_log_dirs(request, context))),
+            api(0, 0, |request, context| ok(topic_partitions::describe(request, context))),
+            api(0, 1, |request, context| ok(configs::list_resources(request, context))),
+            api(1, 3, |_: DescribeAclsRequest, _| ok(async { acls::describe() })),
+            api(1, 3, |request, _| ok(async move { acls::create(&request) })),
+            api(1, 3, |request, _| ok(async move { acls::delete(&request) })),
         ])
     }
 
-    pub(crate) fn rows(&self) -> &[Row] {
-        &self.0
+    /// The kinds of requests in this table.
+    pub(crate) fn supported(&self) -> SupportedApis {
+        SupportedApis::new(self.0.iter().map(|api| api.versions))
     }
 
-    fn row(&self, key: i16, version: i16) -> Option<&Row> {
-        self.0.iter().find(|row| row.key == key && (row.min..=row.max).contains(&version))
+    fn api(&self, key: i16, version: i16) -> Option<&Api> {
+        self.0.iter().find(|api| api.versions.contains(key, version))
     }
-}
 
-/// Begins the request in `frame`. What must happen in the order of arrival has happened when this returns.
-pub(crate) fn begin(connection: &Arc<Connection>, frame: Bytes) -> Result<Pending, Fault> {
-    let (principal, node) = connection.session();
-    let mut start = frame.clone();
-    let (key, version, correlation_id) = match (start.try_get_i16(), start.try_get_i16(), start.try_get_i32()) {
-        (Ok(key), Ok(version), Ok(correlation_id)) => (key, version, correlation_id),
-        _ => return Err(Fault::Undersized { size_bytes: frame.len() as i64 }),
-    };
-    let Some(row) = node.table.row(key, version) else {
-        if key == ApiKey::ApiVersions as i16 {
-            let response = api_versions::unsupported(&node);
-            return Ok(Box::pin(async move { encode(&response, key, 0, correlation_id) }));
+    /// Begins the request in `frame`. All work that depends on the order of arrival is done when this
+    /// returns. For `oversized_bytes` see [`crate::frame::Frame`].
+    pub(crate) fn begin(
+        &self,
+        connection: &Arc<Connection>,
+        frame: Bytes,
+        oversized_bytes: Option<usize>,
+    ) -> Result<PendingResponse, ConnectionError> {
+        let (principal, broker) = connection.session();
+        let mut start = frame.clone();
+        let (key, version, correlation_id) = match (start.try_get_i16(), start.try_get_i16(), start.try_get_i32()) {
+            (Ok(key), Ok(version), Ok(correlation_id)) => (key, version, correlation_id),
+            _ => return Err(ConnectionError::Undersized { size_bytes: frame.len() as i64 }),
+        };
+        let Some(api) = self.api(key, version) else {
+            if key == ApiKey::ApiVersions as i16 {
+                let response = api_versions::unsupported(&broker);
+                return Ok(Box::pin(async move { encode(&response, key, 0, correlation_id) }));
+            }
+            let answer = unsupported_api::response(key, version, correlation_id).filter(|_| principal.is_some());
+            let answer = answer.ok_or(ConnectionError::Unsupported { key, version })?;
+            return Ok(Box::pin(async move { Ok(answer) }));
+        };
+        if principal.is_none() && !BEFORE_LOGIN.contains(&api.versions.key) {
+            return Err(ConnectionError::NotLoggedIn { key });
         }
-        return Err(Fault::Unsupported { key, version });
-    };
-    if principal.is_none() && !BEFORE_LOGIN.contains(&row.key) {
-        return Err(Fault::NotLoggedIn { key });
+        let malformed = |why: String| ConnectionError::Malformed { key, version, why };
+        let mut body = frame;
+        let header_version = ApiKey::try_from(key).map_or(1, |api| api.request_header_version(version));
+        let header = RequestHeader::decode(&mut body, header_version).map_err(|e| malformed(e.to_string()))?;
+        let context = RequestContext {
+            broker: Arc::clone(&broker),
+            connection: Arc::clone(connection),
+            principal,
+            client_id: header.client_id.unwrap_or_default(),
+            version,
+            oversized_bytes,
+        };
+        (api.handler)(ApiRequest { context, correlation_id, body })
     }
-    let malformed = |why: String| Fault::Malformed { key, version, why };
-    let mut body = frame;
-    let header_version = ApiKey::try_from(key).map_or(1, |api| api.request_header_version(version));
-    let header = RequestHeader::decode(&mut body, header_version).map_err(|e| malformed(e.to_string()))?;
-    let caller = Caller {
-        node: Arc::clone(&node),
-        connection: Arc::clone(connection),
-        principal,
-        client_id: header.client_id.unwrap_or_default(),
-        version,
-    };
-    (row.handler)(Call { caller, correlation_id, body })
 }
 
-/// A kind of request. What `handler` does before it returns its future happens in the order of arrival; its future is
-/// run when all earlier requests of the connection are answered, and `None` answers nothing.
-fn row<R, F, A>(min: i16, max: i16, handler: F) -> Row
+/// A kind of request. The work of `handler` before it returns its future happens in the order of arrival. Its future runs
+/// when all earlier requests of the connection are answered; `None` sends no response.
+fn api<R, F, A>(min: i16, max: i16, handler: F) -> Api
 where
     R: Request,
     R::Response: Send,
-    F: Fn(R, Caller) -> A + Send + Sync + 'static,
-    A: Future<Output = Result<Option<R::Response>, Fault>> + Send + 'static,
+    F: Fn(R, RequestContext) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Option<R::Response>, ConnectionError>> + Send + 'static,
 {
-    let handler = move |call: Call| -> Result<Pending, Fault> {
-        let (version, correlation_id) = (call.caller.version, call.correlation_id);
-        let answer = handler(decode(call.body, version)?, call.caller);
+    let handler = move |call: ApiRequest| -> Result<PendingResponse, ConnectionError> {
+        let (version, correlation_id) = (call.context.version, call.correlation_id);
+        let answer = handler(decode(call.body, version)?, call.context);
         Ok(Box::pin(async move {
             match answer.await? {
                 Some(response) => encode(&response, R::KEY, version, correlation_id),
-                None => Ok(Answer::Nothing),
+                None => Ok(Response::Nothing),
             }
         }))
     };
-    Row { key: R::KEY, min, max, handler: Box::new(handler) }
+    Api { versions: ApiVersionRange { key: R::KEY, min, max }, handler: Box::new(handler) }
 }
 
-/// Fetch, whose answer is not copied into its frame.
-fn fetch_row(min: i16, max: i16) -> Row {
-    let handler = move |call: Call| -> Result<Pending, Fault> {
-        let (key, version, correlation_id) = (FetchRequest::KEY, call.caller.version, call.correlation_id);
-        let answer = fetch::fetch(decode(call.body, version)?, call.caller);
+/// Fetch: its response is not copied into its frame.
+fn fetch_api(min: i16, max: i16) -> Api {
+    let handler = move |call: ApiRequest| -> Result<PendingResponse, ConnectionError> {
+        let (key, version, correlation_id) = (FetchRequest::KEY, call.context.version, call.correlation_id);
+        let answer = fetch::fetch(decode(call.body, version)?, call.context);
         Ok(Box::pin(async move {
-            let unwritable = |why: String| Fault::Unwritable { key, version, why };
+            let unwritable = |why: String| ConnectionError::Unwritable { key, version, why };
             let mut parts = answer.await?.encode(version).map_err(unwritable)?;
             let mut start = start::<FetchResponse>(version, correlation_id, 0);
             let length = start.len() - LENGTH_BYTES + parts.size_bytes();
             put_length(&mut start, length).map_err(unwritable)?;
             parts.push_front(start.freeze());
-            Ok(Answer::Frame(parts))
+            Ok(Response::Frame(parts))
         }))
     };
-    Row { key: FetchRequest::KEY, min, max, handler: Box::new(handler) }
+    Api { versions: ApiVersionRange { key: FetchRequest::KEY, min, max }, handler: Box::new(handler) }
 }
 
-fn decode<R: Request>(body: Bytes, version: i16) -> Result<R, Fault> {
-    probe::decode(body, version).map_err(|why| Fault::Malformed { key: R::KEY, version, why })
+fn decode<R: Request>(body: Bytes, version: i16) -> Result<R, ConnectionError> {
+    safe_decode::decode(body, version).map_err(|why| ConnectionError::Malformed { key: R::KEY, version, why })
 }
 
-/// For handlers that always answer.
-async fn ok<T>(answer: impl Future<Output = T>) -> Result<Option<T>, Fault> {
+/// Wraps a handler that always responds.
+async fn ok<T>(answer: impl Future<Output = T>) -> Result<Option<T>, ConnectionError> {
     Ok(Some(answer.await))
-}
-
-/// One frame that carries `response`.
-fn encode<T: Encodable + HeaderVersion>(response: &T, key: i16, version: i16, id: i32) -> Result<Answer, Fault> {
-    let unwritable = |why: String| Fault::Unwritable { key, version, why };
-    let size = response.compute_size(version).map_err(|e| unwritable(e.to_string()))?;
-    let mut frame = start::<T>(version, id, size);
-    response.encode(&mut frame, version).map_err(|e| unwritable(e.to_string()))?;
-    let length = frame.len() - LENGTH_BYTES;
-    put_length(&mut frame, length).map_err(unwritable)?;
-    let mut parts = Parts::default();
-    parts.push(Part::Bytes(frame.freeze()));
-    Ok(Answer::Frame(parts))
-}
-
-/// What stands in a frame before the answer itself, with room for as many bytes as that takes. The length is to be set.
-fn start<T: HeaderVersion>(version: i16, id: i32, size: usize) -> BytesMut {
-    let mut frame = BytesMut::with_capacity(size + 16);
-    frame.put_i32(0);
-    frame.put_i32(id);
-    if T::header_version(version) > 0 {
-        // No tagged fields.
-        frame.put_u8(0);
-    }
-    frame
-}
-
-fn put_length(frame: &mut [u8], length: usize) -> Result<(), String> {
-    let length = i32::try_from(length).map_err(|e| e.to_string())?;
-    frame[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-    Ok(())
 }

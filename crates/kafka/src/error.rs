@@ -1,9 +1,9 @@
-//! Why the listener does not start, and why a connection ends.
+//! The errors of a listener that does not start, and of a connection that ends.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why the listener does not start.
+/// The reason why the listener does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,34 +12,44 @@ pub enum Error {
         "listener 'kafka' refuses to start on {address}: an address other than loopback needs authentication; configure API tokens (applications.tokens), or listen on 127.0.0.1"
     )]
     OpenToTheNetwork {
-        /// Where it was to listen.
+        /// The address that was to be bound.
         address: SocketAddr,
     },
     /// The system refused the address.
     #[error("listener 'kafka' cannot listen on {address}; free the port or choose another address")]
     Bind {
-        /// Where it was to listen.
+        /// The address that was to be bound.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A setting that cannot be.
+    /// A setting with an invalid value.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
-        /// The setting's key.
+        /// The key of the setting.
         setting: &'static str,
-        /// What was given.
+        /// The value that was configured.
         value: String,
         /// The rule, and the remedy.
         rule: &'static str,
     },
 }
 
-/// Why a connection ends before its client has closed it.
+/// The reason why the broker closes a connection.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    #[error("a request of {size_bytes} bytes; kafka.request_max_bytes = {limit_bytes}")]
+pub(crate) enum ConnectionError {
+    #[error("a request of {size_bytes} bytes exceeds kafka.request_max_bytes = {limit_bytes}")]
     Oversized { size_bytes: i64, limit_bytes: usize },
+    #[error(
+        "a request of {size_bytes} bytes before a login exceeds {limit_bytes} bytes; log in first (security.protocol=SASL_PLAINTEXT, sasl.mechanism=PLAIN)"
+    )]
+    OversizedBeforeLogin { size_bytes: i64, limit_bytes: usize },
+    #[error("no login within kafka.login_timeout_ms = {limit_ms}")]
+    LoginOverdue { limit_ms: u64 },
+    #[error(
+        "no login yet, and displaced by newer connections: at most {max} connections (a quarter of kafka.connections_max) may wait for their login"
+    )]
+    LoginDisplaced { max: usize },
     #[error("a request of {size_bytes} bytes, too few for its header")]
     Undersized { size_bytes: i64 },
     #[error("api key {key} version {version} is not served")]
@@ -54,12 +64,14 @@ pub(crate) enum Fault {
     Malformed { key: i16, version: i16, why: String },
     #[error("the answer to api key {key} version {version} cannot be written: {why}")]
     Unwritable { key: i16, version: i16, why: String },
-    #[error("a request with acks = 0 was refused, which can be told in no other way: {why}")]
+    #[error(
+        "a request with acks = 0 was refused, and closing the connection is the only way to tell the client: {why}"
+    )]
     RefusedUnasked { why: String },
     #[error("no request for kafka.idle_timeout_ms = {limit_ms}")]
     Idle { limit_ms: u64 },
     #[error(
-        "the rest of a request, or of an answer, took longer than kafka.request_timeout_ms = {limit_ms}, or a large one comes at less than half the pace for it"
+        "a request or an answer took longer than kafka.request_timeout_ms = {limit_ms}, or a large request arrived at less than half the pace that this needs"
     )]
     Slow { limit_ms: u64 },
     #[error("{0}")]

@@ -1,98 +1,110 @@
-//! Fetching: stored batches go out as they lie; a client that waits costs a task and no thread.
+//! Fetch: stored batches go to the socket without a copy, and a waiting client costs a task and no thread.
 //!
-//! Who is far behind is answered in pieces: what is read from segments at a time, and written to the socket, is so much that
-//! whoever has something to do for others meanwhile need not wait long for a core.
+//! Readers that are far behind get their records in pieces. One piece is small enough that other tasks do not wait long for
+//! a core while it is read from segments and written to the socket.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::fetch_request::FetchPartition;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId, TopicName};
-use millstream_log::{AbortedTransaction as Aborted, Error as LogError, Partition, Stored, UpTo};
-use millstream_types::{Grant, MemoryBudget, Offset, RecordBatch, Role, Traffic};
+use kafka_protocol::protocol::StrBytes;
+use millstream_log::{AbortedTransaction as Aborted, Error as LogError, Partition, StoredBatches, UpTo};
+use millstream_types::{Grant, MemoryBudget, Offset, QuotaType, RecordBatch, Role, TopicId};
 use tokio::time::{Instant, sleep_until};
 
-use crate::caller::Caller;
-use crate::error::Fault;
-use crate::fetched::{Fetched, FetchedPartition};
+use crate::api_error::ApiError;
+use crate::error::ConnectionError;
+use crate::fetch_response::{FetchedPartition, ZeroCopyFetchResponse};
 use crate::isolation::Isolation;
-use crate::parts::Part;
-use crate::refusal::Refusal;
+use crate::network_send::SendBuffer;
+use crate::request_context::RequestContext;
 
 /// The longest that a client may wait.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// How long a fetch rests for which the memory budget has no room.
+/// From this version on topics are named by their ids.
+const TOPIC_IDS: i16 = 13;
+/// Time between two attempts of a fetch for which the memory budget has no room.
 const MEMORY_REST: Duration = Duration::from_millis(50);
-/// What is read of a partition's segments for one answer, unless the client asks to wait for more.
+/// Bytes read from a partition's segments for one response, unless the client asks to wait for more.
 const FROM_SEGMENTS_BYTES: usize = 512 << 10;
 
-/// Partitions of one answer whose records are sent out of their file, which is open until they have gone; those of others are
-/// read.
+/// Partitions of one response whose records are sent from their file, which stays open until they are sent. Records of other
+/// partitions are read into memory.
 const FILES_MAX: usize = 8;
 
 /// One partition that a client reads.
-struct Wanted {
-    partition: Result<Arc<dyn Partition>, Refusal>,
+struct PartitionFetch {
+    partition: Result<Arc<dyn Partition>, ApiError>,
     asked: FetchPartition,
 }
 
-/// A fetch, as it was asked for.
-struct Asked {
-    /// Topic by topic.
-    wanted: Vec<Vec<Wanted>>,
+/// The parameters of one fetch.
+struct FetchParams {
+    /// The partitions of each topic, in the order of the request.
+    wanted: Vec<Vec<PartitionFetch>>,
     max_bytes: usize,
     isolation: Isolation,
     memory: MemoryBudget,
 }
 
-/// What one look at all of them has found.
-struct Round {
-    /// As [`Wanted`], topic by topic.
+/// The records of one pass over all partitions.
+struct ReadResult {
+    /// As [`PartitionFetch`], topic by topic.
     found: Vec<Vec<FetchedPartition>>,
     bytes: usize,
     refused: bool,
-    /// Of some partition no more than a piece was read.
+    /// A partition was read up to the size of a piece, and has more.
     in_pieces: bool,
-    /// Partitions whose records are sent out of their file.
+    /// Number of partitions whose records are sent from their file.
     files: usize,
-    /// What the records take of the memory budget.
+    /// The records' share of the memory budget.
     memory: Option<Grant>,
-    /// There was more, and no room for it.
+    /// The memory budget has no room for further records.
     lacks_memory: bool,
 }
 
-/// Fetch.
-pub(crate) async fn fetch(request: FetchRequest, caller: Caller) -> Result<Fetched, Fault> {
-    caller.check_excess(Traffic::Fetch)?;
-    let mut fetched = fetched(request, &caller).await?;
+pub(crate) async fn fetch(
+    request: FetchRequest,
+    context: RequestContext,
+) -> Result<ZeroCopyFetchResponse, ConnectionError> {
+    context.check_excess(QuotaType::Fetch)?;
+    let mut fetched = fetched(request, &context).await?;
     let partitions = fetched.topics.iter().flat_map(|(_, partitions)| partitions);
     let bytes = partitions.map(FetchedPartition::size_bytes).sum();
-    fetched.response.throttle_time_ms = caller.charge(Traffic::Fetch, bytes);
+    fetched.response.throttle_time_ms = context.charge(QuotaType::Fetch, bytes);
     Ok(fetched)
 }
 
-async fn fetched(request: FetchRequest, caller: &Caller) -> Result<Fetched, Fault> {
+async fn fetched(request: FetchRequest, context: &RequestContext) -> Result<ZeroCopyFetchResponse, ConnectionError> {
     if request.session_id != 0 {
-        // Every fetch stands for itself: no session was ever handed out.
+        // Fetch sessions are never handed out; every fetch is complete.
         let response = FetchResponse::default().with_error_code(ResponseError::FetchSessionIdNotFound.code());
-        return Ok(Fetched { response, ..Fetched::default() });
+        return Ok(ZeroCopyFetchResponse { response, ..ZeroCopyFetchResponse::default() });
     }
-    let node = &caller.node;
+    let broker = &context.broker;
     let min_bytes = usize::try_from(request.min_bytes).unwrap_or(0);
-    let max_bytes = usize::try_from(request.max_bytes).unwrap_or(0).min(node.config.fetch_max_bytes);
+    let max_bytes = usize::try_from(request.max_bytes).unwrap_or(0).min(broker.config.fetch_max_bytes);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
     let deadline = Instant::now() + wait;
-    let names: Vec<TopicName> = request.topics.iter().map(|topic| topic.topic.clone()).collect();
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| FetchableTopicResponse::default().with_topic(topic.topic.clone()).with_topic_id(topic.topic_id));
+    let topics: Vec<_> = topics.collect();
     let wanted = request
         .topics
         .into_iter()
-        .map(|topic| topic.partitions.into_iter().map(|asked| want(caller, &topic.topic, asked)).collect())
+        .map(|topic| {
+            let name = name(context, &topic);
+            topic.partitions.into_iter().map(|asked| want(context, &name, asked)).collect()
+        })
         .collect();
     let isolation = Isolation::from(request.isolation_level);
-    let asked = Arc::new(Asked { wanted, max_bytes, isolation, memory: node.memory.clone() });
-    let mut stopping = node.stopping.clone();
+    let asked = Arc::new(FetchParams { wanted, max_bytes, isolation, memory: broker.memory.clone() });
+    let mut stopping = std::pin::pin!(broker.shutdown.clone().begun());
     let mut piece_bytes = if min_bytes < FROM_SEGMENTS_BYTES { FROM_SEGMENTS_BYTES } else { usize::MAX };
     let round = loop {
         let round = look(&asked, piece_bytes).await?;
@@ -107,37 +119,50 @@ async fn fetched(request: FetchRequest, caller: &Caller) -> Result<Fetched, Faul
         let again = if round.lacks_memory { deadline.min(Instant::now() + MEMORY_REST) } else { deadline };
         drop(round.memory);
         tokio::select! {
-            () = caller.connection.bell.rung(), if !round.lacks_memory => {}
+            () = context.connection.bell.rung(), if !round.lacks_memory => {}
             () = sleep_until(again) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => break Round { memory: None, ..round },
+            () = stopping.as_mut() => break ReadResult { memory: None, ..round },
         }
     };
     if round.lacks_memory && round.bytes == 0 {
-        caller.connection.tell_lack_of_memory(&node.memory);
+        context.connection.tell_lack_of_memory(&broker.memory);
     }
-    let topics = names.into_iter().map(|name| FetchableTopicResponse::default().with_topic(name));
-    Ok(Fetched { response: FetchResponse::default(), topics: topics.zip(round.found).collect(), memory: round.memory })
+    let topics = topics.into_iter().zip(round.found).collect();
+    Ok(ZeroCopyFetchResponse { response: FetchResponse::default(), topics, memory: round.memory })
 }
 
-fn want(caller: &Caller, topic: &TopicName, asked: FetchPartition) -> Wanted {
-    let partition = caller.check(Role::Reader).and_then(|()| caller.node.partition(topic, asked.partition));
+/// The name of a topic in the request; from `TOPIC_IDS` on it is found by its id.
+fn name(context: &RequestContext, topic: &FetchTopic) -> Result<TopicName, ApiError> {
+    if context.version < TOPIC_IDS {
+        return Ok(topic.topic.clone());
+    }
+    let found = context.broker.topic_by_id(TopicId(topic.topic_id.as_u128()));
+    found.map(|found| TopicName(StrBytes::from_string(context.broker.namespace.render(&found.name)))).ok_or_else(|| {
+        let why = format!("there is no topic of the id {}", topic.topic_id);
+        ApiError::new(ResponseError::UnknownTopicId, why)
+    })
+}
+
+fn want(context: &RequestContext, topic: &Result<TopicName, ApiError>, asked: FetchPartition) -> PartitionFetch {
+    let topic = context.check(Role::Reader).and_then(|()| topic.as_ref().map_err(ApiError::clone));
+    let partition = topic.and_then(|topic| context.broker.partition(topic, asked.partition));
     if let Ok(partition) = &partition {
-        caller.connection.watch(partition);
+        context.connection.watch(partition);
     }
-    Wanted { partition, asked }
+    PartitionFetch { partition, asked }
 }
 
-/// Looks at once if no disk is needed, else on a thread that may wait for it.
-async fn look(asked: &Arc<Asked>, piece_bytes: usize) -> Result<Round, Fault> {
-    if asked.wanted.iter().flatten().all(Wanted::is_in_memory) {
+/// Reads at once if no disk is needed, else on a thread that may wait for it.
+async fn look(asked: &Arc<FetchParams>, piece_bytes: usize) -> Result<ReadResult, ConnectionError> {
+    if asked.wanted.iter().flatten().all(PartitionFetch::is_in_memory) {
         return Ok(asked.look(piece_bytes));
     }
     let asked = Arc::clone(asked);
     let looked = tokio::task::spawn_blocking(move || asked.look(piece_bytes));
-    looked.await.map_err(|ended| Fault::Io(std::io::Error::other(ended)))
+    looked.await.map_err(|ended| ConnectionError::Io(std::io::Error::other(ended)))
 }
 
-impl Wanted {
+impl PartitionFetch {
     fn is_in_memory(&self) -> bool {
         match (&self.partition, u64::try_from(self.asked.fetch_offset)) {
             (Ok(partition), Ok(from)) => partition.reads_from_memory(Offset(from)),
@@ -147,13 +172,13 @@ impl Wanted {
     }
 }
 
-impl Asked {
+impl FetchParams {
     /// Reads at most `piece_bytes` of each partition's segments.
-    fn look(&self, piece_bytes: usize) -> Round {
+    fn look(&self, piece_bytes: usize) -> ReadResult {
         let found = Vec::with_capacity(self.wanted.len());
         let memory = self.memory.take(0);
         let mut round =
-            Round { found, bytes: 0, refused: false, in_pieces: false, files: 0, memory, lacks_memory: false };
+            ReadResult { found, bytes: 0, refused: false, in_pieces: false, files: 0, memory, lacks_memory: false };
         for topic in &self.wanted {
             let found = topic.iter().map(|wanted| self.look_at(wanted, piece_bytes, &mut round)).collect();
             round.found.push(found);
@@ -161,7 +186,7 @@ impl Asked {
         round
     }
 
-    fn look_at(&self, wanted: &Wanted, piece_bytes: usize, round: &mut Round) -> FetchedPartition {
+    fn look_at(&self, wanted: &PartitionFetch, piece_bytes: usize, round: &mut ReadResult) -> FetchedPartition {
         let mut data = PartitionData::default().with_partition_index(wanted.asked.partition);
         data.aborted_transactions = (self.isolation == Isolation::Committed).then(Vec::new);
         let records = match self.read(wanted, piece_bytes, &mut data, round) {
@@ -186,11 +211,11 @@ impl Asked {
     /// cache, and takes no memory.
     fn read(
         &self,
-        wanted: &Wanted,
+        wanted: &PartitionFetch,
         piece_bytes: usize,
         data: &mut PartitionData,
-        round: &mut Round,
-    ) -> Result<Option<Vec<Part>>, Refusal> {
+        round: &mut ReadResult,
+    ) -> Result<Option<Vec<SendBuffer>>, ApiError> {
         (data.high_watermark, data.last_stable_offset, data.log_start_offset) = (-1, -1, -1);
         let partition = wanted.partition.as_ref().map_err(Clone::clone)?;
         let ends = partition.offsets();
@@ -199,7 +224,7 @@ impl Asked {
         data.log_start_offset = ends.first.0.cast_signed();
         let Ok(from) = u64::try_from(wanted.asked.fetch_offset) else {
             let why = format!("offset {} of {} cannot be", wanted.asked.fetch_offset, partition.id());
-            return Err(Refusal::new(ResponseError::OffsetOutOfRange, why));
+            return Err(ApiError::new(ResponseError::OffsetOutOfRange, why));
         };
         let own_limit = usize::try_from(wanted.asked.partition_max_bytes).unwrap_or(0);
         let (limit, is_first) = (own_limit.min(self.max_bytes.saturating_sub(round.bytes)), round.bytes == 0);
@@ -212,36 +237,37 @@ impl Asked {
         round.in_pieces |= is_piece;
         let read_bytes = if is_piece { piece_bytes } else { limit };
         let span = Span { from, up_to: self.isolation.up_to(), limit, read_bytes, is_first };
-        // A piece of one segment: whoever waits for more is read it. What fails is told by the read below.
+        // For a piece of one segment only: a client that waits for more gets it read into memory. The read below reports any
+        // failure.
         let may_be_sent = is_on_disk && piece_bytes < usize::MAX && round.files < FILES_MAX;
         let located = may_be_sent.then(|| partition.locate(from, read_bytes, span.up_to).ok().flatten());
         if let Some(located) = located.flatten() {
             round.files += 1;
             round.in_pieces = true;
             tell_aborted(data, &located.aborted);
-            return Ok(Some(located.extents.into_iter().map(Part::Extent).collect()));
+            return Ok(Some(located.extents.into_iter().map(SendBuffer::Extent).collect()));
         }
         let Some(stored) = span.read(&**partition, &mut round.memory)? else { return Ok(None) };
         tell_aborted(data, &stored.aborted);
-        Ok(Some(stored.batches.iter().map(|batch| Part::Bytes(batch.bytes().clone())).collect()))
+        Ok(Some(stored.batches.iter().map(|batch| SendBuffer::Bytes(batch.bytes().clone())).collect()))
     }
 }
 
-/// What a look reads of one partition.
+/// The range that one pass reads of one partition.
 struct Span {
     from: Offset,
     up_to: UpTo,
-    /// How much the client takes.
+    /// Bytes that the client accepts.
     limit: usize,
-    /// How much is read at most, unless one batch has more.
+    /// Bytes that are read at most, unless one batch is larger.
     read_bytes: usize,
-    /// Nothing was found before: at least one batch is read, however large it is.
+    /// No records were found before: at least one batch is read, whatever its size.
     is_first: bool,
 }
 
 impl Span {
     /// Nothing, if the first batch does not fit and there are others; `None` if the memory budget has no room.
-    fn read(&self, partition: &dyn Partition, memory: &mut Option<Grant>) -> Result<Option<Stored>, Refusal> {
+    fn read(&self, partition: &dyn Partition, memory: &mut Option<Grant>) -> Result<Option<StoredBatches>, ApiError> {
         let limit = self.limit;
         let Some(memory) = memory else { return Ok(None) };
         if !memory.grow(limit as u64) {
@@ -249,7 +275,7 @@ impl Span {
         }
         let stored = partition.read_stored(self.from, self.read_bytes, self.up_to).map_err(|e| {
             log_damage(&e);
-            Refusal::from(&e)
+            ApiError::from(&e)
         });
         let bytes = stored.as_ref().map_or(0, |stored| stored.batches.iter().map(RecordBatch::size_bytes).sum());
         let is_too_large = bytes > limit && !self.is_first;
@@ -257,7 +283,7 @@ impl Span {
         memory.shrink(if is_too_large { limit } else { limit.saturating_sub(bytes) } as u64);
         let stored = stored?;
         if is_too_large {
-            return Ok(Some(Stored::default()));
+            return Ok(Some(StoredBatches::default()));
         }
         if !memory.grow(lacking) {
             memory.shrink(limit as u64);
@@ -267,7 +293,7 @@ impl Span {
     }
 }
 
-/// Tells of `aborted` those who read what is committed.
+/// Lists the `aborted` transactions for readers of committed records.
 fn tell_aborted(data: &mut PartitionData, aborted: &[Aborted]) {
     if let Some(told) = &mut data.aborted_transactions {
         told.extend(aborted.iter().map(|of| {
@@ -277,7 +303,7 @@ fn tell_aborted(data: &mut PartitionData, aborted: &[Aborted]) {
     }
 }
 
-/// A client is told no more than a code.
+/// Clients get an error code only, no message.
 fn log_damage(error: &LogError) {
     if matches!(error, LogError::Corrupt { .. } | LogError::Io { .. }) {
         tracing::error!(%error, "stored records cannot be read");

@@ -1,14 +1,14 @@
-//! What a reader wants to see of transactions.
+//! The isolation level of a reader.
 
 use millstream_log::{Offsets, UpTo};
 use millstream_types::Offset;
 
-/// What a reader wants to see of transactions.
+/// The isolation level: the transactions whose records a reader sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
-    /// Records of all of them, as they come.
+    /// All records, of open and aborted transactions too.
     Uncommitted,
-    /// Records up to the first that is open, and which of them were aborted.
+    /// Records up to the first open transaction, and the list of aborted ones.
     Committed,
 }
 

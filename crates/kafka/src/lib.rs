@@ -1,4 +1,4 @@
-//! The built-in log, spoken to Kafka clients.
+//! The built-in log for Kafka clients.
 //!
 //! ```text
 //!  socket ─► frame ─► dispatch ─► handler ──┬─ appends at once, in the order of arrival
@@ -6,18 +6,24 @@
 //! ```
 //!
 //! Always true
-//! - Answers leave in the order of their requests; a produce request is appended before the next frame is read, and does
+//! - Responses leave in the order of their requests. A produce request is appended before the next frame is read, and does
 //!   not wait for the durability of the one before it.
-//! - A frame that is malformed or too large ends its own connection, and nothing else.
-//! - A client sees the topics of its tenant (`default`, where nobody has to log in); internal topics never.
-//! - Where logins are asked for, nothing is served before one, and each request takes a role.
+//! - A frame that is malformed or too large ends its own connection and no other.
+//! - A client sees the topics of its tenant (`default` if there are no logins). A client that may act in all tenants also
+//!   sees topics whose names say their tenant. Nobody sees internal topics.
+//! - If logins are required, nothing is served before one, and each request needs a role. Connections before their login
+//!   take no room from the requests of others.
 //!
-//! Not here: what a topic keeps and how durable it is (`log`).
+//! Not here: retention and durability of topics (`log`).
 
+mod acls;
+mod api_error;
 mod api_versions;
-mod caller;
+mod broker;
+mod broker_settings;
 mod cluster;
 mod config;
+mod config_type;
 mod configs;
 mod connection;
 mod create_topics;
@@ -27,7 +33,7 @@ mod describe_producers;
 mod dispatch;
 mod error;
 mod fetch;
-mod fetched;
+mod fetch_response;
 mod frame;
 pub mod group;
 mod isolation;
@@ -38,14 +44,23 @@ mod login;
 mod metadata;
 #[cfg(test)]
 mod mutations;
-mod node;
-mod parts;
-mod probe;
+mod namespace;
+mod network_send;
+mod oversized_produce;
+mod pending_login;
 mod produce;
-mod refusal;
+mod read_buffer;
+mod request_context;
+mod response;
+mod safe_decode;
+mod sasl;
+mod supported_apis;
+mod topic_partitions;
 mod transaction;
+mod transaction_apis;
+mod unsupported_api;
 
 pub use config::KafkaConfig;
 pub use error::Error;
 pub use listener::{Listener, Serving};
-pub use login::Logins;
+pub use login::{Login, Logins};

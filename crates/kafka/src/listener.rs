@@ -1,36 +1,34 @@
-//! The listener: an address, how many may come in, and an orderly end.
+//! The listener of Kafka clients, and the timers of groups and transactions, which run as long as it does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::Log;
-use millstream_types::{Epoch, MemoryBudget, Quotas, with_room};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use millstream_net::{Admitted, ConnectionLimits, Metrics, Protocol, Refusal, Shutdown};
+use millstream_types::{Epoch, LoginThrottle, MemoryBudget, Quotas};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
+use crate::broker::{Broker, SharedResources};
+use crate::dispatch::ApiTable;
 use crate::login::Logins;
-use crate::node::{Node, Shared};
+use crate::request_context::Connection;
 use crate::{Error, KafkaConfig, connection};
 
-/// After a failed accept (no file descriptor left, for example) the listener rests this long.
-const ACCEPT_REST: Duration = Duration::from_millis(50);
-/// What a connection counts as while it sends little: its read buffer and its state.
+/// Memory that an idle connection counts for: its read buffer and its state.
 const CONNECTION_BYTES: u64 = 24 << 10;
 
 /// A bound address that does not serve yet.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
-    address: SocketAddr,
+    listener: millstream_net::Listener,
     config: KafkaConfig,
-    shared: Shared,
+    resources: SharedResources,
 }
 
 impl Listener {
-    /// Binds `address`, where everybody may do everything; port 0 takes any free port.
+    /// Binds `address` without logins: every client may do everything. Port 0 takes any free port.
     ///
     /// # Errors
     /// As [`Listener::bind_with`]; [`Error::OpenToTheNetwork`] if the address is not loopback.
@@ -41,8 +39,8 @@ impl Listener {
     /// Binds `address`, where clients log in by SASL/PLAIN if there are `logins`, and each request takes a role.
     ///
     /// # Errors
-    /// [`Error::OpenToTheNetwork`] if the address is not loopback and there are no logins; [`Error::InvalidSetting`]; [`Error::Bind`] if the
-    /// system refuses.
+    /// [`Error::OpenToTheNetwork`] if the address is not loopback and there are no logins; [`Error::InvalidSetting`];
+    /// [`Error::Bind`] if the system refuses.
     pub async fn bind_with(
         address: SocketAddr,
         config: KafkaConfig,
@@ -53,113 +51,111 @@ impl Listener {
             return Err(Error::OpenToTheNetwork { address });
         }
         let bind = |source| Error::Bind { address, source };
-        let socket = TcpListener::bind(address).await.map_err(bind)?;
-        let address = socket.local_addr().map_err(bind)?;
-        Ok(Self { socket, address, config, shared: Shared { logins, ..Shared::default() } })
+        let listener = millstream_net::Listener::bind("kafka", address).map_err(bind)?;
+        Ok(Self { listener, config, resources: SharedResources { logins, ..SharedResources::default() } })
     }
 
     /// The address, with the real port.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listener.address()
     }
 
     /// Counts what clients write and read for `quotas`; else there are no limits.
     #[must_use]
     pub fn limited_by(self, quotas: Arc<Quotas>) -> Self {
-        Self { shared: Shared { quotas, ..self.shared }, ..self }
+        Self { resources: SharedResources { quotas, ..self.resources }, ..self }
     }
 
-    /// Lets connections and what is fetched take from `memory`; else there is no limit. The requests themselves,
-    /// `kafka.requests_max_bytes`, are for the caller to set aside.
+    /// Counts failed logins in `throttle`, which limits those of each client address; without it there is no limit.
+    #[must_use]
+    pub fn throttled_by(self, throttle: Arc<LoginThrottle>) -> Self {
+        Self { resources: SharedResources { throttle, ..self.resources }, ..self }
+    }
+
+    /// Takes memory for connections and fetched records from `memory`; without it there is no limit. The caller reserves the
+    /// memory of the requests themselves, `kafka.requests_max_bytes`.
     #[must_use]
     pub fn drawing_on(self, memory: &MemoryBudget) -> Self {
-        Self { shared: Shared { memory: memory.clone(), ..self.shared }, ..self }
+        Self { resources: SharedResources { memory: memory.clone(), ..self.resources }, ..self }
     }
 
-    /// Starts to serve `log`, whose present epoch is `epoch`: producer ids are made of it.
-    pub fn serve(self, log: Arc<dyn Log>, epoch: Epoch) -> Serving {
-        let Self { socket, address, config, shared } = self;
-        let (stop, stopping) = watch::channel(false);
-        let (drain, drained_for) = oneshot::channel();
-        let node = Node::new(log, epoch, config, shared, stopping);
-        tracing::info!(listener = "kafka", %address, "listening");
-        let accepting = tokio::spawn(accept(socket, node, drained_for));
-        Serving { address, stop, drain, accepting }
+    /// Starts to serve `log`. Producer ids contain `epoch`, the present epoch of the log. Connections are accepted
+    /// once the log's transactions are loaded.
+    ///
+    /// # Panics
+    /// If another listener for Kafka counts into the same metrics.
+    pub async fn serve(self, log: Arc<dyn Log>, epoch: Epoch, metrics: &Metrics) -> Serving {
+        let Self { listener, config, resources } = self;
+        let limits = ConnectionLimits {
+            connections_max: config.connections_max,
+            setting: "kafka.connections_max",
+            connection_bytes: CONNECTION_BYTES,
+            memory: resources.memory.clone(),
+        };
+        let shutdown = listener.shutdown().clone();
+        let apis = Arc::new(ApiTable::new());
+        let broker = Broker::new(log, epoch, config, resources, apis.supported(), shutdown.clone());
+        broker.transactions.load().await;
+        let mut timers = JoinSet::new();
+        timers.spawn(Arc::clone(&broker.groups).run());
+        timers.spawn(Arc::clone(&broker.transactions).run());
+        let groups = Arc::clone(&broker.groups);
+        timers.spawn(async move {
+            shutdown.begun().await;
+            // Clients that wait for a rebalance would wait until the drain is over.
+            groups.stop();
+        });
+        let (serving, _) = listener.serve(Arc::new(KafkaProtocol { broker, apis }), limits, metrics);
+        Serving { serving, _timers: timers }
     }
 }
 
-/// A listener at work.
+/// A listener that accepts connections. Dropping it aborts them.
 #[derive(Debug)]
 pub struct Serving {
-    address: SocketAddr,
-    stop: watch::Sender<bool>,
-    drain: oneshot::Sender<Duration>,
-    accepting: JoinHandle<usize>,
+    serving: millstream_net::Serving,
+    _timers: JoinSet<()>,
 }
 
 impl Serving {
     /// The address, with the real port.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.serving.address()
     }
 
-    /// Accepts no more and takes no more requests, lets those under way finish for at most `drain`, then closes what is
-    /// left. Returns how many connections had to be cut off.
+    /// Stops accepting connections and requests, lets running requests finish for at most `drain`, then aborts the remaining
+    /// connections. Returns the number of connections that were aborted.
     pub async fn shut_down(self, drain: Duration) -> usize {
-        self.stop.send_replace(true);
-        // The accepting task waits for it: it can only have ended by a panic, which has been reported.
-        let _ = self.drain.send(drain);
-        let cut_off = self.accepting.await.unwrap_or_default();
-        tracing::info!(listener = "kafka", cut_off, "listener closed");
-        cut_off
+        self.serving.shut_down(drain).await
     }
 }
 
-async fn accept(socket: TcpListener, node: Arc<Node>, mut drain: oneshot::Receiver<Duration>) -> usize {
-    let mut connections = JoinSet::new();
-    let group_timer = tokio::spawn(Arc::clone(&node.groups).run());
-    node.transactions.load().await;
-    let transaction_timer = tokio::spawn(Arc::clone(&node.transactions).run());
-    let drain = loop {
-        tokio::select! {
-            biased;
-            drain = &mut drain => break drain.unwrap_or_default(),
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = socket.accept() => match accepted.and_then(with_room) {
-                Ok((socket, peer)) => admit(socket, peer, &node, &mut connections),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    sleep(ACCEPT_REST).await;
-                }
-            },
-        }
-    };
-    drop(socket);
-    // Whoever waits for a rebalance would wait out the drain.
-    node.groups.stop();
-    let ended = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
-    let cut_off = if ended.is_ok() { 0 } else { connections.len() };
-    connections.shutdown().await;
-    group_timer.abort();
-    transaction_timer.abort();
-    cut_off
+/// Serves each connection that the listener admits.
+struct KafkaProtocol {
+    broker: Arc<Broker>,
+    apis: Arc<ApiTable>,
 }
 
-fn admit(socket: TcpStream, peer: SocketAddr, node: &Arc<Node>, connections: &mut JoinSet<()>) {
-    let limit = node.config.connections_max;
-    if connections.len() >= limit {
-        tracing::warn!(%peer, "kafka: closed at once, as there are kafka.connections_max = {limit} connections already");
-        return;
-    }
-    let Some(memory) = node.memory.take(CONNECTION_BYTES) else {
-        let (setting, limit) = (node.memory.setting(), node.memory.limit_bytes());
-        tracing::warn!(%peer, "kafka: closed at once, as {setting} = {limit} has no room for a connection");
-        return;
-    };
-    let node = Arc::clone(node);
-    connections.spawn(async move {
-        if let Err(fault) = connection::serve(socket, node, memory).await {
-            tracing::warn!(%peer, why = %fault, "kafka: connection closed");
+impl Protocol for KafkaProtocol {
+    fn serve(
+        self: Arc<Self>,
+        socket: TcpStream,
+        Admitted { peer, memory, .. }: Admitted,
+    ) -> impl Future<Output = ()> + Send {
+        // Before the task begins: pending logins are listed in the order in which connections are accepted. A connection
+        // without a local address is closed already.
+        let connection = socket.local_addr().map(|local| Arc::new(Connection::new(peer, local, &self.broker)));
+        async move {
+            let Ok(connection) = connection else { return };
+            let (broker, apis) = (Arc::clone(&self.broker), Arc::clone(&self.apis));
+            if let Err(fault) = connection::serve(socket, connection, broker, apis, memory).await {
+                tracing::warn!(%peer, why = %fault, "kafka: connection closed");
+            }
         }
-    });
+    }
+
+    /// Closes the connection: Kafka's protocol has no answer without a request.
+    async fn turn_away(self: Arc<Self>, _: TcpStream, (peer, _): (SocketAddr, Shutdown), refusal: Refusal) {
+        tracing::warn!(%peer, why = %refusal, "kafka: closed at once");
+    }
 }

@@ -1,4 +1,4 @@
-//! How much disk each partition takes, in the one place where this node keeps them.
+//! DescribeLogDirs: the disk space of each partition, in the only log directory.
 
 use std::collections::HashSet;
 
@@ -9,23 +9,25 @@ use kafka_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse, 
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::Topic;
 
-use crate::caller::Caller;
+use crate::request_context::RequestContext;
 
-/// What clients are told that the directory is called; where it lies on this machine is not their business.
+/// The directory's name for clients; its path on this machine stays private.
 const NAME: &str = "log";
-/// What stands for a size that is not told.
+/// The value for an unknown size.
 const UNKNOWN: i64 = -1;
 
-/// DescribeLogDirs.
-pub(crate) async fn describe_log_dirs(request: DescribeLogDirsRequest, caller: Caller) -> DescribeLogDirsResponse {
-    let all = caller.node.topics();
+pub(crate) async fn describe_log_dirs(
+    request: DescribeLogDirsRequest,
+    context: RequestContext,
+) -> DescribeLogDirsResponse {
+    let all = context.broker.topics();
     let topics = match request.topics {
-        None => all.iter().map(|topic| describe(&caller, topic, |_| true)).collect(),
+        None => all.iter().map(|topic| describe(&context, topic, |_| true)).collect(),
         Some(asked) => {
             let described = asked.into_iter().filter_map(|asked| {
-                let topic = caller.node.topic(&asked.topic).ok()?;
+                let topic = context.broker.topic(&asked.topic).ok()?;
                 let wanted: HashSet<i32> = asked.partitions.into_iter().collect();
-                Some(describe(&caller, &topic, |number| wanted.contains(&number)))
+                Some(describe(&context, &topic, |number| wanted.contains(&number)))
             });
             described.collect()
         }
@@ -38,11 +40,11 @@ pub(crate) async fn describe_log_dirs(request: DescribeLogDirsRequest, caller: C
     DescribeLogDirsResponse::default().with_results(vec![log])
 }
 
-fn describe(caller: &Caller, topic: &Topic, is_wanted: impl Fn(i32) -> bool) -> DescribeLogDirsTopic {
-    let name = topic.name.to_string();
+fn describe(context: &RequestContext, topic: &Topic, is_wanted: impl Fn(i32) -> bool) -> DescribeLogDirsTopic {
+    let name = context.broker.namespace.render(&topic.name);
     let numbers = (0..).take(topic.config.partitions as usize).filter(|number| is_wanted(*number));
     let partitions = numbers.filter_map(|number| {
-        let size_bytes = caller.node.partition(&name, number).ok()?.size_bytes();
+        let size_bytes = context.broker.partition(&name, number).ok()?.size_bytes();
         let described = DescribeLogDirsPartition::default().with_partition_index(number);
         Some(described.with_partition_size(i64::try_from(size_bytes).unwrap_or(i64::MAX)))
     });

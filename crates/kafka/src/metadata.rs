@@ -1,4 +1,4 @@
-//! Which topics there are, and who leads them: this node.
+//! Metadata: the topics, all of which this broker leads.
 
 use std::sync::Arc;
 
@@ -10,29 +10,27 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Topic, TopicConfig};
-use millstream_types::{Kind, Role, TopicId};
+use millstream_types::{Role, TopicId, TopicKind};
 use uuid::Uuid;
 
-use crate::caller::Caller;
-use crate::node::{CLUSTER_ID, NODE_ID, Node};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::broker::{Broker, CLUSTER_ID, NODE_ID};
+use crate::request_context::RequestContext;
 
-/// Metadata.
-pub(crate) async fn metadata(request: MetadataRequest, caller: Caller) -> MetadataResponse {
-    let node = &caller.node;
+pub(crate) async fn metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse {
+    let broker = &context.broker;
     let topics = match request.topics {
         // In version 0 an empty list means all.
-        Some(topics) if !topics.is_empty() || caller.version > 0 => {
+        Some(topics) if !topics.is_empty() || context.version > 0 => {
             let mut found = Vec::with_capacity(topics.len());
-            let may_create = request.allow_auto_topic_creation && caller.has(Role::Admin);
             for topic in topics {
-                found.push(one(node, topic, may_create).await);
+                found.push(one(&context, topic, request.allow_auto_topic_creation).await);
             }
             found
         }
-        _ => node.topics().iter().map(describe).collect(),
+        _ => broker.topics().iter().map(|topic| describe(broker, topic)).collect(),
     };
-    let (host, port) = caller.address();
+    let (host, port) = context.address();
     let broker = MetadataResponseBroker::default().with_node_id(BrokerId(NODE_ID)).with_host(host).with_port(port);
     MetadataResponse::default()
         .with_brokers(vec![broker])
@@ -41,48 +39,59 @@ pub(crate) async fn metadata(request: MetadataRequest, caller: Caller) -> Metada
         .with_topics(topics)
 }
 
-async fn one(node: &Arc<Node>, asked: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic {
+async fn one(context: &RequestContext, asked: MetadataRequestTopic, create_is_allowed: bool) -> MetadataResponseTopic {
+    let broker = &context.broker;
     let Some(name) = asked.name else {
         let id = asked.topic_id;
-        return match node.topic_by_id(TopicId(id.as_u128())) {
-            Some(topic) => describe(&topic),
+        return match broker.topic_by_id(TopicId(id.as_u128())) {
+            Some(topic) => describe(broker, &topic),
             None => {
                 MetadataResponseTopic::default().with_topic_id(id).with_error_code(ResponseError::UnknownTopicId.code())
             }
         };
     };
-    let mut found = node.topic(&name);
-    if may_create && node.config.auto_create_topics && found.as_ref().is_err_and(is_missing) {
-        found = create(node, name.clone()).await;
+    let mut found = broker.topic(&name);
+    if create_is_allowed
+        && found.as_ref().is_err_and(is_missing)
+        && let Ok(topic) = broker.name(&name)
+        && may_create(context, topic.kind())
+    {
+        found = create(broker, topic).await;
     }
     match found {
-        Ok(topic) => describe(&topic),
+        Ok(topic) => describe(broker, &topic),
         Err(refusal) => MetadataResponseTopic::default().with_name(Some(name)).with_error_code(refusal.code()),
     }
 }
 
-fn is_missing(refusal: &Refusal) -> bool {
+fn is_missing(refusal: &ApiError) -> bool {
     refusal.error == ResponseError::UnknownTopicOrPartition
 }
 
-/// A user's topic that a client has asked for and that was not there.
-async fn create(node: &Arc<Node>, name: TopicName) -> Result<Arc<Topic>, Refusal> {
-    let topic = node.name(&name)?;
-    if topic.kind() != Kind::User {
-        return Err(Refusal::unknown_topic(&name));
+/// A topic of this kind is created when the client asks for it.
+fn may_create(context: &RequestContext, kind: TopicKind) -> bool {
+    match kind {
+        TopicKind::User => context.broker.config.auto_create_topics && context.has(Role::Admin),
+        // A tenant has one; it comes with its first writer.
+        TopicKind::ContextUpdate => context.has(Role::Writer),
+        _ => false,
     }
-    let node = Arc::clone(node);
-    let created = tokio::task::spawn_blocking(move || {
-        let _one = node.creating.lock();
-        match node.log.topic(&topic) {
-            Some(topic) => Ok(topic),
-            None => node.log.create_topic(&topic, &TopicConfig::default()).map_err(|e| Refusal::from(&e)),
-        }
-    });
-    created.await.unwrap_or_else(|e| Err(Refusal::failed(&e)))
 }
 
-fn describe(topic: &Arc<Topic>) -> MetadataResponseTopic {
+/// Creates a topic that a client asked for and that does not exist.
+async fn create(broker: &Arc<Broker>, topic: millstream_types::TopicName) -> Result<Arc<Topic>, ApiError> {
+    let broker = Arc::clone(broker);
+    let created = tokio::task::spawn_blocking(move || {
+        let _one = broker.creating.lock();
+        match broker.log.topic(&topic) {
+            Some(topic) => Ok(topic),
+            None => broker.log.create_topic(&topic, &TopicConfig::default()).map_err(|e| ApiError::from(&e)),
+        }
+    });
+    created.await.unwrap_or_else(|e| Err(ApiError::failed(&e)))
+}
+
+fn describe(broker: &Broker, topic: &Topic) -> MetadataResponseTopic {
     let here = vec![BrokerId(NODE_ID)];
     let partitions = (0..topic.config.partitions).map(|partition| {
         MetadataResponsePartition::default()
@@ -93,7 +102,7 @@ fn describe(topic: &Arc<Topic>) -> MetadataResponseTopic {
             .with_isr_nodes(here.clone())
     });
     MetadataResponseTopic::default()
-        .with_name(Some(TopicName(StrBytes::from_string(topic.name.to_string()))))
+        .with_name(Some(TopicName(StrBytes::from_string(broker.namespace.render(&topic.name)))))
         .with_topic_id(Uuid::from_u128(topic.id.0))
         .with_partitions(partitions.collect())
 }

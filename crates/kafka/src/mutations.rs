@@ -1,5 +1,5 @@
-//! Requests that nobody meant: each is begun or refused, takes no more memory than it brings, and ends its own connection
-//! only. What is begun leads to more like it, so that the parts of every kind of request are reached.
+//! Fuzzed requests: each is begun or refused, takes no more memory than it brings, and ends no connection but its own.
+//! Requests that begin are mutated further, so that every part of each kind of request is reached.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -14,23 +14,23 @@ use fastrand::Rng;
 use kafka_protocol::messages::{ApiKey, RequestHeader};
 use kafka_protocol::protocol::{Encodable, StrBytes};
 use millstream_log::{Embedded, LogConfig, SystemFiles};
+use millstream_net::Shutdown;
 use millstream_types::SystemClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::caller::Connection;
-use crate::dispatch::begin;
-use crate::node::{Node, Shared};
+use crate::broker::{Broker, SharedResources};
+use crate::dispatch::ApiTable;
+use crate::request_context::Connection;
 use crate::{KafkaConfig, Listener};
 
-/// Requests that were begun, of which others are made.
+/// Number of requests that have begun and are kept for mutation.
 const KEPT_MAX: usize = 4_000;
 const BODY_MAX_BYTES: usize = 2 << 10;
-/// What an allocation that trusts a request's numbers passes at once; other tests of the process take some of it.
+/// An allocation that trusts a request's numbers exceeds this at once; other tests of the process use some of it.
 const GROWTH_MAX_BYTES: u64 = 2 << 30;
-/// How long an answer is waited for that may never come: whoever joins a group waits for others.
+/// Time to wait for a response that may never come: a member that joins a group waits for others.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(100);
 
 fn mutations() -> usize {
@@ -50,19 +50,19 @@ fn asked_for_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Makes requests of the kinds and versions that a node serves.
+/// Makes requests of the kinds and versions that a broker serves.
 struct Maker {
     dice: Rng,
     served: Vec<(i16, i16, i16)>,
-    /// Bodies that were begun, with key and version.
+    /// Bodies of requests that began, with key and version.
     kept: Vec<(i16, i16, Vec<u8>)>,
-    /// The keys of all that were ever kept.
+    /// The keys of all requests that began.
     begun: BTreeSet<i16>,
 }
 
 impl Maker {
-    fn new(seed: u64, node: &Node) -> Self {
-        let served = node.table.rows().iter().map(|row| (row.key, row.min, row.max)).collect();
+    fn new(seed: u64, apis: &ApiTable) -> Self {
+        let served = apis.supported().iter().map(|api| (api.key, api.min, api.max)).collect();
         Self { dice: Rng::with_seed(seed), served, kept: Vec::new(), begun: BTreeSet::new() }
     }
 
@@ -81,7 +81,7 @@ impl Maker {
         (key, self.dice.i16(min..=max), self.body())
     }
 
-    /// What has begun once may do so again, changed.
+    /// Keeps a request that began, so that it can be mutated.
     fn keep(&mut self, request: (i16, i16, Vec<u8>)) {
         self.begun.insert(request.0);
         if self.kept.len() < KEPT_MAX {
@@ -92,7 +92,7 @@ impl Maker {
         }
     }
 
-    /// Numbers, lengths, texts and lists such as requests are made of.
+    /// Numbers, lengths, strings and lists as requests contain them.
     fn body(&mut self) -> Vec<u8> {
         // Nothing but empty lists and texts, of either encoding, is a request of nearly every kind.
         if self.dice.u8(..8) == 0 {
@@ -134,7 +134,7 @@ impl Maker {
         body.truncate(BODY_MAX_BYTES);
     }
 
-    /// A whole request; now and then one whose header is damaged, too.
+    /// A complete request; now and then its header is damaged too.
     fn framed(&mut self, (key, version, body): &(i16, i16, Vec<u8>)) -> Vec<u8> {
         let header = RequestHeader::default()
             .with_request_api_key(*key)
@@ -153,21 +153,23 @@ impl Maker {
 }
 
 #[test]
-fn whatever_a_request_says_it_is_begun_or_refused_without_a_panic_and_without_much_memory() {
+fn any_request_is_begun_or_refused_without_a_panic_and_without_much_memory() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
     let dir = tempfile::tempdir().unwrap();
     let log = log(dir.path());
-    let (_stop, stopping) = watch::channel(false);
-    let node = Node::new(log.clone(), log.epoch(), KafkaConfig::default(), Shared::default(), stopping);
+    let apis = ApiTable::new();
+    let (config, resources) = (KafkaConfig::default(), SharedResources::default());
+    let broker = Broker::new(log.clone(), log.epoch(), config, resources, apis.supported(), Shutdown::never());
     let nowhere = "127.0.0.1:1".parse().unwrap();
-    let connection = Arc::new(Connection::new(nowhere, nowhere, &node));
-    let mut maker = Maker::new(1, &node);
+    let connection = Arc::new(Connection::new(nowhere, nowhere, &broker));
+    let mut maker = Maker::new(1, &apis);
     let before_bytes = asked_for_bytes();
     for round in 0..mutations() {
         let request = maker.next();
         let frame = maker.framed(&request);
-        let begun = catch_unwind(AssertUnwindSafe(|| begin(&connection, Bytes::from(frame.clone())).is_ok()));
+        let begun =
+            catch_unwind(AssertUnwindSafe(|| apis.begin(&connection, Bytes::from(frame.clone()), None).is_ok()));
         match begun {
             Ok(true) => maker.keep(request),
             Ok(false) => {}
@@ -183,7 +185,7 @@ fn whatever_a_request_says_it_is_begun_or_refused_without_a_panic_and_without_mu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_comes_over_a_socket_ends_its_own_connection_at_most() {
+async fn any_bytes_over_a_socket_end_their_own_connection_at_most() {
     static PANICKED: AtomicBool = AtomicBool::new(false);
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -196,10 +198,9 @@ async fn whatever_comes_over_a_socket_ends_its_own_connection_at_most() {
     let dir = tempfile::tempdir().unwrap();
     let log = log(dir.path());
     let config = KafkaConfig { request_max_bytes: 4096, ..KafkaConfig::default() };
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config.clone()).await.unwrap();
-    let serving = listener.serve(log.clone(), log.epoch());
-    let (_stop, stopping) = watch::channel(false);
-    let mut maker = Maker::new(2, &Node::new(log.clone(), log.epoch(), config, Shared::default(), stopping));
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config).await.unwrap();
+    let serving = listener.serve(log.clone(), log.epoch(), &millstream_net::Metrics::default()).await;
+    let mut maker = Maker::new(2, &ApiTable::new());
     let mut bystander = TcpStream::connect(serving.address()).await.unwrap();
     for round in 0..(mutations() / 400).clamp(500, 20_000) {
         let request = maker.next();
@@ -230,7 +231,7 @@ async fn whatever_comes_over_a_socket_ends_its_own_connection_at_most() {
     log.close().unwrap();
 }
 
-/// Whether a connection that has sent nothing bad is served: ApiVersions, version 0.
+/// Sends ApiVersions, version 0, over a connection that has sent nothing bad, and checks the response.
 async fn serves(socket: &mut TcpStream) {
     socket.write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0, 0]).await.unwrap();
     let size = socket.read_i32().await.unwrap();

@@ -1,7 +1,7 @@
 //! One keep-alive HTTP/1.1 connection of a client that sends one request at a time, as a device does.
 //!
 //! Always true
-//! - A request whose fate is unknown is never sent again from here: the caller is told ([`Failure::may_have_applied`]).
+//! - A request whose outcome is unknown is never sent again; the caller decides ([`RequestFailure::may_have_applied`]).
 //! - A request that never left (the server had closed the idle connection) is sent once more over a new connection.
 //! - The connection's driving task ends with the connection.
 
@@ -19,18 +19,18 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::{Error, Failure};
+use crate::{Error, RequestFailure};
 
-/// Longest answer that is read; a longer one counts as a lost connection.
+/// Longest response that is read; a longer one counts as a lost connection.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
-/// How long opening a connection may take.
+/// Timeout of opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Tells the quality of service of telemetry.
+/// Header with the quality of service of telemetry.
 pub(crate) const QOS_LEVEL: HeaderName = HeaderName::from_static("qos-level");
 
-/// What a server speaks, as URLs say it.
+/// URL scheme of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -53,17 +53,16 @@ impl Scheme {
     }
 }
 
-/// Where requests go, and how long they may take.
+/// Address of a server and the timeout of its requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
-    /// Host and port.
+pub(crate) struct ServerTarget {
     pub(crate) address: String,
     host: HeaderValue,
-    /// How long a request may take until its answer is complete.
+    /// Time from sending a request to its complete response.
     pub(crate) request_timeout: Duration,
 }
 
-impl Target {
+impl ServerTarget {
     /// The server behind a `SCHEME://host:port` URL that was given with `option`.
     pub(crate) fn parse(
         option: &'static str,
@@ -76,10 +75,10 @@ impl Target {
         let uri: Uri = url.parse().map_err(|_| refuse(format!("expected a URL such as {name}://127.0.0.1:8080")))?;
         let host = uri.host().ok_or_else(|| refuse(format!("the URL names no host; expected {name}://HOST:PORT")))?;
         if uri.scheme_str() != Some(name) {
-            return Err(refuse(format!("only {name}:// is spoken here")));
+            return Err(refuse(format!("only {name}:// is spoken; use {name}://HOST:PORT")));
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(refuse(format!("a path has no place here; give {name}://HOST:PORT only")));
+            return Err(refuse(format!("the URL must not have a path; use {name}://HOST:PORT only")));
         }
         let address = format!("{host}:{}", uri.port_u16().unwrap_or(scheme.default_port()));
         let host =
@@ -87,66 +86,65 @@ impl Target {
         Ok(Self { address, host, request_timeout })
     }
 
-    /// The `Host` header.
     pub(crate) fn host(&self) -> HeaderValue {
         self.host.clone()
     }
 }
 
-/// What the server said.
+/// A response with its whole body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    /// The `Retry-After` header, where it counts seconds.
+impl HttpResponse {
+    /// Parses the `Retry-After` header if it is a number of seconds.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
     }
 
-    /// The beginning of the body, as text for an error message.
+    /// Returns the start of the body as text for an error message.
     pub(crate) fn excerpt(&self) -> String {
         String::from_utf8_lossy(&self.body).chars().take(500).collect()
     }
 }
 
-/// A connection that is opened when it is first needed, and again after it was lost.
+/// A connection that opens on first use and reopens after it was lost.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    target: Target,
-    open: Option<Open>,
+pub(crate) struct HttpConnection {
+    target: ServerTarget,
+    open: Option<OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     sender: SendRequest<Full<Bytes>>,
     driver: AbortHandle,
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Connection {
-    pub(crate) fn to(target: Target) -> Self {
+impl HttpConnection {
+    pub(crate) fn to(target: ServerTarget) -> Self {
         Self { target, open: None }
     }
 
-    pub(crate) fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &ServerTarget {
         &self.target
     }
 
     /// Sends `request` and waits for the whole answer. After a failure the next call opens a new connection.
-    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<HttpResponse, RequestFailure> {
         let limit = self.target.request_timeout;
         let outcome = match timeout(limit, self.exchange(request)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Failure::Timeout(limit)),
+            Err(_) => Err(RequestFailure::Timeout(limit)),
         };
         if outcome.is_err() {
             self.open = None;
@@ -154,8 +152,8 @@ impl Connection {
         outcome
     }
 
-    async fn exchange(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        // An idle connection may have been closed by the server meanwhile; a fresh one gets no second chance.
+    async fn exchange(&mut self, mut request: Request<Full<Bytes>>) -> Result<HttpResponse, RequestFailure> {
+        // The server may have closed an idle connection, so that case is retried once; a new connection is not.
         if let Some(open) = &mut self.open
             && open.sender.ready().await.is_ok()
         {
@@ -163,33 +161,35 @@ impl Connection {
                 Ok(response) => return read_answer(response).await,
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(Failure::Lost(Box::new(error.into_error()))),
+                    None => return Err(RequestFailure::Lost(Box::new(error.into_error()))),
                 },
             }
         }
         self.open = None;
         let open = self.open.insert(open(&self.target).await?);
-        let response = open.sender.send_request(request).await.map_err(|error| Failure::Lost(Box::new(error)))?;
+        let response =
+            open.sender.send_request(request).await.map_err(|error| RequestFailure::Lost(Box::new(error)))?;
         read_answer(response).await
     }
 }
 
-async fn open(target: &Target) -> Result<Open, Failure> {
+async fn open(target: &ServerTarget) -> Result<OpenConnection, RequestFailure> {
     let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&target.address)).await;
-    let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(Failure::Connect)?;
-    stream.set_nodelay(true).map_err(Failure::Connect)?;
-    let (sender, driver) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| Failure::Connect(io::Error::other(error)))?;
-    // What ends the connection is told to the request that was under way; here it would only be told twice.
+    let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(RequestFailure::Connect)?;
+    stream.set_nodelay(true).map_err(RequestFailure::Connect)?;
+    let (sender, driver) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| RequestFailure::Connect(io::Error::other(error)))?;
+    // The pending request reports the error that ends the connection.
     let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
-    Ok(Open { sender, driver })
+    Ok(OpenConnection { sender, driver })
 }
 
-async fn read_answer(response: Response<Incoming>) -> Result<Answer, Failure> {
+async fn read_answer(response: Response<Incoming>) -> Result<HttpResponse, RequestFailure> {
     let (head, body) = response.into_parts();
     let body = match body.is_end_stream() {
         true => Bytes::new(),
-        false => Limited::new(body, ANSWER_MAX_BYTES).collect().await.map_err(Failure::Lost)?.to_bytes(),
+        false => Limited::new(body, ANSWER_MAX_BYTES).collect().await.map_err(RequestFailure::Lost)?.to_bytes(),
     };
-    Ok(Answer { status: head.status, headers: head.headers, body })
+    Ok(HttpResponse { status: head.status, headers: head.headers, body })
 }

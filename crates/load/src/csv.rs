@@ -1,4 +1,4 @@
-//! Comma-separated files as our examples have them: a head line, no quotes, plain or gzip.
+//! Reads comma-separated files like those of our examples: a head line, no quotes, plain or gzip.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ const FILE_MAX_BYTES: u64 = 64 << 20;
 /// Reads a whole file and hands each row's chosen columns to `row`, with the row's line number.
 ///
 /// # Errors
-/// [`Error::Read`], or [`Error::Data`] for a missing column, a quoted field, a row of another length or what `row` says.
+/// [`Error::Read`], or [`Error::Data`] for a missing column, a quoted field, a row of another length or an error of `row`.
 pub(crate) fn read<const N: usize>(
     path: &Path,
     columns: [&str; N],

@@ -1,11 +1,10 @@
-//! Durations as people type them: `500ms`, `10s`, `1.5m`, `2h`, `0`.
+//! Parses durations such as `500ms`, `10s`, `1.5m`, `2h` and `0`.
 
 use std::time::Duration;
 
 /// Longest duration that is accepted: about three years.
 const DURATION_MAX_S: f64 = 1e8;
 
-/// Parses a duration option.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 500ms, 10s, 5m or 1h");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

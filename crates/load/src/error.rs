@@ -1,8 +1,10 @@
-//! What can end a run. What a server refuses in the course of a simulation is a figure, not an error.
+//! Errors that end a run. Requests that the server refuses during a simulation are counted, not errors.
 
 use std::path::PathBuf;
 
-/// Why a simulation or a replay could not be started or finished.
+use crate::FailureKind;
+
+/// An error that keeps a simulation or a replay from starting or finishing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -11,77 +13,89 @@ pub enum Error {
     Option {
         /// Name of the option, without dashes.
         option: &'static str,
-        /// What was given.
+        /// Value that the user has given.
         value: String,
-        /// What is expected.
+        /// Rule that the value breaks.
         rule: String,
     },
-    /// The registry refused what has to exist before devices can send.
+    /// The registry refused to create the tenant, a device or its password.
     #[error("{method} {path} was answered with {status}: {body}")]
     Registry {
-        /// The request's method.
+        /// HTTP method of the request.
         method: &'static str,
-        /// The request's path.
+        /// URL path of the request.
         path: String,
-        /// The answer's status code.
+        /// Status code of the response.
         status: u16,
-        /// The beginning of the answer's body.
+        /// Start of the response's body.
         body: String,
+    },
+    /// All messages of the run failed.
+    #[error("none of {sent} messages was accepted, {count} times because of {kind}; {remedy}")]
+    NoneAccepted {
+        /// Number of messages that were sent.
+        sent: u64,
+        /// Most frequent kind of failure.
+        kind: FailureKind,
+        /// Number of messages with this failure.
+        count: u64,
+        /// Advice for this kind of failure.
+        remedy: &'static str,
     },
     /// A server did not answer.
     #[error("no answer from {address} to {method} {path}")]
     NoAnswer {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// The request's method.
+        /// HTTP method of the request.
         method: &'static str,
-        /// The request's path.
+        /// URL path of the request.
         path: String,
-        /// What happened on the way.
-        source: crate::Failure,
+        /// Cause of the missing response.
+        source: crate::RequestFailure,
     },
-    /// The server refused an observation for good: sending it again cannot help.
+    /// The server refused an observation for good; a retry would fail again.
     #[error("the observation of {station} at {time} was refused with {status}: {body}")]
     Refused {
-        /// The station's code.
+        /// Code of the weather station.
         station: String,
-        /// The observation's time.
+        /// Time of the observation, in UTC.
         time: String,
-        /// The answer's status code.
+        /// Status code of the response.
         status: u16,
-        /// The beginning of the answer's body.
+        /// Start of the response's body.
         body: String,
     },
     /// A data file could not be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// Path of the affected file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A data file says something else than it should.
+    /// A data file has a line that breaks a rule.
     #[error("{}, line {line}: {what}", path.display())]
     Data {
-        /// The file.
+        /// Path of the affected file.
         path: PathBuf,
-        /// The line, counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// Value and rule.
+        /// The value and the rule that it breaks.
         what: String,
     },
     /// A result could not be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file.
+        /// Path of the affected file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A generator's thread could not be started.
     #[error("cannot start a generator thread")]
     Thread {
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A generator's thread ended early; its figures are lost.

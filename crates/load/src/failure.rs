@@ -1,58 +1,73 @@
-//! Why a message was not accepted.
+//! Failures of requests and messages.
 
 use std::time::Duration;
 use std::{fmt, io};
 
 use serde::{Serialize, Serializer};
 
-/// Why a request got no answer.
+/// A request that got no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum RequestFailure {
     /// No connection could be opened; nothing was sent.
     #[error("cannot connect")]
     Connect(#[source] io::Error),
-    /// The connection broke before the answer was complete.
+    /// The connection broke before the response was complete.
     #[error("the connection was lost before the answer")]
     Lost(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The answer did not come in time.
+    /// The response did not come in time.
     #[error("no answer within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// The MQTT server did not let the client in, with this return code of CONNACK; nothing was sent.
+    /// The MQTT server refused the connection with this CONNACK return code; nothing was sent.
     #[error("the server refused the connection with return code {0}")]
     Refused(u8),
 }
 
-impl Failure {
-    /// Whether the server may have taken the request all the same.
+impl RequestFailure {
+    /// Returns whether the server may have applied the request despite the failure.
     pub fn may_have_applied(&self) -> bool {
         !matches!(self, Self::Connect(_) | Self::Refused(_))
     }
 }
 
-/// Why a message was not accepted, as a class that is counted.
+/// Kind of failure of a message, as results count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// Answered with this status, which is not 2xx.
+    /// The response has this status, which is not 2xx.
     Status(u16),
     /// No connection could be opened.
     Connect,
-    /// The connection broke before the answer; the message may have been taken.
+    /// The connection broke before the response; the server may have taken the message.
     Lost,
-    /// No answer in time; the message may have been taken.
+    /// No response in time; the server may have taken the message.
     Timeout,
-    /// CONNECT of MQTT was answered with this return code, which is not 0.
+    /// The MQTT server refused the connection with this CONNACK return code.
     Refused(u8),
 }
 
-impl From<&Failure> for FailureKind {
-    fn from(failure: &Failure) -> Self {
+impl FailureKind {
+    /// Advice for a run in which every message failed in this way.
+    pub(crate) const fn remedy(self) -> &'static str {
+        match self {
+            Self::Status(401 | 403 | 404) | Self::Refused(_) => {
+                "register the devices first with --register, or check tenant and password"
+            }
+            Self::Status(429 | 503) => "send less: fewer --devices or a longer --period, or raise the server's limits",
+            Self::Status(_) => "the server's log says what it refuses",
+            Self::Connect => "start a server with 'millstream serve', or name its address with --devices-url",
+            Self::Lost | Self::Timeout => "look whether the server is up and not overloaded",
+        }
+    }
+}
+
+impl From<&RequestFailure> for FailureKind {
+    fn from(failure: &RequestFailure) -> Self {
         match failure {
-            Failure::Connect(_) => Self::Connect,
-            Failure::Lost(_) => Self::Lost,
-            Failure::Timeout(_) => Self::Timeout,
-            Failure::Refused(code) => Self::Refused(*code),
+            RequestFailure::Connect(_) => Self::Connect,
+            RequestFailure::Lost(_) => Self::Lost,
+            RequestFailure::Timeout(_) => Self::Timeout,
+            RequestFailure::Refused(code) => Self::Refused(*code),
         }
     }
 }

@@ -1,30 +1,30 @@
-//! Load on a log through Kafka's protocol: batches sent as fast as they are answered or to a timetable, and a reader that
-//! keeps to a pace. What is measured is whatever listens, Millstream or a broker of Apache Kafka.
+//! Load generators over Kafka's protocol: a producer with or without a target rate, a consumer with a byte rate, and a
+//! stream with marked records. They measure Millstream or a broker of Apache Kafka.
 //!
 //! ```no_run
-//! use millstream_load::kafka::{Acks, Client, ProduceLoad};
+//! use millstream_load::kafka::{Acks, KafkaClient, ProduceLoad};
 //!
 //! # fn example() -> Result<(), millstream_load::kafka::KafkaError> {
 //! let address = "127.0.0.1:9092".parse().expect("an address");
-//! Client::connect(address)?.create_topic("load", 4)?;
+//! KafkaClient::connect(address)?.create_topic("load", 4)?;
 //! let load = ProduceLoad { acks: Acks::All, ..ProduceLoad::to(address, "load", 4) };
 //! println!("{:.0} records/s", load.run()?.rate_per_s());
 //! # Ok(()) }
 //! ```
 //!
-//! The batches are built before the clock starts and sent again and again: a generator that would build each record
-//! anew would measure itself.
+//! The batches are built before the measurement and sent repeatedly, because a generator that builds
+//! each record would measure itself.
 
 mod client;
 mod error;
-mod pool;
 mod produce;
 mod read;
+mod record_pool;
 mod stream;
 
-pub use client::Client;
+pub use client::KafkaClient;
 pub use error::KafkaError;
-pub use pool::{Planted, render};
-pub use produce::{Acks, ProduceLoad, Produced};
-pub use read::{Read, ReadLoad};
-pub use stream::{Plant, StreamLoad, Streamed, Streaming, stamp_us};
+pub use produce::{Acks, ProduceLoad, ProduceResult};
+pub use read::{ReadLoad, ReadResult};
+pub use record_pool::{MarkerField, render};
+pub use stream::{Marker, RunningStream, StreamLoad, StreamResult, stamp_us};

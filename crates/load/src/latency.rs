@@ -1,14 +1,14 @@
-//! How long answers took: recorded in microseconds with three significant digits, told in milliseconds.
+//! Latency histograms: recorded in microseconds with three significant digits, reported in milliseconds.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest latency that is told apart; a longer one counts as this.
+/// Largest recorded latency; a longer one counts as this.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
 
-/// Counts of latencies, from which percentiles are read.
+/// A histogram of latencies that yields percentiles.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -22,22 +22,22 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one latency.
+    /// Adds one latency to the histogram.
     pub fn record(&mut self, latency: Duration) {
         self.histogram.saturating_record(latency.as_micros() as u64);
     }
 
-    /// Counts everything that `other` has counted.
+    /// Adds all latencies of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("all latency histograms have the same range");
     }
 
-    /// How many were counted.
+    /// Returns the number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The percentiles so far; zeros when nothing was counted.
+    /// Returns the percentiles so far; zeros for an empty histogram.
     pub fn summary(&self) -> LatencyMs {
         let at = |quantile: f64| self.histogram.value_at_quantile(quantile) as f64 / 1000.0;
         LatencyMs {
@@ -54,22 +54,22 @@ impl Latencies {
 /// Percentiles of a latency in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LatencyMs {
-    /// Half of all took no longer.
+    /// Median of all recorded latencies.
     pub p50: f64,
-    /// 90 % took no longer. Not every peer's client tells it.
+    /// 90th percentile; absent if the client of a peer does not report it.
     pub p90: Option<f64>,
-    /// 98 % took no longer. Not every peer's client tells it.
+    /// 98th percentile; absent if the client of a peer does not report it.
     pub p98: Option<f64>,
-    /// 99 % took no longer.
+    /// 99th percentile of all recorded latencies.
     pub p99: f64,
-    /// 99.9 % took no longer.
+    /// 99.9th percentile of all recorded latencies.
     pub p99_9: f64,
-    /// The longest.
+    /// Largest of all recorded latencies.
     pub max: f64,
 }
 
 impl LatencyMs {
-    /// Names and values, in the order in which tables show them.
+    /// Returns names and values in the order of the tables.
     pub fn columns(&self) -> [(&'static str, Option<f64>); 6] {
         let Self { p50, p90, p98, p99, p99_9, max } = *self;
         [("p50", Some(p50)), ("p90", p90), ("p98", p98), ("p99", Some(p99)), ("p99.9", Some(p99_9)), ("max", Some(max))]

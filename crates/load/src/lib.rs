@@ -1,8 +1,8 @@
-//! Load on a Millstream from outside: simulated devices, a year of real weather, batches and readers through Kafka's
-//! protocol, prepared requests and a receiver of notifications, and the form in which results are told.
+//! Load generators for a Millstream server: simulated devices, a replay of one year of weather, Kafka producers and consumers,
+//! prepared HTTP requests, a receiver of notifications and the format of the results.
 //!
-//! Everything here speaks the public protocols and knows nothing of the server's insides, so it measures any server that
-//! speaks them. A server's refusals are figures of a result; errors are what keeps a run from being one.
+//! The generators use public protocols only, so they measure any server that speaks them.
+//! Requests that the server refuses are counted in the result. An [`Error`] means that the run could not be carried out.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -21,15 +21,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Not here: starting servers and reading their memory and CPU time (the bench commands of `server` do that).
+//! Not here: starting servers and reading their memory and CPU time (`bench` does that).
 
-pub mod asker;
 mod client;
 mod cpu;
 mod csv;
 mod duration;
 mod error;
 mod failure;
+mod json_client;
 pub mod kafka;
 mod latency;
 mod mqtt;
@@ -42,11 +42,13 @@ mod requests;
 pub mod sim;
 mod table;
 pub mod weather;
+pub mod websocket;
 
 pub use error::Error;
-pub use failure::{Failure, FailureKind};
+pub use failure::{FailureKind, RequestFailure};
+pub use json_client::JsonClient;
 pub use latency::{Latencies, LatencyMs};
-pub use receiver::Receiver;
+pub use receiver::NotificationReceiver;
 pub use registry::SecretForm;
-pub use requests::{RequestLoad, Requested, Until};
-pub use table::Table;
+pub use requests::{RequestLoad, RequestResult, StopCondition};
+pub use table::TextTable;

@@ -1,4 +1,4 @@
-//! What a simulated device sends: the same bytes each time, or a JSON text with numbers that wander.
+//! Payloads of simulated devices: constant bytes, or JSON from a template with random walks.
 
 use std::fmt::Write;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// The byte that fills payloads of a fixed size.
+/// Fill byte of payloads of a fixed size.
 const FILL: u8 = 0x42;
 
-/// How many random walks one template may have.
+/// Largest number of random walks in a template.
 const WALKS_MAX: usize = 64;
 
-/// What every device of a simulation sends.
+/// Source of the payloads of all devices of a simulation.
 #[derive(Debug, Clone)]
-pub(crate) enum Payload {
-    /// Always the same bytes.
+pub(crate) enum DevicePayload {
+    /// The same bytes each time.
     Fixed(Bytes),
-    /// A text made anew for each message.
-    Template(Template),
+    /// A text rendered for each message.
+    Template(JsonTemplate),
 }
 
-impl Payload {
+impl DevicePayload {
     pub(crate) fn of_size(bytes: usize) -> Self {
         Self::Fixed(vec![FILL; bytes].into())
     }
@@ -35,7 +35,7 @@ impl Payload {
         })
     }
 
-    /// A device's walks at their start.
+    /// Returns the start values of a device's random walks.
     pub(crate) fn start(&self) -> Box<[f64]> {
         match self {
             Self::Fixed(_) => Box::default(),
@@ -43,7 +43,7 @@ impl Payload {
         }
     }
 
-    /// The next payload of `device`, which has sent `count` before; `values` are its walks, each taking a step.
+    /// Renders the next payload of `device` after `count` messages; each walk in `values` takes one step.
     pub(crate) fn next(&self, device: &str, count: u64, values: &mut [f64], random: &mut fastrand::Rng) -> Bytes {
         match self {
             Self::Fixed(bytes) => bytes.clone(),
@@ -57,9 +57,9 @@ impl Payload {
     }
 }
 
-/// A JSON text with places: `${walk(START, STEP)}`, `${count}`, `${device}`.
+/// A JSON text with placeholders: `${walk(START, STEP)}`, `${count}`, `${device}`.
 #[derive(Debug, Clone)]
-pub(crate) struct Template {
+pub(crate) struct JsonTemplate {
     pieces: Vec<Piece>,
     walks: Vec<Walk>,
 }
@@ -79,8 +79,8 @@ struct Walk {
     step: f64,
 }
 
-impl Template {
-    /// Parses the value of the option `option`; what it renders must be JSON.
+impl JsonTemplate {
+    /// Parses the value of the option `option`; the rendered text must be JSON.
     pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, Error> {
         let refuse = |rule: String| Error::Option { option, value: text.to_owned(), rule };
         let mut template = Self { pieces: Vec::new(), walks: Vec::new() };
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_template_fills_device_count_and_walks() {
         let text = r#"{"id":"${device}","n":${ count },"temp":${walk(20, 0)},"hum":${walk(50,2.5)}}"#;
-        let payload = Payload::Template(Template::parse("template", text).unwrap());
+        let payload = DevicePayload::Template(JsonTemplate::parse("template", text).unwrap());
         let mut values = payload.start();
         let mut random = fastrand::Rng::with_seed(7);
         for count in 0..1000 {
@@ -167,14 +167,14 @@ mod tests {
             ("{\"a\":${count}", "not JSON"),
             ("{\"a\":${count", "a ${ has no closing }"),
         ] {
-            let error = Template::parse("template", text).unwrap_err().to_string();
+            let error = JsonTemplate::parse("template", text).unwrap_err().to_string();
             assert!(error.contains(expected) && error.starts_with("--template"), "{error}");
         }
     }
 
     #[test]
     fn a_fixed_payload_has_its_size() {
-        let Payload::Fixed(bytes) = Payload::of_size(64) else { panic!("not fixed") };
+        let DevicePayload::Fixed(bytes) = DevicePayload::of_size(64) else { panic!("not fixed") };
         assert_eq!(&bytes[..], [0x42; 64]);
     }
 }

@@ -1,6 +1,6 @@
-//! A receiver of notifications that answers each at once and tells how long it was on its way.
+//! A receiver of notifications that answers at once and records the delay of each.
 //!
-//! What is notified carries in the attribute `stamp` when its update left, in microseconds since `begin`.
+//! The attribute `stamp` of a notified entity holds the send time of its update, in microseconds since `begin`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,21 +18,21 @@ use crate::Latencies;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// Listens on a free port until it is dropped.
+/// A server on a free port; dropping it stops it.
 #[derive(Debug)]
-pub struct Receiver {
-    /// Where it listens.
+pub struct NotificationReceiver {
+    /// Address on which the receiver listens.
     pub address: SocketAddr,
     delays: Arc<Mutex<Latencies>>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Receiver {
-    /// Starts it on a thread of its own.
+impl NotificationReceiver {
+    /// Starts the receiver on its own thread.
     ///
     /// # Errors
-    /// If the system has no port or no thread left.
+    /// The system has no free port or cannot start a thread.
     pub fn start(begin: Instant) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
@@ -46,22 +46,22 @@ impl Receiver {
         Ok(Self { address, delays, stop, thread: Some(thread) })
     }
 
-    /// The delays since it was last asked.
+    /// Takes the delays since the last call.
     pub fn take(&self) -> Latencies {
         std::mem::take(&mut *self.delays.lock())
     }
 
-    /// How many it has received since it was last asked for their delays.
+    /// Returns the number of notifications since the last [`Self::take`].
     pub fn count(&self) -> u64 {
         self.delays.lock().count()
     }
 }
 
-impl Drop for Receiver {
+impl Drop for NotificationReceiver {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say if it panicked: the delays are missing then.
+            // A panic of the thread shows as missing delays.
             drop(thread.join());
         }
     }
@@ -93,7 +93,7 @@ async fn serve(mut socket: TcpStream, begin: Instant, delays: Arc<Mutex<Latencie
     }
 }
 
-/// The length of the request that is there as a whole.
+/// Returns the length of the first complete request.
 fn whole(received: &[u8]) -> Option<usize> {
     let head_bytes = memchr::memmem::find(received, b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&received[..head_bytes]).ok()?;
@@ -105,7 +105,7 @@ fn whole(received: &[u8]) -> Option<usize> {
     (received.len() >= request_bytes).then_some(request_bytes)
 }
 
-/// When the update left that this notification tells of.
+/// Reads the send time of the update from its notification.
 fn stamp(request: &[u8]) -> Option<Duration> {
     let after = |bytes: &'_ [u8], text: &str| Some(memchr::memmem::find(bytes, text.as_bytes())? + text.len());
     let attribute = &request[after(request, "\"stamp\":")?..];
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn delays_count_from_the_stamp_and_each_notification_is_answered() {
         let begin = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
-        let receiver = Receiver::start(begin).unwrap();
+        let receiver = NotificationReceiver::start(begin).unwrap();
         let mut socket = TcpStream::connect(receiver.address).unwrap();
         let body = r#"{"data":[{"id":"a","stamp":{"type":"Number","value":2000000,"metadata":{}}}]}"#;
         let request = format!("POST /n HTTP/1.1\r\nHost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());

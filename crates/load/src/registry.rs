@@ -1,4 +1,4 @@
-//! What has to be registered before devices may send: a tenant, its devices, their credentials.
+//! A client of the device registry: it creates tenants, devices and credentials.
 
 use std::fmt;
 
@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::Error;
-use crate::client::{Answer, Connection, Target};
+use crate::client::{HttpConnection, HttpResponse, ServerTarget};
 
-/// The highest that the registry takes unless it is told otherwise.
+/// Highest cost that the registry accepts by default.
 const BCRYPT_COST: u32 = 10;
 
-/// How a device's password is handed to the registry.
+/// Form in which a device's password is sent to the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum SecretForm {
-    /// As `hash-function: sha-256` with four random bytes of salt.
+    /// `hash-function: sha-256` with four random bytes of salt.
     #[value(name = "sha-256")]
     Sha256,
-    /// As `hash-function: sha-512` with four random bytes of salt: cheap for both sides, fit for load tests.
+    /// `hash-function: sha-512` with four random bytes of salt: cheap for both sides, fit for load tests.
     #[value(name = "sha-512")]
     Sha512,
-    /// As `hash-function: bcrypt` at cost 10.
+    /// `hash-function: bcrypt` at a cost of 10.
     Bcrypt,
-    /// As `pwd-plain`: the registry hashes it in its own, slower way.
+    /// `pwd-plain`: the registry hashes it with its own, slower function.
     Plain,
 }
 
 /// A client of the registry's management API over one connection.
-pub(crate) struct Registry {
-    connection: Connection,
+pub(crate) struct RegistryClient {
+    connection: HttpConnection,
     token: Option<String>,
 }
 
-impl Registry {
-    pub(crate) fn new(target: Target, token: Option<String>) -> Self {
-        Self { connection: Connection::to(target), token }
+impl RegistryClient {
+    pub(crate) fn new(target: ServerTarget, token: Option<String>) -> Self {
+        Self { connection: HttpConnection::to(target), token }
     }
 
     /// Creates the tenant, unless it exists.
@@ -82,7 +82,7 @@ impl Registry {
         }
     }
 
-    async fn call(&mut self, method: &'static str, path: &str, body: Value) -> Result<Answer, Error> {
+    async fn call(&mut self, method: &'static str, path: &str, body: Value) -> Result<HttpResponse, Error> {
         let address = self.connection.target().address.clone();
         let mut request = Request::builder()
             .method(method)
@@ -102,17 +102,17 @@ impl Registry {
     }
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for RegistryClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("RegistryClient").field("connection", &self.connection).finish_non_exhaustive()
     }
 }
 
-fn refused(method: &'static str, path: String, answer: &Answer) -> Error {
+fn refused(method: &'static str, path: String, answer: &HttpResponse) -> Error {
     Error::Registry { method, path, status: answer.status.as_u16(), body: answer.excerpt() }
 }
 
-/// The hash covers the salt's bytes, then the password's.
+/// Hashes the bytes of the salt, then those of the password.
 fn salted<D: Digest>(function: &str, salt: [u8; 4], password: &str) -> Value {
     let mut hash = D::new();
     hash.update(salt);
@@ -129,7 +129,7 @@ fn bcrypt_secret(password: &str) -> Result<Value, Error> {
     Ok(json!({ "hash-function": "bcrypt", "pwd-hash": hash }))
 }
 
-/// The `Authorization` header of `auth-id@tenant` with a password.
+/// Builds the `Authorization` header of `auth-id@tenant` with a password.
 pub(crate) fn authorization(auth_id: &str, tenant: &str, password: &str) -> HeaderValue {
     let text = format!("Basic {}", BASE64.encode(format!("{auth_id}@{tenant}:{password}")));
     HeaderValue::from_str(&text).expect("base64 is legal in a header")
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_salted_sha512_secret_is_what_other_tools_compute() {
+    fn a_salted_sha512_secret_matches_that_of_other_tools() {
         // printf '\x01\x02\x03\x04secret' | openssl dgst -sha512 -binary | base64 -w0
         let hash = "+FMfYvkcZgHUtY6uf5im+5CZU5coaqCy6IlEhlMgtGgS9uVImj9YCzKbchlN+5ohorkpHajkrAV9O/oqzF8wgQ==";
         let expected = json!({ "hash-function": "sha-512", "salt": "AQIDBA==", "pwd-hash": hash });

@@ -1,9 +1,9 @@
-//! Weather stations that live through the year 2013 once more, as fast as one likes, and report every hour over HTTP.
+//! Replays the weather of 2013: stations report every observed hour over HTTP, at any speed.
 //!
 //! Always true
 //! - A station sends over one connection, one observation at a time and in order of time, at QoS 1.
-//! - An observation is sent until it is accepted. When the fate of an attempt is unknown (no answer, or a 5xx answer), it
-//!   is sent again all the same, and listed in [`Progress::perhaps_twice`] by station and time.
+//! - An observation is sent until it is accepted. If the outcome of an attempt is unknown (no response, or a 5xx status),
+//!   it is sent again and listed in [`ReplayProgress::perhaps_twice`] by station and time.
 //! - A 4xx answer other than 429 ends the replay: the same request would never succeed.
 
 use std::collections::BTreeMap;
@@ -19,87 +19,86 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Error;
-use crate::client::{Answer, Connection, QOS_LEVEL, Scheme, Target};
-use crate::failure::{Failure, FailureKind};
-use crate::registry::{Registry, SecretForm, authorization};
+use crate::client::{HttpConnection, HttpResponse, QOS_LEVEL, Scheme, ServerTarget};
+use crate::failure::{FailureKind, RequestFailure};
+use crate::registry::{RegistryClient, SecretForm, authorization};
 use crate::weather::{Observation, Station, Weather};
 
-/// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first pause before an observation is sent again; it doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(20);
 
-/// The longest pause that is made without being asked for one.
+/// Longest pause without a `Retry-After` header.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// The longest pause that is made when the server asks for one.
+/// Longest pause with a `Retry-After` header.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// How fast the observed time goes by.
+/// Speed at which a replay runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speed {
-    /// So many observed seconds per second; 52,560 lets a year pass in ten minutes. Who falls behind catches up.
+    /// Observed seconds per second; 52,560 replays a year in ten minutes. A station that falls behind catches up.
     ObservedSecondsPerSecond(f64),
-    /// Every observation as soon as the station's last one was accepted.
+    /// Each observation is sent as soon as the station's previous one was accepted.
     AsFastAsPossible,
 }
 
-/// A year of weather, to be sent to a server by its stations.
+/// Settings of a replay: the weather, the server and the speed.
 #[derive(Debug, Clone)]
-pub struct Replay {
-    /// What was observed.
+pub struct WeatherReplay {
+    /// Observations that the stations send.
     pub weather: Weather,
-    /// Where stations send to.
+    /// URL to which the stations send.
     pub devices_url: String,
-    /// Where stations are registered.
+    /// URL of the device registry.
     pub registry_url: String,
     /// API token for the registry; none is needed on the loopback address.
     pub registry_token: Option<String>,
-    /// The stations' tenant.
+    /// Tenant of all weather stations.
     pub tenant: String,
-    /// The stations' password; their auth-id is their code.
+    /// Password of all stations; their auth-id is their code.
     pub password: String,
-    /// How fast time goes by.
+    /// Speed at which time passes.
     pub speed: Speed,
 }
 
-/// How far a replay has come.
+/// Progress of a running replay.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Progress {
-    /// The stations, by code.
+pub struct ReplayProgress {
+    /// Progress of each station, by code.
     pub stations: Vec<StationProgress>,
-    /// Observations in all.
+    /// Total number of observations to send.
     pub total: u64,
-    /// Observations that were accepted.
+    /// Number of observations accepted so far.
     pub accepted: u64,
-    /// Attempts that failed and were repeated, by what was answered or happened.
+    /// Failed attempts that were repeated, by kind of failure.
     pub failures: BTreeMap<FailureKind, u64>,
     /// Station and time of each observation that an attempt may have delivered although it failed, in order of
     /// occurrence: the server may hold these more than once. No observation is listed twice.
     pub perhaps_twice: Vec<(String, String)>,
 }
 
-/// How far one station has come.
+/// Progress of one weather station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StationProgress {
-    /// Who and where it is.
+    /// Code, name and location of the station.
     pub station: Station,
-    /// How many of its observations were accepted.
+    /// Number of its accepted observations.
     pub accepted: u64,
-    /// The latest of them.
+    /// Its latest accepted observation, if any.
     pub latest: Option<Observation>,
 }
 
-impl Replay {
-    /// Registers the tenant and the stations with name, place and password. What exists already stays as it is, except
-    /// the passwords.
+impl WeatherReplay {
+    /// Registers the tenant and the stations with name, location and password. Existing stations
+    /// keep everything but their passwords.
     ///
     /// # Errors
     /// [`Error::Registry`] or [`Error::NoAnswer`] at the first refusal.
     pub async fn register(&self) -> Result<(), Error> {
-        let target = Target::parse("registry-url", Scheme::Http, &self.registry_url, ANSWER_TIMEOUT)?;
-        let mut registry = Registry::new(target, self.registry_token.clone());
+        let target = ServerTarget::parse("registry-url", Scheme::Http, &self.registry_url, ANSWER_TIMEOUT)?;
+        let mut registry = RegistryClient::new(target, self.registry_token.clone());
         registry.tenant(&self.tenant).await?;
         for station in self.weather.stations() {
             registry.device(&self.tenant, &station.code, registration(station)).await?;
@@ -108,14 +107,14 @@ impl Replay {
         Ok(())
     }
 
-    /// Sends every observation and returns when all are accepted. Whoever subscribes to `progress` sees how far it is.
+    /// Sends every observation and returns when all are accepted. Subscribers of `progress` see the progress.
     /// Dropping the future ends the replay at once.
     ///
     /// # Errors
-    /// [`Error::Refused`] when an observation can never be accepted.
-    pub async fn run(&self, progress: &watch::Sender<Progress>) -> Result<Progress, Error> {
-        let target = Target::parse("devices-url", Scheme::Http, &self.devices_url, ANSWER_TIMEOUT)?;
-        let clock = Clock::starting_now(self.speed, self.weather.observations());
+    /// [`Error::Refused`] for an observation that the server refuses for good.
+    pub async fn run(&self, progress: &watch::Sender<ReplayProgress>) -> Result<ReplayProgress, Error> {
+        let target = ServerTarget::parse("devices-url", Scheme::Http, &self.devices_url, ANSWER_TIMEOUT)?;
+        let clock = ReplayClock::starting_now(self.speed, self.weather.observations());
         progress.send_replace(self.beginning());
         let stations = self.weather.stations().iter().enumerate();
         try_join_all(stations.map(|(index, station)| self.replay_station(index, station, &target, &clock, progress)))
@@ -127,12 +126,12 @@ impl Replay {
         &self,
         index: usize,
         station: &Station,
-        target: &Target,
-        clock: &Clock,
-        progress: &watch::Sender<Progress>,
+        target: &ServerTarget,
+        clock: &ReplayClock,
+        progress: &watch::Sender<ReplayProgress>,
     ) -> Result<(), Error> {
         let authorization = authorization(&station.code, &self.tenant, &self.password);
-        let mut connection = Connection::to(target.clone());
+        let mut connection = HttpConnection::to(target.clone());
         for observation in self.weather.of(&station.code) {
             clock.wait_for(observation).await;
             let body = Bytes::from(serde_json::to_vec(observation).expect("an observation has only text keys"));
@@ -147,19 +146,19 @@ impl Replay {
         Ok(())
     }
 
-    fn beginning(&self) -> Progress {
+    fn beginning(&self) -> ReplayProgress {
         let stations = self.weather.stations().iter();
-        Progress {
+        ReplayProgress {
             stations: stations
                 .map(|station| StationProgress { station: station.clone(), accepted: 0, latest: None })
                 .collect(),
             total: self.weather.observations().len() as u64,
-            ..Progress::default()
+            ..ReplayProgress::default()
         }
     }
 }
 
-/// What the registry is told about a station: what never changes about it becomes attributes of its entity.
+/// Registration of a station. Its static attributes become attributes of its entity.
 fn registration(station: &Station) -> Value {
     let place = json!({ "type": "Point", "coordinates": [station.longitude, station.latitude] });
     let fixed = json!({
@@ -169,7 +168,7 @@ fn registration(station: &Station) -> Value {
     json!({ "ext": { "context": { "static": fixed } } })
 }
 
-fn request(target: &Target, authorization: &HeaderValue, body: Bytes) -> Request<Full<Bytes>> {
+fn request(target: &ServerTarget, authorization: &HeaderValue, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static("/telemetry");
@@ -183,16 +182,16 @@ fn request(target: &Target, authorization: &HeaderValue, body: Bytes) -> Request
 
 /// Sends one observation until it is accepted.
 async fn deliver(
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     request: impl Fn() -> Request<Full<Bytes>>,
     observation: &Observation,
-    progress: &watch::Sender<Progress>,
+    progress: &watch::Sender<ReplayProgress>,
 ) -> Result<(), Error> {
     let mut pause = RETRY_MIN;
     let mut listed = false;
     loop {
         let answer = connection.send(request()).await;
-        let Some(setback) = Setback::of(answer, observation)? else { return Ok(()) };
+        let Some(setback) = RetryReason::of(answer, observation)? else { return Ok(()) };
         progress.send_modify(|progress| {
             *progress.failures.entry(setback.kind).or_default() += 1;
             if setback.may_have_applied && !listed {
@@ -205,16 +204,16 @@ async fn deliver(
     }
 }
 
-/// An attempt that failed and will be repeated.
-struct Setback {
+/// A failed attempt that will be repeated.
+struct RetryReason {
     kind: FailureKind,
     may_have_applied: bool,
     asked_pause: Option<Duration>,
 }
 
-impl Setback {
-    /// `None` when the attempt succeeded.
-    fn of(answer: Result<Answer, Failure>, observation: &Observation) -> Result<Option<Self>, Error> {
+impl RetryReason {
+    /// Returns `None` if the attempt succeeded.
+    fn of(answer: Result<HttpResponse, RequestFailure>, observation: &Observation) -> Result<Option<Self>, Error> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) => {
@@ -236,21 +235,21 @@ impl Setback {
         }
         Ok(Some(Self {
             kind: FailureKind::Status(status.as_u16()),
-            // A 503 may also mean that there was no verdict in time.
+            // A 503 may also mean that the server did not decide in time.
             may_have_applied: status.is_server_error(),
             asked_pause: answer.retry_after(),
         }))
     }
 }
 
-/// Turns observed times into moments of the replay.
-struct Clock {
+/// Maps observed times to due times of the replay.
+struct ReplayClock {
     speed: Speed,
     start: Instant,
     first_s: i64,
 }
 
-impl Clock {
+impl ReplayClock {
     fn starting_now(speed: Speed, observations: &[Observation]) -> Self {
         let first_s = observations.first().map_or(0, |observation| observation.time_s);
         Self { speed, start: Instant::now(), first_s }
@@ -262,7 +261,7 @@ impl Clock {
         }
     }
 
-    /// How long after the start an observation is due; `None`: at once.
+    /// Time from the start to the due time of an observation; `None` if it is due at once.
     fn due_after(&self, time_s: i64) -> Option<Duration> {
         match self.speed {
             Speed::AsFastAsPossible => None,
@@ -279,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_year_passes_in_ten_minutes_at_52560_observed_seconds_per_second() {
-        let clock = |speed| Clock { speed, start: Instant::now(), first_s: 1_000 };
+        let clock = |speed| ReplayClock { speed, start: Instant::now(), first_s: 1_000 };
         let ten_minutes = clock(Speed::ObservedSecondsPerSecond(52_560.0));
         assert_eq!(ten_minutes.due_after(1_000), Some(Duration::ZERO));
         assert_eq!(ten_minutes.due_after(1_000 + 365 * 86_400), Some(Duration::from_secs(600)));

@@ -1,4 +1,4 @@
-//! The form in which every bench reports, as JSON and as a table.
+//! The report format of all benchmarks, as JSON and as a table.
 //!
 //! ```
 //! use millstream_load::report::{BenchCase, table};
@@ -17,58 +17,58 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::table::{grouped, measured};
-use crate::{Error, LatencyMs, Table};
+use crate::{Error, LatencyMs, TextTable};
 
-/// One measured case. What was not measured is `null`, never zero.
+/// One measured case. A value that was not measured is `null`, never zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchCase {
-    /// The suite, such as `log`.
+    /// Name of the suite, such as `log`.
     pub suite: String,
-    /// What was measured, in a few words.
+    /// Short description of the measured case.
     pub case: String,
-    /// Everything the result depends on: sizes, counts, levels, cores, machine.
+    /// Conditions of the result: sizes, counts, levels, cores, machine.
     pub conditions: Map<String, Value>,
-    /// Successes per second.
+    /// Successful operations per second of wall-clock time.
     pub rate_per_s: f64,
-    /// Successes per second and busy core of the server.
+    /// Successful operations per second and busy core of the server.
     pub per_core_per_s: Option<f64>,
-    /// How long a success took.
+    /// Latency of the successful operations.
     pub latency_ms: Option<LatencyMs>,
-    /// How many attempts failed.
+    /// Number of operations that failed.
     pub errors: u64,
     /// Resident memory of the server at the end, in MiB.
     pub rss_mib: Option<f64>,
     /// Seconds of the server's CPU time per million successes.
     pub cpu_s_per_million: Option<f64>,
-    /// What it is compared with, measured in the same run.
+    /// Peer measured in the same run.
     pub peer: Option<Peer>,
     /// Our rate divided by the peer's.
     pub ratio: Option<f64>,
-    /// Whether the load generator, not the server, set the pace: a generator's core was more than 90 % busy.
+    /// True if the load generator, not the server, limited the rate: its core was more than 90 % busy.
     pub generator_bottleneck: bool,
 }
 
-/// Something else that did the same work in the same run.
+/// Another system that did the same work in the same run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Peer {
-    /// What it is, with its version.
+    /// Name and version of the peer.
     pub name: String,
-    /// Its successes per second.
+    /// Successful operations per second of the peer.
     pub rate_per_s: f64,
-    /// How long its successes took.
+    /// Latency of the peer's successful operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<LatencyMs>,
-    /// Its resident memory at the highest, in MiB.
+    /// Highest resident memory of the peer, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,
-    /// Seconds of its CPU time per million successes.
+    /// Seconds of the peer's CPU time per million successes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s_per_million: Option<f64>,
 }
 
-/// The cases as a table for a terminal, followed by a sentence for each case that needs one.
+/// Renders the cases as a table for a terminal, followed by notes on single cases.
 pub fn table(cases: &[BenchCase]) -> String {
-    let mut table = Table::with_head([
+    let mut table = TextTable::with_head([
         "suite",
         "case",
         "rate/s",
@@ -112,7 +112,7 @@ pub fn table(cases: &[BenchCase]) -> String {
 /// Writes a result as JSON to `path`.
 ///
 /// # Errors
-/// [`Error::Write`], naming the file.
+/// [`Error::Write`] with the path of the file.
 pub fn write_json(path: &Path, result: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(result).map_err(std::io::Error::from);
     text.and_then(|text| fs::write(path, text + "\n")).map_err(|source| Error::Write { path: path.to_owned(), source })

@@ -1,5 +1,5 @@
-//! Prepared requests over kept HTTP connections, one at a time on each: what a load generator can spare, the core that
-//! measures does not pay for.
+//! Sends prepared requests over keep-alive HTTP connections, one at a time on each. The generator does as little work as
+//! possible, so that its own core does not limit the rate.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -14,95 +14,96 @@ use tokio::time::sleep_until;
 use crate::Latencies;
 use crate::cpu::thread_cpu;
 
-/// A longer head is no answer.
+/// Longest response head that is read.
 const HEAD_MAX_BYTES: usize = 64 << 10;
-/// A generator that uses more of its core sets the pace itself.
+/// Share of a core above which the generator, not the server, limits the rate.
 const BOTTLENECK_SHARE: f64 = 0.9;
 
-/// How requests are sent.
+/// Settings of a load of HTTP requests.
 #[derive(Debug, Clone)]
 pub struct RequestLoad {
-    /// Where to.
+    /// Address of the server under load.
     pub address: SocketAddr,
-    /// Connections, each with one request under way.
+    /// Number of connections, each with one request in flight.
     pub connections: usize,
-    /// In the open loop: requests a second. As fast as answers come without it.
+    /// Target rate of the open loop in requests a second; `None` runs the closed loop.
     pub rate_per_s: Option<f64>,
-    /// When it ends.
-    pub until: Until,
+    /// Condition that ends the load.
+    pub until: StopCondition,
 }
 
-/// When sending ends.
+/// Condition that ends the sending.
 #[derive(Debug, Clone, Copy)]
-pub enum Until {
-    /// After this time.
+pub enum StopCondition {
+    /// Ends the load after this time.
     Time(Duration),
-    /// After so many requests.
+    /// Ends the load after this many requests.
     Count(u64),
 }
 
-/// What has come of requests.
+/// Results of a load of HTTP requests.
 #[derive(Debug, Clone)]
-pub struct Requested {
-    /// Answers with a status of 2xx.
+pub struct RequestResult {
+    /// Responses with a 2xx status.
     pub answered: u64,
-    /// Others.
+    /// Responses with any other status.
     pub refused: u64,
-    /// The first of them: status and body.
+    /// Status and body of the first refused request.
     pub first_refusal: Option<String>,
-    /// Bytes of all bodies.
+    /// Total bytes of the 2xx bodies.
     pub body_bytes: u64,
-    /// The last body that was not empty.
+    /// Last 2xx body that was not empty.
     pub last_body: Vec<u8>,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last response.
     pub took: Duration,
-    /// Of answers with 2xx. In the open loop they count from when a request was due, unless its sender had to wait for that.
+    /// Latencies of the 2xx responses. In the open loop, late requests count from their due time.
     pub latencies: Latencies,
-    /// The thread's own CPU time.
+    /// CPU time of the generator's thread.
     pub cpu: Duration,
 }
 
-impl Requested {
-    /// Successes per second.
+impl RequestResult {
+    /// Returns the 2xx responses per second.
     pub fn rate_per_s(&self) -> f64 {
         self.answered as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// Whether the generator set the pace.
+    /// Returns whether the generator limited the rate.
     pub fn is_bottleneck(&self) -> bool {
         self.cpu.as_secs_f64() > BOTTLENECK_SHARE * self.took.as_secs_f64()
     }
 }
 
-/// What the connections share.
-struct Shared {
+/// State that all connections share.
+struct LoadState {
     started: Instant,
     next: Cell<u64>,
-    requested: RefCell<Requested>,
+    requested: RefCell<RequestResult>,
 }
 
 impl RequestLoad {
-    /// Sends what `write` appends for each number, counted from 0; it is told when the request leaves. Ends with all
-    /// answers. Takes the calling thread.
+    /// Sends the request that `write` appends for each number from 0 on; `write` also gets the send time. Returns once all
+    /// responses are in. Blocks the calling thread.
     ///
     /// # Errors
-    /// A connection that fails, or an answer that is not HTTP.
-    pub fn run(&self, write: impl Fn(u64, Instant, &mut Vec<u8>)) -> io::Result<Requested> {
+    /// A connection fails, or a response is not HTTP.
+    pub fn run(&self, write: impl Fn(u64, Instant, &mut Vec<u8>)) -> io::Result<RequestResult> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let connections = try_join_all((0..self.connections).map(|_| Connection::open(self.address))).await?;
-            let shared = Shared::new();
+            let connections =
+                try_join_all((0..self.connections).map(|_| KeepAliveConnection::open(self.address))).await?;
+            let shared = LoadState::new();
             let cpu_before = thread_cpu();
             try_join_all(connections.into_iter().map(|connection| self.work(connection, &shared, &write))).await?;
             let took = shared.started.elapsed();
-            Ok(Requested { took, cpu: thread_cpu().saturating_sub(cpu_before), ..shared.requested.into_inner() })
+            Ok(RequestResult { took, cpu: thread_cpu().saturating_sub(cpu_before), ..shared.requested.into_inner() })
         })
     }
 
     async fn work(
         &self,
-        mut connection: Connection,
-        shared: &Shared,
+        mut connection: KeepAliveConnection,
+        shared: &LoadState,
         write: &impl Fn(u64, Instant, &mut Vec<u8>),
     ) -> io::Result<()> {
         let mut request = Vec::new();
@@ -120,14 +121,14 @@ impl RequestLoad {
         Ok(())
     }
 
-    /// The next request's number, and when it is due.
-    fn take(&self, shared: &Shared) -> Option<(u64, Instant)> {
+    /// Takes the number and the due time of the next request.
+    fn take(&self, shared: &LoadState) -> Option<(u64, Instant)> {
         let number = shared.next.get();
         let now = Instant::now();
         let due = self.rate_per_s.map_or(now, |rate| shared.started + Duration::from_secs_f64(number as f64 / rate));
         let is_over = match self.until {
-            Until::Time(time) => due.max(now) >= shared.started + time,
-            Until::Count(count) => number >= count,
+            StopCondition::Time(time) => due.max(now) >= shared.started + time,
+            StopCondition::Count(count) => number >= count,
         };
         (!is_over).then(|| {
             shared.next.set(number + 1);
@@ -136,9 +137,9 @@ impl RequestLoad {
     }
 }
 
-impl Shared {
+impl LoadState {
     fn new() -> Self {
-        let requested = Requested {
+        let requested = RequestResult {
             answered: 0,
             refused: 0,
             first_refusal: None,
@@ -151,7 +152,7 @@ impl Shared {
         Self { started: Instant::now(), next: Cell::new(0), requested: RefCell::new(requested) }
     }
 
-    fn count(&self, status: u16, connection: &Connection, took: Duration) {
+    fn count(&self, status: u16, connection: &KeepAliveConnection, took: Duration) {
         let mut requested = self.requested.borrow_mut();
         let body = connection.body();
         if (200..300).contains(&status) {
@@ -169,15 +170,15 @@ impl Shared {
     }
 }
 
-/// A kept connection; what it has received last is in its buffer.
-struct Connection {
+/// A keep-alive connection; its buffer holds the last response.
+struct KeepAliveConnection {
     socket: TcpStream,
     received: Vec<u8>,
-    /// Where the last answer's body begins.
+    /// Start of the last body in the buffer.
     head_bytes: usize,
 }
 
-impl Connection {
+impl KeepAliveConnection {
     async fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
@@ -188,7 +189,7 @@ impl Connection {
         &self.received[self.head_bytes..]
     }
 
-    /// Sends a request and waits for its whole answer; its status.
+    /// Sends a request, waits for its whole response and returns the status.
     async fn exchange(&mut self, request: &[u8]) -> io::Result<u16> {
         self.socket.write_all(request).await?;
         self.received.clear();
@@ -216,7 +217,7 @@ impl Connection {
     }
 }
 
-/// Status and length of the body, from a head with the line ends of all its lines.
+/// Parses status and body length from a complete head.
 fn read_head(head: &[u8]) -> io::Result<(u16, usize)> {
     let text = std::str::from_utf8(head).map_err(io::Error::other)?;
     let mut lines = text.split("\r\n");
@@ -272,7 +273,8 @@ mod tests {
                 thread.join().unwrap().unwrap();
             }
         });
-        let load = RequestLoad { address, connections: 3, rate_per_s: Some(100_000.0), until: Until::Count(30) };
+        let load =
+            RequestLoad { address, connections: 3, rate_per_s: Some(100_000.0), until: StopCondition::Count(30) };
         let seen = RefCell::new(Vec::new());
         let requested = load.run(|number, _, request| {
             seen.borrow_mut().push(number);
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn an_invalid_answer_is_an_error() {
         assert_eq!(read_head(b"HTTP/1.1 304 Not Modified\r\n").unwrap(), (304, 0));
         for head in ["hello\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"] {
             assert!(read_head(head.as_bytes()).is_err(), "{head}");

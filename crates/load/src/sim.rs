@@ -1,4 +1,4 @@
-//! Simulated devices that send as the real ones would, and how their server took it.
+//! Simulated devices that send messages or answer commands, and the figures of the run.
 //!
 //! ```text
 //!  thread sim-0, HTTP                                    thread sim-1 …
@@ -7,22 +7,23 @@
 //!        └──────── next due time ◄──────────┘
 //! ```
 //!
-//! Over MQTT each device has a connection and a task of its own, which keeps its timetable. Commands are sent by the
-//! workers as an application does, over HTTP; devices listen and answer on threads of their own.
+//! Over MQTT each device has its own connection and its own task, which keeps its timetable. The workers send commands
+//! over HTTP, as an application does; the devices answer them on other threads.
 //!
 //! Always true
-//! - A device has at most one HTTP request under way, and its MQTT messages leave over one connection: they keep their order.
-//! - Workers that wait hold the earliest devices; no device is late while a connection is idle.
-//! - What was due and could not be sent is never forgotten: it is late in the open loop, and counted as backlog.
+//! - A device has at most one HTTP request in flight, and one MQTT connection. Its messages keep their order.
+//! - Waiting workers hold the devices that are due first. No device is late while a connection is idle.
+//! - In the open loop, a message that could not be sent in time is sent late and counts as backlog.
 
-mod answering;
 mod args;
 mod fleet;
 mod http;
 mod mqtt;
 mod pacing;
 mod register;
+mod responder;
 mod result;
+mod run;
 mod worker;
 
 use std::io::Write;
@@ -30,40 +31,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 pub use args::{Auth, MessageKind, Method, Protocol, SimArgs};
 pub use pacing::Pacing;
 pub use result::{Backlog, Conditions, Generator, SimReport};
+pub use run::SimProgress;
 
 use crate::{Error, report};
-use answering::Answering;
-use fleet::{Fleet, Tally};
-use worker::{Run, finish};
+use fleet::{Fleet, MessageCounts};
+use responder::CommandResponders;
+use run::SimRun;
+use worker::finish;
 
-/// How often the figures of a running simulation are looked at.
+/// Period at which the progress of a running simulation is sampled.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
-/// The figures of a running simulation, without those of its warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Time since the start, warm-up included.
-    pub elapsed: Duration,
-    /// Messages whose sending ended, in whatever way.
-    pub sent: u64,
-    /// Those answered with a 2xx status, or confirmed.
-    pub accepted: u64,
-    /// Messages that are due and not sent yet; always 0 in the closed loop.
-    pub backlog: u64,
-}
-
-/// The whole command: registers the devices if asked to, lets them send, shows a bar on a terminal, prints the result
-/// and writes it to a file if asked to. Ctrl-C ends the sending early; the result is that of the time until then.
+/// Runs the whole command: registers the devices if requested, lets them send, shows a progress bar, prints the result
+/// and writes it to a file if requested. Ctrl-C ends the sending early; the result covers the time until then.
 ///
 /// # Errors
-/// An option that contradicts another, a registry that refuses, a file that cannot be written. Devices' refused
-/// messages are figures of the result.
+/// Two options contradict each other, the registry refuses a request, or a file cannot be written. Refused messages
+/// are counted in the result; the call returns [`Error::NoneAccepted`] if all were refused.
 pub async fn run(args: SimArgs) -> Result<SimReport, Error> {
     let stop = CancellationToken::new();
     let _stop_listening = stop.clone().drop_guard();
@@ -89,41 +79,42 @@ pub async fn run(args: SimArgs) -> Result<SimReport, Error> {
     }
     let printed = write!(std::io::stdout().lock(), "{report}");
     printed.map_err(|source| Error::Write { path: "standard output".into(), source })?;
+    report.ensure_some_accepted()?;
     Ok(report)
 }
 
-/// Registers the tenant and all devices with their passwords; what exists already is left as it is, except passwords.
-/// `done` hears how many devices are registered. Ends early, without an error, once `stop` is cancelled.
+/// Registers the tenant and all devices with their passwords. Existing devices keep everything but their passwords.
+/// Calls `done` with the number of registered devices. Ends early, without an error, once `stop` is cancelled.
 ///
 /// # Errors
-/// [`Error::Registry`] or [`Error::NoAnswer`] at the first thing that cannot be registered.
+/// [`Error::Registry`] or [`Error::NoAnswer`] for the first request that fails.
 pub async fn register(args: &SimArgs, stop: &CancellationToken, done: impl FnMut(u64)) -> Result<(), Error> {
     register::all(args, stop, done).await
 }
 
 /// Lets the devices send until the duration or the count is reached, or `stop` is cancelled, then waits for the answers
-/// under way. `observe` hears the figures ten times a second.
+/// in flight. Calls `observe` with the progress ten times a second.
 ///
 /// # Errors
-/// Options that contradict each other, or a thread that could not be started.
+/// Two options contradict each other, or a thread could not be started.
 pub async fn measure(
     args: &SimArgs,
     stop: &CancellationToken,
-    mut observe: impl FnMut(Progress),
+    mut observe: impl FnMut(SimProgress),
 ) -> Result<SimReport, Error> {
-    // When this future is dropped, so are the generator threads' reasons to go on.
+    // Dropping this future stops the generator threads.
     let stop = stop.child_token();
     let _stop_threads = stop.clone().drop_guard();
-    let answering = Answering::start(args, &stop).await?;
-    let run = Arc::new(Run::new(args, stop)?);
-    answering.count_from(run.measured_from);
+    let responders = CommandResponders::start(args, &stop).await?;
+    let run = Arc::new(SimRun::new(args, stop)?);
+    responders.count_from(run.measured_from);
     let fleets = Fleet::all(args, run.start)?;
     let threads =
         fleets.iter().enumerate().map(|(index, fleet)| worker::spawn(index, run.clone(), fleet.clone(), args));
     let threads = threads.collect::<Result<Vec<_>, _>>()?;
 
     let mut backlog = Backlog::default();
-    let mut look = |observe: &mut dyn FnMut(Progress)| {
+    let mut look = |observe: &mut dyn FnMut(SimProgress)| {
         let progress = run.progress(&fleets);
         backlog = Backlog { at_end: progress.backlog, max: backlog.max.max(progress.backlog) };
         observe(progress);
@@ -139,8 +130,8 @@ pub async fn measure(
         }
     };
     let backlog = look(&mut observe);
-    finished.extend(answering.end().await?);
-    let tally = fleets.iter().fold(Tally::default(), |sum, fleet| sum.plus(&fleet.lock().tally));
+    finished.extend(responders.end().await?);
+    let tally = fleets.iter().fold(MessageCounts::default(), |sum, fleet| sum.plus(&fleet.lock().tally));
     Ok(SimReport::new(args, &run, tally, &finished, backlog))
 }
 
@@ -153,16 +144,11 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-fn show(bar: &ProgressBar, args: &SimArgs, progress: Progress) {
-    let Progress { elapsed, sent, accepted, backlog } = progress;
+fn show(bar: &ProgressBar, args: &SimArgs, progress: SimProgress) {
+    let SimProgress { elapsed, sent, accepted, backlog } = progress;
     bar.set_position(if args.count.is_some() { sent } else { elapsed.as_millis() as u64 });
     let seconds = elapsed.saturating_sub(args.warm_up).as_secs_f64();
     let rate = if seconds > 0.0 { accepted as f64 / seconds } else { 0.0 };
     let failed = sent - accepted;
     bar.set_message(format!("{accepted} accepted ({rate:.0}/s), {failed} failed, {backlog} waiting"));
-}
-
-/// Time from one moment to a later one; zero when they are the other way round.
-fn between(earlier: Instant, later: Instant) -> Duration {
-    later.saturating_duration_since(earlier)
 }

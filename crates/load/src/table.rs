@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// A table with a head line.
+/// A text table with a head line.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
+pub struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    /// A table with these column names and no rows yet.
+impl TextTable {
+    /// Creates an empty table with these column names.
     pub fn with_head<const N: usize>(names: [&str; N]) -> Self {
         Self { rows: vec![names.map(str::to_owned).to_vec()] }
     }
 
-    /// Adds a row; what is missing at its end stays empty.
+    /// Adds a row; missing cells at its end stay empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -27,7 +27,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cell = |row: &'_ Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn numbers_stand_to_the_right_and_texts_to_the_left() {
-        let mut table = Table::with_head(["case", "rate/s", "note"]);
+        let mut table = TextTable::with_head(["case", "rate/s", "note"]);
         table.row(["QoS 0".to_owned(), grouped(61_234), "warm".to_owned()]);
         table.row(["événement".to_owned(), "–".to_owned()]);
         insta::assert_snapshot!(table.to_string(), @r"

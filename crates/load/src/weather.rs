@@ -1,7 +1,7 @@
-//! A year of weather at three airports, as devices would have measured it.
+//! Hourly weather of one year at three airports.
 //!
-//! The source is `weather.csv.gz` and `airports.csv` of `examples/data/nyc-2013`. What this module yields is what the
-//! replay sends, so a test can compute from it what must have arrived.
+//! The source is `weather.csv.gz` and `airports.csv` of `examples/data/nyc-2013`. The replay sends these observations,
+//! so a test can compute the expected state from them.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::Number;
 
 use crate::{Error, csv};
 
-/// The columns that become members of a payload, under the same names.
+/// Columns that become members of a payload with the same names.
 const MEASURES: [&str; 9] =
     ["temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"];
 
@@ -21,16 +21,16 @@ const MEASURES: [&str; 9] =
 pub struct Observation {
     /// Code of the station: `EWR`, `JFK` or `LGA`.
     pub station: String,
-    /// When, in UTC, as in `2013-01-01T06:00:00Z`. With the station it identifies the observation.
+    /// Time in UTC, such as `2013-01-01T06:00:00Z`. Station and time identify the observation.
     pub time: String,
     /// The same in seconds since 1970.
     pub time_s: i64,
-    /// What was measured, in the file's order; a missing measure (`NA`) is absent.
+    /// Measured values in the order of the file; a missing value (`NA`) is absent.
     pub measures: Vec<(&'static str, Number)>,
 }
 
 impl Observation {
-    /// The value of one measure, such as `temp`.
+    /// Returns the value of one measure, such as `temp`.
     pub fn measure(&self, name: &str) -> Option<f64> {
         self.measures.iter().find(|(measure, _)| *measure == name).and_then(|(_, value)| value.as_f64())
     }
@@ -48,16 +48,16 @@ impl Serialize for Observation {
     }
 }
 
-/// A weather station: a device with a place.
+/// A weather station: a device with a location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Station {
     /// The airport's code, and the device's id.
     pub code: String,
-    /// The airport's name.
+    /// Name of the station's airport.
     pub name: String,
-    /// Degrees north.
+    /// Latitude in degrees, positive north.
     pub latitude: f64,
-    /// Degrees east.
+    /// Longitude in degrees, positive east.
     pub longitude: f64,
 }
 
@@ -101,27 +101,27 @@ impl Weather {
         Ok(Self { stations, observations })
     }
 
-    /// The stations, by code.
+    /// Returns the stations, ordered by code.
     pub fn stations(&self) -> &[Station] {
         &self.stations
     }
 
-    /// Everything that was observed, by time, then station.
+    /// Returns all observations by time, then station.
     pub fn observations(&self) -> &[Observation] {
         &self.observations
     }
 
-    /// What one station observed, by time.
+    /// Returns the observations of one station by time.
     pub fn of<'a>(&'a self, station: &'a str) -> impl Iterator<Item = &'a Observation> {
         self.observations.iter().filter(move |observation| observation.station == station)
     }
 
-    /// The last observation of a station.
+    /// Returns the last observation of a station.
     pub fn last(&self, station: &str) -> Option<&Observation> {
         self.observations.iter().rev().find(|observation| observation.station == station)
     }
 
-    /// The observations of a station in which a measure is greater than `bound`, by time. An absent measure is not.
+    /// Returns the observations of a station whose measure is greater than `bound`, by time. An absent measure never is.
     pub fn above<'a>(
         &'a self,
         station: &'a str,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_keeps_the_files_names_and_leaves_out_what_is_missing() {
+    fn a_payload_keeps_the_files_column_names_and_leaves_out_missing_values() {
         let weather = year();
         let payload = |station: &str, time: &str| {
             serde_json::to_string(weather.of(station).find(|o| o.time == time).unwrap()).unwrap()

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_load::replay::{Progress, Replay, Speed};
+use millstream_load::replay::{ReplayProgress, Speed, WeatherReplay};
 use millstream_load::weather::Weather;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use support::{Reaction, Seen, Server};
 use tokio::sync::watch;
 
-/// What a server has taken, by the login of the sender.
+/// Requests that a server has accepted, by login of the sender.
 type Taken = Arc<Mutex<HashMap<String, Vec<Value>>>>;
 
 fn take(taken: &Taken, seen: &Seen) {
@@ -26,8 +26,8 @@ fn take(taken: &Taken, seen: &Seen) {
     taken.lock().entry(seen.headers["authorization"].clone()).or_default().push(payload);
 }
 
-fn replay(weather: Weather, server: &Server) -> Replay {
-    Replay {
+fn replay(weather: Weather, server: &Server) -> WeatherReplay {
+    WeatherReplay {
         weather,
         devices_url: server.url.clone(),
         registry_url: server.url.clone(),
@@ -77,7 +77,7 @@ async fn the_whole_year_arrives_in_order_over_one_connection_per_station() {
     })
     .await;
     let replay = replay(year(), &server);
-    let (progress, watching) = watch::channel(Progress::default());
+    let (progress, watching) = watch::channel(ReplayProgress::default());
     let end = replay.run(&progress).await.expect("the test is set up right");
     assert_eq!((end.accepted, end.total, end.failures.len(), end.perhaps_twice.len()), (26_115, 26_115, 0, 0));
     assert_eq!(*watching.borrow(), end);
@@ -112,7 +112,7 @@ async fn every_observation_arrives_in_order_although_the_server_refuses_and_hang
     .await;
     let folder = tempfile::tempdir().expect("the test is set up right");
     let replay = replay(hours(folder.path()), &server);
-    let end = replay.run(&watch::channel(Progress::default()).0).await.expect("the test is set up right");
+    let end = replay.run(&watch::channel(ReplayProgress::default()).0).await.expect("the test is set up right");
     assert_eq!(end.accepted, 40);
     assert!(end.failures.len() == 2 && !end.perhaps_twice.is_empty(), "{end:?}");
     let taken = taken.lock();
@@ -141,7 +141,8 @@ async fn an_observation_that_can_never_be_accepted_ends_the_replay_by_name() {
     })
     .await;
     let folder = tempfile::tempdir().expect("the test is set up right");
-    let error = replay(hours(folder.path()), &server).run(&watch::channel(Progress::default()).0).await.unwrap_err();
+    let error =
+        replay(hours(folder.path()), &server).run(&watch::channel(ReplayProgress::default()).0).await.unwrap_err();
     let text = error.to_string();
     assert!(text.ends_with("at 2013-01-01T07:00:00Z was refused with 404: device unknown"), "{text}");
 }

@@ -3,8 +3,8 @@
 mod support;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use clap::Parser;
 use millstream_load::FailureKind;
@@ -43,11 +43,16 @@ struct Watcher {
 async fn a_device_never_overlaps_itself_and_keeps_its_order_in_both_loops() {
     for pacing in ["--loop closed --period 0", "--loop open --period 1ms"] {
         let watcher = Arc::new(Mutex::new(Watcher::default()));
+        let connections = Arc::new(OnceLock::<Arc<AtomicU64>>::new());
         let server = Server::start({
-            let watcher = watcher.clone();
+            let (watcher, connections) = (watcher.clone(), connections.clone());
             move |seen: Seen| {
-                let watcher = watcher.clone();
+                let (watcher, connections) = (watcher.clone(), connections.clone());
                 async move {
+                    // Those that are open early would send the whole count before the others are there.
+                    while connections.get().is_none_or(|open| open.load(Ordering::Relaxed) < 4) {
+                        tokio::task::yield_now().await;
+                    }
                     {
                         let mut watcher = watcher.lock();
                         let under_way = watcher.under_way.entry(seen.path.clone()).or_default();
@@ -65,6 +70,7 @@ async fn a_device_never_overlaps_itself_and_keeps_its_order_in_both_loops() {
             }
         })
         .await;
+        connections.set(server.connections.clone()).expect("the test is set up right");
         let line = format!("-n 20 -c 4 --threads 2 --count 2000 --template {{\"n\":${{count}}}} {pacing}");
         let report = measure(&server, &line).await;
         let watcher = watcher.lock();
@@ -78,7 +84,7 @@ async fn a_device_never_overlaps_itself_and_keeps_its_order_in_both_loops() {
 }
 
 /// Runs one device against a server that holds its first answer until `release` says so.
-async fn stalled(line: &str, release: impl Fn(sim::Progress) -> bool) -> SimReport {
+async fn stalled(line: &str, release: impl Fn(sim::SimProgress) -> bool) -> SimReport {
     let (go, held) = watch::channel(false);
     let server = Server::start(move |_| {
         let mut held = held.clone();
@@ -115,7 +121,7 @@ async fn the_closed_loop_sends_nothing_during_a_stall_and_has_no_backlog() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_due_when_the_time_is_over_is_left_as_backlog() {
+async fn messages_still_due_at_the_end_are_backlog() {
     let line = "-n 1 --loop open --period 10ms --duration 300ms --timeout 1m";
     let report = stalled(line, |progress| progress.elapsed.as_millis() >= 300).await;
     assert!(report.sent <= 1, "the server holds the first answer until the end");
@@ -123,7 +129,7 @@ async fn what_is_due_when_the_time_is_over_is_left_as_backlog() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_are_counted_by_what_was_answered_or_happened() {
+async fn failures_are_counted_by_status_or_cause() {
     let reactions = [ACCEPTED, Reaction::Busy, Reaction::Answer(429, "too fast"), Reaction::Close];
     let number = Arc::new(AtomicU64::new(0));
     let server = Server::start(move |_| {
@@ -158,7 +164,7 @@ async fn a_server_that_is_not_there_is_a_failure_to_connect() {
 async fn cancelling_ends_the_run_with_the_figures_until_then() {
     let server = Server::start(|_| async { ACCEPTED }).await;
     let stop = CancellationToken::new();
-    let observe = |progress: sim::Progress| {
+    let observe = |progress: sim::SimProgress| {
         if progress.accepted >= 10 {
             stop.cancel();
         }
@@ -210,7 +216,7 @@ fn describe(seen: &Seen) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registering_creates_tenant_devices_and_credentials_and_keeps_what_exists() {
+async fn registering_creates_tenant_devices_and_credentials_and_keeps_existing_ones() {
     let seen = Arc::new(Mutex::new(BTreeMap::new()));
     let log = seen.clone();
     let server = Server::start(move |request: Seen| {

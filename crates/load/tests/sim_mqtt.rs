@@ -67,7 +67,7 @@ async fn a_server_that_confirms_eight_at_once_gets_eight_only_if_so_many_may_be_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_are_counted_by_what_happened() {
+async fn failures_are_counted_by_cause() {
     let refusing = MqttServer::start(Manners { welcome: 5, ..Manners::default() }).await;
     let report = measure(&refusing, "-n 3 --period 0 --count 6 --qos 1").await;
     assert_eq!((report.sent, report.failures), (6, BTreeMap::from([(FailureKind::Refused(5), 6)])));
@@ -98,7 +98,7 @@ async fn failures_are_counted_by_what_happened() {
 async fn the_open_loop_counts_a_stall_against_every_message_that_it_held_up() {
     let (go, held) = watch::channel(false);
     let server = MqttServer::start(Manners { confirms: Some(held), ..Manners::default() }).await;
-    let observe = |progress: sim::Progress| {
+    let observe = |progress: sim::SimProgress| {
         if progress.backlog >= 10 {
             go.send_replace(true);
         }

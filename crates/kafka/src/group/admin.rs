@@ -14,7 +14,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::Role;
 
-use super::coordinator::{Caller, Coordinator};
+use super::coordinator::{Caller, GroupCoordinator};
 use super::machine::{Group, GroupState};
 use super::membership::{code, text};
 use super::positions::to_client;
@@ -22,8 +22,8 @@ use super::positions::to_client;
 /// The only protocol that is offered.
 const CLASSIC: &str = "classic";
 
-impl Coordinator {
-    /// ListGroups: those with members and those that have positions only.
+impl GroupCoordinator {
+    /// ListGroups: groups with members, and groups with positions only.
     pub async fn list_groups(&self, request: ListGroupsRequest, version: i16, caller: &Caller) -> ListGroupsResponse {
         if !caller.roles.has(Role::Reader) {
             return ListGroupsResponse::default().with_error_code(ResponseError::GroupAuthorizationFailed.code());
@@ -64,7 +64,7 @@ impl Coordinator {
     ) -> DescribeGroupsResponse {
         let groups = request.groups.into_iter().map(|id| {
             let described = caller.group(&id).and_then(|name| {
-                if let Some(described) = self.within(&name, |room, _| describe(&room.group)) {
+                if let Some(described) = self.within(&name, |entry, _| describe(&entry.group)) {
                     return Ok(Some(described));
                 }
                 let positions = self.log.positions(&name).map_err(|error| to_client(&error))?;
@@ -97,7 +97,7 @@ impl Coordinator {
 
     async fn delete_group(self: &Arc<Self>, id: &str, caller: &Caller) -> Result<(), ResponseError> {
         let name = caller.group_to_change(id)?;
-        let ended = self.within(&name, |room, _| room.group.end());
+        let ended = self.within(&name, |entry, _| entry.group.end());
         if let Some(ended) = &ended {
             (*ended)?;
         }

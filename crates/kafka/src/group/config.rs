@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// What an operator may set for consumer groups.
+/// The operator's settings for consumer groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupConfig {
-    /// How long the first rebalance of an empty group waits for further members; each that comes extends it again.
+    /// Time that the first rebalance of an empty group waits for further members; each new member extends it.
     pub initial_rebalance_delay: Duration,
     /// Shortest session timeout that a member may ask for.
     pub session_timeout_min: Duration,
@@ -13,15 +13,20 @@ pub struct GroupConfig {
     pub session_timeout_max: Duration,
     /// Longest rebalance timeout; what a member asks for beyond it is cut to it.
     pub rebalance_timeout_max: Duration,
-    /// Groups that are kept in memory at once.
+    /// Largest number of groups in memory.
     pub groups_max: usize,
     /// Members of one group, those included that have been given an id and have not joined with it yet.
     pub group_members_max: usize,
     /// Bytes that one member may send along when it joins: names and metadata of all its protocols.
     pub member_metadata_max_bytes: usize,
-    /// How long the positions of a group without members are kept, counted from its last member or its last commit.
+    /// Time after a start within which members from before it may continue under their ids.
+    pub return_window: Duration,
+    /// Time that the first rebalance after a start waits for further members from before it: clients take that
+    /// long to notice the restart.
+    pub return_delay: Duration,
+    /// Time that the positions of a group without members are kept, counted from its last member or its last commit.
     pub offsets_retention: Duration,
-    /// How often positions are looked through for those to be dropped.
+    /// Interval between two searches for expired positions.
     pub offsets_check_interval: Duration,
 }
 
@@ -35,6 +40,8 @@ impl Default for GroupConfig {
             groups_max: 10_000,
             group_members_max: 1_000,
             member_metadata_max_bytes: 256 << 10,
+            return_window: Duration::from_secs(60),
+            return_delay: Duration::from_millis(3_500),
             offsets_retention: Duration::from_secs(7 * 24 * 60 * 60),
             offsets_check_interval: Duration::from_secs(10 * 60),
         }

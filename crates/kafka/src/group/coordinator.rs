@@ -8,38 +8,41 @@ use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 use millstream_log::{Error, Log};
-use millstream_types::{MonotonicClock, Role, Roles, TenantId, WallClock};
+use millstream_types::{MonotonicClock, Role, Roles, WallClock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::GroupConfig;
-use super::machine::{Answer, Group, GroupState, Joined, Refused, Synced};
-use super::member::Ticket;
+use super::machine::{CallResult, Group, GroupState, JoinError, JoinResult, SyncResult};
+use super::member::CallId;
+use crate::namespace::Namespace;
 
 /// Longest group id that a client may name, in bytes.
 const GROUP_ID_MAX_BYTES: usize = 255;
-/// Stands between tenant and id in the log; no tenant's name has it.
+/// Longest id of a member that is taken from a client.
+const MEMBER_ID_MAX_BYTES: usize = 512;
+/// Separates tenant and id in the log; no tenant's name contains it.
 const TENANT_END: char = '/';
 
-/// Who calls.
+/// The client that calls, and its rights.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The tenant whose groups and topics the caller sees.
-    pub tenant: TenantId,
-    /// What the caller may do.
+    /// The groups and topics that the caller sees.
+    pub(crate) namespace: Namespace,
+    /// The roles of the calling client.
     pub roles: Roles,
-    /// What the client calls itself.
+    /// The client id from the request header.
     pub client_id: String,
     /// The address from which it calls.
     pub client_host: String,
 }
 
 impl Caller {
-    /// The name under which a group of this caller's tenant is kept.
+    /// The log's name for a group of this caller's tenant.
     ///
     /// # Errors
-    /// [`ResponseError::InvalidGroupId`] if the id is empty or too long; [`ResponseError::GroupAuthorizationFailed`] if
-    /// the caller is no reader.
+    /// [`ResponseError::InvalidGroupId`] if the id is empty or too long; [`ResponseError::GroupAuthorizationFailed`]
+    /// if the caller is no reader.
     pub(crate) fn group(&self, id: &str) -> Result<String, ResponseError> {
         self.group_for(Role::Reader, id)
     }
@@ -56,12 +59,12 @@ impl Caller {
         if id.is_empty() || id.len() > GROUP_ID_MAX_BYTES {
             return Err(ResponseError::InvalidGroupId);
         }
-        Ok(format!("{}{TENANT_END}{id}", self.tenant))
+        Ok(format!("{}{TENANT_END}{id}", self.namespace.tenant))
     }
 
     /// The id of one of this tenant's groups, as clients know it.
     pub(crate) fn id_of<'g>(&self, group: &'g str) -> Option<&'g str> {
-        tenant_and_id(group).filter(|(tenant, _)| *tenant == self.tenant.as_str()).map(|(_, id)| id)
+        tenant_and_id(group).filter(|(tenant, _)| *tenant == self.namespace.tenant.as_str()).map(|(_, id)| id)
     }
 }
 
@@ -70,25 +73,25 @@ pub fn tenant_and_id(group: &str) -> Option<(&str, &str)> {
     group.split_once(TENANT_END)
 }
 
-enum Waiting {
-    Join(oneshot::Sender<Result<Joined, Refused>>),
-    Sync(oneshot::Sender<Result<Synced, ResponseError>>),
+enum WaitingCall {
+    Join(oneshot::Sender<Result<JoinResult, JoinError>>),
+    Sync(oneshot::Sender<Result<SyncResult, ResponseError>>),
 }
 
 /// A group and the calls that wait in it.
-pub(crate) struct Room {
+pub(crate) struct GroupEntry {
     pub(crate) group: Group,
-    waiting: HashMap<Ticket, Waiting>,
+    waiting: HashMap<CallId, WaitingCall>,
 }
 
 /// The groups of this node. One for each listener; its handlers may be called from any task.
-pub struct Coordinator {
+pub struct GroupCoordinator {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) config: GroupConfig,
     monotonic: Arc<dyn MonotonicClock>,
     wall: Arc<dyn WallClock>,
-    rooms: Mutex<BTreeMap<String, Arc<Mutex<Room>>>>,
-    next_ticket: AtomicU64,
+    groups: Mutex<BTreeMap<String, Arc<Mutex<GroupEntry>>>>,
+    next_call_id: AtomicU64,
     /// When the timer wakes, in nanoseconds of the monotonic clock.
     wakes_at: AtomicU64,
     earlier: Notify,
@@ -96,14 +99,14 @@ pub struct Coordinator {
     stopped: AtomicBool,
 }
 
-impl fmt::Debug for Coordinator {
+impl fmt::Debug for GroupCoordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Coordinator").field("groups", &self.rooms.lock().len()).finish_non_exhaustive()
+        f.debug_struct("GroupCoordinator").field("groups", &self.groups.lock().len()).finish_non_exhaustive()
     }
 }
 
-impl Coordinator {
-    /// A coordinator without groups, for the positions in `log`. Sessions expire while [`Coordinator::run`] runs.
+impl GroupCoordinator {
+    /// A coordinator without groups, for the positions in `log`. Sessions expire while [`GroupCoordinator::run`] runs.
     pub fn new(
         log: Arc<dyn Log>,
         config: GroupConfig,
@@ -116,8 +119,8 @@ impl Coordinator {
             config,
             monotonic,
             wall,
-            rooms: Mutex::new(BTreeMap::new()),
-            next_ticket: AtomicU64::new(0),
+            groups: Mutex::new(BTreeMap::new()),
+            next_call_id: AtomicU64::new(0),
             wakes_at: AtomicU64::new(0),
             earlier: Notify::new(),
             started,
@@ -125,11 +128,11 @@ impl Coordinator {
         })
     }
 
-    /// Ends what is due: rebalances, sessions, positions of groups that are long empty. Runs until it is dropped.
+    /// Ends rebalances, sessions and positions of long empty groups when they are due. Runs until it is dropped.
     pub async fn run(self: Arc<Self>) {
         let mut look_through_at = self.now() + self.config.offsets_check_interval;
         loop {
-            // Not yet known: whoever has something earlier from here on wakes the timer.
+            // The next due time is not known yet: a call that sets an earlier one from here on wakes the timer.
             self.wakes_at.store(u64::MAX, Ordering::SeqCst);
             let due = self.tick();
             if self.now() >= look_through_at {
@@ -151,29 +154,29 @@ impl Coordinator {
         }
     }
 
-    /// Answers everybody who waits, and who would wait from now on, that this coordinator is not available.
+    /// Answers all waiting and all later calls that this coordinator is not available.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        let rooms: Vec<_> = self.rooms.lock().values().cloned().collect();
-        rooms.iter().for_each(|room| room.lock().waiting.clear());
+        let groups: Vec<_> = self.groups.lock().values().cloned().collect();
+        groups.iter().for_each(|entry| entry.lock().waiting.clear());
     }
 
-    /// Nobody may wait any more. Asked after a call has been put among those that wait: [`Coordinator::stop`] has either
-    /// ended it or is seen here.
+    /// True if no call may wait any more. Check it after adding a waiting call: [`GroupCoordinator::stop`] has either ended
+    /// that call or is seen here.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Does in every group what is due; returns when there is something next.
+    /// Processes the due events of every group; returns the time of the next one.
     pub(crate) fn tick(&self) -> Option<Duration> {
         let now = self.now();
-        let rooms: Vec<_> = self.rooms.lock().values().cloned().collect();
-        let due = rooms.iter().filter_map(|room| {
-            let mut room = room.lock();
+        let groups: Vec<_> = self.groups.lock().values().cloned().collect();
+        let due = groups.iter().filter_map(|entry| {
+            let mut entry = entry.lock();
             let mut out = Vec::new();
-            room.group.tick(now, &mut out);
-            room.answer(out);
-            room.group.next_due()
+            entry.group.tick(now, &mut out);
+            entry.answer(out);
+            entry.group.next_due()
         });
         due.min()
     }
@@ -182,72 +185,91 @@ impl Coordinator {
         self.monotonic.now()
     }
 
-    pub(crate) fn next_ticket(&self) -> Ticket {
-        self.next_ticket.fetch_add(1, Ordering::Relaxed)
+    /// True if `member_id`, which its group does not know, may belong to a member from before the start.
+    pub(crate) fn may_be_from_before(&self, member_id: &str) -> bool {
+        let is_id = !member_id.is_empty() && member_id.len() <= MEMBER_ID_MAX_BYTES;
+        is_id && self.now().saturating_sub(self.started) < self.config.return_window
     }
 
-    /// Does something in a group that exists, and answers whom it concerns.
-    pub(crate) fn within<T>(&self, group: &str, act: impl FnOnce(&mut Room, &mut Vec<Answer>) -> T) -> Option<T> {
-        let room = self.rooms.lock().get(group)?.clone();
-        let mut room = room.lock();
-        (room.group.state() != GroupState::Dead).then(|| self.act(&mut room, act))
+    /// Tells a member from before the start to join again, which it does under its id. The error *unknown
+    /// member* would end some clients.
+    pub(crate) fn to_returning(&self, member_id: &str, error: ResponseError) -> ResponseError {
+        match error {
+            ResponseError::UnknownMemberId if self.may_be_from_before(member_id) => ResponseError::RebalanceInProgress,
+            error => error,
+        }
     }
 
-    /// As [`Coordinator::within`], in a group that begins to exist by it.
+    pub(crate) fn next_call_id(&self) -> CallId {
+        self.next_call_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Runs `act` on an existing group and answers the calls that it completes.
+    pub(crate) fn within<T>(
+        &self,
+        group: &str,
+        act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T,
+    ) -> Option<T> {
+        let entry = self.groups.lock().get(group)?.clone();
+        let mut entry = entry.lock();
+        (entry.group.state() != GroupState::Dead).then(|| self.act(&mut entry, act))
+    }
+
+    /// As [`GroupCoordinator::within`], in a group that begins to exist by it.
     ///
     /// # Errors
     /// [`ResponseError::GroupMaxSizeReached`] if no further group may begin.
     pub(crate) fn within_new<T>(
         &self,
         group: &str,
-        act: impl FnOnce(&mut Room, &mut Vec<Answer>) -> T,
+        act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T,
     ) -> Result<T, ResponseError> {
-        let mut rooms = self.rooms.lock();
-        let is_dead = rooms.get(group).is_some_and(|room| room.lock().group.state() == GroupState::Dead);
+        let mut groups = self.groups.lock();
+        let is_dead = groups.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead);
         if is_dead {
-            rooms.remove(group);
+            groups.remove(group);
         }
-        if !rooms.contains_key(group) && rooms.len() >= self.config.groups_max {
-            rooms.retain(|name, room| room.lock().group.empty_since().is_none() || self.has_positions(name));
+        if !groups.contains_key(group) && groups.len() >= self.config.groups_max {
+            groups.retain(|name, entry| entry.lock().group.empty_since().is_none() || self.has_positions(name));
         }
-        if !rooms.contains_key(group) && rooms.len() >= self.config.groups_max {
-            let (groups, limit) = (rooms.len(), self.config.groups_max);
+        if !groups.contains_key(group) && groups.len() >= self.config.groups_max {
+            let (groups, limit) = (groups.len(), self.config.groups_max);
             tracing::warn!(group, groups, limit, "no further group may begin: delete groups or raise groups_max");
             return Err(ResponseError::GroupMaxSizeReached);
         }
         let new = || {
             let group = Group::new(self.config.clone(), self.now());
-            Arc::new(Mutex::new(Room { group, waiting: HashMap::new() }))
+            Arc::new(Mutex::new(GroupEntry { group, waiting: HashMap::new() }))
         };
-        let room = rooms.entry(group.to_owned()).or_insert_with(new).clone();
-        // Taken before the list is let go: nobody can end the group in between.
-        let mut room = room.lock();
-        drop(rooms);
-        Ok(self.act(&mut room, act))
+        let entry = groups.entry(group.to_owned()).or_insert_with(new).clone();
+        // Locked before the map is unlocked, so that nobody can end the group in between.
+        let mut entry = entry.lock();
+        drop(groups);
+        Ok(self.act(&mut entry, act))
     }
 
-    fn act<T>(&self, room: &mut Room, act: impl FnOnce(&mut Room, &mut Vec<Answer>) -> T) -> T {
+    fn act<T>(&self, entry: &mut GroupEntry, act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T) -> T {
         let mut out = Vec::new();
-        let result = act(room, &mut out);
-        room.answer(out);
-        let due = room.group.next_due().map_or(u64::MAX, |due| due.as_nanos() as u64);
+        let result = act(entry, &mut out);
+        entry.answer(out);
+        let due = entry.group.next_due().map_or(u64::MAX, |due| due.as_nanos() as u64);
         if due < self.wakes_at.load(Ordering::SeqCst) {
             self.earlier.notify_one();
         }
         result
     }
 
-    /// The groups in memory, by name, with what `look` sees in each.
+    /// Applies `look` to each group in memory.
     pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &Group) -> T) -> Vec<T> {
-        let rooms: Vec<_> = self.rooms.lock().iter().map(|(name, room)| (name.clone(), room.clone())).collect();
-        rooms.iter().map(|(name, room)| look(name, &room.lock().group)).collect()
+        let groups: Vec<_> = self.groups.lock().iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+        groups.iter().map(|(name, entry)| look(name, &entry.lock().group)).collect()
     }
 
     /// Removes a group that [`Group::end`] has ended.
     pub(crate) fn remove_dead(&self, group: &str) {
-        let mut rooms = self.rooms.lock();
-        if rooms.get(group).is_some_and(|room| room.lock().group.state() == GroupState::Dead) {
-            rooms.remove(group);
+        let mut groups = self.groups.lock();
+        if groups.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead) {
+            groups.remove(group);
         }
     }
 
@@ -262,8 +284,8 @@ impl Coordinator {
         let now = self.now();
         let oldest_ms = self.wall.now_ms().saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX));
         for group in self.log.groups()? {
-            // A group that nobody has used since the start counts as empty from then on.
-            let empty_since = match self.within(&group, |room, _| room.group.empty_since()) {
+            // A group that was not used since the start counts as empty since the start.
+            let empty_since = match self.within(&group, |entry, _| entry.group.empty_since()) {
                 Some(None) => continue,
                 Some(Some(since)) => since,
                 None => self.started,
@@ -280,40 +302,40 @@ impl Coordinator {
         }
         let empty = self.look(|name, group| group.empty_since().is_some().then(|| name.to_owned()));
         for name in empty.into_iter().flatten().filter(|name| !self.has_positions(name)) {
-            // Somebody may have come meanwhile: then it is no longer empty, and stays.
-            self.within(&name, |room, _| room.group.end().ok());
+            // The group may have got a member meanwhile: then it is not empty, and stays.
+            self.within(&name, |entry, _| entry.group.end().ok());
             self.remove_dead(&name);
         }
         Ok(())
     }
 }
 
-impl Room {
-    /// A join will be answered under `ticket`.
-    pub(crate) fn await_join(&mut self, ticket: Ticket) -> oneshot::Receiver<Result<Joined, Refused>> {
+impl GroupEntry {
+    /// A join will be answered under `call_id`.
+    pub(crate) fn await_join(&mut self, call_id: CallId) -> oneshot::Receiver<Result<JoinResult, JoinError>> {
         let (sender, receiver) = oneshot::channel();
-        self.waiting.insert(ticket, Waiting::Join(sender));
+        self.waiting.insert(call_id, WaitingCall::Join(sender));
         receiver
     }
 
-    /// A sync will be answered under `ticket`.
-    pub(crate) fn await_sync(&mut self, ticket: Ticket) -> oneshot::Receiver<Result<Synced, ResponseError>> {
+    /// A sync will be answered under `call_id`.
+    pub(crate) fn await_sync(&mut self, call_id: CallId) -> oneshot::Receiver<Result<SyncResult, ResponseError>> {
         let (sender, receiver) = oneshot::channel();
-        self.waiting.insert(ticket, Waiting::Sync(sender));
+        self.waiting.insert(call_id, WaitingCall::Sync(sender));
         receiver
     }
 
-    /// Whoever no longer listens will be missed by its heartbeats.
-    fn answer(&mut self, answers: Vec<Answer>) {
+    /// A client that no longer listens will miss its heartbeats.
+    fn answer(&mut self, answers: Vec<CallResult>) {
         for answer in answers {
             match answer {
-                Answer::Join(ticket, result) => {
-                    if let Some(Waiting::Join(sender)) = self.waiting.remove(&ticket) {
+                CallResult::Join(call_id, result) => {
+                    if let Some(WaitingCall::Join(sender)) = self.waiting.remove(&call_id) {
                         sender.send(result).ok();
                     }
                 }
-                Answer::Sync(ticket, result) => {
-                    if let Some(Waiting::Sync(sender)) = self.waiting.remove(&ticket) {
+                CallResult::Sync(call_id, result) => {
+                    if let Some(WaitingCall::Sync(sender)) = self.waiting.remove(&call_id) {
                         sender.send(result).ok();
                     }
                 }

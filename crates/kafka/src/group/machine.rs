@@ -1,20 +1,20 @@
-//! One group as a state machine: events and the time go in, answers come out. No I/O, no clock, no thread.
+//! One group as a state machine: it takes events and the time, and returns answers. No I/O, no clock, no thread.
 //!
 //! ```text
-//!            first join                all have joined, or time is up          the leader has assigned
-//!   Empty ───────────────► Preparing ─────────────────────────────► Completing ───────────────► Stable
-//!     ▲                     ▲   │ nobody is left                        │ somebody came, left, died   │
-//!     └─────────────────────┼───┘                                      │                             │
-//!                           └───────────────────────────────────────────┴─────────────────────────────┘
+//!             first join                all have joined, or time is up          the leader has assigned
+//!    Empty ───────────────► Preparing ─────────────────────────────► Completing ───────────────► Stable
+//!      ▲                     ▲   │ nobody is left                        │ somebody came, left, died   │
+//!      └─────────────────────┼───┘                                      │                             │
+//!                            └───────────────────────────────────────────┴─────────────────────────────┘
 //! ```
 //!
 //! Invariants
-//! - A generation ends when a rebalance has gathered its members; whoever names an earlier one is refused.
-//! - Only members of `Completing` and `Stable` have a leader and a protocol that all of them speak.
-//! - A call that waits has a ticket, which is answered exactly once.
+//! - A generation ends when a rebalance has gathered its members; a request that names an earlier generation is refused.
+//! - Only members of `Completing` and `Stable` have a leader and a protocol that all of them support.
+//! - A waiting call has a call id, which is answered exactly once.
 
-mod answer;
 mod rebalance;
+mod result;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-pub(crate) use answer::{Answer, Joined, Refused, Synced};
+pub(crate) use result::{CallResult, JoinError, JoinResult, SyncResult};
 
 use super::GroupConfig;
-use super::member::{Join, Member, Ticket};
+use super::member::{CallId, JoinRequest, Member};
 
-/// Where a group stands.
+/// The state of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GroupState {
     /// It has no members; perhaps it has positions.
@@ -38,7 +38,7 @@ pub(crate) enum GroupState {
     CompletingRebalance,
     /// Every member has, or can ask for, its assignment.
     Stable,
-    /// It was deleted; look for the group again.
+    /// The group was deleted; look it up again.
     Dead,
 }
 
@@ -55,15 +55,15 @@ impl GroupState {
     }
 }
 
-/// Who speaks, and of which generation.
+/// The member id, instance id and generation that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Speaker<'a> {
+pub(crate) struct MemberIdentity<'a> {
     pub(crate) member_id: &'a str,
     pub(crate) instance: Option<&'a str>,
     pub(crate) generation: i32,
 }
 
-/// See the module.
+/// A consumer group. See the module for its states.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     config: GroupConfig,
@@ -73,9 +73,9 @@ pub(crate) struct Group {
     protocol: String,
     leader: String,
     members: BTreeMap<String, Member>,
-    /// Which member has the place of an instance.
+    /// The member id of each static instance.
     instances: BTreeMap<String, String>,
-    /// Ids that were handed out, and when they lapse unless somebody joins with them.
+    /// Ids that were handed out, and the times at which they lapse unless a member joins with them.
     pending: BTreeMap<String, Duration>,
     /// When the rebalance is over, or those are removed that have not asked for their assignment.
     deadline: Option<Duration>,
@@ -107,9 +107,25 @@ impl Group {
         self.state
     }
 
-    #[cfg(test)]
+    /// Zero until it has had members.
     pub(crate) fn generation(&self) -> i32 {
         self.generation
+    }
+
+    /// True if `member_id` is a member or was handed out to become one.
+    pub(crate) fn knows(&self, member_id: &str) -> bool {
+        self.members.contains_key(member_id) || self.pending.contains_key(member_id)
+    }
+
+    pub(crate) fn has_instance(&self, instance: &str) -> bool {
+        self.instances.contains_key(instance)
+    }
+
+    /// Members from before a start come back one after the other: its first rebalance waits so long for each.
+    pub(crate) fn wait_for_returning(&mut self, delay: Duration) {
+        if self.generation == 0 {
+            self.config.initial_rebalance_delay = delay;
+        }
     }
 
     pub(crate) fn protocol_type(&self) -> &str {
@@ -130,7 +146,7 @@ impl Group {
         &self.leader
     }
 
-    /// Since when it has had no members; `None` while it has any, or somebody is about to join.
+    /// The time since which the group has no members; `None` while it has members or a member is about to join.
     pub(crate) fn empty_since(&self) -> Option<Duration> {
         (self.state == GroupState::Empty && self.pending.is_empty()).then_some(self.empty_since)
     }
@@ -145,12 +161,12 @@ impl Group {
         Ok(())
     }
 
-    /// Somebody joins, or joins again. Answered at once, or when the rebalance is over.
-    pub(crate) fn join(&mut self, now: Duration, ticket: Ticket, mut join: Join, out: &mut Vec<Answer>) {
+    /// A member joins, or joins again. It is answered at once, or when the rebalance is over.
+    pub(crate) fn join(&mut self, now: Duration, call_id: CallId, mut join: JoinRequest, out: &mut Vec<CallResult>) {
         join.rebalance_timeout = join.rebalance_timeout.min(self.config.rebalance_timeout_max);
         if let Err(error) = self.check_join(&join) {
             let member_id = join.member_id;
-            out.push(Answer::Join(ticket, Err(Refused { error, member_id })));
+            out.push(CallResult::Join(call_id, Err(JoinError { error, member_id })));
             return;
         }
         let known = match (&join.instance, join.member_id.is_empty()) {
@@ -158,21 +174,21 @@ impl Group {
             _ => None,
         };
         if let Some(old_id) = known {
-            return self.return_static(now, ticket, join, &old_id, out);
+            return self.return_static(now, call_id, join, &old_id, out);
         }
         if self.members.contains_key(&join.member_id) {
-            return self.rejoin(now, ticket, join, out);
+            return self.rejoin(now, call_id, join, out);
         }
         if join.member_id.is_empty() && join.must_come_back && join.instance.is_none() {
             self.pending.insert(join.new_id.clone(), now + join.session_timeout);
-            let refused = Refused { error: ResponseError::MemberIdRequired, member_id: join.new_id };
-            out.push(Answer::Join(ticket, Err(refused)));
+            let refused = JoinError { error: ResponseError::MemberIdRequired, member_id: join.new_id };
+            out.push(CallResult::Join(call_id, Err(refused)));
             return;
         }
-        self.add(now, ticket, join, out);
+        self.add(now, call_id, join, out);
     }
 
-    fn check_join(&self, join: &Join) -> Result<(), ResponseError> {
+    fn check_join(&self, join: &JoinRequest) -> Result<(), ResponseError> {
         let sizes = join.protocols.iter().map(|(name, metadata)| name.len() + metadata.len());
         let has_id = !join.member_id.is_empty();
         let is_member = self.members.contains_key(&join.member_id);
@@ -203,8 +219,8 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the others, all but `own`, can agree with it on a protocol.
-    fn fits(&self, join: &Join, own: &str) -> bool {
+    /// True if the members other than `own` can agree with the joining member on a protocol.
+    fn fits(&self, join: &JoinRequest, own: &str) -> bool {
         let mut others = self.members.iter().filter(|(id, _)| *id != own).map(|(_, member)| member).peekable();
         if others.peek().is_none() {
             return true;
@@ -214,7 +230,7 @@ impl Group {
             && join.protocols.iter().any(|(name, _)| others.iter().all(|other| other.speaks(name)))
     }
 
-    /// Whether `member_id` is the one that has the place of `instance`, if one is named.
+    /// Checks that `member_id` is the current member of `instance`, if the request names one.
     fn check_instance(&self, member_id: &str, instance: Option<&str>) -> Result<(), ResponseError> {
         let Some(instance) = instance else { return Ok(()) };
         match self.instances.get(instance) {
@@ -224,8 +240,8 @@ impl Group {
         }
     }
 
-    /// Whether the speaker is a member, and of the generation that is current.
-    fn check(&self, speaker: Speaker<'_>) -> Result<(), ResponseError> {
+    /// Checks that the request comes from a member of the current generation.
+    fn check(&self, speaker: MemberIdentity<'_>) -> Result<(), ResponseError> {
         if self.state == GroupState::Dead {
             return Err(ResponseError::UnknownMemberId);
         }
@@ -239,7 +255,7 @@ impl Group {
         Ok(())
     }
 
-    fn add(&mut self, now: Duration, ticket: Ticket, join: Join, out: &mut Vec<Answer>) {
+    fn add(&mut self, now: Duration, call_id: CallId, join: JoinRequest, out: &mut Vec<CallResult>) {
         let id = if join.member_id.is_empty() { join.new_id.clone() } else { join.member_id.clone() };
         self.pending.remove(&id);
         if self.members.is_empty() {
@@ -249,7 +265,7 @@ impl Group {
             self.instances.insert(instance.clone(), id.clone());
         }
         let mut member = Member::new(join, now);
-        member.joining = Some(ticket);
+        member.joining = Some(call_id);
         self.members.insert(id, member);
         match self.initial_until {
             // One came while an empty group was waiting for more: perhaps there are more still.
@@ -260,7 +276,14 @@ impl Group {
     }
 
     /// The instance has started anew and has forgotten its id: it gets another, and its predecessor is fenced.
-    fn return_static(&mut self, now: Duration, ticket: Ticket, join: Join, old_id: &str, out: &mut Vec<Answer>) {
+    fn return_static(
+        &mut self,
+        now: Duration,
+        call_id: CallId,
+        join: JoinRequest,
+        old_id: &str,
+        out: &mut Vec<CallResult>,
+    ) {
         let Some(mut member) = self.members.remove(old_id) else { return };
         answer_for(&mut member, old_id, ResponseError::FencedInstanceId, out);
         let (id, skips) = (join.new_id.clone(), join.may_skip_assignment);
@@ -274,7 +297,7 @@ impl Group {
         }
         self.members.insert(id.clone(), member);
         if self.state != GroupState::Stable || !is_unchanged {
-            return self.rejoin_rebalance(now, ticket, &id, out);
+            return self.rejoin_rebalance(now, call_id, &id, out);
         }
         let mut joined = self.joined(&id);
         if led && skips {
@@ -284,44 +307,44 @@ impl Group {
             joined.leader = old_id.to_owned();
             joined.members.clear();
         }
-        out.push(Answer::Join(ticket, Ok(joined)));
+        out.push(CallResult::Join(call_id, Ok(joined)));
     }
 
-    fn rejoin(&mut self, now: Duration, ticket: Ticket, join: Join, out: &mut Vec<Answer>) {
+    fn rejoin(&mut self, now: Duration, call_id: CallId, join: JoinRequest, out: &mut Vec<CallResult>) {
         let id = join.member_id.clone();
         let Some(member) = self.members.get_mut(&id) else { return };
         let is_unchanged = member.protocols == join.protocols;
         member.update(join, now);
         match self.state {
             GroupState::CompletingRebalance if is_unchanged => {
-                out.push(Answer::Join(ticket, Ok(self.joined(&id))));
+                out.push(CallResult::Join(call_id, Ok(self.joined(&id))));
             }
             // A leader that joins again wants to assign again.
             GroupState::Stable if is_unchanged && self.leader != id => {
-                out.push(Answer::Join(ticket, Ok(self.joined(&id))));
+                out.push(CallResult::Join(call_id, Ok(self.joined(&id))));
             }
-            _ => self.rejoin_rebalance(now, ticket, &id, out),
+            _ => self.rejoin_rebalance(now, call_id, &id, out),
         }
     }
 
-    fn rejoin_rebalance(&mut self, now: Duration, ticket: Ticket, id: &str, out: &mut Vec<Answer>) {
+    fn rejoin_rebalance(&mut self, now: Duration, call_id: CallId, id: &str, out: &mut Vec<CallResult>) {
         self.prepare(now, out);
-        if let Some(earlier) = self.members.get_mut(id).and_then(|member| member.joining.replace(ticket)) {
-            let refused = Refused { error: ResponseError::RebalanceInProgress, member_id: id.to_owned() };
-            out.push(Answer::Join(earlier, Err(refused)));
+        if let Some(earlier) = self.members.get_mut(id).and_then(|member| member.joining.replace(call_id)) {
+            let refused = JoinError { error: ResponseError::RebalanceInProgress, member_id: id.to_owned() };
+            out.push(CallResult::Join(earlier, Err(refused)));
         }
         self.try_complete(now, out);
     }
 
-    /// A member asks for its assignment; the leader brings those of all.
+    /// A member asks for its assignment; the leader sends the assignments of all members.
     pub(crate) fn sync(
         &mut self,
         now: Duration,
-        ticket: Ticket,
-        speaker: Speaker<'_>,
+        call_id: CallId,
+        speaker: MemberIdentity<'_>,
         named: (Option<&str>, Option<&str>),
         assignments: Vec<(String, Bytes)>,
-        out: &mut Vec<Answer>,
+        out: &mut Vec<CallResult>,
     ) {
         let differs = |named: Option<&str>, own: &str| named.is_some_and(|named| named != own);
         let refusal = match self.check(speaker) {
@@ -333,14 +356,14 @@ impl Group {
             Ok(()) => None,
         };
         if let Some(error) = refusal {
-            out.push(Answer::Sync(ticket, Err(error)));
+            out.push(CallResult::Sync(call_id, Err(error)));
             return;
         }
         if let Some(member) = self.members.get_mut(speaker.member_id) {
             member.heard_of(now);
             member.has_synced = true;
-            if let Some(earlier) = member.syncing.replace(ticket) {
-                out.push(Answer::Sync(earlier, Err(ResponseError::RebalanceInProgress)));
+            if let Some(earlier) = member.syncing.replace(call_id) {
+                out.push(CallResult::Sync(earlier, Err(ResponseError::RebalanceInProgress)));
             }
         }
         if self.state == GroupState::CompletingRebalance && self.leader == speaker.member_id {
@@ -356,8 +379,8 @@ impl Group {
         }
     }
 
-    /// A member is alive.
-    pub(crate) fn heartbeat(&mut self, now: Duration, speaker: Speaker<'_>) -> Result<(), ResponseError> {
+    /// Extends the session of a member.
+    pub(crate) fn heartbeat(&mut self, now: Duration, speaker: MemberIdentity<'_>) -> Result<(), ResponseError> {
         self.check(speaker)?;
         self.members.get_mut(speaker.member_id).into_iter().for_each(|member| member.heard_of(now));
         match self.state {
@@ -371,7 +394,7 @@ impl Group {
         &mut self,
         now: Duration,
         leaving: &[(String, Option<String>)],
-        out: &mut Vec<Answer>,
+        out: &mut Vec<CallResult>,
     ) -> Vec<Result<(), ResponseError>> {
         let mut results = Vec::new();
         let before = self.members.len();
@@ -395,8 +418,8 @@ impl Group {
         results
     }
 
-    /// Whether the speaker may commit positions now. Whoever is in no group may while the group has no members.
-    pub(crate) fn may_commit(&mut self, now: Duration, speaker: Speaker<'_>) -> Result<(), ResponseError> {
+    /// Checks that the client may commit positions now. A client outside the group may, while the group has no members.
+    pub(crate) fn may_commit(&mut self, now: Duration, speaker: MemberIdentity<'_>) -> Result<(), ResponseError> {
         if speaker.generation < 0 && speaker.member_id.is_empty() && self.state == GroupState::Empty {
             return Ok(());
         }
@@ -408,12 +431,12 @@ impl Group {
         }
     }
 
-    /// As [`Group::may_commit`], in a transaction, which may also belong to nobody in the group. What a rebalance must not
-    /// find half done waits for the end of the transaction.
+    /// As [`Group::may_commit`], in a transaction, which may also come from outside the group. A rebalance waits until the
+    /// transaction ends, so that it finds nothing half done.
     pub(crate) fn may_commit_in_transaction(
         &mut self,
         now: Duration,
-        speaker: Speaker<'_>,
+        speaker: MemberIdentity<'_>,
     ) -> Result<(), ResponseError> {
         if self.state == GroupState::Dead {
             return Err(ResponseError::CoordinatorNotAvailable);
@@ -427,7 +450,7 @@ impl Group {
         Ok(())
     }
 
-    fn remove(&mut self, id: &str, out: &mut Vec<Answer>) {
+    fn remove(&mut self, id: &str, out: &mut Vec<CallResult>) {
         let Some(mut member) = self.members.remove(id) else { return };
         if let Some(instance) = &member.instance {
             self.instances.remove(instance);
@@ -435,8 +458,8 @@ impl Group {
         answer_for(&mut member, id, ResponseError::UnknownMemberId, out);
     }
 
-    /// Begins the rebalance that removed members make necessary, or ends one that waited for them.
-    fn settle(&mut self, now: Duration, has_lost: bool, out: &mut Vec<Answer>) {
+    /// Begins the rebalance that removed members require, or completes one that waited for them.
+    fn settle(&mut self, now: Duration, has_lost: bool, out: &mut Vec<CallResult>) {
         if has_lost && matches!(self.state, GroupState::Stable | GroupState::CompletingRebalance) {
             self.prepare(now, out);
         }
@@ -444,7 +467,7 @@ impl Group {
     }
 
     /// Does what has become due by `now`.
-    pub(crate) fn tick(&mut self, now: Duration, out: &mut Vec<Answer>) {
+    pub(crate) fn tick(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         self.pending.retain(|_, lapses| *lapses > now);
         let is_dead = |member: &Member| !member.is_waiting() && member.expires <= now;
         let dead: Vec<_> = self.members.iter().filter(|(_, m)| is_dead(m)).map(|(id, _)| id.clone()).collect();
@@ -474,8 +497,8 @@ impl Group {
 }
 
 /// Answers the calls that wait in the member's name.
-fn answer_for(member: &mut Member, id: &str, error: ResponseError, out: &mut Vec<Answer>) {
-    let refused = Refused { error, member_id: id.to_owned() };
-    out.extend(member.joining.take().map(|ticket| Answer::Join(ticket, Err(refused))));
-    out.extend(member.syncing.take().map(|ticket| Answer::Sync(ticket, Err(error))));
+fn answer_for(member: &mut Member, id: &str, error: ResponseError, out: &mut Vec<CallResult>) {
+    let refused = JoinError { error, member_id: id.to_owned() };
+    out.extend(member.joining.take().map(|call_id| CallResult::Join(call_id, Err(refused))));
+    out.extend(member.syncing.take().map(|call_id| CallResult::Sync(call_id, Err(error))));
 }

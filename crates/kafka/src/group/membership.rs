@@ -12,44 +12,51 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
-use super::coordinator::{Caller, Coordinator};
-use super::machine::{Joined, Refused, Speaker, Synced};
-use super::member::Join;
+use super::coordinator::{Caller, GroupCoordinator};
+use super::machine::{JoinError, JoinResult, MemberIdentity, SyncResult};
+use super::member::JoinRequest;
 
 /// Longest part of a client's name that its member ids begin with.
 const ID_PREFIX_MAX_CHARS: usize = 100;
 
-impl Coordinator {
+impl GroupCoordinator {
     /// JoinGroup: answered when the group has come together.
     pub async fn join_group(&self, request: JoinGroupRequest, version: i16, caller: &Caller) -> JoinGroupResponse {
         let member_id = request.member_id.to_string();
         let group = match caller.group(&request.group_id) {
             Ok(group) => group,
-            Err(error) => return refused(Refused { error, member_id }, version),
+            Err(error) => return refused(JoinError { error, member_id }, version),
         };
-        let ticket = self.next_ticket();
-        let join = to_join(request, version, caller);
-        let joining = |room: &mut super::coordinator::Room, out: &mut Vec<_>| {
-            let receiver = room.await_join(ticket);
-            room.group.join(self.now(), ticket, join, out);
+        let call_id = self.next_call_id();
+        let mut join = to_join(request, version, caller);
+        let may_return = self.may_be_from_before(&member_id);
+        let joining = |entry: &mut super::coordinator::GroupEntry, out: &mut Vec<_>| {
+            let receiver = entry.await_join(call_id);
+            let has_place = join.instance.as_deref().is_some_and(|instance| entry.group.has_instance(instance));
+            if may_return && !entry.group.knows(&join.member_id) && !has_place {
+                join.new_id = std::mem::take(&mut join.member_id);
+                join.must_come_back = false;
+                entry.group.wait_for_returning(self.config.return_delay);
+            }
+            entry.group.join(self.now(), call_id, join, out);
             receiver
         };
-        // Only somebody new begins a group: an id that a member has from before a restart is not known any more.
-        let receiver = if member_id.is_empty() {
+        // A group begins only with an id that was handed out.
+        let receiver = if member_id.is_empty() || may_return {
             self.within_new(&group, joining)
         } else {
             self.within(&group, joining).ok_or(ResponseError::UnknownMemberId)
         };
         match receiver {
             Ok(_) if self.is_stopped() => {
-                refused(Refused { error: ResponseError::CoordinatorNotAvailable, member_id }, version)
+                refused(JoinError { error: ResponseError::CoordinatorNotAvailable, member_id }, version)
             }
             Ok(receiver) => match receiver.await {
                 Ok(Ok(answer)) => joined(answer, version),
                 Ok(Err(answer)) => refused(answer, version),
-                Err(_) => refused(Refused { error: ResponseError::CoordinatorNotAvailable, member_id }, version),
+                Err(_) => refused(JoinError { error: ResponseError::CoordinatorNotAvailable, member_id }, version),
             },
-            Err(error) => refused(Refused { error, member_id }, version),
+            Err(error) => refused(JoinError { error, member_id }, version),
         }
     }
 
@@ -64,38 +71,41 @@ impl Coordinator {
         }
     }
 
-    async fn synced(&self, request: SyncGroupRequest, caller: &Caller) -> Result<Synced, ResponseError> {
+    async fn synced(&self, request: SyncGroupRequest, caller: &Caller) -> Result<SyncResult, ResponseError> {
         let group = caller.group(&request.group_id)?;
-        let ticket = self.next_ticket();
+        let call_id = self.next_call_id();
         let named = (request.protocol_type.as_deref(), request.protocol_name.as_deref());
         let assignments = request.assignments.iter().map(|of| (of.member_id.to_string(), of.assignment.clone()));
-        let speaker = Speaker {
+        let speaker = MemberIdentity {
             member_id: &request.member_id,
             instance: request.group_instance_id.as_deref(),
             generation: request.generation_id,
         };
-        let receiver = self.within(&group, |room, out| {
-            let receiver = room.await_sync(ticket);
-            room.group.sync(self.now(), ticket, speaker, named, assignments.collect(), out);
+        let receiver = self.within(&group, |entry, out| {
+            let receiver = entry.await_sync(call_id);
+            entry.group.sync(self.now(), call_id, speaker, named, assignments.collect(), out);
             receiver
         });
-        let receiver = receiver.ok_or(ResponseError::UnknownMemberId)?;
+        let unknown = self.to_returning(&request.member_id, ResponseError::UnknownMemberId);
+        let receiver = receiver.ok_or(unknown)?;
         if self.is_stopped() {
             return Err(ResponseError::CoordinatorNotAvailable);
         }
-        receiver.await.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
+        let synced = receiver.await.unwrap_or(Err(ResponseError::CoordinatorNotAvailable));
+        synced.map_err(|error| self.to_returning(&request.member_id, error))
     }
 
-    /// Heartbeat.
+    /// Heartbeat: extends the session of one member.
     pub async fn heartbeat(&self, request: HeartbeatRequest, caller: &Caller) -> HeartbeatResponse {
-        let speaker = Speaker {
+        let speaker = MemberIdentity {
             member_id: &request.member_id,
             instance: request.group_instance_id.as_deref(),
             generation: request.generation_id,
         };
         let beat = caller.group(&request.group_id).and_then(|group| {
-            let beat = self.within(&group, |room, _| room.group.heartbeat(self.now(), speaker));
-            beat.unwrap_or(Err(ResponseError::UnknownMemberId))
+            let beat = self.within(&group, |entry, _| entry.group.heartbeat(self.now(), speaker));
+            let beat = beat.unwrap_or(Err(ResponseError::UnknownMemberId));
+            beat.map_err(|error| self.to_returning(&request.member_id, error))
         });
         HeartbeatResponse::default().with_error_code(code(beat))
     }
@@ -112,7 +122,7 @@ impl Coordinator {
             let named = |id: &StrBytes| id.to_string();
             request.members.iter().map(|m| (named(&m.member_id), m.group_instance_id.as_ref().map(named))).collect()
         };
-        let results = self.within(&group, |room, out| room.group.leave(self.now(), &leaving, out));
+        let results = self.within(&group, |entry, out| entry.group.leave(self.now(), &leaving, out));
         let results = results.unwrap_or_else(|| vec![Err(ResponseError::UnknownMemberId); leaving.len()]);
         if version < 3 {
             let result = results.into_iter().next().unwrap_or(Ok(()));
@@ -128,11 +138,11 @@ impl Coordinator {
     }
 }
 
-fn to_join(request: JoinGroupRequest, version: i16, caller: &Caller) -> Join {
+fn to_join(request: JoinGroupRequest, version: i16, caller: &Caller) -> JoinRequest {
     let ms = |ms: i32| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
     let instance = request.group_instance_id.map(|instance| instance.to_string());
     let prefix: String = instance.as_deref().unwrap_or(&caller.client_id).chars().take(ID_PREFIX_MAX_CHARS).collect();
-    Join {
+    JoinRequest {
         member_id: request.member_id.to_string(),
         new_id: format!("{prefix}-{}", Uuid::new_v4()),
         instance,
@@ -148,7 +158,7 @@ fn to_join(request: JoinGroupRequest, version: i16, caller: &Caller) -> Join {
     }
 }
 
-fn joined(answer: Joined, version: i16) -> JoinGroupResponse {
+fn joined(answer: JoinResult, version: i16) -> JoinGroupResponse {
     let members = answer.members.into_iter().map(|(id, instance, metadata)| {
         JoinGroupResponseMember::default()
             .with_member_id(text(id))
@@ -168,7 +178,7 @@ fn joined(answer: Joined, version: i16) -> JoinGroupResponse {
     response
 }
 
-fn refused(answer: Refused, version: i16) -> JoinGroupResponse {
+fn refused(answer: JoinError, version: i16) -> JoinGroupResponse {
     JoinGroupResponse::default()
         .with_error_code(answer.error.code())
         .with_generation_id(-1)

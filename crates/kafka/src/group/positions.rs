@@ -17,16 +17,16 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, CommittedPosition, Error, POSITION_METADATA_MAX_BYTES, PositionCommit, Reply,
-    reply,
+    AckLevel, Appended, AtomicAppend, CommittedPosition, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit,
+    Reply, reply,
 };
-use millstream_types::{Epoch, Kind, Offset, Position, TopicName, TopicPartition};
+use millstream_types::{Epoch, Offset, Position, TopicPartition};
 
-use super::coordinator::{Caller, Coordinator};
-use super::machine::Speaker;
+use super::coordinator::{Caller, GroupCoordinator, GroupEntry};
+use super::machine::MemberIdentity;
 use super::membership::{code, text};
 
-impl Coordinator {
+impl GroupCoordinator {
     /// OffsetCommit: answered when the positions are durable. A speaker of another generation commits nothing.
     pub async fn offset_commit(&self, request: OffsetCommitRequest, caller: &Caller) -> OffsetCommitResponse {
         let mut results = Vec::new();
@@ -45,7 +45,7 @@ impl Coordinator {
         };
         if let Err(error) = stored {
             results.iter_mut().filter(|result| result.is_ok()).for_each(|result| *result = Err(error));
-            // Whoever may not commit is told so for all of them.
+            // A client that may not commit gets the same error for all partitions.
             if is_fence(error) {
                 results.iter_mut().for_each(|result| *result = Err(error));
             }
@@ -77,16 +77,15 @@ impl Coordinator {
             return Err(ResponseError::OffsetMetadataTooLarge);
         }
         let ends = partition.offsets();
-        let offset = u64::try_from(wanted.committed_offset).map_err(|_| ResponseError::OffsetOutOfRange)?;
-        if offset > ends.tail.0 {
-            return Err(ResponseError::OffsetOutOfRange);
-        }
-        if offset > ends.high.0 {
-            return Err(ResponseError::CoordinatorLoadInProgress);
-        }
+        // Some clients store special numbers there, such as -2 for the beginning; they are stored unchanged.
+        let offset = Offset(wanted.committed_offset.cast_unsigned());
         let named = u32::try_from(wanted.committed_leader_epoch).ok().map(Epoch);
-        let epoch = named.filter(|epoch| *epoch <= ends.epoch).unwrap_or(ends.epoch);
-        let position = Position { topic: partition.topic().id, epoch, offset: Offset(offset) };
+        let epoch = match named.filter(|epoch| *epoch <= ends.epoch) {
+            _ if offset > ends.tail => NO_EPOCH,
+            _ if offset > ends.high => return Err(ResponseError::CoordinatorLoadInProgress),
+            named => named.unwrap_or(ends.epoch),
+        };
+        let position = Position { topic: partition.topic().id, epoch, offset };
         Ok(PositionCommit { group, partition: id, position, metadata: metadata.to_owned() })
     }
 
@@ -96,12 +95,12 @@ impl Coordinator {
         request: &OffsetCommitRequest,
         commits: Vec<PositionCommit>,
     ) -> Result<(), ResponseError> {
-        let speaker = Speaker {
+        let speaker = MemberIdentity {
             member_id: &request.member_id,
             instance: request.group_instance_id.as_deref(),
             generation: request.generation_id_or_member_epoch,
         };
-        // Handed to the log while the group is held: nobody can begin a generation in between.
+        // Handed to the log while the group is locked: nobody can begin a generation in between.
         let take = || {
             if commits.is_empty() {
                 return Ok(None);
@@ -112,16 +111,24 @@ impl Coordinator {
             Ok::<Option<Reply<Vec<Appended>>>, ResponseError>(Some(answer))
         };
         let answer = if speaker.generation < 0 {
-            self.within_new(group, |room, _| {
-                room.group.may_commit(self.now(), speaker)?;
+            self.within_new(group, |entry, _| {
+                entry.group.may_commit(self.now(), speaker)?;
                 take()
             })??
         } else {
-            let taken = self.within(group, |room, _| {
-                room.group.may_commit(self.now(), speaker)?;
+            let may_return = self.may_be_from_before(speaker.member_id);
+            let commit = |entry: &mut GroupEntry, _: &mut Vec<_>| {
+                // No client gets these partitions before the group has a generation again.
+                if !may_return || entry.group.generation() > 0 {
+                    let may = entry.group.may_commit(self.now(), speaker);
+                    may.map_err(|error| self.to_returning(speaker.member_id, error))?;
+                }
                 take()
-            });
-            taken.unwrap_or(Err(ResponseError::IllegalGeneration))?
+            };
+            match may_return {
+                true => self.within_new(group, commit)?,
+                false => self.within(group, commit).unwrap_or(Err(ResponseError::IllegalGeneration)),
+            }?
         };
         match answer {
             Some(answer) => answer.await.map(drop).map_err(|error| to_client(&error)),
@@ -129,17 +136,17 @@ impl Coordinator {
         }
     }
 
-    /// Does `act` if the speaker may commit in a transaction. Nobody can begin another generation meanwhile.
+    /// Runs `act` if the client may commit in a transaction. No other generation can begin meanwhile.
     pub(crate) fn commit_in_transaction<T>(
         &self,
         group: &str,
-        speaker: Speaker<'_>,
+        speaker: MemberIdentity<'_>,
         act: impl FnOnce() -> Result<T, ResponseError>,
     ) -> Result<T, ResponseError> {
         let mut act = Some(act);
         let mut act = || act.take().map_or(Err(ResponseError::UnknownServerError), |act| act());
-        let acted = self.within(group, |room, _| {
-            room.group.may_commit_in_transaction(self.now(), speaker)?;
+        let acted = self.within(group, |entry, _| {
+            entry.group.may_commit_in_transaction(self.now(), speaker)?;
             act()
         });
         match acted {
@@ -149,8 +156,9 @@ impl Coordinator {
         }
     }
 
-    /// OffsetFetch: of one group, or (version 8 and later) of several; all partitions where none is named. `pending` tells
-    /// which of a group's positions an open transaction may change: who wants stable ones only has to ask again.
+    /// OffsetFetch of one group, or (version 8 and later) of several; without partitions in the request, of all
+    /// partitions. `pending` returns the positions of a group that an open transaction may change: a client that
+    /// requires stable positions must ask again.
     pub async fn offset_fetch(
         &self,
         request: OffsetFetchRequest,
@@ -195,7 +203,7 @@ impl Coordinator {
     ) -> OffsetFetchResponseGroup {
         let answer = OffsetFetchResponseGroup::default();
         let found = caller.group(&id).and_then(|group| {
-            // First: what is no longer pending is among the positions.
+            // Read first: a position that is no longer pending is then among the committed ones.
             let pending = pending(&group);
             Ok((pending, self.log.positions(&group).map_err(|error| to_client(&error))?))
         });
@@ -205,7 +213,7 @@ impl Coordinator {
         };
         let topics = match topics {
             Some(topics) => topics,
-            None => by_topic(&found),
+            None => by_topic(&found, caller),
         };
         let topics = topics.into_iter().map(|(name, partitions)| {
             let partitions = partitions.into_iter().map(|number| {
@@ -213,13 +221,25 @@ impl Coordinator {
                 if id.as_ref().is_some_and(|id| pending.contains(id)) {
                     return fetched(number, None).with_error_code(ResponseError::UnstableOffsetCommit.code());
                 }
-                fetched(number, found.iter().find(|found| Some(&found.partition) == id.as_ref()))
+                let found = found.iter().find(|found| Some(&found.partition) == id.as_ref());
+                fetched(number, found.map(|found| (found, self.next_offset(found))))
             });
             let partitions = partitions.collect();
             OffsetFetchResponseTopics::default().with_name(WireTopic(text(name))).with_partitions(partitions)
         });
         let topics = topics.collect();
         answer.with_group_id(id).with_topics(topics)
+    }
+
+    /// The offset at which a group continues. It lies behind records that a start has skipped, which
+    /// would otherwise look like lag.
+    fn next_offset(&self, found: &CommittedPosition) -> i64 {
+        let committed = found.position.offset;
+        let offset = match self.log.partition(&found.partition) {
+            Ok(partition) if found.position.epoch != NO_EPOCH => partition.behind_gap(committed),
+            _ => committed,
+        };
+        offset.0.cast_signed()
     }
 
     /// OffsetDelete: only of a group without members.
@@ -232,7 +252,7 @@ impl Coordinator {
             Ok(group) => group,
             Err(error) => return OffsetDeleteResponse::default().with_error_code(error.code()),
         };
-        if self.within(&group, |room, _| room.group.empty_since().is_none()) == Some(true) {
+        if self.within(&group, |entry, _| entry.group.empty_since().is_none()) == Some(true) {
             return OffsetDeleteResponse::default().with_error_code(ResponseError::NonEmptyGroup.code());
         }
         let mut topics = Vec::new();
@@ -270,7 +290,7 @@ impl Coordinator {
     }
 }
 
-/// Whether it tells that the speaker has no place in the group, or not in this generation.
+/// True if the error means that the client is not a member of the group or of its current generation.
 pub(crate) fn is_fence(error: ResponseError) -> bool {
     matches!(
         error,
@@ -282,19 +302,20 @@ pub(crate) fn is_fence(error: ResponseError) -> bool {
 }
 
 fn to_partition(topic: &str, partition: i32, caller: &Caller) -> Result<TopicPartition, ResponseError> {
-    let topic = TopicName::parse(topic, &caller.tenant).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
-    if topic.kind() == Kind::Internal || *topic.tenant() != caller.tenant {
+    let topic = caller.namespace.parse(topic).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
+    if !caller.namespace.sees(&topic) {
         return Err(ResponseError::UnknownTopicOrPartition);
     }
     let partition = u32::try_from(partition).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
     Ok(TopicPartition::new(topic, partition))
 }
 
-fn fetched(number: i32, found: Option<&CommittedPosition>) -> OffsetFetchResponsePartitions {
+/// The committed position of a partition and the offset at which the group continues.
+fn fetched(number: i32, found: Option<(&CommittedPosition, i64)>) -> OffsetFetchResponsePartitions {
     let answer = OffsetFetchResponsePartitions::default().with_partition_index(number);
     match found {
-        Some(found) => answer
-            .with_committed_offset(i64::try_from(found.position.offset.0).unwrap_or(i64::MAX))
+        Some((found, offset)) => answer
+            .with_committed_offset(offset)
             .with_committed_leader_epoch(i32::try_from(found.position.epoch.0).unwrap_or(-1))
             .with_metadata(Some(text(found.metadata.clone()))),
         None => {
@@ -303,10 +324,10 @@ fn fetched(number: i32, found: Option<&CommittedPosition>) -> OffsetFetchRespons
     }
 }
 
-fn by_topic(found: &[CommittedPosition]) -> Vec<(String, Vec<i32>)> {
+fn by_topic(found: &[CommittedPosition], caller: &Caller) -> Vec<(String, Vec<i32>)> {
     let mut topics: Vec<(String, Vec<i32>)> = Vec::new();
     for found in found {
-        let (name, number) = (found.partition.topic.to_string(), found.partition.partition.0 as i32);
+        let (name, number) = (caller.namespace.render(&found.partition.topic), found.partition.partition.0 as i32);
         match topics.last_mut() {
             Some((last, numbers)) if *last == name => numbers.push(number),
             _ => topics.push((name, vec![number])),
@@ -315,7 +336,7 @@ fn by_topic(found: &[CommittedPosition]) -> Vec<(String, Vec<i32>)> {
     topics
 }
 
-/// What clients make of the log's refusals: try again, give up, or look for the topic.
+/// Maps the log's errors to those that make clients try again, give up, or look up the topic.
 pub(crate) fn to_client(error: &Error) -> ResponseError {
     match error {
         Error::UnknownTopic { .. } | Error::UnknownPartition { .. } | Error::Name(_) => {

@@ -1,4 +1,4 @@
-//! What groups promise, and how they are driven in the tests of it.
+//! The tests of consumer groups, and the bench that drives a group in them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -13,8 +13,8 @@ use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
 use super::GroupConfig;
-use super::machine::{Answer, Group, GroupState, Joined, Refused, Speaker, Synced};
-use super::member::{Join, Ticket};
+use super::machine::{CallResult, Group, GroupState, JoinError, JoinResult, MemberIdentity, SyncResult};
+use super::member::{CallId, JoinRequest};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(30);
@@ -23,17 +23,23 @@ const REBALANCE: Duration = Duration::from_secs(30);
 struct Bench {
     group: Group,
     now: Duration,
-    next: Ticket,
-    joins: BTreeMap<Ticket, Result<Joined, Refused>>,
-    syncs: BTreeMap<Ticket, Result<Synced, ResponseError>>,
+    next: CallId,
+    joins: BTreeMap<CallId, Result<JoinResult, JoinError>>,
+    syncs: BTreeMap<CallId, Result<SyncResult, ResponseError>>,
 }
 
 fn config() -> GroupConfig {
-    GroupConfig { initial_rebalance_delay: Duration::ZERO, group_members_max: 8, ..GroupConfig::default() }
+    GroupConfig {
+        initial_rebalance_delay: Duration::ZERO,
+        group_members_max: 8,
+        return_window: Duration::ZERO,
+        return_delay: Duration::ZERO,
+        ..GroupConfig::default()
+    }
 }
 
-fn join_of(member_id: &str, new_id: &str) -> Join {
-    Join {
+fn join_of(member_id: &str, new_id: &str) -> JoinRequest {
+    JoinRequest {
         member_id: member_id.to_owned(),
         new_id: new_id.to_owned(),
         instance: None,
@@ -48,8 +54,8 @@ fn join_of(member_id: &str, new_id: &str) -> Join {
     }
 }
 
-fn speaker(member_id: &str, generation: i32) -> Speaker<'_> {
-    Speaker { member_id, instance: None, generation }
+fn speaker(member_id: &str, generation: i32) -> MemberIdentity<'_> {
+    MemberIdentity { member_id, instance: None, generation }
 }
 
 impl Bench {
@@ -58,35 +64,35 @@ impl Bench {
         Self { group: Group::new(config, Duration::ZERO), now: Duration::ZERO, next: 0, joins, syncs }
     }
 
-    fn take(&mut self, out: Vec<Answer>) {
+    fn take(&mut self, out: Vec<CallResult>) {
         for answer in out {
             let was_unanswered = match answer {
-                Answer::Join(ticket, result) => self.joins.insert(ticket, result).is_none(),
-                Answer::Sync(ticket, result) => self.syncs.insert(ticket, result).is_none(),
+                CallResult::Join(call_id, result) => self.joins.insert(call_id, result).is_none(),
+                CallResult::Sync(call_id, result) => self.syncs.insert(call_id, result).is_none(),
             };
             assert!(was_unanswered, "a call was answered twice");
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn call_id(&mut self) -> CallId {
         self.next += 1;
         self.next
     }
 
-    fn join(&mut self, join: Join) -> Ticket {
-        let (ticket, mut out) = (self.ticket(), Vec::new());
-        self.group.join(self.now, ticket, join, &mut out);
+    fn join(&mut self, join: JoinRequest) -> CallId {
+        let (call_id, mut out) = (self.call_id(), Vec::new());
+        self.group.join(self.now, call_id, join, &mut out);
         self.take(out);
-        ticket
+        call_id
     }
 
-    fn sync(&mut self, speaker: Speaker<'_>, assignments: &[(&str, &str)]) -> Ticket {
-        let (ticket, mut out) = (self.ticket(), Vec::new());
+    fn sync(&mut self, speaker: MemberIdentity<'_>, assignments: &[(&str, &str)]) -> CallId {
+        let (call_id, mut out) = (self.call_id(), Vec::new());
         let owned = |(id, plan): &(&str, &str)| ((*id).to_owned(), Bytes::copy_from_slice(plan.as_bytes()));
         let assignments = assignments.iter().map(owned).collect();
-        self.group.sync(self.now, ticket, speaker, (None, None), assignments, &mut out);
+        self.group.sync(self.now, call_id, speaker, (None, None), assignments, &mut out);
         self.take(out);
-        ticket
+        call_id
     }
 
     fn leave(&mut self, member_id: &str, instance: Option<&str>) -> Result<(), ResponseError> {
@@ -112,16 +118,16 @@ impl Bench {
         self.group.may_commit(self.now, speaker(member_id, generation))
     }
 
-    fn joined(&self, ticket: Ticket) -> &Joined {
-        self.joins.get(&ticket).expect("the join is answered").as_ref().expect("the join succeeds")
+    fn joined(&self, call_id: CallId) -> &JoinResult {
+        self.joins.get(&call_id).expect("the join is answered").as_ref().expect("the join succeeds")
     }
 
-    fn join_error(&self, ticket: Ticket) -> ResponseError {
-        self.joins.get(&ticket).expect("the join is answered").as_ref().expect_err("the join is refused").error
+    fn join_error(&self, call_id: CallId) -> ResponseError {
+        self.joins.get(&call_id).expect("the join is answered").as_ref().expect_err("the join is refused").error
     }
 
-    fn assigned(&self, ticket: Ticket) -> Result<&str, ResponseError> {
-        let answer = self.syncs.get(&ticket).expect("the sync is answered").as_ref();
+    fn assigned(&self, call_id: CallId) -> Result<&str, ResponseError> {
+        let answer = self.syncs.get(&call_id).expect("the sync is answered").as_ref();
         answer.map(|synced| std::str::from_utf8(&synced.assignment).unwrap()).map_err(|error| *error)
     }
 
@@ -134,7 +140,7 @@ impl Bench {
         }
         if names.len() > 1 {
             bench.join(join_of(names[0], ""));
-            // Those who had come meanwhile were gathered by the first rebalance, or join again now.
+            // Members that had come meanwhile were gathered by the first rebalance, or join again now.
             for name in &names[1..] {
                 if bench.group.state() == GroupState::PreparingRebalance {
                     bench.join(join_of(name, ""));
@@ -155,8 +161,8 @@ impl Bench {
         let mut tickets: Vec<_> = followers.map(|name| (*name, self.sync(speaker(name, generation), &[]))).collect();
         tickets.push((&leader, self.sync(speaker(&leader, generation), &plan)));
         assert_eq!(self.group.state(), GroupState::Stable);
-        for (name, ticket) in tickets {
-            assert_eq!(self.assigned(ticket), Ok(name));
+        for (name, call_id) in tickets {
+            assert_eq!(self.assigned(call_id), Ok(name));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! All transactional ids of this node: one change of each at a time, stored before it is true, and their timeouts.
+//! All transactional ids of this broker: one change of each at a time, stored before it is true, and their timeouts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,74 +11,74 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::machine::{Ending, Limits, Producing, Step, Transaction};
+use super::machine::{ProducerIdAndEpoch, Transaction, TransactionEnd, TransactionLimits, Transition};
 use super::record::encode;
 use super::store::{LoadError, Store};
 use crate::KafkaConfig;
+use crate::api_error::ApiError;
 use crate::group::to_client;
-use crate::refusal::Refusal;
 
-/// How often transactions are looked through for those whose time is up.
+/// Interval between two searches for transactions whose time is up.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often ids are looked through for those that nobody uses, in checks.
+/// Number of checks between two searches for unused ids.
 const EXPIRATION_CHECKS: u64 = 600;
 
-/// The transactional ids of this node.
-pub(crate) struct Coordinator {
+/// The transactional ids of this broker.
+pub(crate) struct TransactionCoordinator {
     log: Arc<dyn Log>,
     store: Store,
-    pub(crate) limits: Limits,
+    pub(crate) limits: TransactionLimits,
     pub(crate) timeout_max_ms: u32,
     ids_max: usize,
     expiration_ms: u64,
     wall: Arc<dyn WallClock>,
     /// `None` until `_transactions` is read.
-    ids: RwLock<Option<Ids>>,
+    ids: RwLock<Option<TransactionalIds>>,
 }
 
 /// The transactional ids that are known.
 #[derive(Default)]
-struct Ids {
-    slots: HashMap<String, Arc<Slot>>,
+struct TransactionalIds {
+    slots: HashMap<String, Arc<IdSlot>>,
     /// The producer ids that belong to them.
     producers: HashSet<i64>,
 }
 
-/// One transactional id.
-struct Slot {
+/// The state of one transactional id.
+struct IdSlot {
     key: String,
-    /// Who has the permit changes it; the others wait.
+    /// The holder of the permit changes the id; others wait.
     turn: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What is stored; `None` before the first record and after the last.
+    /// The stored transaction; `None` before the first record and after the last.
     now: Option<Transaction>,
-    /// What is being stored.
-    next: Option<Step>,
-    /// It is no longer among the ids: look again.
+    /// The transition that is being stored.
+    next: Option<Transition>,
+    /// The id was removed from the map: look it up again.
     is_gone: bool,
 }
 
-/// The turn to change a transactional id. Once something has begun, it must be finished: do so in a task of its own.
-pub(crate) struct Turn {
-    coordinator: Arc<Coordinator>,
-    slot: Arc<Slot>,
+/// The permit to change a transactional id. A change that has begun must be finished: run it in a task of its own.
+pub(crate) struct ChangePermit {
+    coordinator: Arc<TransactionCoordinator>,
+    slot: Arc<IdSlot>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a request makes of a transactional id, if it changes anything; the id may not exist.
-pub(crate) type Decision = Result<Option<Step>, ResponseError>;
+/// The transition that a request causes, if it changes anything; the id may not exist.
+pub(crate) type TransitionResult = Result<Option<Transition>, ResponseError>;
 
-impl Coordinator {
+impl TransactionCoordinator {
     /// A coordinator that knows nothing until it has loaded.
     pub(crate) fn new(log: Arc<dyn Log>, config: &KafkaConfig, wall: Arc<dyn WallClock>) -> Arc<Self> {
         Arc::new(Self {
             store: Store::new(log.clone()),
             log,
-            limits: Limits { partitions_max: config.transaction_partitions_max },
+            limits: TransactionLimits { partitions_max: config.transaction_partitions_max },
             timeout_max_ms: config.transaction_timeout_max_ms,
             ids_max: config.transactional_ids_max,
             expiration_ms: config.transactional_id_expiration_ms,
@@ -87,7 +87,7 @@ impl Coordinator {
         })
     }
 
-    /// Reads what is stored. If that fails, transactions are not served, and all else is.
+    /// Loads the stored ids. If that fails, transactions are not served, and all else is.
     pub(crate) async fn load(self: &Arc<Self>) {
         let this = self.clone();
         match tokio::task::spawn_blocking(move || this.read_stored()).await {
@@ -97,7 +97,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends transactions whose time is up, and forgets ids that nobody uses. Runs until it is dropped.
+    /// Aborts transactions whose time is up, and forgets unused ids. Runs until it is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut checks = interval(CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -111,16 +111,16 @@ impl Coordinator {
     }
 
     fn read_stored(&self) -> Result<(), LoadError> {
-        let mut ids = Ids::default();
+        let mut ids = TransactionalIds::default();
         for (key, transaction) in self.store.load()? {
             ids.producers.insert(transaction.producer.id);
-            ids.slots.insert(key.clone(), Slot::new(key, Some(transaction)));
+            ids.slots.insert(key.clone(), IdSlot::new(key, Some(transaction)));
         }
         *self.ids.write() = Some(ids);
         Ok(())
     }
 
-    /// Whether a producer id belongs to a transactional id, so that only its transactions may use it.
+    /// True if a producer id belongs to a transactional id, so that only its transactions may use it.
     pub(crate) fn is_transactional(&self, producer_id: i64) -> bool {
         self.ids.read().as_ref().is_some_and(|ids| ids.producers.contains(&producer_id))
     }
@@ -133,12 +133,12 @@ impl Coordinator {
     pub(crate) fn produce<T>(
         &self,
         key: &str,
-        who: Producing,
+        who: ProducerIdAndEpoch,
         partition: &TopicPartition,
-        append: impl FnOnce() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+        append: impl FnOnce() -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
         let refuse = |error: ResponseError| {
-            let Producing { id, epoch } = who;
+            let ProducerIdAndEpoch { id, epoch } = who;
             let cause = match error {
                 ResponseError::InvalidTxnState => "it was not begun, has ended, or the partition was not added to it",
                 ResponseError::InvalidProducerEpoch => "another producer has taken over its transactional id",
@@ -147,7 +147,7 @@ impl Coordinator {
                 _ => "its transactional id cannot be used now; send the batch again",
             };
             let why = format!("producer {id} of epoch {epoch} has no open transaction with {partition} in it: {cause}");
-            Refusal::new(error, why)
+            ApiError::new(error, why)
         };
         let slot = self.find(key).map_err(refuse)?.ok_or_else(|| refuse(ResponseError::InvalidProducerIdMapping))?;
         let state = slot.state.lock();
@@ -171,7 +171,7 @@ impl Coordinator {
         pending
     }
 
-    /// The transactional ids of a tenant, by the names that its clients give them, as they stand.
+    /// The transactions of a tenant, by the transactional ids that its clients use.
     pub(crate) fn of_tenant(&self, tenant: &TenantId) -> Result<BTreeMap<String, Transaction>, ResponseError> {
         let ids = self.ids.read();
         let slots = &ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.slots;
@@ -186,7 +186,7 @@ impl Coordinator {
     }
 
     /// The turn to change an id that exists.
-    pub(crate) async fn turn(self: &Arc<Self>, key: &str) -> Result<Turn, ResponseError> {
+    pub(crate) async fn turn(self: &Arc<Self>, key: &str) -> Result<ChangePermit, ResponseError> {
         loop {
             let slot = self.find(key)?.ok_or(ResponseError::InvalidProducerIdMapping)?;
             if let Some(turn) = self.take_turn(slot).await? {
@@ -196,7 +196,7 @@ impl Coordinator {
     }
 
     /// The turn to change an id that may begin to exist by it.
-    pub(crate) async fn turn_of_new(self: &Arc<Self>, key: &str) -> Result<Turn, ResponseError> {
+    pub(crate) async fn turn_of_new(self: &Arc<Self>, key: &str) -> Result<ChangePermit, ResponseError> {
         let this = self.clone();
         let created = tokio::task::spawn_blocking(move || this.store.create()).await;
         created.unwrap_or(Err(Error::Stopped)).map_err(|error| to_client(&error))?;
@@ -208,19 +208,19 @@ impl Coordinator {
         }
     }
 
-    async fn take_turn(self: &Arc<Self>, slot: Arc<Slot>) -> Result<Option<Turn>, ResponseError> {
+    async fn take_turn(self: &Arc<Self>, slot: Arc<IdSlot>) -> Result<Option<ChangePermit>, ResponseError> {
         let permit = slot.turn.clone().acquire_owned().await;
         let permit = permit.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
         let is_gone = slot.state.lock().is_gone;
-        Ok((!is_gone).then(|| Turn { coordinator: self.clone(), slot, _permit: permit }))
+        Ok((!is_gone).then(|| ChangePermit { coordinator: self.clone(), slot, _permit: permit }))
     }
 
-    fn find(&self, key: &str) -> Result<Option<Arc<Slot>>, ResponseError> {
+    fn find(&self, key: &str) -> Result<Option<Arc<IdSlot>>, ResponseError> {
         let ids = self.ids.read();
         Ok(ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.slots.get(key).cloned())
     }
 
-    fn find_or_add(&self, key: &str) -> Result<Arc<Slot>, ResponseError> {
+    fn find_or_add(&self, key: &str) -> Result<Arc<IdSlot>, ResponseError> {
         let mut ids = self.ids.write();
         let slots = &mut ids.as_mut().ok_or(ResponseError::CoordinatorNotAvailable)?.slots;
         if let Some(slot) = slots.get(key) {
@@ -231,12 +231,12 @@ impl Coordinator {
             tracing::warn!(transactional_id = key, "refused: there are kafka.transactional_ids_max = {limit} already");
             return Err(ResponseError::PolicyViolation);
         }
-        let slot = Slot::new(key.to_owned(), None);
+        let slot = IdSlot::new(key.to_owned(), None);
         slots.insert(key.to_owned(), slot.clone());
         Ok(slot)
     }
 
-    fn slots(&self) -> Vec<Arc<Slot>> {
+    fn slots(&self) -> Vec<Arc<IdSlot>> {
         self.ids.read().iter().flat_map(|ids| ids.slots.values()).cloned().collect()
     }
 
@@ -262,7 +262,7 @@ impl Coordinator {
     async fn forget_unused(self: &Arc<Self>) {
         let now_ms = self.now_ms();
         let is_unused =
-            |slot: &Slot| slot.state.lock().now.as_ref().is_some_and(|now| now.is_unused(self.expiration_ms, now_ms));
+            |slot: &IdSlot| slot.state.lock().now.as_ref().is_some_and(|now| now.is_unused(self.expiration_ms, now_ms));
         for slot in self.slots().into_iter().filter(|slot| is_unused(slot)) {
             let Ok(turn) = self.turn(&slot.key).await else { continue };
             if is_unused(&slot)
@@ -274,7 +274,7 @@ impl Coordinator {
     }
 
     /// Hands a step to the log: all of it becomes stored, or nothing.
-    fn store(&self, key: &str, step: &Step) -> Result<Reply<()>, Error> {
+    fn store(&self, key: &str, step: &Transition) -> Result<Reply<()>, Error> {
         let (done, stored) = reply();
         match &step.ending {
             Some(ending) => self.append_end(key, &step.next, ending, done)?,
@@ -283,7 +283,7 @@ impl Coordinator {
         Ok(stored)
     }
 
-    fn append_end(&self, key: &str, next: &Transaction, ending: &Ending, done: Done<()>) -> Result<(), Error> {
+    fn append_end(&self, key: &str, next: &Transaction, ending: &TransactionEnd, done: Done<()>) -> Result<(), Error> {
         let value = encode(next);
         let record = Record { key: Some(key.as_bytes()), value: Some(&value), ..Record::default() };
         let end = EndTransaction {
@@ -298,27 +298,27 @@ impl Coordinator {
     }
 }
 
-impl Slot {
+impl IdSlot {
     fn new(key: String, now: Option<Transaction>) -> Arc<Self> {
         let state = State { now, ..State::default() };
         Arc::new(Self { key, turn: Arc::new(Semaphore::new(1)), state: Mutex::new(state) })
     }
 }
 
-impl Turn {
+impl ChangePermit {
     /// Decides and stores; answers what the id is then.
     pub(crate) async fn change(
         self,
-        decide: impl FnOnce(Option<&Transaction>) -> Decision,
+        decide: impl FnOnce(Option<&Transaction>) -> TransitionResult,
     ) -> Result<Transaction, ResponseError> {
         let begun = self.begin(decide);
         self.finish(begun).await
     }
 
-    /// Decides, and hands what is to be stored to the log.
+    /// Decides the transition and hands it to the log.
     pub(crate) fn begin(
         &self,
-        decide: impl FnOnce(Option<&Transaction>) -> Decision,
+        decide: impl FnOnce(Option<&Transaction>) -> TransitionResult,
     ) -> Result<Option<Reply<()>>, ResponseError> {
         let mut state = self.slot.state.lock();
         let Some(step) = decide(state.now.as_ref())? else { return Ok(None) };
@@ -356,7 +356,7 @@ impl Turn {
         now.ok_or(ResponseError::InvalidProducerIdMapping)
     }
 
-    /// Nobody has the id any more.
+    /// Removes an id that is no longer used.
     async fn forget(self) -> Result<(), Error> {
         let (done, stored) = reply();
         self.coordinator.store.append(&self.slot.key, None, done)?;

@@ -1,17 +1,18 @@
-//! One transactional id as a state machine: a request and the time go in, what is to be stored comes out. No I/O, no
-//! clock, no thread; nothing changes until the caller has stored what it was given.
+//! One transactional id as a state machine: it takes a request and the time, and returns the state to store. No I/O, no
+//! clock, no thread. The state changes once the caller has stored it.
 //!
 //! ```text
-//!             partitions or groups are added             EndTxn, or time is up
-//!   Empty ──────────────────────────────────► Ongoing ──────────────────────────► CompleteCommit, CompleteAbort
-//!     ▲                                          ▲                                            │
-//!     └── InitProducerId, from any state         └──────── partitions or groups are added ────┘
+//!              partitions or groups are added             EndTxn, or time is up
+//!    Empty ──────────────────────────────────► Ongoing ──────────────────────────► CompleteCommit, CompleteAbort
+//!      ▲                                          ▲                                            │
+//!      └── InitProducerId, from any state         └──────── partitions or groups are added ────┘
 //! ```
 //!
 //! Invariants
-//! - Producer id and epoch are those of the last answer to InitProducerId; whoever names others changes nothing.
-//! - An epoch is never handed out twice. One that has timed out, or is taken over in an open transaction, is followed by
-//!   one that nobody gets: the markers that abort the transaction carry it, and so fence the old one in every partition.
+//! - Producer id and epoch are those of the last answer to InitProducerId; a request that names others changes nothing.
+//! - An epoch is never handed out twice. An epoch that has timed out, or is taken over in an open transaction,
+//!   is followed by one that no producer gets: the markers that abort the transaction carry it, and so fence the
+//!   old one in every partition.
 //! - Only `Ongoing` has partitions and groups.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +24,11 @@ use millstream_types::TopicPartition;
 /// The last epoch that is handed out; the one above it is for fencing alone.
 const EPOCH_LAST: i16 = i16::MAX - 1;
 
-/// Where a transactional id stands.
+/// The state of a transactional id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Its producer has not begun anything yet.
+pub(crate) enum TransactionState {
+    /// The producer has begun no transaction yet.
     Empty,
-    /// A transaction is open.
     Ongoing,
     /// Its last transaction was committed.
     CompleteCommit,
@@ -36,48 +36,48 @@ pub(crate) enum Stage {
     CompleteAbort,
 }
 
-/// Who produces: the id and the epoch that InitProducerId has answered.
+/// The producer id and the epoch that InitProducerId has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Producing {
+pub(crate) struct ProducerIdAndEpoch {
     pub(crate) id: i64,
     pub(crate) epoch: i16,
 }
 
-/// How a transaction ends: what the log is to append along with the record.
+/// The end of a transaction: the markers and positions that the log appends along with the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ending {
-    /// Whose markers they are.
-    pub(crate) producer: Producing,
+pub(crate) struct TransactionEnd {
+    /// The producer that the markers name.
+    pub(crate) producer: ProducerIdAndEpoch,
     pub(crate) commit: bool,
     pub(crate) partitions: BTreeSet<TopicPartition>,
     /// To be committed; none if it is aborted.
     pub(crate) positions: Vec<PositionCommit>,
 }
 
-/// What a request leads to.
+/// The state change that a request causes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct Transition {
     /// To be stored, and true from then on.
     pub(crate) next: Transaction,
     /// The end of the open transaction, to be stored with it.
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<TransactionEnd>,
 }
 
-/// How much one transaction may hold.
+/// The limits of one transaction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct TransactionLimits {
     /// Partitions, and positions of all groups, each.
     pub(crate) partitions_max: usize,
 }
 
-/// See the module.
+/// A transactional id and its transaction. See the module for its states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Transaction {
-    pub(crate) producer: Producing,
-    /// What the producer had before, if it has told so itself: when it asks again, it has missed the answer.
-    pub(crate) previous: Option<Producing>,
+    pub(crate) producer: ProducerIdAndEpoch,
+    /// The previous id and epoch, if the producer named them itself: if it asks again, it has missed the answer.
+    pub(crate) previous: Option<ProducerIdAndEpoch>,
     pub(crate) timeout_ms: u32,
-    pub(crate) stage: Stage,
+    pub(crate) stage: TransactionState,
     /// When the open transaction began, or else when the last change was made; wall clock.
     pub(crate) since_ms: i64,
     pub(crate) partitions: BTreeSet<TopicPartition>,
@@ -86,48 +86,49 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Of an id that nobody has had.
+    /// The state of a new transactional id.
     pub(crate) fn new(producer_id: i64, timeout_ms: u32, now_ms: i64) -> Self {
         Self {
-            producer: Producing { id: producer_id, epoch: 0 },
+            producer: ProducerIdAndEpoch { id: producer_id, epoch: 0 },
             previous: None,
             timeout_ms,
-            stage: Stage::Empty,
+            stage: TransactionState::Empty,
             since_ms: now_ms,
             partitions: BTreeSet::new(),
             groups: BTreeMap::new(),
         }
     }
 
-    /// A producer takes the id over, or comes back to it with what it had (`given`): it gets the next epoch, or another
-    /// producer id (`fresh`) once the epochs are used up. What is open is aborted. `None` if it has got it already.
+    /// A producer takes the id over, or returns to it with its previous id and epoch (`given`). It gets the next
+    /// epoch, or a new producer id (`fresh`) once the epochs are used up. An open transaction is aborted. `None` if
+    /// the producer has the next epoch already.
     pub(crate) fn take_over(
         &self,
-        given: Option<Producing>,
+        given: Option<ProducerIdAndEpoch>,
         timeout_ms: u32,
         now_ms: i64,
         fresh: impl FnOnce() -> Option<i64>,
-    ) -> Result<Option<Step>, ResponseError> {
+    ) -> Result<Option<Transition>, ResponseError> {
         if let Some(given) = given.filter(|given| *given != self.producer) {
             return if self.previous == Some(given) { Ok(None) } else { Err(ResponseError::ProducerFenced) };
         }
-        let ending = (self.stage == Stage::Ongoing).then(|| self.fencing_abort());
+        let ending = (self.stage == TransactionState::Ongoing).then(|| self.fencing_abort());
         let used = ending.as_ref().map_or(self.producer.epoch, |ending| ending.producer.epoch);
         let producer = if used >= EPOCH_LAST {
-            Producing { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 }
+            ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 }
         } else {
-            Producing { epoch: used + 1, ..self.producer }
+            ProducerIdAndEpoch { epoch: used + 1, ..self.producer }
         };
-        let next = Self { producer, previous: given, timeout_ms, ..self.closed(Stage::Empty, now_ms) };
-        Ok(Some(Step { next, ending }))
+        let next = Self { producer, previous: given, timeout_ms, ..self.closed(TransactionState::Empty, now_ms) };
+        Ok(Some(Transition { next, ending }))
     }
 
-    /// Partitions become part of the open transaction, or of one that begins by it. `None` if all are already.
+    /// Adds partitions to the open transaction, or to one that begins now. `None` if it has all of them already.
     pub(crate) fn add_partitions(
         &self,
-        who: Producing,
+        who: ProducerIdAndEpoch,
         partitions: impl IntoIterator<Item = TopicPartition>,
-        limits: Limits,
+        limits: TransactionLimits,
         now_ms: i64,
     ) -> Result<Option<Self>, ResponseError> {
         self.check(who)?;
@@ -139,13 +140,13 @@ impl Transaction {
         Ok((next != *self).then_some(next))
     }
 
-    /// Positions of `group` will become part of the open transaction, or of one that begins by it. `None` if it is one of
-    /// its groups already.
+    /// Adds a group, whose positions will follow, to the open transaction or to one that begins now. `None` if
+    /// it has the group already.
     pub(crate) fn add_group(
         &self,
-        who: Producing,
+        who: ProducerIdAndEpoch,
         group: &str,
-        limits: Limits,
+        limits: TransactionLimits,
         now_ms: i64,
     ) -> Result<Option<Self>, ResponseError> {
         self.check(who)?;
@@ -160,10 +161,10 @@ impl Transaction {
     /// Positions of a group that was added; the last one of each partition counts.
     pub(crate) fn add_positions(
         &self,
-        who: Producing,
+        who: ProducerIdAndEpoch,
         group: &str,
         positions: impl IntoIterator<Item = PositionCommit>,
-        limits: Limits,
+        limits: TransactionLimits,
     ) -> Result<Option<Self>, ResponseError> {
         self.check(who)?;
         let mut next = self.clone();
@@ -176,40 +177,50 @@ impl Transaction {
     }
 
     /// The producer ends its transaction. `None` if it has done so already, in the same way.
-    pub(crate) fn end(&self, who: Producing, commit: bool, now_ms: i64) -> Result<Option<Step>, ResponseError> {
+    pub(crate) fn end(
+        &self,
+        who: ProducerIdAndEpoch,
+        commit: bool,
+        now_ms: i64,
+    ) -> Result<Option<Transition>, ResponseError> {
         self.check(who)?;
-        let stage = if commit { Stage::CompleteCommit } else { Stage::CompleteAbort };
+        let stage = if commit { TransactionState::CompleteCommit } else { TransactionState::CompleteAbort };
         if self.stage == stage {
             return Ok(None);
         }
-        if self.stage != Stage::Ongoing {
+        if self.stage != TransactionState::Ongoing {
             return Err(ResponseError::InvalidTxnState);
         }
         let positions = if commit { self.positions().cloned().collect() } else { Vec::new() };
-        let ending = Ending { producer: self.producer, commit, partitions: self.partitions.clone(), positions };
-        Ok(Some(Step { next: self.closed(stage, now_ms), ending: Some(ending) }))
+        let ending = TransactionEnd { producer: self.producer, commit, partitions: self.partitions.clone(), positions };
+        Ok(Some(Transition { next: self.closed(stage, now_ms), ending: Some(ending) }))
     }
 
     /// Aborts a transaction whose time is up, and fences its producer.
-    pub(crate) fn time_out(&self, now_ms: i64) -> Option<Step> {
-        let is_due = self.stage == Stage::Ongoing && now_ms.saturating_sub(self.since_ms) >= i64::from(self.timeout_ms);
+    pub(crate) fn time_out(&self, now_ms: i64) -> Option<Transition> {
+        let is_due = self.stage == TransactionState::Ongoing
+            && now_ms.saturating_sub(self.since_ms) >= i64::from(self.timeout_ms);
         is_due.then(|| {
             let ending = self.fencing_abort();
-            let next = Self { producer: ending.producer, previous: None, ..self.closed(Stage::CompleteAbort, now_ms) };
-            Step { next, ending: Some(ending) }
+            let next = Self {
+                producer: ending.producer,
+                previous: None,
+                ..self.closed(TransactionState::CompleteAbort, now_ms)
+            };
+            Transition { next, ending: Some(ending) }
         })
     }
 
-    /// Whether nobody has used the id for that long.
+    /// True if no producer has used the id for `for_ms`.
     pub(crate) fn is_unused(&self, for_ms: u64, now_ms: i64) -> bool {
         let unused_ms = u64::try_from(now_ms.saturating_sub(self.since_ms)).unwrap_or(0);
-        self.stage != Stage::Ongoing && unused_ms >= for_ms
+        self.stage != TransactionState::Ongoing && unused_ms >= for_ms
     }
 
-    /// Whether a batch of `who` for `partition` belongs to the open transaction.
-    pub(crate) fn may_produce(&self, who: Producing, partition: &TopicPartition) -> Result<(), ResponseError> {
+    /// Checks that a batch of `who` for `partition` belongs to the open transaction.
+    pub(crate) fn may_produce(&self, who: ProducerIdAndEpoch, partition: &TopicPartition) -> Result<(), ResponseError> {
         match self.check(who) {
-            // What Kafka's brokers say to whoever produces.
+            // Kafka's brokers answer producers with this error.
             Err(ResponseError::ProducerFenced) => Err(ResponseError::InvalidProducerEpoch),
             Ok(()) if !self.partitions.contains(partition) => Err(ResponseError::InvalidTxnState),
             checked => checked,
@@ -225,7 +236,7 @@ impl Transaction {
         self.groups.values().flat_map(BTreeMap::values)
     }
 
-    fn check(&self, who: Producing) -> Result<(), ResponseError> {
+    fn check(&self, who: ProducerIdAndEpoch) -> Result<(), ResponseError> {
         if who.id != self.producer.id {
             return Err(ResponseError::InvalidProducerIdMapping);
         }
@@ -237,20 +248,20 @@ impl Transaction {
 
     fn opened(&self, now_ms: i64) -> Self {
         match self.stage {
-            Stage::Ongoing => self.clone(),
-            _ => Self { stage: Stage::Ongoing, since_ms: now_ms, ..self.clone() },
+            TransactionState::Ongoing => self.clone(),
+            _ => Self { stage: TransactionState::Ongoing, since_ms: now_ms, ..self.clone() },
         }
     }
 
-    fn closed(&self, stage: Stage, now_ms: i64) -> Self {
+    fn closed(&self, stage: TransactionState, now_ms: i64) -> Self {
         let (partitions, groups) = (BTreeSet::new(), BTreeMap::new());
         Self { stage, since_ms: now_ms, partitions, groups, ..*self }
     }
 
     /// An epoch is handed out up to [`EPOCH_LAST`] only, so that there is always one above it.
-    fn fencing_abort(&self) -> Ending {
+    fn fencing_abort(&self) -> TransactionEnd {
         let epoch = self.producer.epoch.saturating_add(1);
-        let producer = Producing { epoch, ..self.producer };
-        Ending { producer, commit: false, partitions: self.partitions.clone(), positions: Vec::new() }
+        let producer = ProducerIdAndEpoch { epoch, ..self.producer };
+        TransactionEnd { producer, commit: false, partitions: self.partitions.clone(), positions: Vec::new() }
     }
 }

@@ -1,35 +1,29 @@
-//! Transactions, as Kafka's clients know them: batches for several partitions and positions of groups, all or nothing.
+//! Transactions of Kafka clients: batches for several partitions and positions of groups are visible all or not at all.
 //!
 //! ```text
-//!   InitProducerId ──────┐                         ┌─► change: a record in `_transactions`
-//!   AddPartitionsToTxn ──┼─► Coordinator ─► Transaction (a state machine per transactional id)
-//!   AddOffsetsToTxn ─────┤   (one change             └─► end: markers, positions and the record, one atomic append
+//!   InitProducerId ──────┐                              ┌─► change: a record in `_transactions`
+//!   AddPartitionsToTxn ──┼─► TransactionCoordinator ─► Transaction (a state machine per transactional id)
+//!   AddOffsetsToTxn ─────┤   (one change                └─► end: markers, positions and the record, one atomic append
 //!   TxnOffsetCommit ─────┤    at a time)
 //!   EndTxn, its timeout ─┘
 //! ```
 //!
 //! Always true
-//! - What a client was answered is in `_transactions`, and synced: a restart goes on where it stood.
-//! - A transaction ends in one atomic append of all its parts. There is no time between *decided* and *done*, and so
-//!   nothing to be completed after a crash.
-//! - A transactional batch is appended only while its partition is part of its producer's open transaction, and never
-//!   behind the marker that ends it.
-//! - Whoever takes over a transactional id fences whoever had it before.
+//! - A change is in `_transactions`, and synced, before its client is answered: a restart continues from there.
+//! - A transaction ends in one atomic append of all its parts. There is no time between *decided* and *done*, so nothing has
+//!   to be completed after a crash.
+//! - A transactional batch is appended only while its partition belongs to its producer's open transaction, and never behind
+//!   the marker that ends it.
+//! - A producer that takes over a transactional id fences the producer that had it before.
 //!
-//! Not here: what readers may see of an open transaction, and which of its batches are aborted (`log`).
+//! Not here: the requests of clients (`transaction_apis`); what readers may see of an open transaction, and which of its batches are aborted (`log`).
 
 mod coordinator;
-mod describe;
 mod machine;
-mod offsets;
 mod record;
-mod requests;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use coordinator::Coordinator;
-pub(crate) use describe::{describe, list};
-pub(crate) use machine::Producing;
-pub(crate) use offsets::commit_offsets;
-pub(crate) use requests::{add_offsets, add_partitions, end, init_producer_id, key};
+pub(crate) use coordinator::{TransactionCoordinator, TransitionResult};
+pub(crate) use machine::{ProducerIdAndEpoch, Transaction, TransactionState, Transition};

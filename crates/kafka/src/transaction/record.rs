@@ -1,4 +1,4 @@
-//! What is stored of a transactional id: `<tenant>/<transactional id>` → version, and a transaction as JSON.
+//! The stored record of a transactional id: `<tenant>/<transactional id>` → version, and a transaction as JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use millstream_log::PositionCommit;
 use millstream_types::{Epoch, Offset, PartitionId, Position, TenantId, TopicId, TopicName, TopicPartition};
 use serde::{Deserialize, Serialize};
 
-use super::machine::{Producing, Stage, Transaction};
+use super::machine::{ProducerIdAndEpoch, Transaction, TransactionState};
 
 /// The version that is written.
 const VERSION: u8 = 1;
@@ -29,19 +29,18 @@ struct Stored {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous: Option<(i64, i16)>,
     timeout_ms: u32,
-    stage: StoredStage,
+    stage: StoredTransactionState,
     since_ms: i64,
     /// Numbers of partitions by topic.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     partitions: BTreeMap<String, Vec<u32>>,
-    /// Positions by group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     groups: BTreeMap<String, Vec<StoredPosition>>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum StoredStage {
+enum StoredTransactionState {
     Empty,
     Ongoing,
     CompleteCommit,
@@ -52,7 +51,7 @@ enum StoredStage {
 struct StoredPosition {
     topic: String,
     partition: u32,
-    /// In hexadecimal.
+    /// The topic id in hexadecimal digits.
     topic_id: String,
     epoch: u32,
     offset: u64,
@@ -60,7 +59,7 @@ struct StoredPosition {
     metadata: String,
 }
 
-/// The record's value.
+/// Encodes the value of the record.
 pub(crate) fn encode(transaction: &Transaction) -> Vec<u8> {
     let mut partitions: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for TopicPartition { topic, partition } in &transaction.partitions {
@@ -73,10 +72,10 @@ pub(crate) fn encode(transaction: &Transaction) -> Vec<u8> {
         previous: transaction.previous.map(|previous| (previous.id, previous.epoch)),
         timeout_ms: transaction.timeout_ms,
         stage: match transaction.stage {
-            Stage::Empty => StoredStage::Empty,
-            Stage::Ongoing => StoredStage::Ongoing,
-            Stage::CompleteCommit => StoredStage::CompleteCommit,
-            Stage::CompleteAbort => StoredStage::CompleteAbort,
+            TransactionState::Empty => StoredTransactionState::Empty,
+            TransactionState::Ongoing => StoredTransactionState::Ongoing,
+            TransactionState::CompleteCommit => StoredTransactionState::CompleteCommit,
+            TransactionState::CompleteAbort => StoredTransactionState::CompleteAbort,
         },
         since_ms: transaction.since_ms,
         partitions,
@@ -87,7 +86,7 @@ pub(crate) fn encode(transaction: &Transaction) -> Vec<u8> {
     value
 }
 
-/// Reads the value of the record whose key belongs to `tenant`.
+/// Decodes the value of the record whose key belongs to `tenant`.
 pub(crate) fn decode(tenant: &TenantId, value: &[u8]) -> Result<Transaction, RecordError> {
     let content = |error: &dyn std::fmt::Display| RecordError::Content(error.to_string());
     let (version, json) = value.split_first().ok_or(RecordError::Version { version: 0 })?;
@@ -98,12 +97,12 @@ pub(crate) fn decode(tenant: &TenantId, value: &[u8]) -> Result<Transaction, Rec
     let name = |topic: &str| TopicName::parse(topic, tenant).map_err(|error| content(&error));
     let mut transaction = Transaction::new(stored.producer_id, stored.timeout_ms, stored.since_ms);
     transaction.producer.epoch = stored.producer_epoch;
-    transaction.previous = stored.previous.map(|(id, epoch)| Producing { id, epoch });
+    transaction.previous = stored.previous.map(|(id, epoch)| ProducerIdAndEpoch { id, epoch });
     transaction.stage = match stored.stage {
-        StoredStage::Empty => Stage::Empty,
-        StoredStage::Ongoing => Stage::Ongoing,
-        StoredStage::CompleteCommit => Stage::CompleteCommit,
-        StoredStage::CompleteAbort => Stage::CompleteAbort,
+        StoredTransactionState::Empty => TransactionState::Empty,
+        StoredTransactionState::Ongoing => TransactionState::Ongoing,
+        StoredTransactionState::CompleteCommit => TransactionState::CompleteCommit,
+        StoredTransactionState::CompleteAbort => TransactionState::CompleteAbort,
     };
     for (topic, numbers) in stored.partitions {
         let topic = name(&topic)?;
@@ -158,8 +157,8 @@ mod tests {
             assert_eq!(String::from_utf8(encode(&transaction)[1..].to_vec()).unwrap(), json);
         }
         let read = decode(&TenantId::default(), &[&[1], VERSION_1[1].as_bytes()].concat()).unwrap();
-        assert_eq!((read.stage, read.partitions.len(), read.positions().count()), (Stage::Ongoing, 3, 2));
-        assert_eq!(read.previous, Some(Producing { id: 5, epoch: 32765 }));
+        assert_eq!((read.stage, read.partitions.len(), read.positions().count()), (TransactionState::Ongoing, 3, 2));
+        assert_eq!(read.previous, Some(ProducerIdAndEpoch { id: 5, epoch: 32765 }));
         assert!(read.positions().all(|position| position.group == "default/readers"));
     }
 

@@ -1,4 +1,4 @@
-//! Where transactional ids are kept: `_transactions`, an internal compacted topic, read whole at the start.
+//! The store of transactional ids: `_transactions`, an internal compacted topic, which is read completely at the start.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Store {
         self.log.partition(&self.partition_of(key))?.append(&[record], AckLevel::Synced, done)
     }
 
-    /// Where the record of `key` belongs.
+    /// The partition that holds the record of `key`.
     pub(crate) fn partition_of(&self, key: &str) -> TopicPartition {
         TopicPartition { topic: self.topic.clone(), partition: partition_of_key(key.as_bytes(), PARTITIONS) }
     }

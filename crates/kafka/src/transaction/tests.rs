@@ -1,4 +1,4 @@
-//! What a transactional id promises, as a state machine.
+//! The tests of a transactional id as a state machine.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -9,10 +9,10 @@ use kafka_protocol::error::ResponseError;
 use millstream_log::PositionCommit;
 use millstream_types::{Epoch, Offset, Position, TenantId, TopicId, TopicName, TopicPartition};
 
-use super::machine::{Limits, Producing, Stage, Step, Transaction};
+use super::machine::{ProducerIdAndEpoch, Transaction, TransactionLimits, TransactionState, Transition};
 
 const TIMEOUT_MS: u32 = 1_000;
-const LIMITS: Limits = Limits { partitions_max: 4 };
+const LIMITS: TransactionLimits = TransactionLimits { partitions_max: 4 };
 
 fn partition(number: u32) -> TopicPartition {
     TopicPartition::new(TopicName::user("orders", &TenantId::default()).unwrap(), number)

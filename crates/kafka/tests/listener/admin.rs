@@ -5,25 +5,31 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::alter_configs_request as whole;
+use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    AlterConfigsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeClusterRequest, DescribeConfigsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, MetadataRequest, TransactionalId,
+    AlterConfigsRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClusterRequest, DescribeConfigsRequest,
+    DescribeTopicPartitionsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    ListConfigResourcesRequest, MetadataRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener};
 use millstream_log::{Cleanup, Log, TopicConfig};
-use millstream_types::Compression;
+use millstream_net::Metrics;
+use millstream_types::{BatchLimits, Compression, RecordBatch};
 
 use crate::client::{Client, Fixture, batch, name, open, values};
 
 const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
 
 fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
@@ -66,7 +72,7 @@ async fn topics_are_created_described_altered_and_deleted() {
     assert_eq!(shown(&mut client, "orders", "retention.ms").await, "60000");
     assert_eq!(alter(&mut client, "orders", "retention.ms", "-1").await, 0);
     assert_eq!(shown(&mut client, "orders", "retention.ms").await, "-1");
-    for (setting, value) in [("retention.ms", "soon"), ("cleanup.policy", "compact"), ("replicas.max", "1")] {
+    for (setting, value) in [("retention.ms", "soon"), ("cleanup.policy", "compress"), ("replicas.max", "1")] {
         let refused = alter(&mut client, "orders", setting, value).await;
         assert_eq!(refused, ResponseError::InvalidConfig.code(), "{setting}");
     }
@@ -91,7 +97,86 @@ async fn topics_are_created_described_altered_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_configuration_that_is_altered_as_a_whole_has_the_defaults_of_what_is_not_named() {
+async fn the_cleanup_policy_and_the_timestamp_type_can_be_altered() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    for (setting, values) in [
+        ("cleanup.policy", ["compact", "compact,delete", "delete"]),
+        ("message.timestamp.type", ["LogAppendTime", "CreateTime", "LogAppendTime"]),
+    ] {
+        for value in values {
+            assert_eq!(alter(&mut client, "orders", setting, value).await, 0, "{setting}={value}");
+            assert_eq!(shown(&mut client, "orders", setting).await, value);
+        }
+    }
+    let produced = client.produce("orders", -1, batch(&["a", "b"], Compression::Lz4)).await;
+    assert_eq!(produced.error_code, 0);
+    assert!(produced.log_append_time_ms > 1_700_000_000_000, "{}", produced.log_append_time_ms);
+    let fetched = client.fetch("orders", 0).await.records.unwrap();
+    let fetched = RecordBatch::parse(fetched, &BatchLimits::default()).unwrap();
+    assert!(fetched.has_append_time());
+    for record in fetched.inflated(&BatchLimits::default()).unwrap().records() {
+        assert_eq!(record.unwrap().timestamp_ms, produced.log_append_time_ms);
+    }
+    let fixture = fixture.restart(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    assert_eq!(shown(&mut client, "orders", "message.timestamp.type").await, "LogAppendTime");
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_takes_no_larger_records_than_a_request_of_the_listener_has() {
+    let fixture = Fixture::start(KafkaConfig { request_max_bytes: 64 << 10, ..KafkaConfig::default() }).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    assert_eq!(create(&mut client, creatable("more", 1, 1)).await, 0, "the default stays");
+    for (value, code) in [("64512", 0), ("64513", ResponseError::InvalidConfig.code())] {
+        assert_eq!(alter(&mut client, "orders", "max.message.bytes", value).await, code, "{value}");
+        let setting =
+            CreatableTopicConfig::default().with_name(text("max.message.bytes")).with_value(Some(text(value)));
+        let topic = creatable(&format!("t{value}"), 1, 1).with_configs(vec![setting]);
+        assert_eq!(create(&mut client, topic).await, code, "{value}");
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn topics_and_the_broker_are_described_with_all_that_tools_look_for() {
+    let fixture = Fixture::start(KafkaConfig { idle_timeout_ms: 12_345, ..KafkaConfig::default() }).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    for (kind, resource, settings) in [
+        (
+            TOPIC,
+            "orders",
+            [("min.insync.replicas", "1"), ("flush.ms", "9223372036854775807"), ("retention.ms", "604800000")],
+        ),
+        (BROKER, "1", [("num.partitions", "4"), ("connections.max.idle.ms", "12345"), ("broker.id", "1")]),
+    ] {
+        let asked = DescribeConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(text(resource))
+            .with_configuration_keys(None);
+        let answer = client.ask(&DescribeConfigsRequest::default().with_resources(vec![asked]), 4).await;
+        let found = &answer.results[0].configs;
+        assert!(found.len() > 20, "{resource}");
+        for (name, value) in settings {
+            let found = found.iter().find(|found| found.name.as_str() == name);
+            assert_eq!(found.and_then(|found| found.value.as_deref()), Some(value), "{name}");
+            assert_eq!(found.map(|found| found.read_only), Some(name != "retention.ms"), "{name}");
+        }
+    }
+    for (broker, code) in [("", 0), ("7", ResponseError::InvalidRequest.code())] {
+        let asked = DescribeConfigsResource::default().with_resource_type(BROKER).with_resource_name(text(broker));
+        let answer = client.ask(&DescribeConfigsRequest::default().with_resources(vec![asked]), 4).await;
+        assert_eq!((answer.results[0].error_code, answer.results[0].configs.len()), (code, 0), "{broker:?}");
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn altering_a_whole_configuration_resets_unnamed_settings_to_their_defaults() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut client = fixture.connect().await;
@@ -117,7 +202,7 @@ async fn a_configuration_that_is_altered_as_a_whole_has_the_defaults_of_what_is_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn topics_that_cannot_be_are_refused_and_those_of_millstream_stay_as_they_are() {
+async fn invalid_topics_are_refused_and_those_of_millstream_stay_unchanged() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("telemetry.default", &TopicConfig::default());
     let mut client = fixture.connect().await;
@@ -129,7 +214,8 @@ async fn topics_that_cannot_be_are_refused_and_those_of_millstream_stay_as_they_
         (creatable("more", 1, 3), ResponseError::InvalidReplicationFactor),
         (creatable("a b", 1, 1), ResponseError::InvalidTopicException),
         (creatable("event.default", 1, 1), ResponseError::InvalidTopicException),
-        (creatable("_mine", 1, 1), ResponseError::TopicAuthorizationFailed),
+        (creatable("_registry", 1, 1), ResponseError::TopicAuthorizationFailed),
+        (creatable("_millstream", 1, 1), ResponseError::TopicAuthorizationFailed),
     ];
     for (topic, error) in table {
         let what = format!("{topic:?}");
@@ -141,6 +227,10 @@ async fn topics_that_cannot_be_are_refused_and_those_of_millstream_stay_as_they_
     let refused = alter(&mut client, "telemetry.default", "retention.ms", "1").await;
     assert_eq!(refused, ResponseError::TopicAuthorizationFailed.code());
     assert_eq!(fixture.log.topics().len(), 2);
+    for of_others in ["_schemas", "_confluent-ksql-default__command_topic", "kv.photos"] {
+        assert_eq!(create(&mut client, creatable(of_others, 1, 1)).await, 0, "{of_others}");
+        assert_eq!(client.produce(of_others, -1, batch(&["x"], Compression::None)).await.error_code, 0);
+    }
     fixture.stop().await;
 }
 
@@ -173,13 +263,31 @@ async fn a_topic_that_a_client_asks_for_is_created_if_client_and_configuration_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_topic_of_entity_updates_is_created_for_a_client_that_asks_for_it_whatever_the_configuration() {
+    let fixture = Fixture::start(KafkaConfig { auto_create_topics: false, ..KafkaConfig::default() }).await;
+    let mut client = fixture.connect().await;
+    for (topic, asked, error) in [
+        ("context_update.default", false, ResponseError::UnknownTopicOrPartition.code()),
+        ("context_update.default", true, 0),
+        ("context_update.default", false, 0),
+        ("context.default", true, ResponseError::UnknownTopicOrPartition.code()),
+    ] {
+        let request = MetadataRequest::default()
+            .with_topics(Some(vec![MetadataRequestTopic::default().with_name(Some(name(topic)))]))
+            .with_allow_auto_topic_creation(asked);
+        assert_eq!(client.ask(&request, 9).await.topics[0].error_code, error, "{topic}");
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn producer_ids_are_never_handed_out_twice_not_even_by_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let mut ids = Vec::new();
     for _ in 0..3 {
         let log = open(dir.path());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), KafkaConfig::default()).await.unwrap();
-        let serving = listener.serve(Arc::clone(&log) as Arc<dyn Log>, log.epoch());
+        let serving = listener.serve(Arc::clone(&log) as Arc<dyn Log>, log.epoch(), &Metrics::default()).await;
         let mut client = Client::connect(serving.address()).await;
         for _ in 0..2 {
             let answer = client.ask(&InitProducerIdRequest::default().with_transactional_id(None), 4).await;
@@ -229,7 +337,7 @@ async fn delete_before(client: &mut Client, topic: &str, offset: i64) -> (i16, i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_are_deleted_below_an_offset_and_what_cannot_be_is_refused() {
+async fn records_are_deleted_below_an_offset_and_invalid_deletions_are_refused() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     fixture.create("state", &TopicConfig { cleanup: Cleanup::Compact, ..TopicConfig::default() });
@@ -246,5 +354,57 @@ async fn records_are_deleted_below_an_offset_and_what_cannot_be_is_refused() {
     assert_eq!(delete_before(&mut client, "orders", -1).await, (0, 4), "all that there are");
     assert_eq!(delete_before(&mut client, "state", 0).await, (ResponseError::PolicyViolation.code(), -1));
     assert_eq!(delete_before(&mut client, "nowhere", 0).await.0, ResponseError::UnknownTopicOrPartition.code());
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn topics_are_described_page_by_page_and_listed_as_configuration_resources() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    for (topic, partitions) in [("a", 2), ("b", 3), ("c", 1)] {
+        fixture.create(topic, &TopicConfig { partitions, ..TopicConfig::default() });
+    }
+    let mut client = fixture.connect().await;
+    let mut request = DescribeTopicPartitionsRequest::default().with_response_partition_limit(2);
+    let mut pages = Vec::new();
+    loop {
+        let answer = client.ask(&request, 0).await;
+        let page = answer.topics.iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(|partition| partition.partition_index);
+            (topic.name.as_ref().unwrap().to_string(), partitions.collect::<Vec<_>>())
+        });
+        pages.push(page.collect::<Vec<_>>());
+        let Some(next) = answer.next_cursor else { break };
+        let cursor = Cursor::default().with_topic_name(next.topic_name).with_partition_index(next.partition_index);
+        request.cursor = Some(cursor);
+    }
+    let topic = |name: &str, partitions: &[i32]| (name.to_owned(), partitions.to_vec());
+    assert_eq!(pages, [vec![topic("a", &[0, 1])], vec![topic("b", &[0, 1])], vec![topic("b", &[2]), topic("c", &[0])]]);
+    let named = ["c", "nowhere"].map(|topic| TopicRequest::default().with_name(name(topic)));
+    let request =
+        DescribeTopicPartitionsRequest::default().with_topics(named.to_vec()).with_response_partition_limit(9);
+    let codes: Vec<_> = client.ask(&request, 0).await.topics.iter().map(|topic| topic.error_code).collect();
+    assert_eq!(codes, [0, ResponseError::UnknownTopicOrPartition.code()]);
+
+    let listed = client.ask(&ListConfigResourcesRequest::default(), 1).await.config_resources;
+    let listed: Vec<_> = listed.iter().map(|found| (found.resource_type, found.resource_name.to_string())).collect();
+    let expected = [(TOPIC, "a"), (TOPIC, "b"), (TOPIC, "c"), (BROKER, "1")];
+    assert_eq!(listed, expected.map(|(kind, name)| (kind, name.to_owned())));
+    assert_eq!(client.ask(&ListConfigResourcesRequest::default(), 0).await.config_resources, []);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acl_requests_are_refused_with_a_hint_to_the_roles_of_tokens() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let disabled = ResponseError::SecurityDisabled.code();
+    let described = client.ask(&DescribeAclsRequest::default(), 3).await;
+    assert_eq!(described.error_code, disabled);
+    assert!(described.error_message.unwrap().contains("applications.tokens"));
+    let create = CreateAclsRequest::default().with_creations(vec![AclCreation::default(); 2]);
+    let codes: Vec<_> = client.ask(&create, 3).await.results.iter().map(|result| result.error_code).collect();
+    assert_eq!(codes, [disabled; 2]);
+    let delete = DeleteAclsRequest::default().with_filters(vec![DeleteAclsFilter::default()]);
+    assert_eq!(client.ask(&delete, 3).await.filter_results[0].error_code, disabled);
     fixture.stop().await;
 }

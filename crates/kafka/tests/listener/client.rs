@@ -11,6 +11,7 @@ use kafka_protocol::messages::{ApiKey, FetchRequest, ProduceRequest, RequestHead
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use millstream_kafka::{KafkaConfig, Listener, Serving};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles, TopicConfig};
+use millstream_net::Metrics;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record, RecordBatch, SystemClock, TenantId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -38,7 +39,7 @@ impl Fixture {
     async fn start_in(dir: tempfile::TempDir, config: KafkaConfig) -> Self {
         let log = open(dir.path());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config).await.unwrap();
-        let serving = listener.serve(log.clone(), log.epoch());
+        let serving = listener.serve(log.clone(), log.epoch(), &Metrics::default()).await;
         Self { log, serving, dir }
     }
 
@@ -71,17 +72,26 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: std::net::SocketAddr) -> Self {
-        Self { socket: TcpStream::connect(address).await.unwrap(), correlation_id: 0 }
+        Self::over(TcpStream::connect(address).await.unwrap())
+    }
+
+    pub(crate) fn over(socket: TcpStream) -> Self {
+        Self { socket, correlation_id: 0 }
     }
 
     /// Sends a request and does not wait; its correlation id.
     pub(crate) async fn send<R: Request>(&mut self, request: &R, version: i16) -> i32 {
+        self.send_as("test", request, version).await
+    }
+
+    /// As [`Client::send`], by a client that calls itself `client_id`.
+    pub(crate) async fn send_as<R: Request>(&mut self, client_id: &str, request: &R, version: i16) -> i32 {
         self.correlation_id += 1;
         let header = RequestHeader::default()
             .with_request_api_key(R::KEY)
             .with_request_api_version(version)
             .with_correlation_id(self.correlation_id)
-            .with_client_id(Some(StrBytes::from_static_str("test")));
+            .with_client_id(Some(StrBytes::from_string(client_id.to_owned())));
         let mut frame = BytesMut::new();
         frame.put_i32(0);
         header.encode(&mut frame, R::header_version(version)).unwrap();
@@ -122,7 +132,7 @@ impl Client {
         response.responses[0].partitions[0].clone()
     }
 
-    /// Whether the other side closes the connection without another byte.
+    /// Returns `true` if the other side closes the connection without another byte.
     pub(crate) async fn is_closed(&mut self) -> bool {
         self.socket.read_u8().await.is_err()
     }

@@ -39,7 +39,7 @@ async fn a_member_joins_commits_and_leaves_in_every_version() {
         let protocol = JoinGroupRequestProtocol::default().with_name(text("range"));
         let mut join = JoinGroupRequest::default()
             .with_group_id(group.clone())
-            .with_session_timeout_ms(10_000)
+            .with_session_timeout_ms(60_000)
             .with_protocol_type(text("consumer"))
             .with_protocols(vec![protocol]);
         if version > 0 {
@@ -101,7 +101,7 @@ async fn a_member_joins_commits_and_leaves_in_every_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_a_rebalance_is_told_at_once_when_the_listener_stops() {
+async fn members_that_wait_for_a_rebalance_are_answered_when_the_listener_stops() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     let (mut first, mut second) = (fixture.connect().await, fixture.connect().await);
     let protocol = JoinGroupRequestProtocol::default().with_name(text("range"));

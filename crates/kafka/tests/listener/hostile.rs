@@ -1,7 +1,9 @@
 //! Frames that are none: each ends its own connection, and nothing else.
 
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, ConsumerGroupHeartbeatRequest, DescribeQuorumRequest, FetchRequest, MetadataRequest,
+};
 use millstream_kafka::{Error, KafkaConfig, Listener};
 use millstream_log::TopicConfig;
 use millstream_types::Compression;
@@ -25,12 +27,16 @@ async fn a_hostile_frame_ends_its_own_connection_only_and_a_log_line_says_why() 
     let table: [(&str, Vec<u8>, &str); 7] = [
         (
             "longer than the limit",
-            4097_i32.to_be_bytes().to_vec(),
-            "a request of 4097 bytes; kafka.request_max_bytes = 4096",
+            [&4097_i32.to_be_bytes()[..], &[0, 3, 0, 9, 0, 0, 0, 1]].concat(),
+            "a request of 4097 bytes exceeds kafka.request_max_bytes = 4096",
         ),
         ("a negative length", (-1_i32).to_be_bytes().to_vec(), "a request of -1 bytes, too few for its header"),
         ("no header", frame(&[0, 3]), "a request of 2 bytes, too few for its header"),
-        ("HTTP", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "a request of 1195725856 bytes; kafka.request_max_bytes = 4096"),
+        (
+            "HTTP",
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            "a request of 1195725856 bytes exceeds kafka.request_max_bytes = 4096",
+        ),
         ("two thousand million topics", frame(&topics), "request of api key 3 version 1 is malformed: "),
         (
             "the same, of variable length",
@@ -56,7 +62,7 @@ async fn a_hostile_frame_ends_its_own_connection_only_and_a_log_line_says_why() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_before_a_hostile_frame_is_answered_and_a_refusal_nobody_asked_for_ends_the_connection() {
+async fn requests_before_a_hostile_frame_are_answered_and_a_refusal_at_acks_0_disconnects() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     let mut client = fixture.connect().await;
     let id = client.send(&MetadataRequest::default(), 9).await;
@@ -70,7 +76,7 @@ async fn what_came_before_a_hostile_frame_is_answered_and_a_refusal_nobody_asked
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_that_are_not_served_are_told_for_api_versions_and_end_the_connection_for_others() {
+async fn unsupported_requests_are_answered_where_the_protocol_allows_it() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     let mut client = fixture.connect().await;
     let known = client.ask(&ApiVersionsRequest::default(), 3).await;
@@ -83,8 +89,13 @@ async fn versions_that_are_not_served_are_told_for_api_versions_and_end_the_conn
     let told = client.receive::<ApiVersionsRequest>(2, 0).await;
     assert_eq!(told.error_code, ResponseError::UnsupportedVersion.code());
     assert_eq!(told.api_keys.len(), known.api_keys.len());
+    let unsupported = ResponseError::UnsupportedVersion.code();
+    assert_eq!(client.ask(&FetchRequest::default(), 17).await.error_code, unsupported, "too new");
+    assert_eq!(client.ask(&ConsumerGroupHeartbeatRequest::default(), 1).await.error_code, unsupported, "not there");
+    assert_eq!(client.ask(&DescribeQuorumRequest::default(), 2).await.error_code, unsupported);
+    assert_eq!(client.ask(&MetadataRequest::default(), 9).await.brokers.len(), 1, "the connection stays");
     client.socket.write_all(&frame(&[0x7f, 1, 0, 0, 0, 0, 0, 3, 0, 0])).await.unwrap();
-    assert!(client.is_closed().await);
+    assert!(client.is_closed().await, "nobody knows what an answer to that looks like");
     let mut client = fixture.connect().await;
     client.socket.write_all(&frame(&[0, 3, 0, 99, 0, 0, 0, 1, 0, 0])).await.unwrap();
     assert!(client.is_closed().await);
@@ -106,7 +117,7 @@ async fn connections_over_the_limit_and_those_that_rest_too_long_are_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_announces_much_and_sends_little_does_not_keep_others_out_until_the_limit() {
+async fn a_client_that_announces_much_and_sends_little_does_not_block_others() {
     let bytes = 1 << 20;
     let config = KafkaConfig {
         request_max_bytes: bytes,

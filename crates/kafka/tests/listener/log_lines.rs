@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What was logged since the first call of [`LogLines::of_this_process`].
+/// The lines that were logged since the first call of [`LogLines::of_this_process`].
 pub(crate) struct LogLines {
     text: Arc<Mutex<Vec<u8>>>,
     grown: watch::Sender<usize>,

@@ -5,17 +5,23 @@ use std::sync::Arc;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_groups_request::DeleteGroupsRequest;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, GroupId, HeartbeatRequest,
-    InitProducerIdRequest, ListGroupsRequest, MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
+    InitProducerIdRequest, ListGroupsRequest, MetadataRequest, OffsetCommitRequest, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_kafka::{KafkaConfig, Listener, Logins, Serving};
+use millstream_kafka::{KafkaConfig, Listener, Login, Logins, Serving};
 use millstream_log::{Embedded, Log, TopicConfig};
-use millstream_types::{Compression, Principal, Role, Roles, TenantId};
+use millstream_net::Metrics;
+use millstream_types::{Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId};
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
 
-use crate::client::{Client, batch, name, open, values};
+use crate::client::{Client, batch, fetch_request, name, open, values};
+use crate::log_lines::LogLines;
 
 const SECRET: &str = "open sesame";
 
@@ -23,16 +29,18 @@ const SECRET: &str = "open sesame";
 struct Users;
 
 impl Logins for Users {
-    fn log_in(&self, name: &str, password: &str) -> Option<Arc<Principal>> {
+    fn log_in(&self, name: &str, password: &str) -> Option<Login> {
         let (tenant, roles) = match name {
             "reader" => ("default", Roles::NONE.with(Role::Reader)),
             "writer" => ("default", Roles::NONE.with(Role::Writer)),
             "admin" => ("default", Roles::NONE.with(Role::Admin)),
             "acme" => ("acme", Roles::APPLICATION),
+            "operator" => ("default", Roles::APPLICATION),
             _ => return None,
         };
         let principal = Principal { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned(), roles };
-        (password == SECRET).then(|| Arc::new(principal))
+        let login = Login { principal: Arc::new(principal), in_every_tenant: name == "operator" };
+        (password == SECRET).then_some(login)
     }
 }
 
@@ -45,13 +53,23 @@ struct Guarded {
 impl Guarded {
     /// On an address that is not loopback, which takes logins.
     async fn start() -> Self {
+        Self::start_with(KafkaConfig::default()).await
+    }
+
+    async fn start_with(config: KafkaConfig) -> Self {
+        Self::start_throttled(config, Arc::default()).await
+    }
+
+    async fn start_throttled(config: KafkaConfig, throttle: Arc<LoginThrottle>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = open(dir.path());
         let everywhere = "0.0.0.0:0".parse().unwrap();
-        let listener = Listener::bind_with(everywhere, KafkaConfig::default(), Some(Arc::new(Users))).await.unwrap();
-        let serving = listener.serve(log.clone(), log.epoch());
+        let listener = Listener::bind_with(everywhere, config, Some(Arc::new(Users))).await.unwrap();
+        let serving = listener.throttled_by(throttle).serve(log.clone(), log.epoch(), &Metrics::default()).await;
         let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
         log.create_topic(&orders, &TopicConfig::default()).unwrap();
+        let elsewhere = millstream_types::TopicName::parse("elsewhere", &TenantId::default()).unwrap();
+        log.create_topic(&elsewhere, &TopicConfig::default()).unwrap();
         Self { log, serving, _dir: dir }
     }
 
@@ -72,14 +90,44 @@ impl Guarded {
 }
 
 async fn log_in(client: &mut Client, message: &str) -> i16 {
+    try_log_in(client, message).await.error_code
+}
+
+async fn try_log_in(client: &mut Client, message: &str) -> SaslAuthenticateResponse {
     let plain = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
     assert_eq!(client.ask(&plain, 1).await.error_code, 0);
     let message = SaslAuthenticateRequest::default().with_auth_bytes(message.to_owned().into_bytes().into());
-    client.ask(&message, 2).await.error_code
+    client.ask(&message, 2).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn before_a_login_nothing_is_served_but_what_leads_to_it() {
+async fn the_topic_of_entity_updates_comes_with_a_writer_of_its_tenant() {
+    let guarded = Guarded::start().await;
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    for (user, topic, error) in [
+        ("reader", "context_update.default", unknown),
+        ("admin", "context_update.default", unknown),
+        ("writer", "context_update.acme", unknown),
+        ("writer", "context_update.default", 0),
+        ("reader", "context_update.default", 0),
+        ("operator", "context_update.acme", 0),
+    ] {
+        let topics = vec![MetadataRequestTopic::default().with_name(Some(name(topic)))];
+        let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(true);
+        let answer = guarded.log_in(user).await.ask(&request, 9).await;
+        assert_eq!(answer.topics[0].error_code, error, "{user} {topic}");
+    }
+    let refused = ResponseError::TopicAuthorizationFailed.code();
+    for (user, error) in [("reader", refused), ("writer", 0)] {
+        let record = batch(&[r#"{"id":"e"}"#], Compression::None);
+        let produced = guarded.log_in(user).await.produce("context_update.default", -1, record).await;
+        assert_eq!(produced.error_code, error, "{user}");
+    }
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_login_requests_are_served_before_a_login() {
     let guarded = Guarded::start().await;
     let mut client = guarded.connect().await;
     let offered = client.ask(&ApiVersionsRequest::default(), 3).await;
@@ -98,14 +146,49 @@ async fn before_a_login_nothing_is_served_but_what_leads_to_it() {
     for wrong in ["\0admin\0wrong", "\0nobody\0open sesame", "\0admin", "other\0admin\0open sesame"] {
         let mut client = guarded.connect().await;
         assert_eq!(log_in(&mut client, wrong).await, ResponseError::SaslAuthenticationFailed.code(), "{wrong:?}");
-        client.send(&MetadataRequest::default(), 9).await;
         assert!(client.is_closed().await, "{wrong:?}");
     }
     guarded.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_role_does_what_it_may_and_is_told_what_it_may_not() {
+async fn an_address_with_too_many_failed_logins_is_throttled_and_a_right_password_passes() {
+    let clock = Arc::new(ManualClock::at(0));
+    let throttle = Arc::new(LoginThrottle::new(2, clock.clone()));
+    let guarded = Guarded::start_throttled(KafkaConfig::default(), throttle.clone()).await;
+    let refused = async |local: &str, message: &str| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{local}:0").parse().unwrap()).unwrap();
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], guarded.serving.address().port()));
+        let mut client = Client::over(socket.connect(address).await.unwrap());
+        let started = std::time::Instant::now();
+        let answer = try_log_in(&mut client, message).await;
+        assert_eq!(answer.error_code, ResponseError::SaslAuthenticationFailed.code());
+        assert!(started.elapsed() >= std::time::Duration::from_millis(100), "it comes late");
+        assert!(client.is_closed().await);
+        answer.error_message.unwrap().to_string()
+    };
+    let (here, elsewhere, wrong) = ("127.0.0.1", "127.0.0.2", "\0admin\0wrong");
+    for message in [wrong, "\0admin"] {
+        let told = refused(here, message).await;
+        assert!(!told.contains("too many"), "{told}");
+    }
+    for message in [wrong, "\0admin"] {
+        let told = refused(here, message).await;
+        for part in ["127.0.0.1", "listen.login_failures_per_minute = 2", "try again in 30 s"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+    guarded.log_in("admin").await;
+    assert!(refused(elsewhere, wrong).await.contains("no API token"));
+    clock.advance(std::time::Duration::from_secs(30));
+    assert!(refused(here, wrong).await.contains("no API token"));
+    assert_eq!((throttle.failed(LoginProtocol::Kafka), throttle.throttled(LoginProtocol::Kafka)), (4, 2));
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_role_has_its_permissions_and_is_refused_all_others() {
     let guarded = Guarded::start().await;
     let denied = ResponseError::TopicAuthorizationFailed.code();
     let group_denied = ResponseError::GroupAuthorizationFailed.code();
@@ -133,7 +216,7 @@ async fn each_role_does_what_it_may_and_is_told_what_it_may_not() {
         let gone = client.ask(&group, 2).await.results[0].error_code;
         let unknown = ResponseError::GroupIdNotFound.code();
         assert_eq!(gone, if administers { unknown } else { group_denied });
-        assert_eq!(client.ask(&MetadataRequest::default().with_topics(None), 9).await.topics.len(), 1);
+        assert_eq!(client.ask(&MetadataRequest::default().with_topics(None), 9).await.topics.len(), 2);
     }
     guarded.stop().await;
 }
@@ -152,4 +235,126 @@ async fn a_client_sees_the_topics_of_its_tenant() {
     assert_eq!(values(&reader.fetch("orders", 0).await), []);
     assert_eq!(values(&acme.fetch("orders", 0).await), [(0, "theirs".to_owned())]);
     guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_have_not_logged_in_take_no_room_from_those_that_have() {
+    let log_lines = LogLines::of_this_process();
+    let bytes = 64 << 10;
+    let config = KafkaConfig { request_max_bytes: bytes, requests_max_bytes: bytes, ..KafkaConfig::default() };
+    let guarded = Guarded::start_with(config).await;
+    let mut writer = guarded.log_in("writer").await;
+    let mut large = guarded.connect().await;
+    let peer = large.socket.local_addr().unwrap();
+    large.socket.write_all(&(bytes as i32).to_be_bytes()).await.unwrap();
+    assert!(large.is_closed().await, "nobody who has not logged in has such requests");
+    let line = log_lines.with(&format!("kafka: connection closed peer={peer} ")).await;
+    assert!(line.contains("why=a request of 65536 bytes before a login exceeds 8192 bytes"), "{line}");
+    let mut small = Vec::new();
+    for _ in 0..20 {
+        let mut client = guarded.connect().await;
+        client.ask(&ApiVersionsRequest::default(), 3).await;
+        client.socket.write_all(&8_192_i32.to_be_bytes()).await.unwrap();
+        small.push(client);
+    }
+    let whole = batch(&[&"x".repeat(bytes - 1024)], Compression::None);
+    assert_eq!(writer.produce("orders", -1, whole).await.error_code, 0, "all of the room is there");
+    guarded.log_in("reader").await;
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_a_login_is_closed_after_the_timeout_and_one_with_a_login_stays() {
+    let log_lines = LogLines::of_this_process();
+    let guarded = Guarded::start_with(KafkaConfig { login_timeout_ms: 6_000, ..KafkaConfig::default() }).await;
+    let mut reader = guarded.log_in("reader").await;
+    let mut silent = guarded.connect().await;
+    let mut polite = guarded.connect().await;
+    polite.ask(&ApiVersionsRequest::default(), 3).await;
+    for client in [&mut silent, &mut polite] {
+        let peer = client.socket.local_addr().unwrap();
+        assert!(client.is_closed().await);
+        let line = log_lines.with(&format!("kafka: connection closed peer={peer} ")).await;
+        assert!(line.contains("why=no login within kafka.login_timeout_ms = 6000"), "{line}");
+    }
+    assert_eq!(reader.fetch("orders", 0).await.error_code, 0);
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_client_without_a_login_makes_room_for_the_next_one() {
+    let guarded = Guarded::start_with(KafkaConfig { connections_max: 8, ..KafkaConfig::default() }).await;
+    let mut reader = guarded.log_in("reader").await;
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(guarded.connect().await);
+    }
+    assert!(silent[0].is_closed().await, "a quarter of eight are two");
+    for client in &mut silent[1..] {
+        assert_eq!(client.ask(&ApiVersionsRequest::default(), 3).await.error_code, 0);
+    }
+    let mut another = guarded.log_in("reader").await;
+    assert!(silent[1].is_closed().await);
+    assert_eq!(another.fetch("orders", 0).await.error_code, 0);
+    assert_eq!(reader.fetch("orders", 0).await.error_code, 0);
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_does_not_take_all_the_room_for_requests() {
+    let config = KafkaConfig { request_max_bytes: 64 << 10, requests_max_bytes: 512 << 10, ..KafkaConfig::default() };
+    let guarded = Guarded::start_with(config).await;
+    let (mut greedy, mut writer) = (guarded.log_in("reader").await, guarded.log_in("writer").await);
+    // Each waits for a record that does not come; the client's name takes the room.
+    let waiting = fetch_request("orders", 0).with_min_bytes(1).with_max_wait_ms(600_000);
+    for _ in 0..20 {
+        greedy.send_as(&"x".repeat(30 << 10), &waiting, 11).await;
+    }
+    for _ in 0..50 {
+        let whole = batch(&[&"x".repeat(60 << 10)], Compression::None);
+        assert_eq!(writer.produce("elsewhere", -1, whole).await.error_code, 0);
+    }
+    drop(greedy);
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_of_all_tenants_sees_the_topics_whose_names_say_their_tenant() {
+    let guarded = Guarded::start().await;
+    for (topic, tenant) in
+        [("telemetry.acme", "acme"), ("event.acme", "acme"), ("orders", "acme"), ("telemetry.default", "default")]
+    {
+        let topic = millstream_types::TopicName::parse(topic, &TenantId::new(tenant).unwrap()).unwrap();
+        guarded.log.create_topic(&topic, &TopicConfig::default()).unwrap();
+    }
+    let all = MetadataRequest::default().with_topics(None);
+    for (user, expected) in [
+        ("operator", &["elsewhere", "event.acme", "orders", "telemetry.acme", "telemetry.default"][..]),
+        ("admin", &["elsewhere", "orders", "telemetry.default"]),
+        ("acme", &["event.acme", "orders", "telemetry.acme"]),
+    ] {
+        let answer = guarded.log_in(user).await.ask(&all, 9).await;
+        let mut names: Vec<_> = answer.topics.iter().map(|topic| topic.name.as_ref().unwrap().to_string()).collect();
+        names.sort_unstable();
+        assert_eq!(names, expected, "{user}");
+    }
+    let mut operator = guarded.log_in("operator").await;
+    assert_eq!(operator.produce("telemetry.acme", -1, batch(&["hot"], Compression::None)).await.error_code, 0);
+    assert_eq!(values(&operator.fetch("telemetry.acme", 0).await), [(0, "hot".to_owned())]);
+    assert_eq!(commit(&mut operator, "telemetry.acme", 1).await, 0);
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    let mut reader = guarded.log_in("reader").await;
+    assert_eq!(reader.fetch("telemetry.acme", 0).await.error_code, unknown);
+    assert_eq!(commit(&mut reader, "telemetry.acme", 1).await, unknown);
+    guarded.stop().await;
+}
+
+async fn commit(client: &mut Client, topic: &str, offset: i64) -> i16 {
+    let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
+    let topic = OffsetCommitRequestTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+    let request = OffsetCommitRequest::default()
+        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![topic]);
+    client.ask(&request, 8).await.topics[0].partitions[0].error_code
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod client;
+mod device_names;
 mod groups;
 mod hostile;
 mod log_lines;

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use kafka_protocol::messages::{ApiVersionsRequest, FetchRequest};
 use millstream_kafka::{KafkaConfig, Listener};
 use millstream_log::TopicConfig;
-use millstream_types::{Compression, QuotaConfig, Quotas, SystemClock, TenantId, Traffic};
+use millstream_net::Metrics;
+use millstream_types::{Compression, QuotaConfig, QuotaType, Quotas, SystemClock, TenantId};
 
 use crate::client::{Client, batch, fetch_request, open, produce_request};
 
 const RATE: u64 = 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_over_its_limit_is_told_and_not_read_from_until_it_is_over_and_others_are_served_meanwhile() {
+async fn a_client_over_its_quota_is_told_and_muted_while_others_are_served() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let quota = QuotaConfig {
@@ -23,7 +24,7 @@ async fn a_client_over_its_limit_is_told_and_not_read_from_until_it_is_over_and_
     };
     let quotas = Quotas::new(quota, Arc::new(SystemClock::default()));
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), KafkaConfig::default()).await.unwrap();
-    let serving = listener.limited_by(Arc::clone(&quotas)).serve(log.clone(), log.epoch());
+    let serving = listener.limited_by(Arc::clone(&quotas)).serve(log.clone(), log.epoch(), &Metrics::default()).await;
     let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
     millstream_log::Log::create_topic(&*log, &orders, &TopicConfig::default()).unwrap();
     let mut client = Client::connect(serving.address()).await;
@@ -32,7 +33,7 @@ async fn a_client_over_its_limit_is_told_and_not_read_from_until_it_is_over_and_
     let told = client.ask(&request, 9).await.throttle_time_ms;
     assert!((500..=2_100).contains(&told), "up to a second of the two may have been saved up: {told} ms");
     assert_eq!(
-        quotas.excess(Traffic::Produce, &TenantId::default(), "other"),
+        quotas.excess(QuotaType::Produce, &TenantId::default(), "other"),
         None,
         "another client's limit is its own"
     );

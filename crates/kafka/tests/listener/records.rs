@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::{FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest};
 use millstream_kafka::KafkaConfig;
-use millstream_log::{TopicConfig, Writers};
+use millstream_log::{Log as _, TopicConfig, Writers};
 use millstream_types::{BATCH_HEADER_BYTES, BatchBuilder, Compression, Epoch, Offset, Record};
 
 use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request, values};
@@ -15,7 +16,7 @@ use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request
 const FIRST_MS: i64 = 1_700_000_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_produced_is_fetched_as_it_lies_at_every_level_and_in_every_codec() {
+async fn produced_batches_are_fetched_unchanged_at_every_level_and_in_every_codec() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut client = fixture.connect().await;
@@ -76,14 +77,14 @@ async fn a_fetch_that_waits_is_answered_by_the_record_that_comes() {
     // One that still waits when the listener stops is answered with nothing, and in time.
     let id = reader.send(&fetch_request("orders", 1).with_min_bytes(1).with_max_wait_ms(300_000), 11).await;
     let stopping = tokio::spawn(fixture.serving.shut_down(Duration::from_secs(60)));
-    let ended = tokio::time::timeout(Duration::from_secs(30), stopping).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), stopping).await.unwrap().unwrap();
     assert_eq!(ended, 0, "no connection had to be cut off");
     let _ = id;
     fixture.log.close().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fetch_brings_at_least_one_batch_and_then_what_fits() {
+async fn a_fetch_returns_at_least_one_batch_and_then_those_that_fit() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut client = fixture.connect().await;
@@ -104,7 +105,7 @@ async fn a_fetch_brings_at_least_one_batch_and_then_what_fits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_far_behind_is_answered_in_pieces_unless_he_waits_for_more() {
+async fn a_reader_far_behind_is_answered_in_pieces_unless_it_waits_for_more() {
     const RECORDS: u64 = 20;
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
@@ -131,7 +132,7 @@ async fn who_is_far_behind_is_answered_in_pieces_unless_he_waits_for_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_more_than_a_segment_has_is_read_the_next_ones_at_once() {
+async fn a_fetch_that_waits_for_more_than_a_segment_reads_the_next_ones_at_once() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig { segment_bytes: 150_000, ..TopicConfig::default() });
     let mut client = fixture.connect().await;
@@ -147,7 +148,7 @@ async fn who_waits_for_more_than_a_segment_has_is_read_the_next_ones_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_very_many_partitions_that_lie_in_segments_each_brings_its_records() {
+async fn a_fetch_of_very_many_partitions_in_segments_returns_records_of_each() {
     const PARTITIONS: u32 = 20;
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() });
@@ -199,7 +200,7 @@ async fn listed(client: &mut Client, time: i64, version: i16) -> (i16, i64, i64)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_latest_record_and_the_ends_of_what_lies_here_and_elsewhere_are_found_since_their_versions() {
+async fn the_latest_record_and_the_local_and_remote_ends_are_found_since_their_versions() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut client = fixture.connect().await;
@@ -224,12 +225,11 @@ async fn the_latest_record_and_the_ends_of_what_lies_here_and_elsewhere_are_foun
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing() {
+async fn a_batch_that_cannot_be_stored_is_refused_with_its_own_code() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig { record_max_bytes: 2000, ..TopicConfig::default() });
     fixture.create("context.default", &TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() });
-    fixture.create("_state", &TopicConfig::default());
-    fixture.create("telemetry.acme", &TopicConfig::default());
+    fixture.create("_registry", &TopicConfig::default());
     let good = batch(&["x"], Compression::None);
     let changed = |at: usize, to: u8| {
         let mut bytes = good.to_vec();
@@ -246,8 +246,7 @@ async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing()
     let two = [good.to_vec(), good.to_vec()].concat();
     let table = [
         ("context.default", good.to_vec(), ResponseError::TopicAuthorizationFailed),
-        ("_state", good.to_vec(), ResponseError::TopicAuthorizationFailed),
-        ("telemetry.acme", good.to_vec(), ResponseError::UnknownTopicOrPartition),
+        ("_registry", good.to_vec(), ResponseError::TopicAuthorizationFailed),
         ("nowhere", good.to_vec(), ResponseError::UnknownTopicOrPartition),
         ("a b", good.to_vec(), ResponseError::InvalidTopicException),
         ("orders", changed(good.len() - 1, 9), ResponseError::CorruptMessage),
@@ -273,10 +272,62 @@ async fn what_cannot_be_stored_is_refused_with_its_own_code_and_stores_nothing()
     assert_eq!(answer.error_code, ResponseError::InvalidRequiredAcks.code());
     // What is not Millstream's own to hide can be read.
     assert_eq!(client.fetch("context.default", 0).await.error_code, 0);
-    assert_eq!(client.fetch("_state", 0).await.error_code, ResponseError::TopicAuthorizationFailed.code());
+    assert_eq!(client.fetch("_registry", 0).await.error_code, ResponseError::TopicAuthorizationFailed.code());
     assert_eq!(client.produce("orders", -1, good).await.base_offset, 0);
     let all = client.ask(&MetadataRequest::default().with_topics(None), 9).await;
     let names: Vec<_> = all.topics.iter().map(|topic| topic.name.clone().unwrap().to_string()).collect();
     assert_eq!(names, ["context.default", "orders"]);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_produce_request_that_is_too_large_is_answered_for_each_partition_and_ends_nothing() {
+    let fixture = Fixture::start(KafkaConfig { request_max_bytes: 16 << 10, ..KafkaConfig::default() }).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    for version in 3..=11 {
+        let records = batch(&[&"x".repeat(100 << 10)], Compression::None);
+        let mut request = produce_request("orders", -1, records.clone());
+        let second = PartitionProduceData::default().with_index(1).with_records(Some(batch(&["y"], Compression::None)));
+        request.topic_data[0].partition_data.push(second);
+        request.topic_data.push(produce_request("elsewhere", -1, records).topic_data.swap_remove(0));
+        let answer = client.ask(&request, version).await;
+        let codes = answer.responses.iter().flat_map(|topic| {
+            topic.partition_responses.iter().map(|of| (topic.name.as_str(), of.index, of.error_code))
+        });
+        let too_large = ResponseError::MessageTooLarge.code();
+        let expected = [("orders", 0, too_large), ("orders", 1, too_large), ("elsewhere", 0, too_large)];
+        assert_eq!(codes.collect::<Vec<_>>(), expected, "version {version}");
+        let small = batch(&["fits"], Compression::None);
+        assert_eq!(client.produce("orders", -1, small).await.error_code, 0, "version {version}");
+    }
+    assert_eq!(values(&client.fetch("orders", 0).await).len(), 9);
+    let unasked = produce_request("orders", 0, batch(&[&"x".repeat(100 << 10)], Compression::None));
+    client.send(&unasked, 9).await;
+    assert!(client.is_closed().await, "without an answer there is no other way to tell");
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_is_fetched_by_its_id_and_a_recreated_topic_has_another_id() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    client.produce("orders", -1, batch(&["one"], Compression::None)).await;
+    let id = fixture.log.topics()[0].id;
+    for version in 13..=16 {
+        let mut request = fetch_request("orders", 0);
+        request.topics[0].topic_id = uuid::Uuid::from_u128(id.0);
+        let answer = client.ask(&request, version).await;
+        assert_eq!(answer.responses[0].topic_id.as_u128(), id.0);
+        assert_eq!(values(&answer.responses[0].partitions[0]), [(0, "one".to_owned())], "version {version}");
+    }
+    let name = fixture.log.topics()[0].name.clone();
+    fixture.log.delete_topic(&name).unwrap();
+    fixture.create("orders", &TopicConfig::default());
+    let mut request = fetch_request("orders", 0);
+    request.topics[0].topic_id = uuid::Uuid::from_u128(id.0);
+    let answer = client.ask(&request, 13).await;
+    assert_eq!(answer.responses[0].partitions[0].error_code, ResponseError::UnknownTopicId.code());
     fixture.stop().await;
 }

@@ -131,8 +131,8 @@ impl Transacting {
     }
 }
 
-/// What a reader of that isolation level is given of `orders` 0 up to its end, how many batches of it are markers, and the
-/// last answer that had records.
+/// Returns the records that a reader of that isolation level gets of `orders` 0 up to its end, the number of batches
+/// that are markers, and the last answer that had records.
 async fn fetched(client: &mut Client, isolation: i8) -> (Vec<String>, usize, PartitionData) {
     let (mut values, mut markers, mut from, mut last) = (Vec::new(), 0, 0, None);
     loop {
@@ -198,7 +198,7 @@ async fn records_and_positions_take_effect_with_the_commit_in_every_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_aborted_transaction_is_told_to_readers_of_committed_records_and_moves_no_position() {
+async fn read_committed_fetches_name_aborted_transactions_and_an_abort_moves_no_position() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut reader = fixture.connect().await;
@@ -215,7 +215,7 @@ async fn an_aborted_transaction_is_told_to_readers_of_committed_records_and_move
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_in_the_open_transaction_is_refused_and_stores_nothing() {
+async fn requests_outside_the_open_transaction_are_refused_and_store_nothing() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     ["orders", "other"].into_iter().for_each(|topic| fixture.create(topic, &TopicConfig::default()));
     let mut plain = fixture.connect().await;
@@ -253,7 +253,7 @@ async fn what_is_not_in_the_open_transaction_is_refused_and_stores_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_takes_over_aborts_and_fences_whoever_had_it() {
+async fn a_takeover_aborts_the_transaction_and_fences_the_old_producer() {
     let fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut reader = fixture.connect().await;

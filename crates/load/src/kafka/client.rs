@@ -1,4 +1,4 @@
-//! The simplest client there can be: one connection, one request after the other, on a plain thread.
+//! A blocking client with one connection.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,28 +12,27 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 
 use super::KafkaError;
 
-/// How long an answer may take: beyond it something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest answer that is taken.
+/// Largest response that is read.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
 const CREATE_TOPICS_VERSION: i16 = 5;
 const CREATE_TOPICS_TIMEOUT_MS: i32 = 30_000;
-/// Where a frame has its correlation id, behind its length and the request's key and version.
+/// Position of the correlation id in a frame, after the length and the request's key and version.
 pub(super) const CORRELATION_AT: std::ops::Range<usize> = 8..12;
 
-/// A connection to a broker.
+/// A client with one connection to a broker.
 #[derive(Debug)]
-pub struct Client {
+pub struct KafkaClient {
     socket: TcpStream,
-    /// Memory of the last answer, for the next one once that is gone.
+    /// Buffer of the last response, reused for the next one.
     answer: BytesMut,
 }
 
-impl Client {
-    /// Connects to `address`.
+impl KafkaClient {
+    /// Connects to the broker at `address`.
     ///
     /// # Errors
-    /// [`KafkaError::Connection`].
+    /// [`KafkaError::Connection`] if the broker cannot be reached.
     pub fn connect(address: SocketAddr) -> Result<Self, KafkaError> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
@@ -68,12 +67,11 @@ impl Client {
         decode::<R>(self.receive()?, version)
     }
 
-    /// Sends a whole frame.
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<(), KafkaError> {
         Ok(self.socket.write_all(frame)?)
     }
 
-    /// The next answer's frame, without its length.
+    /// Reads the frame of the next response, without its length.
     pub(super) fn receive(&mut self) -> Result<Bytes, KafkaError> {
         let mut length = [0; 4];
         self.socket.read_exact(&mut length)?;
@@ -87,13 +85,13 @@ impl Client {
         Ok(self.answer.split().freeze())
     }
 
-    /// The same connection for another thread.
+    /// Clones the connection for another thread.
     pub(super) fn second(&self) -> Result<Self, KafkaError> {
         Ok(Self { socket: self.socket.try_clone()?, answer: BytesMut::new() })
     }
 }
 
-/// One whole frame that carries `request`; its correlation id is 0.
+/// Encodes `request` as a frame with correlation id 0.
 pub(super) fn encode<R: Request>(request: &R, version: i16) -> Result<BytesMut, KafkaError> {
     let unwritable = |why: String| KafkaError::Answer { request: "a request", why };
     let header = RequestHeader::default()
@@ -109,7 +107,6 @@ pub(super) fn encode<R: Request>(request: &R, version: i16) -> Result<BytesMut, 
     Ok(frame)
 }
 
-/// The answer in a frame.
 pub(super) fn decode<R: Request>(mut frame: Bytes, version: i16) -> Result<R::Response, KafkaError> {
     let unreadable = |why: String| KafkaError::Answer { request: std::any::type_name::<R>(), why };
     ResponseHeader::decode(&mut frame, R::Response::header_version(version)).map_err(|e| unreadable(e.to_string()))?;

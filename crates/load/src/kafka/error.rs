@@ -1,30 +1,30 @@
-//! What ends a run. What a broker refuses in the course of it is a figure, not an error.
+//! Errors that end a run. Requests that the broker refuses during a run are counted, not errors.
 
 use std::io;
 
-/// Why a client of Kafka's protocol could not go on.
+/// An error of a client of Kafka's protocol.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KafkaError {
     /// The connection could not be made, or broke off.
     #[error("the connection to the broker failed")]
     Connection(#[from] io::Error),
-    /// An answer could not be read.
+    /// A response could not be decoded.
     #[error("the broker's answer to {request} does not read: {why}")]
     Answer {
-        /// Kafka's name of the request.
+        /// Name of the request in Kafka's protocol.
         request: &'static str,
-        /// What is wrong with it.
+        /// Reason why it could not be decoded.
         why: String,
     },
-    /// The broker refused what the run needs.
+    /// The broker refused a request that the run needs.
     #[error("the broker refused {request}: {why} (code {code})")]
     Refused {
-        /// Kafka's name of the request.
+        /// Name of the request in Kafka's protocol.
         request: &'static str,
-        /// Kafka's error code.
+        /// Error code of Kafka's protocol.
         code: i16,
-        /// What the broker says, or what the code is called.
+        /// Message of the broker, or the name of the code.
         why: String,
     },
     /// A thread of the generator ended early; its figures are lost.

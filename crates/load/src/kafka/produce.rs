@@ -1,7 +1,7 @@
-//! Producing: prepared batches, pipelined over a few connections.
+//! A producer of prepared batches, pipelined over a few connections.
 //!
-//! Each connection has a thread that sends and one that hears the answers; between them a queue of what is under way,
-//! as long as the load allows. Latency counts from when a batch was due, so that a stall shows in all that it held up.
+//! Each connection has a sending and a receiving thread. A bounded queue between them holds the unanswered requests.
+//! Latency counts from the due time of a batch, so that a stall shows in every batch that it delays.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,77 +15,77 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record, SystemClock, WallClock as _};
 
 use super::KafkaError;
-use super::client::{CORRELATION_AT, Client, decode, encode, refused_with};
+use super::client::{CORRELATION_AT, KafkaClient, decode, encode, refused_with};
 use crate::Latencies;
 use crate::cpu::thread_cpu;
 
 const VERSION: i16 = 7;
 const TIMEOUT_MS: i32 = 30_000;
-/// How much later than asked a sleep may end. Within it, that is the generator's lateness and not the broker's.
+/// Tolerance of timers. A delay within it is caused by the generator, not by the broker.
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
-/// Above this share of a core, a generator's thread set the pace.
+/// Share of a core above which a generator thread, not the broker, limits the rate.
 const BUSY: f64 = 0.9;
 
-/// When a broker answers.
+/// Acknowledgement that a producer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acks {
-    /// When its leader has taken the records (`acks=1`).
+    /// The leader has taken the records (`acks=1`).
     Leader,
-    /// When all have that must (`acks=all`); in Millstream, when the records have their topic's level.
+    /// All in-sync replicas have them (`acks=all`); in Millstream, the records have the level of their topic.
     All,
 }
 
-/// What is produced, and how.
+/// Settings of a produce load.
 #[derive(Debug, Clone)]
 pub struct ProduceLoad {
-    /// Where the broker listens.
+    /// Address on which the broker listens.
     pub address: SocketAddr,
-    /// The topic.
+    /// Topic that receives the records.
     pub topic: String,
-    /// How many partitions it has; batches go to each in turn.
+    /// Number of its partitions; batches go to each in turn.
     pub partitions: u32,
     /// Bytes of a record's value; it has no key.
     pub record_bytes: usize,
-    /// Records of a batch, which is a request of its own.
+    /// Records in a batch; each request has one batch.
     pub batch_records: usize,
-    /// When the broker answers.
+    /// Acknowledgement that each request asks for.
     pub acks: Acks,
-    /// Connections, each with its own threads.
+    /// Number of connections, each with two threads.
     pub connections: usize,
-    /// Requests of a connection that may be unanswered.
+    /// Largest number of unanswered requests of a connection.
     pub in_flight: usize,
-    /// Records a second, by timetable; `None` sends as fast as answers allow.
+    /// Target rate in records a second; `None` sends as fast as responses allow.
     pub records_per_s: Option<f64>,
-    /// Sent before anything is counted.
+    /// Warm-up time, left out of the result.
     pub warm_up: Duration,
-    /// Then counted.
+    /// Measured time after the warm-up.
     pub duration: Duration,
 }
 
-/// What came of it.
+/// Results of a produce load.
 #[derive(Debug, Clone, Default)]
-pub struct Produced {
+pub struct ProduceResult {
     /// Records that were acknowledged after the warm-up.
     pub records: u64,
-    /// From the end of the warm-up to the last answer.
+    /// Time from the end of the warm-up to the last response.
     pub took: Duration,
     /// Requests that were answered with an error after the warm-up.
     pub errors: u64,
-    /// The first of those errors.
+    /// Text of the first of those errors.
     pub first_error: Option<String>,
-    /// Of one request, from when it was due to its answer.
+    /// Latencies of requests, from due time to response.
     pub latencies: Latencies,
     /// Share of a core that the busiest of the generator's threads used.
     pub busiest_thread: f64,
 }
 
-impl Produced {
-    /// Acknowledged records a second.
+impl ProduceResult {
+    /// Returns the acknowledged records per second.
     pub fn rate_per_s(&self) -> f64 {
         self.records as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Whether the generator and not the broker set the pace.
+    /// Returns whether the generator, not the broker, limited the rate.
     pub fn generator_bottleneck(&self) -> bool {
         self.busiest_thread > BUSY
     }
@@ -119,13 +119,14 @@ impl ProduceLoad {
         }
     }
 
-    /// Sends and counts; blocks until all is answered.
+    /// Runs the load; blocks until all requests are answered.
     ///
     /// # Errors
-    /// [`KafkaError`].
-    pub fn run(&self) -> Result<Produced, KafkaError> {
+    /// Returns the first [`KafkaError`] of a connection.
+    pub fn run(&self) -> Result<ProduceResult, KafkaError> {
         let frames = (0..self.partitions).map(|partition| self.frame(partition)).collect::<Result<Vec<_>, _>>()?;
-        let clients = (0..self.connections).map(|_| Client::connect(self.address)).collect::<Result<Vec<_>, _>>()?;
+        let clients =
+            (0..self.connections).map(|_| KafkaClient::connect(self.address)).collect::<Result<Vec<_>, _>>()?;
         let begin = Instant::now();
         thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -135,7 +136,7 @@ impl ProduceLoad {
                 threads.push(scope.spawn(move || self.hear(answers, &to_hear, begin)));
                 threads.push(scope.spawn(move || self.send(client, frames, number, &under_way, begin)));
             }
-            let mut all = Produced::default();
+            let mut all = ProduceResult::default();
             for thread in threads {
                 all.add(&thread.join().map_err(|_| KafkaError::ThreadDied)??);
             }
@@ -143,12 +144,12 @@ impl ProduceLoad {
         })
     }
 
-    /// A request with one batch for `partition`.
+    /// Builds a request with one batch for `partition`.
     fn frame(&self, partition: u32) -> Result<BytesMut, KafkaError> {
-        // Values that do not compress, different in each record.
+        // Random values, because they do not compress.
         let mut random = fastrand::Rng::with_seed(u64::from(partition));
         let mut value = vec![0; self.record_bytes];
-        // Of now: retention in Kafka goes by it.
+        // Current time, because Kafka's retention depends on it.
         let timestamp_ms = SystemClock::default().now_ms();
         let mut builder = BatchBuilder::default();
         for _ in 0..self.batch_records {
@@ -173,26 +174,26 @@ impl ProduceLoad {
 
     fn send(
         &self,
-        mut client: Client,
+        mut client: KafkaClient,
         mut frames: Vec<BytesMut>,
         number: usize,
         under_way: &SyncSender<Instant>,
         begin: Instant,
-    ) -> Result<Produced, KafkaError> {
+    ) -> Result<ProduceResult, KafkaError> {
         let cpu_before = thread_cpu();
         let end = begin + self.warm_up + self.duration;
         let period = self.records_per_s.map(|rate| {
             let batches_per_s = rate / self.batch_records as f64 / self.connections as f64;
             Duration::from_secs_f64(1.0 / batches_per_s.max(f64::MIN_POSITIVE))
         });
-        // Connections are due one after the other, not at the same time.
+        // Spreads the due times of the connections over the interval.
         let first = period.map(|period| begin + period.mul_f64(number as f64 / self.connections as f64));
         for at in 0_u32.. {
             let due = match (first, period) {
                 (Some(first), Some(period)) => counted_from(first + period * at),
                 _ => Instant::now(),
             };
-            // Full while so many are under way; closed if whoever hears the answers has failed, which he will tell.
+            // Blocks while `in_flight` requests are unanswered. It is closed if the receiving thread failed, which reports the error.
             if due >= end || under_way.send(due).is_err() {
                 break;
             }
@@ -202,19 +203,24 @@ impl ProduceLoad {
             frame[CORRELATION_AT].copy_from_slice(&(at as u32).to_be_bytes());
             client.send(frame)?;
         }
-        Ok(Produced { busiest_thread: share(cpu_before, begin), ..Produced::default() })
+        Ok(ProduceResult { busiest_thread: share(cpu_before, begin), ..ProduceResult::default() })
     }
 
-    fn hear(&self, mut client: Client, under_way: &Receiver<Instant>, begin: Instant) -> Result<Produced, KafkaError> {
+    fn hear(
+        &self,
+        mut client: KafkaClient,
+        under_way: &Receiver<Instant>,
+        begin: Instant,
+    ) -> Result<ProduceResult, KafkaError> {
         let cpu_before = thread_cpu();
         let counted = begin + self.warm_up;
-        let mut produced = Produced::default();
+        let mut produced = ProduceResult::default();
         for due in under_way {
             let response = decode::<ProduceRequest>(client.receive()?, VERSION)?;
             let answered = Instant::now();
             let partitions = response.responses.iter().flat_map(|topic| &topic.partition_responses);
             if due < counted {
-                // A broker that has just created the topic may refuse at first.
+                // A broker may refuse requests just after it created the topic.
             } else if let Some(refused) = partitions.into_iter().find(|partition| partition.error_code != 0) {
                 produced.errors += 1;
                 let said = refused.error_message.as_ref().map(ToString::to_string);
@@ -232,7 +238,7 @@ impl ProduceLoad {
     }
 }
 
-/// Waits until `due`; from when the latency of what is sent then counts.
+/// Waits until `due` and returns the time from which the latency counts.
 fn counted_from(due: Instant) -> Instant {
     let left = due.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -243,7 +249,7 @@ fn counted_from(due: Instant) -> Instant {
     if now - due <= TIMER_GRAIN { now } else { due }
 }
 
-/// Share of a core that the calling thread has used since `begin`.
+/// Returns the share of a core that the calling thread has used since `begin`.
 fn share(cpu_before: Duration, begin: Instant) -> f64 {
     (thread_cpu() - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
 }

@@ -1,4 +1,4 @@
-//! Reading a topic from its start: at a pace, as the consumer that has fallen behind does, or following what is appended.
+//! A consumer that reads a topic from its start, at a given byte rate or following new records.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,51 +13,51 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_types::{BatchLimits, RecordBatch};
 
 use super::KafkaError;
-use super::client::{Client, refused_with};
+use super::client::{KafkaClient, refused_with};
 
 const VERSION: i16 = 11;
 const WAIT_MS: i32 = 500;
-/// What Kafka's own consumer asks of a partition at most.
+/// Default `max.partition.fetch.bytes` of Kafka's consumer.
 const PARTITION_MAX_BYTES: i32 = 1 << 20;
 
-/// What is read, and how fast.
+/// Settings of a read load.
 #[derive(Debug, Clone)]
 pub struct ReadLoad {
-    /// Where the broker listens.
+    /// Address on which the broker listens.
     pub address: SocketAddr,
-    /// The topic, which has records.
+    /// Topic to read; it must have records.
     pub topic: String,
-    /// How many partitions it has.
+    /// Number of partitions of the topic.
     pub partitions: u32,
-    /// Bytes of batches a second.
+    /// Target rate in bytes of batches a second.
     pub bytes_per_s: f64,
-    /// For how long, beginning anew at the end of the topic; `None` reads it once.
+    /// Reading time, with a restart at the end of the topic; `None` reads the topic once.
     pub duration: Option<Duration>,
 }
 
-/// What came of it.
+/// Results of a read load.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Read {
-    /// Bytes of batches, each with its checksum verified.
+pub struct ReadResult {
+    /// Bytes of the batches; the checksum of each was verified.
     pub bytes: u64,
-    /// Records of these batches.
+    /// Number of records in these batches.
     pub records: u64,
-    /// How often it came to the end.
+    /// Number of times the reader reached the end.
     pub rounds: u64,
-    /// How long it took.
+    /// Time that the reads took.
     pub took: Duration,
 }
 
 impl ReadLoad {
-    /// Reads and counts.
+    /// Reads the topic and counts its records.
     ///
     /// # Errors
-    /// [`KafkaError`], also for a batch whose checksum does not match.
-    pub fn run(&self) -> Result<Read, KafkaError> {
-        let mut client = Client::connect(self.address)?;
+    /// Returns a [`KafkaError`], also for a batch whose checksum does not match.
+    pub fn run(&self) -> Result<ReadResult, KafkaError> {
+        let mut client = KafkaClient::connect(self.address)?;
         let mut offsets = vec![0; self.partitions as usize];
         let begin = Instant::now();
-        let mut read = Read::default();
+        let mut read = ReadResult::default();
         while self.duration.is_none_or(|duration| begin.elapsed() < duration) {
             let before = read.bytes;
             self.fetch(&mut client, &mut offsets, &mut read)?;
@@ -75,14 +75,14 @@ impl ReadLoad {
         Ok(read)
     }
 
-    /// Follows the topic until `stop` is set, at no pace of its own, and tells meanwhile how many records it has read.
+    /// Follows the topic at full speed until `stop` is set and updates `records` with the number of records read.
     ///
     /// # Errors
-    /// As [`ReadLoad::run`].
+    /// The same errors as those of [`ReadLoad::run`].
     pub fn follow(&self, records: &AtomicU64, stop: &AtomicBool) -> Result<(), KafkaError> {
-        let mut client = Client::connect(self.address)?;
+        let mut client = KafkaClient::connect(self.address)?;
         let mut offsets = vec![0; self.partitions as usize];
-        let mut read = Read::default();
+        let mut read = ReadResult::default();
         while !stop.load(Ordering::Relaxed) {
             self.fetch(&mut client, &mut offsets, &mut read)?;
             records.store(read.records, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl ReadLoad {
         Ok(())
     }
 
-    fn fetch(&self, client: &mut Client, offsets: &mut [i64], read: &mut Read) -> Result<(), KafkaError> {
+    fn fetch(&self, client: &mut KafkaClient, offsets: &mut [i64], read: &mut ReadResult) -> Result<(), KafkaError> {
         let response = client.call(&self.request(offsets), VERSION)?;
         let all = response.responses.into_iter().flat_map(|topic| topic.partitions);
         all.into_iter().try_for_each(|data| take(data, offsets, read))
@@ -116,8 +116,8 @@ impl ReadLoad {
     }
 }
 
-/// Counts what was found in one partition and goes on behind it.
-fn take(data: PartitionData, offsets: &mut [i64], read: &mut Read) -> Result<(), KafkaError> {
+/// Counts the batches of one partition and advances its offset.
+fn take(data: PartitionData, offsets: &mut [i64], read: &mut ReadResult) -> Result<(), KafkaError> {
     if data.error_code != 0 {
         return Err(refused_with("Fetch", data.error_code, None));
     }
@@ -127,7 +127,7 @@ fn take(data: PartitionData, offsets: &mut [i64], read: &mut Read) -> Result<(),
     let records: Bytes = data.records.unwrap_or_default();
     for batch in RecordBatch::split(records, &BatchLimits::default()) {
         let batch = match batch {
-            // The last one may be cut off.
+            // The last batch may be incomplete.
             Err(millstream_types::BatchError::Truncated { .. }) => break,
             batch => batch.map_err(|e| KafkaError::Answer { request: "Fetch", why: e.to_string() })?,
         };

@@ -1,4 +1,4 @@
-//! A steady stream of the records of [`super::pool`] by timetable, into which single records are planted.
+//! A stream of records of [`super::record_pool`] at a fixed rate. Markers replace fields of single records.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,84 +8,84 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::KafkaError;
-use super::client::{Client, decode};
-use super::pool::{Frame, Planted, frames};
+use super::client::{KafkaClient, decode};
+use super::record_pool::{MarkerField, ProduceFrame, frames};
 use crate::cpu::thread_cpu;
 
 const VERSION: i16 = 7;
-/// Requests that may be unanswered.
+/// Largest number of unanswered requests.
 const IN_FLIGHT: usize = 64;
-/// Stamps have sixteen digits.
+/// The base of all stamps, so that each has sixteen digits.
 const STAMP_BASE: u64 = 1_000_000_000_000_000;
 
-/// What is sent, and how fast.
+/// Settings of a record stream.
 #[derive(Debug, Clone)]
 pub struct StreamLoad {
-    /// Where the broker listens.
+    /// Address on which the broker listens.
     pub address: SocketAddr,
-    /// The topic.
+    /// Topic that receives the records.
     pub topic: String,
-    /// How many partitions it has; batches go to each in turn.
+    /// Number of its partitions; batches go to each in turn.
     pub partitions: u32,
-    /// Different batches; then the first comes again.
+    /// Number of different batches, which are sent in a cycle.
     pub batches: usize,
-    /// Records of a batch, which is a request of its own.
+    /// Records in a batch; each request has one batch.
     pub batch_records: usize,
-    /// Records a second.
+    /// Target rate in records a second.
     pub records_per_s: f64,
-    /// From when stamps count.
+    /// Time from which stamps count.
     pub begin: Instant,
 }
 
-/// One record of the stream that has these values instead of its own.
-pub type Plant = Vec<(Planted, String)>;
+/// Values that replace fields of one record of the stream.
+pub type Marker = Vec<(MarkerField, String)>;
 
-/// A running stream; it ends with [`Streaming::stop`].
+/// A running stream; it ends with [`RunningStream::stop`].
 #[derive(Debug)]
-pub struct Streaming {
-    plants: Sender<Plant>,
+pub struct RunningStream {
+    plants: Sender<Marker>,
     stop: Arc<AtomicBool>,
-    sender: JoinHandle<Result<Streamed, KafkaError>>,
+    sender: JoinHandle<Result<StreamResult, KafkaError>>,
     hearer: JoinHandle<Result<u64, KafkaError>>,
 }
 
-/// What came of it.
+/// Results of a record stream.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Streamed {
-    /// Records that were sent.
+pub struct StreamResult {
+    /// Number of records that were sent.
     pub records: u64,
-    /// From the first to the last of them.
+    /// Time from the first to the last record.
     pub took: Duration,
-    /// Batches that the broker refused.
+    /// Number of batches that the broker refused.
     pub refused: u64,
-    /// CPU time of the thread that sends.
+    /// CPU time of the sending thread.
     pub cpu: Duration,
-    /// How far the last batch was behind its time.
+    /// Delay of the last batch behind its due time.
     pub late: Duration,
-    /// How far any batch was behind its time.
+    /// Largest delay of a batch behind its due time.
     pub late_max: Duration,
 }
 
-impl Streamed {
-    /// Records a second.
+impl StreamResult {
+    /// Target rate in records a second.
     pub fn rate_per_s(&self) -> f64 {
         self.records as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
-/// A stamp of now, microseconds since `begin` and a constant.
+/// Returns the current stamp: microseconds since `begin` plus a constant.
 pub fn stamp_us(begin: Instant) -> u64 {
     STAMP_BASE + begin.elapsed().as_micros() as u64
 }
 
 impl StreamLoad {
-    /// Renders the records, then begins to send.
+    /// Renders the records and starts the stream.
     ///
     /// # Errors
-    /// [`KafkaError`].
-    pub fn start(self) -> Result<Streaming, KafkaError> {
+    /// Returns a [`KafkaError`] if the broker cannot be reached.
+    pub fn start(self) -> Result<RunningStream, KafkaError> {
         let frames = frames(&self.topic, self.partitions, self.batches, self.batch_records)?;
-        let client = Client::connect(self.address)?;
+        let client = KafkaClient::connect(self.address)?;
         let answers = client.second()?;
         let (plants, planted) = channel();
         let (under_way, to_hear) = sync_channel(IN_FLIGHT);
@@ -93,21 +93,21 @@ impl StreamLoad {
         let stopped = stop.clone();
         let hearer = thread::spawn(move || hear(answers, &to_hear));
         let sender = thread::spawn(move || self.send(client, frames, &planted, &under_way, &stopped));
-        Ok(Streaming { plants, stop, sender, hearer })
+        Ok(RunningStream { plants, stop, sender, hearer })
     }
 
     fn send(
         &self,
-        mut client: Client,
-        mut frames: Vec<Frame>,
-        plants: &Receiver<Plant>,
+        mut client: KafkaClient,
+        mut frames: Vec<ProduceFrame>,
+        plants: &Receiver<Marker>,
         under_way: &SyncSender<()>,
         stop: &AtomicBool,
-    ) -> Result<Streamed, KafkaError> {
+    ) -> Result<StreamResult, KafkaError> {
         let cpu_before = thread_cpu();
         let period = Duration::from_secs_f64(self.batch_records as f64 / self.records_per_s.max(1.0));
         let first = Instant::now();
-        let mut streamed = Streamed::default();
+        let mut streamed = StreamResult::default();
         for at in 0_u32.. {
             let due = first + period * at;
             thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -134,8 +134,8 @@ impl StreamLoad {
     }
 }
 
-/// Plants what waits, at most one in each record; how to take it out again.
-fn plant(frame: &mut Frame, plants: &Receiver<Plant>) -> Vec<(usize, Planted, String)> {
+/// Writes waiting markers, at most one per record, and returns the replaced values.
+fn plant(frame: &mut ProduceFrame, plants: &Receiver<Marker>) -> Vec<(usize, MarkerField, String)> {
     let mut undo = Vec::new();
     for (record, plant) in plants.try_iter().take(frame.record_count()).enumerate() {
         for (field, value) in plant {
@@ -145,8 +145,8 @@ fn plant(frame: &mut Frame, plants: &Receiver<Plant>) -> Vec<(usize, Planted, St
     undo
 }
 
-/// Hears all answers; how many were refusals.
-fn hear(mut client: Client, under_way: &Receiver<()>) -> Result<u64, KafkaError> {
+/// Reads all responses and returns the number of refused batches.
+fn hear(mut client: KafkaClient, under_way: &Receiver<()>) -> Result<u64, KafkaError> {
     let mut refused = 0;
     for () in under_way {
         let response = decode::<kafka_protocol::messages::ProduceRequest>(client.receive()?, VERSION)?;
@@ -156,21 +156,21 @@ fn hear(mut client: Client, under_way: &Receiver<()>) -> Result<u64, KafkaError>
     Ok(refused)
 }
 
-impl Streaming {
-    /// Has a record of the next batch carry these values.
-    pub fn plant(&self, plant: Plant) {
-        // If the stream has ended, that is told by `stop`.
+impl RunningStream {
+    /// Writes these values into a record of the next batch.
+    pub fn plant(&self, plant: Marker) {
+        // `stop` reports why the stream has ended.
         let _ = self.plants.send(plant);
     }
 
-    /// Ends it.
+    /// Stops the stream and returns its results.
     ///
     /// # Errors
-    /// [`KafkaError`]: why it ended before.
-    pub fn stop(self) -> Result<Streamed, KafkaError> {
+    /// Returns the [`KafkaError`] that ended the stream early.
+    pub fn stop(self) -> Result<StreamResult, KafkaError> {
         self.stop.store(true, Ordering::Relaxed);
         let streamed = self.sender.join().map_err(|_| KafkaError::ThreadDied)??;
         let refused = self.hearer.join().map_err(|_| KafkaError::ThreadDied)??;
-        Ok(Streamed { refused, ..streamed })
+        Ok(StreamResult { refused, ..streamed })
     }
 }

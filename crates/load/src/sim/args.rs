@@ -7,72 +7,71 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Pacing;
-use crate::client::{Scheme, Target};
-use crate::payload::{Payload, Template};
+use crate::client::{Scheme, ServerTarget};
+use crate::payload::{DevicePayload, JsonTemplate};
 use crate::registry::SecretForm;
 use crate::{Error, duration};
 
-/// How long devices send when neither `--duration` nor `--count` is given.
+/// Sending time if neither `--duration` nor `--count` is given.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Most connections that are opened unless asked for more.
+/// Largest number of connections unless `--connections` asks for more.
 const CONNECTIONS_DEFAULT: usize = 500;
 
-/// Most devices of one simulation.
+/// Largest number of devices in a simulation.
 const DEVICES_MAX: u64 = 1_000_000;
 
-/// Longest topic of MQTT, as the standard has it.
+/// Longest topic that MQTT allows.
 const TOPIC_MAX_BYTES: usize = 65_535;
 
-/// Longest user name or password of MQTT, less what is put together with it.
+/// Longest user name or password: the limit of MQTT minus room for the device number and separators.
 const LOGIN_MAX_BYTES: usize = 65_000;
 
-/// Largest packet id of MQTT.
+/// Largest packet id that MQTT allows.
 const IN_FLIGHT_MAX: i64 = 65_535;
 
-/// How long after the end of its time a command's verdict may come.
+/// Extra time for the server to report that a command was not answered.
 const VERDICT_TIME: Duration = Duration::from_secs(1);
 
-/// Lets simulated devices send messages over HTTP or MQTT, and reports how they were taken.
+/// Lets simulated devices send messages over HTTP or MQTT, and reports rates, latencies and failures.
 #[derive(Debug, Clone, Args)]
 pub struct SimArgs {
-    /// What devices speak. Over MQTT (3.1.1) each device has a connection of its own, which it opens with its first message.
+    /// Protocol of the devices. Over MQTT (3.1.1) each device has its own connection and opens it with its first message.
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     pub protocol: Protocol,
-    /// Where devices send to [default: http://127.0.0.1:8080 or mqtt://127.0.0.1:1883].
+    /// URL to which devices send [default: http://127.0.0.1:8080 or mqtt://127.0.0.1:1883].
     #[arg(long, value_name = "URL")]
     pub devices_url: Option<String>,
-    /// The devices' tenant.
+    /// Tenant of all simulated devices.
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// How many devices send.
+    /// Number of devices that send messages.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=DEVICES_MAX))]
     pub devices: u64,
-    /// What device ids begin with; a number follows.
+    /// Prefix of the device ids; a number follows.
     #[arg(long, value_name = "TEXT", default_value = "sim-")]
     pub device_prefix: String,
-    /// The first device's number.
+    /// Number of the first device id.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     pub first_device: u64,
     /// Time from one message of a device to its next; each device begins at a random moment of its first period.
     /// 0 sends the next message as soon as the last one is answered (closed loop only).
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pub period: Duration,
-    /// Time within which devices begin, each at a random moment of it, if not within the first period; 0 lets all begin
-    /// at once.
+    /// Time within which devices begin, each at a random moment [default: the period]; 0 lets all begin at once.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub ramp: Option<Duration>,
-    /// What devices do when the server is slow.
+    /// Behaviour of devices when the server is slow.
     #[arg(long = "loop", value_enum, default_value_t = Pacing::Closed)]
     pub pacing: Pacing,
-    /// HTTP: keep-alive connections that the devices share, or those of the application that sends commands [default: as
+    /// HTTP: keep-alive connections shared by the devices, or by the application that sends commands [default: as
     /// many as devices, at most 500].
     #[arg(long, short = 'c', value_name = "C", value_parser = clap::value_parser!(u64).range(1..=65_000))]
     pub connections: Option<u64>,
     /// HTTP: `put` names tenant and device in the path, `post` leaves them to the credentials.
     #[arg(long, value_enum, default_value_t = Method::Put)]
     pub method: Method,
-    /// What is sent.
+    /// Kind of message that is sent.
     #[arg(long, value_enum, default_value_t = MessageKind::Telemetry)]
     pub kind: MessageKind,
     /// Quality of service of telemetry, and over MQTT of commands: 0 at most once, 1 at least once; 2, exactly once, with
@@ -82,53 +81,53 @@ pub struct SimArgs {
     /// MQTT: the topic, if not `telemetry` or `event`; ${device} stands for the device's id.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// MQTT: messages of a device that may be unconfirmed at once. Nothing confirms one of QoS 0, so a PINGREQ follows
-    /// every Nth: its answer says that the server has read them, and is the latency of the last of them.
+    /// MQTT: largest number of unconfirmed messages of a device. MQTT does not confirm QoS 0, so a PINGREQ follows
+    /// every Nth message: its answer confirms that the server has read them, and gives the latency of the last one.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=IN_FLIGHT_MAX))]
     pub in_flight: u16,
-    /// How devices prove who they are: `basic` as DEVICE@TENANT with the password, or `none`.
+    /// Authentication of devices: `basic` sends DEVICE@TENANT and the password, `none` sends nothing.
     #[arg(long, value_enum, default_value_t = Auth::Basic)]
     pub auth: Auth,
-    /// The password that all devices share.
+    /// Password that all devices share.
     #[arg(long, value_name = "TEXT", default_value = "secret")]
     pub password: String,
     /// Size of the payload, whose bytes are all 0x42.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=16 << 20))]
     pub payload_bytes: u64,
-    /// A JSON payload instead, with ${walk(START, STEP)} for a number that wanders by at most STEP per message,
-    /// ${count} for the number of messages that the device has sent before, and ${device} for its id:
-    /// '{"temperature": ${walk(20, 0.5)}}'.
+    /// A JSON payload instead, with ${walk(START, STEP)} for a number that wanders by at most STEP per
+    /// message, ${count} for the number of messages that the device has sent before, and ${device} for
+    /// its id: '{"temperature": ${walk(20, 0.5)}}'.
     #[arg(long, value_name = "JSON", conflicts_with = "payload_bytes")]
     pub template: Option<String>,
-    /// How long devices send, after the warm-up [default: 10s unless --count is given].
+    /// Time for which devices send, after the warm-up [default: 10s unless --count is given].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub duration: Option<Duration>,
-    /// How many messages are sent in all, warm-up included; the duration, if given, still ends the sending.
+    /// Total number of messages, including the warm-up; --duration, if given, still ends the sending.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Time at the start whose messages are sent but left out of the result: connections open, logins are cold.
+    /// Warm-up: messages of this time are sent but left out of the result, while connections open and devices log in.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub warm_up: Duration,
     /// Longest time to wait for an answer; after it the message counts as failed and the connection is closed. A command
     /// waits as long for its device's answer.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub timeout: Duration,
-    /// Threads that simulate; each has its share of the devices and the connections. One core each.
+    /// Threads of the simulator; each uses up to one core and has a share of the devices and connections.
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
-    /// Seed of all random choices, for a run that can be repeated [default: another one each time].
+    /// Seed of all random choices, for a repeatable run [default: a different seed each time].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Registers tenant, devices and passwords before the run; what exists is kept, passwords are set anew.
+    /// Registers tenant, devices and passwords before the run; existing devices are kept, their passwords are replaced.
     #[arg(long)]
     pub register: bool,
-    /// Where devices are registered, and commands are sent to.
+    /// URL of the device registry and of the command API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
     pub registry_url: String,
     /// API token for the registry and for commands; none is needed on the loopback address.
     #[arg(long, value_name = "TOKEN")]
     pub registry_token: Option<String>,
-    /// How passwords are handed to the registry.
+    /// Form in which passwords are sent to the registry.
     #[arg(long, value_enum, default_value_t = SecretForm::Sha512)]
     pub secret: SecretForm,
     /// Writes the result as JSON to this file, too.
@@ -136,7 +135,7 @@ pub struct SimArgs {
     pub json: Option<PathBuf>,
 }
 
-/// What devices speak.
+/// Protocol that the devices speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -147,7 +146,7 @@ pub enum Protocol {
     Mqtt,
 }
 
-/// Which of the two ways of sending a device uses.
+/// HTTP method with which a device sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -158,7 +157,7 @@ pub enum Method {
     Post,
 }
 
-/// What kind of message is sent.
+/// Kind of message that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -173,7 +172,7 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// As paths and topics have it.
+    /// Name of the kind in paths and topics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Telemetry => "telemetry",
@@ -183,18 +182,18 @@ impl MessageKind {
     }
 }
 
-/// How a device proves who it is.
+/// Authentication of the simulated devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum Auth {
-    /// `DEVICE@TENANT` and the password: HTTP Basic, or user and password of MQTT.
+    /// `DEVICE@TENANT` and the password, as HTTP Basic or as user name and password of MQTT.
     Basic,
-    /// Not at all, for tenants that allow it.
+    /// No authentication, for tenants that allow it.
     None,
 }
 
 impl SimArgs {
-    /// How long devices send after the warm-up; endless when only the count ends the sending.
+    /// Sending time after the warm-up; unlimited if only the count ends the sending.
     pub(crate) fn duration(&self) -> Duration {
         match (self.duration, self.count) {
             (Some(duration), _) => duration,
@@ -203,7 +202,7 @@ impl SimArgs {
         }
     }
 
-    /// Connections in all: never more than devices; over MQTT as many.
+    /// Total number of connections, at most one per device; exactly one per device over MQTT.
     pub(crate) fn connections(&self) -> usize {
         let devices = self.devices as usize;
         match (self.protocol, self.kind) {
@@ -217,12 +216,12 @@ impl SimArgs {
         self.ramp.unwrap_or(self.period)
     }
 
-    /// The quality of service that messages have in the end.
+    /// Effective quality of service of the messages.
     pub(crate) fn qos(&self) -> u8 {
         if self.kind == MessageKind::Event { 1 } else { self.qos }
     }
 
-    /// Messages of a device that may be under way at once.
+    /// Largest number of unconfirmed messages of a device.
     pub(crate) fn in_flight(&self) -> usize {
         if self.protocol == Protocol::Http { 1 } else { self.in_flight.into() }
     }
@@ -232,17 +231,16 @@ impl SimArgs {
         self.topic.as_deref().unwrap_or(self.kind.name()).replace("${device}", device)
     }
 
-    /// Threads in all: never more than connections.
+    /// Number of threads, at most one per connection.
     pub(crate) fn threads(&self) -> usize {
         (self.threads as usize).min(self.connections())
     }
 
-    /// The id of the device with this number, counted from the first.
+    /// Id of the device with this index; the first device has index 0.
     pub(crate) fn device_id(&self, number: u64) -> String {
         format!("{}{}", self.device_prefix, self.first_device + number)
     }
 
-    /// Where devices send to.
     pub(crate) fn devices_url(&self) -> &str {
         let own = match self.protocol {
             Protocol::Http => "http://127.0.0.1:8080",
@@ -251,33 +249,33 @@ impl SimArgs {
         self.devices_url.as_deref().unwrap_or(own)
     }
 
-    pub(crate) fn target(&self) -> Result<Target, Error> {
+    pub(crate) fn target(&self) -> Result<ServerTarget, Error> {
         let scheme = match self.protocol {
             Protocol::Http => Scheme::Http,
             Protocol::Mqtt => Scheme::Mqtt,
         };
-        Target::parse("devices-url", scheme, self.devices_url(), self.timeout)
+        ServerTarget::parse("devices-url", scheme, self.devices_url(), self.timeout)
     }
 
-    /// Where requests go: to the devices' listener, or, with commands, to that of applications, which needs a moment to say
-    /// that no answer has come.
-    pub(crate) fn calls(&self) -> Result<Target, Error> {
+    /// Server for the requests: the devices' listener, or the applications' listener for commands. The latter needs extra time
+    /// to report that a command was not answered.
+    pub(crate) fn request_target(&self) -> Result<ServerTarget, Error> {
         match self.kind {
             MessageKind::Command => {
-                Target::parse("registry-url", Scheme::Http, &self.registry_url, self.timeout + VERDICT_TIME)
+                ServerTarget::parse("registry-url", Scheme::Http, &self.registry_url, self.timeout + VERDICT_TIME)
             }
             MessageKind::Telemetry | MessageKind::Event => self.target(),
         }
     }
 
-    pub(crate) fn payload(&self) -> Result<Payload, Error> {
+    pub(crate) fn payload(&self) -> Result<DevicePayload, Error> {
         match &self.template {
-            Some(text) => Template::parse("template", text).map(Payload::Template),
-            None => Ok(Payload::of_size(self.payload_bytes as usize)),
+            Some(text) => JsonTemplate::parse("template", text).map(DevicePayload::Template),
+            None => Ok(DevicePayload::of_size(self.payload_bytes as usize)),
         }
     }
 
-    /// Refuses what no run can do.
+    /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let id_char = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         if !self.device_prefix.chars().all(id_char) {
@@ -375,22 +373,22 @@ mod tests {
 
     #[derive(Debug, Parser)]
     #[command(name = "sim")]
-    struct Command {
+    struct SimCommand {
         #[command(flatten)]
         args: SimArgs,
     }
 
     fn parse(line: &str) -> SimArgs {
-        Command::parse_from(format!("sim {line}").split_whitespace()).args
+        SimCommand::parse_from(format!("sim {line}").split_whitespace()).args
     }
 
     #[test]
     fn the_help_names_every_option() {
-        insta::assert_snapshot!(Command::command().render_long_help().to_string());
+        insta::assert_snapshot!(SimCommand::command().render_long_help().to_string());
     }
 
     #[test]
-    fn connections_and_threads_never_exceed_what_they_serve() {
+    fn connections_never_exceed_devices_and_threads_never_exceed_connections() {
         for (line, expected) in [
             ("", (100, 1)),
             ("-n 2000", (500, 1)),
@@ -441,11 +439,14 @@ mod tests {
         }
         assert!(parse("--protocol mqtt --qos 2 --topic d/${device}").check().is_ok());
         assert_eq!(parse("--protocol mqtt --devices-url mqtt://a").target().unwrap().address, "a:1883");
-        assert_eq!(parse("--kind command --protocol mqtt --registry-url http://b").calls().unwrap().address, "b:80");
+        assert_eq!(
+            parse("--kind command --protocol mqtt --registry-url http://b").request_target().unwrap().address,
+            "b:80"
+        );
         let http = parse("--protocol mqtt --devices-url http://127.0.0.1").target().unwrap_err();
         assert!(http.to_string().contains("only mqtt:// is spoken"), "{http}");
         let both = ["sim", "--template", "1", "--payload-bytes", "3"];
-        let matches = Command::command().try_get_matches_from(both);
-        assert!(matches.and_then(|matches| Command::from_arg_matches(&matches)).is_err());
+        let matches = SimCommand::command().try_get_matches_from(both);
+        assert!(matches.and_then(|matches| SimCommand::from_arg_matches(&matches)).is_err());
     }
 }

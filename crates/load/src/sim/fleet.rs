@@ -1,6 +1,6 @@
-//! One thread's devices: when each is due, what it sends, and how it fared.
+//! The devices of one thread: their due times, their payloads and the counts of their messages.
 //!
-//! Owner: the tasks of one generator thread; the lock is contended only when the figures are looked at.
+//! Owner: the tasks of one generator thread. The lock is contended only when progress is sampled.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -13,41 +13,40 @@ use tokio::time::Instant;
 
 use super::SimArgs;
 use super::pacing::messages_due;
-use crate::payload::Payload;
+use crate::payload::DevicePayload;
 use crate::{Error, FailureKind, Latencies};
 
-/// The devices of one thread.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    /// Devices that no connection has taken, by due time.
+    /// Devices that no worker holds, by due time.
     agenda: BinaryHeap<Reverse<(Instant, usize)>>,
-    devices: Vec<Device>,
-    /// When devices begin, ascending; for the backlog.
+    devices: Vec<SimDevice>,
+    /// Start offsets of the devices, ascending. The backlog is computed from them.
     offsets: Vec<Duration>,
-    payload: Payload,
+    payload: DevicePayload,
     random: fastrand::Rng,
-    /// Messages whose sending has begun, warm-up included.
+    /// Messages whose sending has begun, including the warm-up.
     pub(crate) started: u64,
-    /// What became of them, without the warm-up's.
-    pub(crate) tally: Tally,
+    /// Outcomes of the messages after the warm-up.
+    pub(crate) tally: MessageCounts,
 }
 
 #[derive(Debug)]
-struct Device {
+struct SimDevice {
     id: String,
     walks: Box<[f64]>,
     count: u64,
 }
 
 impl Fleet {
-    /// All devices, dealt out to the threads, each at a random moment of its first period after `start`.
+    /// Distributes all devices over the threads. Each device begins at a random time within the ramp after `start`.
     pub(crate) fn all(args: &SimArgs, start: Instant) -> Result<Vec<Arc<Mutex<Self>>>, Error> {
         let mut random = args.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         let payload = args.payload()?;
         let threads = args.threads();
         let mut fleets: Vec<_> = (0..threads).map(|_| Self::empty(payload.clone(), random.fork())).collect();
         for number in 0..args.devices {
-            let device = Device { id: args.device_id(number), walks: payload.start(), count: 0 };
+            let device = SimDevice { id: args.device_id(number), walks: payload.start(), count: 0 };
             let offset = args.ramp().mul_f64(random.f64());
             fleets[number as usize % threads].add(device, start, offset);
         }
@@ -57,33 +56,33 @@ impl Fleet {
         Ok(fleets.into_iter().map(|fleet| Arc::new(Mutex::new(fleet))).collect())
     }
 
-    fn empty(payload: Payload, random: fastrand::Rng) -> Self {
+    fn empty(payload: DevicePayload, random: fastrand::Rng) -> Self {
         let (agenda, devices, offsets) = Default::default();
-        Self { agenda, devices, offsets, payload, random, started: 0, tally: Tally::default() }
+        Self { agenda, devices, offsets, payload, random, started: 0, tally: MessageCounts::default() }
     }
 
-    fn add(&mut self, device: Device, start: Instant, offset: Duration) {
+    fn add(&mut self, device: SimDevice, start: Instant, offset: Duration) {
         self.agenda.push(Reverse((start + offset, self.devices.len())));
         self.devices.push(device);
         self.offsets.push(offset);
     }
 
-    /// Takes the device that is due first.
+    /// Takes the device with the earliest due time.
     pub(crate) fn take(&mut self) -> Option<(Instant, usize)> {
         self.agenda.pop().map(|Reverse(due)| due)
     }
 
-    /// Gives a device back, due at `due`.
+    /// Returns a device with its next due time.
     pub(crate) fn give_back(&mut self, due: Instant, device: usize) {
         self.agenda.push(Reverse((due, device)));
     }
 
-    /// The devices' ids, by number.
+    /// Returns the device ids in order of their numbers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         self.devices.iter().map(|device| device.id.as_str())
     }
 
-    /// What a device sends next; from now on it counts as begun.
+    /// Renders the next payload of a device and counts the message as started.
     pub(crate) fn payload(&mut self, device: usize) -> Bytes {
         self.started += 1;
         let device = &mut self.devices[device];
@@ -92,22 +91,22 @@ impl Fleet {
         self.payload.next(&device.id, count, &mut device.walks, &mut self.random)
     }
 
-    /// How many messages are due by `elapsed` after the start.
+    /// Counts the messages that are due by `elapsed` after the start.
     pub(crate) fn messages_due(&self, period: Duration, elapsed: Duration) -> u64 {
         messages_due(&self.offsets, period, elapsed)
     }
 }
 
-/// What became of messages.
+/// Counts of messages by outcome, with latencies.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally {
+pub(crate) struct MessageCounts {
     pub(crate) accepted: u64,
     pub(crate) failures: BTreeMap<FailureKind, u64>,
-    /// Of the accepted ones.
+    /// Latencies of the accepted messages.
     pub(crate) latencies: Latencies,
 }
 
-impl Tally {
+impl MessageCounts {
     pub(crate) fn sent(&self) -> u64 {
         self.accepted + self.failures.values().sum::<u64>()
     }

@@ -1,4 +1,4 @@
-//! Devices over HTTP: a worker per connection sends for whatever device is due next.
+//! Sends messages of devices over HTTP. Each connection has a worker that serves the device that is due next.
 
 use std::sync::Arc;
 
@@ -10,34 +10,34 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
-use super::worker::{Run, Turn};
-use super::{Auth, MessageKind, Method, Protocol, SimArgs, between};
-use crate::client::{Answer, Connection, QOS_LEVEL, Target};
+use super::run::{DueWait, SimRun};
+use super::{Auth, MessageKind, Method, Protocol, SimArgs};
+use crate::client::{HttpConnection, HttpResponse, QOS_LEVEL, ServerTarget};
 use crate::registry::authorization;
-use crate::{Error, Failure, FailureKind};
+use crate::{Error, FailureKind, RequestFailure};
 
-/// The requests of one thread's devices.
+/// Builds the requests of the devices of one thread.
 #[derive(Debug)]
-pub(super) struct Calls {
-    target: Target,
+pub(super) struct DeviceRequests {
+    target: ServerTarget,
     method: hyper::Method,
     host: HeaderValue,
     content_type: HeaderValue,
     qos: Option<HeaderValue>,
-    /// By the devices' numbers.
-    callers: Vec<Caller>,
+    /// Endpoints, indexed by device number.
+    endpoints: Vec<DeviceEndpoint>,
 }
 
 #[derive(Debug)]
-struct Caller {
+struct DeviceEndpoint {
     uri: Uri,
     authorization: Option<HeaderValue>,
 }
 
-impl Calls {
-    /// Of the devices with these ids.
+impl DeviceRequests {
+    /// Prepares the requests of the devices with these ids.
     pub(super) fn of<'a>(args: &SimArgs, ids: impl Iterator<Item = &'a str>) -> Result<Self, Error> {
-        let target = args.calls()?;
+        let target = args.request_target()?;
         Ok(Self {
             method: match (args.kind, args.method) {
                 (MessageKind::Command, _) | (_, Method::Post) => hyper::Method::POST,
@@ -47,20 +47,20 @@ impl Calls {
             target,
             content_type: args.payload()?.content_type(),
             qos: (args.kind == MessageKind::Telemetry && args.qos == 1).then(|| HeaderValue::from_static("1")),
-            callers: ids.map(|id| Caller::new(args, id)).collect::<Result<_, _>>()?,
+            endpoints: ids.map(|id| DeviceEndpoint::new(args, id)).collect::<Result<_, _>>()?,
         })
     }
 
-    /// A device's request with this body.
+    /// Builds the request of a device with this body.
     fn request(&self, device: usize, body: Bytes) -> Request<Full<Bytes>> {
-        let caller = &self.callers[device];
+        let endpoint = &self.endpoints[device];
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = caller.uri.clone();
+        *request.uri_mut() = endpoint.uri.clone();
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
         headers.insert(CONTENT_TYPE, self.content_type.clone());
-        if let Some(authorization) = &caller.authorization {
+        if let Some(authorization) = &endpoint.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
         if let Some(qos) = &self.qos {
@@ -70,7 +70,7 @@ impl Calls {
     }
 }
 
-impl Caller {
+impl DeviceEndpoint {
     fn new(args: &SimArgs, id: &str) -> Result<Self, Error> {
         let (kind, tenant) = (args.kind.name(), &args.tenant);
         let path = match (args.kind, args.method) {
@@ -92,8 +92,8 @@ impl Caller {
     }
 }
 
-/// Where an application sends a command to. Over HTTP a device listens only while a request of its waits, so that a command
-/// must wait, too.
+/// Path to which an application sends a command. An HTTP device listens only while it polls, so the command gets a
+/// time to live and waits for the next poll.
 fn command_path(args: &SimArgs, id: &str) -> String {
     let mut path =
         format!("/api/commands/{}/{id}?command=simulated&timeout-ms={}", args.tenant, args.timeout.as_millis());
@@ -111,32 +111,32 @@ fn bearer(token: &str) -> Result<HeaderValue, Error> {
     })
 }
 
-/// One connection's task: sends for whatever device is due next.
-pub(super) async fn work(run: Arc<Run>, fleet: Arc<Mutex<Fleet>>, calls: Arc<Calls>) {
-    let mut connection = Connection::to(calls.target.clone());
+/// Runs the worker of one connection: takes the device that is due next and sends its message.
+pub(super) async fn work(run: Arc<SimRun>, fleet: Arc<Mutex<Fleet>>, requests: Arc<DeviceRequests>) {
+    let mut connection = HttpConnection::to(requests.target.clone());
     loop {
         let taken = fleet.lock().take();
         let Some((due, device)) = taken else { return };
         let waited = match run.wait_until(due).await {
-            Turn::Over => return,
-            Turn::Waited => true,
-            Turn::Late => false,
+            DueWait::Over => return,
+            DueWait::Waited => true,
+            DueWait::Late => false,
         };
         if !run.take_ticket() {
             return;
         }
         let payload = fleet.lock().payload(device);
-        let request = calls.request(device, payload);
+        let request = requests.request(device, payload);
         let started = Instant::now();
         let answer = connection.send(request).await;
         let completed = Instant::now();
-        let connect_failed = matches!(answer, Err(Failure::Connect(_)));
+        let connect_failed = matches!(answer, Err(RequestFailure::Connect(_)));
         let from = run.pacing.counts_from(due, started, waited);
         let next_due = run.pacing.next_due(run.period, due, started, completed);
         {
             let mut fleet = fleet.lock();
             if from >= run.measured_from {
-                fleet.tally.count(judge(answer).map(|()| between(from, completed)));
+                fleet.tally.count(judge(answer).map(|()| completed.saturating_duration_since(from)));
             }
             fleet.give_back(next_due, device);
         }
@@ -146,7 +146,7 @@ pub(super) async fn work(run: Arc<Run>, fleet: Arc<Mutex<Fleet>>, calls: Arc<Cal
     }
 }
 
-fn judge(answer: Result<Answer, Failure>) -> Result<(), FailureKind> {
+fn judge(answer: Result<HttpResponse, RequestFailure>) -> Result<(), FailureKind> {
     match answer {
         Ok(answer) if answer.status.is_success() => Ok(()),
         Ok(answer) => Err(FailureKind::Status(answer.status.as_u16())),

@@ -1,16 +1,14 @@
-//! When a device sends next, and from when its latency counts.
+//! Due times of messages, and the times from which their latencies count.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::between;
-
-/// How much later than asked a timer may fire. A wake-up within it is the simulator's lateness, not the server's.
+/// Tolerance of timers. A delay within it is caused by the simulator, not by the server.
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
-/// What a device does when its server is slow.
+/// Behaviour of a device when its server is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -24,7 +22,7 @@ pub enum Pacing {
 }
 
 impl Pacing {
-    /// When the message after the one that was `due`, `started` and `completed` at these times is due.
+    /// Due time of the message after the one with these times.
     pub(crate) fn next_due(self, period: Duration, due: Instant, started: Instant, completed: Instant) -> Instant {
         match self {
             Self::Closed => (started + period).max(completed),
@@ -32,17 +30,17 @@ impl Pacing {
         }
     }
 
-    /// The time from which the latency of a message counts. `waited`: a connection was free before it was due.
+    /// Time from which the latency of a message counts. `waited` is true if a connection was free before the due time.
     pub(crate) fn counts_from(self, due: Instant, started: Instant, waited: bool) -> Instant {
         match self {
             Self::Closed => started,
-            Self::Open if waited && between(due, started) <= TIMER_GRAIN => started,
+            Self::Open if waited && started.saturating_duration_since(due) <= TIMER_GRAIN => started,
             Self::Open => due,
         }
     }
 }
 
-/// How many messages are due by the time `elapsed` when devices start at `offsets` (ascending, each below the period).
+/// Counts the messages that are due by `elapsed` if devices start at `offsets` (ascending, each below the period).
 pub(crate) fn messages_due(offsets: &[Duration], period: Duration, elapsed: Duration) -> u64 {
     let rounds = elapsed.as_nanos() / period.as_nanos().max(1);
     let within = Duration::from_nanos((elapsed.as_nanos() % period.as_nanos().max(1)) as u64);

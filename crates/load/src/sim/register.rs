@@ -1,4 +1,4 @@
-//! Registers simulated devices, several at a time, because each change waits for a disk.
+//! Registers simulated devices over several connections, because each change waits for a disk sync.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::SimArgs;
 use crate::Error;
-use crate::client::{Scheme, Target};
-use crate::registry::Registry;
+use crate::client::{Scheme, ServerTarget};
+use crate::registry::RegistryClient;
 
-/// Connections to the registry.
 const CONNECTIONS: u64 = 32;
 
-/// How long the registry may take to answer.
+/// Timeout of one request to the registry.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn all(args: &SimArgs, stop: &CancellationToken, mut done: impl FnMut(u64)) -> Result<(), Error> {
     args.check()?;
-    let target = Target::parse("registry-url", Scheme::Http, &args.registry_url, TIMEOUT)?;
-    Registry::new(target.clone(), args.registry_token.clone()).tenant(&args.tenant).await?;
+    let target = ServerTarget::parse("registry-url", Scheme::Http, &args.registry_url, TIMEOUT)?;
+    RegistryClient::new(target.clone(), args.registry_token.clone()).tenant(&args.tenant).await?;
 
     let args = Arc::new(args.clone());
     let next = Arc::new(AtomicU64::new(0));
     let (registered, mut count) = mpsc::channel(CONNECTIONS as usize);
     let mut connections = JoinSet::new();
     for _ in 0..CONNECTIONS.min(args.devices) {
-        let registry = Registry::new(target.clone(), args.registry_token.clone());
+        let registry = RegistryClient::new(target.clone(), args.registry_token.clone());
         connections.spawn(some(args.clone(), registry, next.clone(), registered.clone(), stop.clone()));
     }
     drop(registered);
@@ -47,7 +46,7 @@ pub(super) async fn all(args: &SimArgs, stop: &CancellationToken, mut done: impl
 
 async fn some(
     args: Arc<SimArgs>,
-    mut registry: Registry,
+    mut registry: RegistryClient,
     next: Arc<AtomicU64>,
     registered: mpsc::Sender<()>,
     stop: CancellationToken,
@@ -63,7 +62,7 @@ async fn some(
             registry.password(&args.tenant, &device, &args.password, args.secret).await
         };
         if let Err(error) = outcome.await {
-            // The others need not go on.
+            // Stops the other connections.
             next.store(args.devices, Ordering::Relaxed);
             return Err(error);
         }

@@ -1,91 +1,92 @@
-//! What a simulation has shown.
+//! The result of a simulation, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 
-use super::fleet::Tally;
-use super::worker::{Finished, Run};
-use super::{MessageKind, Method, Pacing, Protocol, SimArgs, between};
+use super::fleet::MessageCounts;
+use super::run::SimRun;
+use super::worker::ThreadResult;
+use super::{MessageKind, Method, Pacing, Protocol, SimArgs};
 use crate::table::{grouped, measured};
-use crate::{FailureKind, LatencyMs, Table};
+use crate::{Error, FailureKind, LatencyMs, TextTable};
 
-/// Above this share of a core's time a generator thread sets the pace instead of the server.
+/// Share of a core above which a generator thread, not the server, limits the rate.
 const BOTTLENECK_SHARE: f64 = 0.9;
 
-/// The result of a simulation.
+/// The figures of one simulation run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimReport {
-    /// Under which the figures hold.
+    /// Conditions under which the figures hold.
     pub conditions: Conditions,
     /// Seconds from the end of the warm-up to the last answer.
     pub elapsed_s: f64,
-    /// Messages that were sent, or that could not be for want of a connection.
+    /// Messages that were sent, and messages that failed for lack of a connection.
     pub sent: u64,
-    /// Those answered with a 2xx status, or confirmed.
+    /// Messages answered with a 2xx status, or confirmed over MQTT.
     pub accepted: u64,
-    /// All others, by what was answered or happened.
+    /// Failed messages by status code or kind of failure.
     pub failures: BTreeMap<FailureKind, u64>,
     /// Messages that were due and not sent; open loop only.
     pub backlog: Backlog,
-    /// Accepted messages per second.
+    /// Accepted messages per second of wall-clock time.
     pub rate_per_s: f64,
-    /// Latency of the accepted messages: from sending in the closed loop, from being due in the open loop. At QoS 0 over
-    /// MQTT of every Nth of a device, where N may be in flight.
+    /// Latency of the accepted messages, from sending in the closed loop and from the due time in the open loop. At QoS 0
+    /// over MQTT it covers one message of each window of `in_flight` messages.
     pub latency_ms: LatencyMs,
-    /// What the simulator itself needed.
+    /// CPU use of the simulator itself.
     pub generator: Generator,
 }
 
-/// What was simulated.
+/// Settings of the simulated devices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Conditions {
-    /// What devices spoke.
+    /// Protocol that the devices spoke.
     pub protocol: Protocol,
-    /// Where devices sent to, or waited for commands.
+    /// URL to which devices sent or at which they waited for commands.
     pub devices_url: String,
-    /// Number of devices.
+    /// Number of devices in the run.
     pub devices: u64,
-    /// Number of connections; of the application where commands are sent.
+    /// Number of connections; for commands, those of the application.
     pub connections: usize,
     /// Time between two messages of a device.
     pub period_ms: f64,
-    /// Which loop.
+    /// Open or closed loop of the senders.
     #[serde(rename = "loop")]
     pub pacing: Pacing,
-    /// Which method; HTTP only.
+    /// Method of the requests; HTTP only.
     pub method: Option<Method>,
-    /// Messages of a device that may be unconfirmed at once.
+    /// Largest number of unconfirmed messages of a device.
     pub in_flight: usize,
-    /// What kind of message.
+    /// Kind of the messages that are sent.
     pub kind: MessageKind,
-    /// Telemetry's quality of service; events always have 1.
+    /// Quality of service of telemetry; events always have 1.
     pub qos: u8,
-    /// Size of the payload; `null` when a template made it.
+    /// Size of the payload; `null` with a template.
     pub payload_bytes: Option<u64>,
-    /// Time at the start that is not in the figures.
+    /// Time at the start that the figures leave out.
     pub warm_up_s: f64,
 }
 
 /// Messages that were due and not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Backlog {
-    /// When the sending ended; these are in no other figure. A few are usual: those that came due within the last
-    /// 2 ms, which timers do not tell apart.
+    /// Backlog at the end of sending; no other figure includes it. A few are usual: messages that came due within the last
+    /// 2 ms, the tolerance of timers.
     pub at_end: u64,
-    /// At the worst of the moments when it was looked at, ten times a second.
+    /// Largest backlog of all samples, ten a second.
     pub max: u64,
 }
 
-/// What the simulator needed for itself.
+/// CPU use of the simulator itself.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Generator {
-    /// Number of threads.
+    /// Number of threads of the simulator.
     pub threads: usize,
     /// Share of a core's time that the busiest thread used, 0 to 1.
     pub busiest_thread: f64,
-    /// Whether that was so much that the server could have done more.
+    /// True if the simulator, not the server, limited the rate.
     pub bottleneck: bool,
 }
 
@@ -96,9 +97,15 @@ impl Generator {
 }
 
 impl SimReport {
-    pub(super) fn new(args: &SimArgs, run: &Run, tally: Tally, threads: &[Finished], backlog: Backlog) -> Self {
+    pub(super) fn new(
+        args: &SimArgs,
+        run: &SimRun,
+        tally: MessageCounts,
+        threads: &[ThreadResult],
+        backlog: Backlog,
+    ) -> Self {
         let last = threads.iter().filter_map(|thread| thread.at).max().unwrap_or(run.measured_from);
-        let elapsed_s = between(run.measured_from, last).as_secs_f64();
+        let elapsed_s = last.saturating_duration_since(run.measured_from).as_secs_f64();
         let share = |part: f64| if elapsed_s > 0.0 { part / elapsed_s } else { 0.0 };
         let busiest_thread = threads.iter().map(|thread| share(thread.cpu.as_secs_f64())).fold(0.0, f64::max);
         Self {
@@ -131,11 +138,20 @@ impl SimReport {
     pub fn failed(&self) -> u64 {
         self.failures.values().sum()
     }
+
+    /// # Errors
+    /// [`Error::NoneAccepted`] if messages failed and none was accepted.
+    pub(super) fn ensure_some_accepted(&self) -> Result<(), Error> {
+        let most = self.failures.iter().max_by_key(|(_, count)| **count).filter(|_| self.accepted == 0);
+        most.map_or(Ok(()), |(kind, count)| {
+            Err(Error::NoneAccepted { sent: self.sent, kind: *kind, count: *count, remedy: kind.remedy() })
+        })
+    }
 }
 
 impl fmt::Display for SimReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::with_head(["result", ""]);
+        let mut table = TextTable::with_head(["result", ""]);
         table.row(["elapsed s".to_owned(), measured(self.elapsed_s)]);
         table.row(["sent".to_owned(), grouped(self.sent)]);
         table.row(["accepted".to_owned(), grouped(self.accepted)]);
@@ -205,6 +221,15 @@ mod tests {
         for (busiest_thread, bottleneck) in [(0.0, false), (0.9, false), (0.91, true), (1.0, true)] {
             assert_eq!(Generator::new(1, busiest_thread).bottleneck, bottleneck, "{busiest_thread}");
         }
+    }
+
+    #[test]
+    fn a_run_without_an_accepted_message_is_an_error_with_a_remedy() {
+        assert!(report().ensure_some_accepted().is_ok());
+        let failures = [(FailureKind::Status(401), 9), (FailureKind::Timeout, 1)].into();
+        let error = SimReport { accepted: 0, sent: 10, failures, ..report() }.ensure_some_accepted().unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("none of 10 messages") && text.contains("--register"), "{text}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) body: Bytes,
 }
 
-/// What the server does with a request.
+/// Reaction of the server to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reaction {
     Answer(u16, &'static str),

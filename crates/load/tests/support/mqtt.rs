@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the server behaves.
+/// Behaviour of the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manners {
     /// Return code of CONNACK.
@@ -24,7 +24,7 @@ pub(crate) struct Manners {
     pub(crate) confirms_together: usize,
 }
 
-/// What one client did.
+/// Record of one client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heard {
     /// CONNECT without its head.

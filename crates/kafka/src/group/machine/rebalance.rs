@@ -1,4 +1,4 @@
-//! From one generation to the next: who has joined, what all of them speak, who leads, who gets what.
+//! A rebalance: it gathers the members, elects protocol and leader, and hands out the assignments.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::{Answer, Group, GroupState, Joined, Synced};
+use super::{CallResult, Group, GroupState, JoinResult, SyncResult};
 use crate::group::member::Member;
 
 impl Group {
     /// Begins a rebalance, unless one is being prepared.
-    pub(super) fn prepare(&mut self, now: Duration, out: &mut Vec<Answer>) {
+    pub(super) fn prepare(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         if self.state == GroupState::PreparingRebalance {
             return;
         }
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();
             member.has_synced = false;
-            if let Some(ticket) = member.syncing.take() {
+            if let Some(call_id) = member.syncing.take() {
                 member.heard_of(now);
-                out.push(Answer::Sync(ticket, Err(ResponseError::RebalanceInProgress)));
+                out.push(CallResult::Sync(call_id, Err(ResponseError::RebalanceInProgress)));
             }
         }
         let latest = now + self.rebalance_timeout();
@@ -34,8 +34,8 @@ impl Group {
         self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or_default()
     }
 
-    /// Ends the rebalance if nobody needs to be waited for.
-    pub(super) fn try_complete(&mut self, now: Duration, out: &mut Vec<Answer>) {
+    /// Completes the rebalance if it waits for nobody.
+    pub(super) fn try_complete(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         let have_joined = self.members.values().all(|member| member.joining.is_some()) && self.pending.is_empty();
         let waits_for_more = self.initial_until.is_some() && !self.members.is_empty();
         if self.state == GroupState::PreparingRebalance && have_joined && !waits_for_more {
@@ -43,8 +43,8 @@ impl Group {
         }
     }
 
-    /// Begins the next generation with those who have joined, and with static members that may come back.
-    pub(super) fn complete(&mut self, now: Duration, out: &mut Vec<Answer>) {
+    /// Begins the next generation with the joined members, and with static members that may return.
+    pub(super) fn complete(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         self.members.retain(|_, member| member.joining.is_some() || member.instance.is_some());
         self.initial_until = None;
         if !self.members.is_empty() && self.members.values().all(|member| member.joining.is_none()) {
@@ -64,12 +64,12 @@ impl Group {
         self.deadline = Some(now + self.rebalance_timeout());
         let mut tickets = Vec::new();
         for (id, member) in &mut self.members {
-            if let Some(ticket) = member.joining.take() {
+            if let Some(call_id) = member.joining.take() {
                 member.heard_of(now);
-                tickets.push((id.clone(), ticket));
+                tickets.push((id.clone(), call_id));
             }
         }
-        out.extend(tickets.into_iter().map(|(id, ticket)| Answer::Join(ticket, Ok(self.joined(&id)))));
+        out.extend(tickets.into_iter().map(|(id, call_id)| CallResult::Join(call_id, Ok(self.joined(&id)))));
     }
 
     fn become_empty(&mut self, now: Duration) {
@@ -81,7 +81,7 @@ impl Group {
         self.empty_since = now;
     }
 
-    /// Of the protocols that all members speak, the one that most of them prefer.
+    /// The protocol that most members prefer among those that all members support.
     fn elect_protocol(&self) -> String {
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         let is_common = |name: &str| self.members.values().all(|member| member.speaks(name));
@@ -93,10 +93,10 @@ impl Group {
         votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(name, _)| name.to_owned()).unwrap_or_default()
     }
 
-    pub(super) fn joined(&self, id: &str) -> Joined {
+    pub(super) fn joined(&self, id: &str) -> JoinResult {
         let described =
             |(id, member): (&String, &Member)| (id.clone(), member.instance.clone(), member.metadata(&self.protocol));
-        Joined {
+        JoinResult {
             generation: self.generation,
             protocol_type: self.protocol_type.clone(),
             protocol: self.protocol.clone(),
@@ -107,14 +107,14 @@ impl Group {
         }
     }
 
-    /// Answers those who have asked for their assignment.
-    pub(super) fn hand_out(&mut self, now: Duration, out: &mut Vec<Answer>) {
+    /// Answers the members that have asked for their assignment.
+    pub(super) fn hand_out(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         for member in self.members.values_mut() {
-            if let Some(ticket) = member.syncing.take() {
+            if let Some(call_id) = member.syncing.take() {
                 member.heard_of(now);
                 let (protocol_type, protocol) = (self.protocol_type.clone(), self.protocol.clone());
-                let synced = Synced { protocol_type, protocol, assignment: member.assignment.clone() };
-                out.push(Answer::Sync(ticket, Ok(synced)));
+                let synced = SyncResult { protocol_type, protocol, assignment: member.assignment.clone() };
+                out.push(CallResult::Sync(call_id, Ok(synced)));
             }
         }
         if self.members.values().all(|member| member.has_synced) {

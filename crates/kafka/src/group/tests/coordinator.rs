@@ -15,19 +15,23 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::conformance::append_and_wait;
-use millstream_log::sim::SimFiles;
+use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, TopicConfig};
 use millstream_types::{ManualClock, Record, Roles, TenantId, TopicName, TopicPartition};
 
 use super::*;
-use crate::group::{Caller, Coordinator};
+use crate::group::{Caller, GroupCoordinator};
 use ResponseError as E;
 
 struct Node {
     log: Arc<Embedded>,
-    coordinator: Arc<Coordinator>,
+    coordinator: Arc<GroupCoordinator>,
     clock: Arc<ManualClock>,
     files: SimFiles,
+}
+
+fn orders() -> TopicName {
+    TopicName::user("orders", &TenantId::default()).unwrap()
 }
 
 fn text(value: &str) -> StrBytes {
@@ -36,14 +40,29 @@ fn text(value: &str) -> StrBytes {
 
 fn caller(tenant: &str) -> Caller {
     let (client_id, client_host) = ("client".to_owned(), "127.0.0.1".to_owned());
-    Caller { tenant: TenantId::new(tenant).unwrap(), roles: Roles::APPLICATION, client_id, client_host }
+    Caller {
+        namespace: crate::namespace::Namespace::new("").of(&TenantId::new(tenant).unwrap(), false),
+        roles: Roles::APPLICATION,
+        client_id,
+        client_host,
+    }
 }
 
 impl Node {
     fn on(files: SimFiles, clock: Arc<ManualClock>) -> Self {
+        Self::with(config(), files, clock)
+    }
+
+    /// After a restart for so long members from before it may go on.
+    fn restart_within(self, return_window: Duration) -> Self {
+        self.log.close().unwrap();
+        Self::with(GroupConfig { return_window, ..config() }, self.files.clone(), self.clock.clone())
+    }
+
+    fn with(config: GroupConfig, files: SimFiles, clock: Arc<ManualClock>) -> Self {
         let log_config = LogConfig { dir: "/log".into(), ..LogConfig::default() };
         let log = Embedded::open(log_config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
-        let coordinator = Coordinator::new(log.clone(), config(), clock.clone(), clock.clone());
+        let coordinator = GroupCoordinator::new(log.clone(), config, clock.clone(), clock.clone());
         Self { log, coordinator, clock, files }
     }
 
@@ -56,6 +75,19 @@ impl Node {
         let record = Record { value: Some(b"x"), ..Record::default() };
         append_and_wait(&*partition, &[record; 3], AckLevel::Synced).unwrap();
         node
+    }
+
+    /// Appends to a partition of `orders`; the offset.
+    fn append(&self, partition: u32) -> i64 {
+        let partition = self.log.partition(&TopicPartition::new(orders(), partition)).unwrap();
+        let record = Record { value: Some(b"x"), ..Record::default() };
+        append_and_wait(&*partition, &[record], AckLevel::Synced).unwrap().first.0.cast_signed()
+    }
+
+    fn crash(self) -> Self {
+        let files = self.files.crash(1, PowerLoss::DropAll);
+        drop(self.log.close());
+        Self::on(files, self.clock.clone())
     }
 
     fn restart(self) -> Self {
@@ -125,7 +157,9 @@ impl Node {
         assert_eq!(response.groups[0].error_code, 0);
         let partitions = response.groups[0].topics.iter().flat_map(|topic| &topic.partitions);
         let found = partitions.map(|of| {
-            assert_eq!((of.error_code, of.committed_leader_epoch >= 0), (0, of.committed_offset >= 0));
+            assert_eq!(of.error_code, 0);
+            let is_record = (0..1 << 32).contains(&of.committed_offset) && of.committed_offset != 99;
+            assert_eq!(of.committed_leader_epoch >= 0, is_record, "{of:?}");
             (of.partition_index, of.committed_offset, of.metadata.as_deref().unwrap_or("none").to_owned())
         });
         found.collect()
@@ -175,6 +209,25 @@ async fn a_member_commits_and_finds_its_position_again_after_a_restart() {
 }
 
 #[tokio::test]
+async fn members_go_on_under_their_ids_after_a_restart() {
+    let node = Node::start();
+    let (member, generation) = node.member("default").await;
+    let member = (&*member, generation);
+    assert_eq!(node.commit(member, 0, 1, "").await, 0);
+    let node = node.restart_within(Duration::from_secs(60));
+    assert_eq!(node.heartbeat(member).await, E::RebalanceInProgress.code(), "it is told to join again");
+    assert_eq!(node.commit(member, 0, 2, "").await, 0, "nobody else has its partitions yet");
+    assert_eq!(node.heartbeat(("", -1)).await, E::UnknownMemberId.code());
+    let joined = node.join(member.0, "default").await;
+    assert_eq!((joined.error_code, &*joined.member_id, &*joined.leader), (0, member.0, member.0));
+    assert_eq!(node.commit(("another-from-before", generation), 0, 3, "").await, E::RebalanceInProgress.code());
+    assert_eq!(node.fetch("default", None).await, [(0, 2, String::new())]);
+    node.clock.advance(Duration::from_secs(61));
+    assert_eq!(node.heartbeat(("another-from-before", generation)).await, E::UnknownMemberId.code());
+    assert_eq!(node.join("another-from-before", "default").await.error_code, E::UnknownMemberId.code());
+}
+
+#[tokio::test]
 async fn a_stale_member_stores_nothing() {
     let node = Node::start();
     let (member, generation) = node.member("default").await;
@@ -187,15 +240,42 @@ async fn a_stale_member_stores_nothing() {
 }
 
 #[tokio::test]
-async fn positions_that_cannot_be_are_refused_by_what_clients_understand() {
+async fn invalid_positions_are_refused_with_codes_that_clients_know() {
     let node = Node::start();
     let nobody = ("", -1);
-    assert_eq!(node.commit(nobody, 0, 4, "").await, E::OffsetOutOfRange.code());
-    assert_eq!(node.commit(nobody, 0, -5, "").await, E::OffsetOutOfRange.code());
     assert_eq!(node.commit(nobody, 2, 0, "").await, E::UnknownTopicOrPartition.code());
     assert_eq!(node.commit(nobody, 0, 1, &"x".repeat(4097)).await, E::OffsetMetadataTooLarge.code());
     assert_eq!(node.fetch("default", None).await, []);
     assert_eq!(node.commit(nobody, 0, 3, &"x".repeat(4096)).await, 0);
+}
+
+#[tokio::test]
+async fn a_committed_offset_is_kept_even_if_it_is_out_of_range() {
+    let mut node = Node::start();
+    let lag = |node: &Node| node.log.lags(&orders()).first().map(|found| (found.position.0, found.lag));
+    for (offset, lag_records) in [(-1, None), (-2, None), (99, Some((99, 0))), (i64::MAX, Some((i64::MAX as u64, 0)))] {
+        assert_eq!(node.commit(("", -1), 0, offset, "").await, 0, "{offset}");
+        assert_eq!(node.fetch("default", Some(vec![0])).await, [(0, offset, String::new())]);
+        assert_eq!(lag(&node), lag_records);
+        node = node.restart();
+        assert_eq!(node.fetch("default", None).await, [(0, offset, String::new())]);
+    }
+}
+
+#[tokio::test]
+async fn offsets_that_a_start_after_a_crash_has_skipped_are_no_lag() {
+    let node = Node::start();
+    assert_eq!(node.commit(("", -1), 0, 3, "").await, 0);
+    assert_eq!(node.commit(("", -1), 1, 0, "").await, 0);
+    let node = node.crash().crash();
+    assert_eq!(node.fetch("default", None).await[0].1, 3, "nothing has come behind it");
+    let appended = node.append(0);
+    assert!(appended > 1000, "a start has skipped offsets");
+    assert_eq!(node.fetch("default", None).await[0].1, appended, "that is what comes next");
+    let lags: Vec<_> = node.log.lags(&orders()).iter().map(|found| found.lag).collect();
+    assert_eq!(lags, [1, 0]);
+    assert_eq!(node.commit(("", -1), 0, 1, "").await, 0);
+    assert_eq!(node.log.lags(&orders())[0].lag, 3, "two from before, and one");
 }
 
 #[tokio::test]
@@ -303,7 +383,7 @@ async fn a_group_without_a_name_and_one_too_many_are_refused() {
     let request = HeartbeatRequest::default();
     assert_eq!(node.coordinator.heartbeat(request, &caller("default")).await.error_code, E::InvalidGroupId.code());
     let small = GroupConfig { groups_max: 1, ..config() };
-    let coordinator = Coordinator::new(node.log.clone(), small, node.clock.clone(), node.clock.clone());
+    let coordinator = GroupCoordinator::new(node.log.clone(), small, node.clock.clone(), node.clock.clone());
     let node = Node { coordinator, ..node };
     node.member("default").await;
     assert_eq!(node.join("", "acme").await.error_code, E::GroupMaxSizeReached.code());

@@ -3,8 +3,8 @@
 use super::*;
 use ResponseError as E;
 
-fn join_static(member_id: &str, new_id: &str, instance: &str) -> Join {
-    Join { instance: Some(instance.to_owned()), ..join_of(member_id, new_id) }
+fn join_static(member_id: &str, new_id: &str, instance: &str) -> JoinRequest {
+    JoinRequest { instance: Some(instance.to_owned()), ..join_of(member_id, new_id) }
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn three_members_come_together_and_each_gets_its_assignment() {
 #[test]
 fn only_the_leader_hears_of_all_members() {
     let mut bench = Bench::stable(&["a", "b"]);
-    let (b, a) = (bench.join(Join { protocols: changed(), ..join_of("b", "") }), bench.join(join_of("a", "")));
+    let (b, a) = (bench.join(JoinRequest { protocols: changed(), ..join_of("b", "") }), bench.join(join_of("a", "")));
     let told: Vec<_> = bench.joined(a).members.iter().map(|(id, _, metadata)| (id.as_str(), &metadata[..])).collect();
     assert_eq!(told, [("a", &b"topics"[..]), ("b", b"other topics")]);
     assert!(bench.joined(b).members.is_empty());
@@ -34,24 +34,24 @@ fn changed() -> Vec<(String, Bytes)> {
 #[test]
 fn a_new_member_has_to_come_back_with_its_id_when_its_version_can() {
     let mut bench = Bench::new(config());
-    let first = bench.join(Join { must_come_back: true, ..join_of("", "a") });
-    assert_eq!(bench.joins[&first], Err(Refused { error: E::MemberIdRequired, member_id: "a".to_owned() }));
+    let first = bench.join(JoinRequest { must_come_back: true, ..join_of("", "a") });
+    assert_eq!(bench.joins[&first], Err(JoinError { error: E::MemberIdRequired, member_id: "a".to_owned() }));
     assert_eq!(bench.group.state(), GroupState::Empty);
-    let second = bench.join(Join { must_come_back: true, ..join_of("a", "") });
+    let second = bench.join(JoinRequest { must_come_back: true, ..join_of("a", "") });
     assert_eq!((bench.joined(second).leader.as_str(), bench.joined(second).generation), ("a", 1));
 }
 
 #[test]
-fn an_id_that_nobody_came_back_with_lapses() {
+fn a_member_id_that_no_join_uses_expires() {
     let mut bench = Bench::new(config());
-    bench.join(Join { must_come_back: true, ..join_of("", "a") });
+    bench.join(JoinRequest { must_come_back: true, ..join_of("", "a") });
     bench.advance(SESSION);
     let late = bench.join(join_of("a", ""));
     assert_eq!(bench.join_error(late), E::UnknownMemberId);
 }
 
 #[test]
-fn the_others_share_anew_when_a_member_leaves() {
+fn the_group_rebalances_when_a_member_leaves() {
     let mut bench = Bench::stable(&["a", "b", "c"]);
     let before = bench.group.generation();
     assert_eq!(bench.leave("c", None), Ok(()));
@@ -66,7 +66,7 @@ fn the_others_share_anew_when_a_member_leaves() {
 }
 
 #[test]
-fn the_others_share_anew_when_a_member_is_silent_for_its_session() {
+fn the_group_rebalances_when_a_members_session_times_out() {
     let mut bench = Bench::stable(&["a", "b", "c"]);
     let before = bench.group.generation();
     bench.advance(SESSION - Duration::from_millis(1));
@@ -109,7 +109,7 @@ fn positions_of_the_last_generation_are_taken_while_a_rebalance_gathers_members(
 }
 
 #[test]
-fn whoever_does_not_join_in_time_is_left_behind() {
+fn a_member_that_does_not_rejoin_in_time_is_removed() {
     let mut bench = Bench::stable(&["a", "b"]);
     let generation = bench.group.generation();
     let c = bench.join(join_of("", "c"));
@@ -155,7 +155,7 @@ fn a_member_that_lives_but_never_asks_for_its_assignment_is_removed() {
 }
 
 #[test]
-fn a_late_sync_gets_what_the_leader_has_assigned() {
+fn a_late_sync_gets_the_leaders_assignment() {
     let mut bench = Bench::stable(&["a", "b"]);
     let (_, b) = (bench.join(join_of("a", "")), bench.join(join_of("b", "")));
     let generation = bench.joined(b).generation;
@@ -176,14 +176,14 @@ fn a_static_member_that_restarts_keeps_its_place_without_a_rebalance() {
 
     let back = bench.join(join_static("", "two-2", "two"));
     assert_eq!((bench.joined(back).generation, bench.group.state()), (generation, GroupState::Stable));
-    let sync = bench.sync(Speaker { instance: Some("two"), ..speaker("two-2", generation) }, &[]);
+    let sync = bench.sync(MemberIdentity { instance: Some("two"), ..speaker("two-2", generation) }, &[]);
     assert_eq!(bench.assigned(sync), Ok("two-1"), "the assignment stays as it was made");
-    let old = Speaker { instance: Some("two"), ..speaker("two-1", generation) };
+    let old = MemberIdentity { instance: Some("two"), ..speaker("two-1", generation) };
     assert_eq!(bench.group.heartbeat(bench.now, old), Err(E::FencedInstanceId));
     assert_eq!(bench.group.may_commit(bench.now, old), Err(E::FencedInstanceId));
 
     // A leader that restarts is told not to assign: by a flag, or by the name of its predecessor.
-    let leader = bench.join(Join { may_skip_assignment: true, ..join_static("", "one-2", "one") });
+    let leader = bench.join(JoinRequest { may_skip_assignment: true, ..join_static("", "one-2", "one") });
     assert!(bench.joined(leader).skip_assignment);
     assert_eq!((bench.joined(leader).leader.as_str(), bench.joined(leader).members.len()), ("one-2", 2));
     let leader = bench.join(join_static("", "one-3", "one"));
@@ -217,14 +217,14 @@ fn the_first_rebalance_waits_for_further_members() {
 }
 
 #[test]
-fn the_protocol_is_one_that_all_speak_and_most_prefer() {
+fn the_group_uses_the_protocol_that_all_members_support_and_most_prefer() {
     let speaks = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Bytes::new())).collect::<Vec<_>>();
     let mut bench = Bench::new(GroupConfig { initial_rebalance_delay: Duration::from_secs(1), ..config() });
-    let a = bench.join(Join { protocols: speaks(&["sticky", "range", "robin"]), ..join_of("", "a") });
-    bench.join(Join { protocols: speaks(&["robin", "range"]), ..join_of("", "b") });
-    bench.join(Join { protocols: speaks(&["robin", "range"]), ..join_of("", "c") });
-    let none = bench.join(Join { protocols: speaks(&["sticky"]), ..join_of("", "d") });
-    let other = bench.join(Join { protocol_type: "connect".to_owned(), ..join_of("", "e") });
+    let a = bench.join(JoinRequest { protocols: speaks(&["sticky", "range", "robin"]), ..join_of("", "a") });
+    bench.join(JoinRequest { protocols: speaks(&["robin", "range"]), ..join_of("", "b") });
+    bench.join(JoinRequest { protocols: speaks(&["robin", "range"]), ..join_of("", "c") });
+    let none = bench.join(JoinRequest { protocols: speaks(&["sticky"]), ..join_of("", "d") });
+    let other = bench.join(JoinRequest { protocol_type: "connect".to_owned(), ..join_of("", "e") });
     assert_eq!(bench.join_error(none), E::InconsistentGroupProtocol);
     assert_eq!(bench.join_error(other), E::InconsistentGroupProtocol);
     bench.advance(Duration::from_secs(1));
@@ -237,23 +237,23 @@ fn limits_are_kept() {
     let refused = [
         (join_of("", "i"), E::GroupMaxSizeReached),
         (join_of("stranger", ""), E::UnknownMemberId),
-        (Join { session_timeout: Duration::ZERO, ..join_of("a", "") }, E::InvalidSessionTimeout),
-        (Join { session_timeout: Duration::from_secs(1 << 20), ..join_of("a", "") }, E::InvalidSessionTimeout),
-        (Join { protocols: Vec::new(), ..join_of("a", "") }, E::InconsistentGroupProtocol),
+        (JoinRequest { session_timeout: Duration::ZERO, ..join_of("a", "") }, E::InvalidSessionTimeout),
+        (JoinRequest { session_timeout: Duration::from_secs(1 << 20), ..join_of("a", "") }, E::InvalidSessionTimeout),
+        (JoinRequest { protocols: Vec::new(), ..join_of("a", "") }, E::InconsistentGroupProtocol),
         (
-            Join { protocols: vec![("range".to_owned(), Bytes::from(vec![0; 1 << 20]))], ..join_of("a", "") },
+            JoinRequest { protocols: vec![("range".to_owned(), Bytes::from(vec![0; 1 << 20]))], ..join_of("a", "") },
             E::InvalidRequest,
         ),
     ];
     for (join, error) in refused {
-        let ticket = bench.join(join);
-        assert_eq!(bench.join_error(ticket), error);
+        let call_id = bench.join(join);
+        assert_eq!(bench.join_error(call_id), error);
     }
     assert_eq!((bench.group.state(), bench.group.members().len()), (GroupState::Stable, 8));
 }
 
 #[test]
-fn somebody_without_a_group_commits_only_while_it_has_no_members() {
+fn a_client_outside_the_group_commits_only_while_the_group_is_empty() {
     let mut bench = Bench::new(config());
     assert_eq!(bench.commit("", -1), Ok(()));
     assert_eq!(bench.commit("a", 1), Err(E::UnknownMemberId));

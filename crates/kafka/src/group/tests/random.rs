@@ -2,18 +2,18 @@
 
 use super::*;
 
-/// A client as it sees itself: perhaps long removed, perhaps of a generation that is over.
+/// A client's own view: its membership may have ended long ago, or its generation may be over.
 struct Client {
     id: String,
     generation: i32,
-    join: Option<Ticket>,
-    sync: Option<Ticket>,
+    join: Option<CallId>,
+    sync: Option<CallId>,
     instance: Option<String>,
 }
 
 impl Client {
-    fn speaker(&self) -> Speaker<'_> {
-        Speaker { member_id: &self.id, instance: self.instance.as_deref(), generation: self.generation }
+    fn speaker(&self) -> MemberIdentity<'_> {
+        MemberIdentity { member_id: &self.id, instance: self.instance.as_deref(), generation: self.generation }
     }
 }
 
@@ -21,7 +21,7 @@ struct World {
     bench: Bench,
     clients: Vec<Client>,
     rng: fastrand::Rng,
-    /// How often a generation was found stable.
+    /// Number of rounds that found a stable generation.
     stable_rounds: usize,
 }
 
@@ -48,7 +48,7 @@ impl World {
         let number = self.clients.len();
         let instance = self.rng.bool().then(|| format!("instance-{number}"));
         let new_id = format!("member-{number}");
-        let join = self.bench.join(Join { instance: instance.clone(), ..join_of("", &new_id) });
+        let join = self.bench.join(JoinRequest { instance: instance.clone(), ..join_of("", &new_id) });
         self.clients.push(Client { id: new_id, generation: -1, join: Some(join), sync: None, instance });
     }
 
@@ -57,13 +57,13 @@ impl World {
         let Some(of) = self.any() else { return };
         let Some(instance) = self.clients[of].instance.clone() else { return };
         let new_id = format!("member-{}", self.clients.len());
-        let join = self.bench.join(Join { instance: Some(instance.clone()), ..join_of("", &new_id) });
+        let join = self.bench.join(JoinRequest { instance: Some(instance.clone()), ..join_of("", &new_id) });
         let instance = Some(instance);
         self.clients.push(Client { id: new_id, generation: -1, join: Some(join), sync: None, instance });
     }
 
     fn any(&mut self) -> Option<usize> {
-        // The last ones more often: most of the others are long gone.
+        // The last clients more often: most of the others left long ago.
         let count = self.clients.len();
         let recent = count.saturating_sub(8);
         (count > 0)
@@ -75,7 +75,7 @@ impl World {
         let client = &self.clients[of];
         let metadata = Bytes::copy_from_slice(&[self.rng.u8(0..2)]);
         let protocols = vec![("range".to_owned(), metadata)];
-        let join = Join { protocols, instance: client.instance.clone(), ..join_of(&client.id, "") };
+        let join = JoinRequest { protocols, instance: client.instance.clone(), ..join_of(&client.id, "") };
         self.clients[of].join = Some(self.bench.join(join));
     }
 
@@ -104,11 +104,11 @@ impl World {
     /// Clients take note of their answers.
     fn hear(&mut self) {
         for client in &mut self.clients {
-            if let Some(Ok(joined)) = client.join.and_then(|ticket| self.bench.joins.get(&ticket)) {
+            if let Some(Ok(joined)) = client.join.and_then(|call_id| self.bench.joins.get(&call_id)) {
                 client.generation = joined.generation;
                 client.join = None;
             }
-            if let Some(Ok(synced)) = client.sync.and_then(|ticket| self.bench.syncs.get(&ticket)) {
+            if let Some(Ok(synced)) = client.sync.and_then(|call_id| self.bench.syncs.get(&call_id)) {
                 let plan = std::str::from_utf8(&synced.assignment).unwrap();
                 assert_eq!(plan, format!("generation {}", client.generation), "everybody has the same plan");
                 client.sync = None;
@@ -137,10 +137,10 @@ impl World {
         }
         let members: Vec<_> = group.members().keys().cloned().collect();
         let now = self.bench.now;
-        // Of all that ever were, the last: most of the others are long gone.
+        // Only the last clients: most of the others left long ago.
         for client in self.clients.iter().rev().take(12) {
             let is_stale = client.generation != current || !members.contains(&client.id);
-            // Asked of a copy: whoever commits counts as heard of.
+            // On a copy, because a commit extends the session.
             let mut copy = self.bench.group.clone();
             let may = copy.may_commit(now, client.speaker());
             assert!(
@@ -166,7 +166,7 @@ fn at_most_one_generation_is_current_and_only_its_members_commit() {
         (0..300).for_each(|_| world.step());
         stable_rounds += world.stable_rounds;
 
-        // Everybody falls silent: every call is answered, and nobody is left.
+        // All clients fall silent: every call is answered, and no member remains.
         for _ in 0..40 {
             world.bench.advance(SESSION);
         }

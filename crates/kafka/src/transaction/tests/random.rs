@@ -8,9 +8,9 @@ struct World {
     of: Transaction,
     now_ms: i64,
     /// All that was ever answered to a take-over, the last one the current owner's.
-    producers: Vec<Producing>,
-    /// Markers that the log was given: each fences whatever is older.
-    fenced: Vec<Producing>,
+    producers: Vec<ProducerIdAndEpoch>,
+    /// Markers that the log was given: each fences the older epochs.
+    fenced: Vec<ProducerIdAndEpoch>,
     next_id: i64,
     rng: fastrand::Rng,
     ended: usize,
@@ -38,11 +38,11 @@ impl World {
         self.hear(who, outcome);
     }
 
-    fn owner(&self) -> Producing {
+    fn owner(&self) -> ProducerIdAndEpoch {
         *self.producers.last().unwrap()
     }
 
-    fn hear(&mut self, who: Producing, outcome: Result<Option<Step>, ResponseError>) {
+    fn hear(&mut self, who: ProducerIdAndEpoch, outcome: Result<Option<Transition>, ResponseError>) {
         match outcome {
             Ok(Some(step)) => {
                 let timed_out = step.next.producer != self.of.producer;
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    fn take_over(&mut self, who: Producing) {
+    fn take_over(&mut self, who: ProducerIdAndEpoch) {
         let given = self.rng.bool().then_some(who);
         let next_id = self.next_id + 1;
         match self.of.take_over(given, TIMEOUT_MS, self.now_ms, || Some(next_id)) {
@@ -71,10 +71,10 @@ impl World {
         }
     }
 
-    fn follow(&mut self, step: Step) {
+    fn follow(&mut self, step: Transition) {
         if let Some(ending) = &step.ending {
             self.ended += 1;
-            assert_eq!(self.of.stage, Stage::Ongoing);
+            assert_eq!(self.of.stage, TransactionState::Ongoing);
             assert_eq!(ending.partitions, self.of.partitions);
             let pending: Vec<_> = self.of.positions().cloned().collect();
             assert_eq!(ending.positions, if ending.commit { pending } else { Vec::new() });
@@ -83,11 +83,12 @@ impl World {
                 self.fenced.push(ending.producer);
             }
         } else {
-            let kept = self.of.partitions.is_subset(&step.next.partitions) || self.of.stage != Stage::Ongoing;
+            let kept =
+                self.of.partitions.is_subset(&step.next.partitions) || self.of.stage != TransactionState::Ongoing;
             assert!(kept, "an open transaction loses nothing before its end");
         }
         self.of = step.next;
-        let is_open = self.of.stage == Stage::Ongoing;
+        let is_open = self.of.stage == TransactionState::Ongoing;
         assert!(is_open || (self.of.partitions.is_empty() && self.of.groups.is_empty()));
         assert!(
             self.of.partitions.len() <= LIMITS.partitions_max && self.of.positions().count() <= LIMITS.partitions_max
@@ -95,25 +96,25 @@ impl World {
         let stale: BTreeSet<_> =
             self.producers.iter().filter(|old| **old != self.of.producer).map(|old| old.epoch).collect();
         for epoch in stale {
-            let old = Producing { epoch, ..self.of.producer };
+            let old = ProducerIdAndEpoch { epoch, ..self.of.producer };
             let may = self.of.may_produce(old, &partition(0));
             assert!(old == self.of.producer || may.is_err(), "{old:?} produces while {:?} owns it", self.of.producer);
         }
     }
 }
 
-fn plain(next: Transaction) -> Step {
-    Step { next, ending: None }
+fn plain(next: Transaction) -> Transition {
+    Transition { next, ending: None }
 }
 
 #[test]
-fn only_its_owner_changes_a_transaction_and_no_epoch_comes_back() {
+fn only_its_producer_changes_a_transaction_and_no_epoch_is_reused() {
     let (mut ended, mut refused) = (0, 0);
     for seed in 0..200 {
         let rng = fastrand::Rng::with_seed(seed);
         // Some begin where epochs are nearly used up.
         let epoch = if seed % 3 == 0 { i16::MAX - 8 } else { 0 };
-        let first = Producing { id: 7, epoch };
+        let first = ProducerIdAndEpoch { id: 7, epoch };
         let of = Transaction { producer: first, ..fresh() };
         let (producers, fenced) = (vec![first], Vec::new());
         let mut world = World { of, now_ms: 0, producers, fenced, next_id: 7, rng, ended: 0, refused: 0 };

@@ -1,4 +1,4 @@
-//! Records of the tests of live queries, rendered once into whole requests whose bytes are changed in place.
+//! The record pool of the live-query tests: produce requests that are rendered once and changed in place.
 
 use bytes::BytesMut;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -12,29 +12,29 @@ use super::client::{CORRELATION_AT, encode};
 
 const VERSION: i16 = 7;
 const TIMEOUT_MS: i32 = 30_000;
-/// Where a batch has its checksum, and what it covers from.
+/// Position of a batch's checksum, and start of the bytes that it covers.
 const CRC_AT: usize = 17;
 const CRC_FROM: usize = 21;
 
-/// A field of a record that can be changed; its value keeps its length.
+/// A field of a record that can be overwritten with a value of the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Planted {
-    /// `id`: ten hexadecimal digits.
+pub enum MarkerField {
+    /// `id`: a text of ten hexadecimal digits.
     Id,
     /// `long_1`: an integer of ten digits.
     Long,
     /// `text_10`: 34 letters and digits, of which the first are changed.
     Text,
-    /// `flag_1`: `true ` or `false`.
+    /// `flag_1`: either `true ` or `false`.
     Flag,
-    /// `seq`: eight digits.
+    /// `seq`: an integer of eight digits.
     Sequence,
-    /// `emitted_us`: sixteen digits.
+    /// `emitted_us`: an integer of sixteen digits.
     Emitted,
 }
 
-impl Planted {
-    /// What stands before its value.
+impl MarkerField {
+    /// Text before the value of the field.
     fn prefix(self) -> &'static str {
         match self {
             Self::Id => "\"id\":\"",
@@ -47,12 +47,12 @@ impl Planted {
     }
 }
 
-/// A produce request with one batch.
+/// A produce request with one batch of records.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct ProduceFrame {
     pub(super) bytes: BytesMut,
     batch_at: usize,
-    /// Where each record's payload begins.
+    /// Start of each record's payload.
     records: Vec<usize>,
     record_bytes: usize,
 }
@@ -76,18 +76,18 @@ pub fn render(random: &mut fastrand::Rng) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// Requests with all records of the pool, each for the next partition.
+/// Renders requests with all records of the pool, round robin over the partitions.
 pub(super) fn frames(
     topic: &str,
     partitions: u32,
     batches: usize,
     batch_records: usize,
-) -> Result<Vec<Frame>, KafkaError> {
+) -> Result<Vec<ProduceFrame>, KafkaError> {
     let mut random = fastrand::Rng::with_seed(1);
     (0..batches).map(|number| frame(topic, number as u32 % partitions, batch_records, &mut random)).collect()
 }
 
-fn frame(topic: &str, partition: u32, records: usize, random: &mut fastrand::Rng) -> Result<Frame, KafkaError> {
+fn frame(topic: &str, partition: u32, records: usize, random: &mut fastrand::Rng) -> Result<ProduceFrame, KafkaError> {
     let timestamp_ms = SystemClock::default().now_ms();
     let mut builder = BatchBuilder::default();
     let payloads: Vec<String> = (0..records).map(|_| render(random)).collect();
@@ -105,12 +105,12 @@ fn frame(topic: &str, partition: u32, records: usize, random: &mut fastrand::Rng
     let missing = || KafkaError::Answer { request: "Produce", why: "the request does not hold its batch".to_owned() };
     let batch_at = memmem::find(&bytes, batch.bytes()).ok_or_else(missing)?;
     let records = payloads.iter().filter_map(|payload| memmem::find(&bytes, payload.as_bytes())).collect();
-    Ok(Frame { bytes, batch_at, records, record_bytes: payloads.first().map_or(0, String::len) })
+    Ok(ProduceFrame { bytes, batch_at, records, record_bytes: payloads.first().map_or(0, String::len) })
 }
 
-impl Frame {
-    /// Where the first `length` bytes of a field stand.
-    fn field(&self, record: usize, field: Planted, length: usize) -> Option<std::ops::Range<usize>> {
+impl ProduceFrame {
+    /// Range of the first `length` bytes of a field.
+    fn field(&self, record: usize, field: MarkerField, length: usize) -> Option<std::ops::Range<usize>> {
         let start = *self.records.get(record)?;
         let payload = &self.bytes[start..start + self.record_bytes];
         let prefix = field.prefix();
@@ -118,17 +118,17 @@ impl Frame {
         Some(at..at + length)
     }
 
-    /// Writes `value` over the field; what stood there.
-    pub(super) fn write(&mut self, record: usize, field: Planted, value: &str) -> String {
+    /// Overwrites the field with `value` and returns the previous text.
+    pub(super) fn write(&mut self, record: usize, field: MarkerField, value: &str) -> String {
         let Some(place) = self.field(record, field, value.len()) else { return String::new() };
         let before = String::from_utf8_lossy(&self.bytes[place.clone()]).into_owned();
         self.bytes[place].copy_from_slice(value.as_bytes());
         before
     }
 
-    /// Writes when it is sent into all records. They are of one length, so the field stands at one place in each.
+    /// Writes the send time into all records. All have one length, so the field has the same position in each.
     pub(super) fn stamp(&mut self, emitted_us: &str) {
-        let (Some(first), Some(place)) = (self.records.first(), self.field(0, Planted::Emitted, emitted_us.len()))
+        let (Some(first), Some(place)) = (self.records.first(), self.field(0, MarkerField::Emitted, emitted_us.len()))
         else {
             return;
         };
@@ -139,11 +139,11 @@ impl Frame {
         }
     }
 
-    /// Makes the request whole again after changes.
+    /// Updates correlation id and checksum after changes.
     pub(super) fn seal(&mut self, correlation: u32) {
         self.bytes[CORRELATION_AT].copy_from_slice(&correlation.to_be_bytes());
         let (head, covered) = self.bytes.split_at_mut(self.batch_at + CRC_FROM);
-        // The batch is followed by nothing that is not zero bytes of the request's own, which do not count.
+        // After the batch come only zero bytes of the request, which do not change the checksum.
         let length = u32::from_be_bytes(head[self.batch_at + 8..][..4].try_into().unwrap_or_default()) as usize;
         let end = (length + 12 - CRC_FROM).min(covered.len());
         let crc = crc32c::crc32c(&covered[..end]);
@@ -170,8 +170,8 @@ mod tests {
         assert!(bytes.abs_diff(1843) <= 1843 * 3 / 100, "{bytes}");
         let mut frame = frame("t", 0, 5, &mut random).unwrap();
         frame.stamp("1234567890123456");
-        let before = frame.write(3, Planted::Id, "planted-it");
-        frame.write(3, Planted::Sequence, "00000017");
+        let before = frame.write(3, MarkerField::Id, "planted-it");
+        frame.write(3, MarkerField::Sequence, "00000017");
         frame.seal(9);
         let end = frame.bytes.len();
         let batch =

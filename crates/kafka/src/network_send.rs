@@ -1,4 +1,5 @@
-//! A frame in parts: what was encoded for it, and stored batches as they lie, which are not copied into it.
+//! The bytes of one or more responses: encoded bytes in memory, and stored batches that are sent from
+//! their file without a copy.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,16 +10,15 @@ use millstream_types::Grant;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::tcp::OwnedWriteHalf;
 
-/// A stretch of what goes to a socket.
+/// A contiguous piece of the bytes to send.
 #[derive(Debug, Clone)]
-pub(crate) enum Part {
-    /// In memory.
+pub(crate) enum SendBuffer {
     Bytes(Bytes),
     /// In a file, which the system sends from its page cache.
     Extent(Extent),
 }
 
-impl Part {
+impl SendBuffer {
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -34,18 +34,18 @@ impl Part {
     }
 }
 
-/// What goes to a socket, part by part.
+/// The bytes to send, as a queue of buffers.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
-    parts: VecDeque<Part>,
+pub(crate) struct NetworkSend {
+    parts: VecDeque<SendBuffer>,
     bytes: usize,
-    /// What it takes of the memory budget, until all of it is gone.
+    /// The share of the memory budget, held until all bytes are sent.
     memory: Vec<Grant>,
 }
 
-impl Parts {
+impl NetworkSend {
     /// Adds `part` at the end.
-    pub(crate) fn push(&mut self, part: Part) {
+    pub(crate) fn push(&mut self, part: SendBuffer) {
         if part.size_bytes() > 0 {
             self.bytes += part.size_bytes();
             self.parts.push_back(part);
@@ -59,7 +59,7 @@ impl Parts {
         self.memory.append(&mut other.memory);
     }
 
-    /// Takes over what was taken of the memory budget for it.
+    /// Holds `memory` until all bytes are sent.
     pub(crate) fn hold(&mut self, memory: Option<Grant>) {
         self.memory.extend(memory);
     }
@@ -67,23 +67,23 @@ impl Parts {
     /// Adds `part` at the start.
     pub(crate) fn push_front(&mut self, part: Bytes) {
         self.bytes += part.len();
-        self.parts.push_front(Part::Bytes(part));
+        self.parts.push_front(SendBuffer::Bytes(part));
     }
 
-    /// How many bytes are left.
+    /// Number of bytes that are left to send.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sends all of it.
+    /// Sends all bytes to the socket.
     ///
     /// # Errors
-    /// What the system says; `UnexpectedEof` if a file has become shorter than it was.
+    /// The system's error; `UnexpectedEof` if a file has become shorter.
     pub(crate) async fn send(&mut self, socket: &mut OwnedWriteHalf) -> io::Result<()> {
         while let Some(first) = self.parts.front() {
             let sent = match first {
-                Part::Bytes(_) => socket.write_buf(&mut InMemory(self)).await?,
-                Part::Extent(extent) => {
+                SendBuffer::Bytes(_) => socket.write_buf(&mut InMemory(self)).await?,
+                SendBuffer::Extent(extent) => {
                     let sent = send_extent(socket, extent).await?;
                     self.advance(sent);
                     sent
@@ -111,8 +111,8 @@ impl Parts {
     }
 }
 
-/// Sends some of what lies in a file; how much. Its bytes are not copied, and have been in the page cache a moment ago: as a
-/// rule no disk is waited for.
+/// Sends part of a file region; returns the number of bytes sent. The bytes are not copied. They were in the page cache a
+/// moment ago, so this rarely waits for the disk.
 async fn send_extent(socket: &OwnedWriteHalf, extent: &Extent) -> io::Result<usize> {
     let file = extent.descriptor().ok_or(io::ErrorKind::Unsupported)?;
     let socket = socket.as_ref();
@@ -126,14 +126,14 @@ async fn send_extent(socket: &OwnedWriteHalf, extent: &Extent) -> io::Result<usi
     }
 }
 
-/// The parts up to the first that is not in memory.
-struct InMemory<'a>(&'a mut Parts);
+/// The buffers before the first one that is not in memory.
+struct InMemory<'a>(&'a mut NetworkSend);
 
 impl InMemory<'_> {
     fn parts(&self) -> impl Iterator<Item = &Bytes> {
         self.0.parts.iter().map_while(|part| match part {
-            Part::Bytes(bytes) => Some(bytes),
-            Part::Extent(_) => None,
+            SendBuffer::Bytes(bytes) => Some(bytes),
+            SendBuffer::Extent(_) => None,
         })
     }
 }
@@ -161,9 +161,9 @@ impl Buf for InMemory<'_> {
     }
 }
 
-/// What a client gets of `parts`, over a real socket.
+/// The bytes that a client receives over a real socket.
 #[cfg(test)]
-pub(crate) fn sent(mut parts: Parts) -> Vec<u8> {
+pub(crate) fn sent(mut parts: NetworkSend) -> Vec<u8> {
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -191,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    fn memory(text: &'static [u8]) -> Part {
-        Part::Bytes(Bytes::from_static(text))
+    fn memory(text: &'static [u8]) -> SendBuffer {
+        SendBuffer::Bytes(Bytes::from_static(text))
     }
 
     #[test]
@@ -201,12 +201,12 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&pattern).unwrap();
         let file: Arc<dyn millstream_log::File> = Arc::new(file);
-        let stretch = |at: usize, size: usize| Part::Extent(Extent::new(file.clone(), at as u64, size));
+        let stretch = |at: usize, size: usize| SendBuffer::Extent(Extent::new(file.clone(), at as u64, size));
         // More than a socket takes at once.
-        let mut parts = Parts::default();
+        let mut parts = NetworkSend::default();
         let of = [memory(b"bc"), memory(b""), stretch(7, 1), stretch(3, 2_900_000), memory(b"d"), stretch(0, 0)];
         of.into_iter().for_each(|part| parts.push(part));
-        let mut last = Parts::default();
+        let mut last = NetworkSend::default();
         [memory(b"ef"), stretch(500, 10)].into_iter().for_each(|part| last.push(part));
         parts.append(last);
         parts.push_front(Bytes::from_static(b"a"));
@@ -216,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn many_parts_in_memory_are_sent_however_they_are_cut() {
-        let mut parts = Parts::default();
+    fn many_parts_in_memory_are_sent_whole() {
+        let mut parts = NetworkSend::default();
         let numbers: Vec<u8> = (0..200).collect();
         for number in &numbers {
-            parts.push(Part::Bytes(Bytes::copy_from_slice(&[*number; 40_000])));
+            parts.push(SendBuffer::Bytes(Bytes::copy_from_slice(&[*number; 40_000])));
         }
         let expected: Vec<u8> = numbers.iter().flat_map(|number| [*number; 40_000]).collect();
         assert!(sent(parts) == expected);
@@ -234,8 +234,8 @@ mod tests {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (_reading, mut writing) = listener.accept().await.unwrap().0.into_split();
-            let mut parts = Parts::default();
-            parts.push(Part::Extent(Extent::new(file, 0, 10)));
+            let mut parts = NetworkSend::default();
+            parts.push(SendBuffer::Extent(Extent::new(file, 0, 10)));
             parts.send(&mut writing).await.unwrap_err()
         });
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);

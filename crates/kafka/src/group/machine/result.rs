@@ -1,13 +1,13 @@
-//! What calls of members are answered with.
+//! The results of the calls that wait in a group.
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use crate::group::member::Ticket;
+use crate::group::member::CallId;
 
 /// An answer to a join.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Joined {
+pub(crate) struct JoinResult {
     pub(crate) generation: i32,
     pub(crate) protocol_type: String,
     pub(crate) protocol: String,
@@ -20,14 +20,14 @@ pub(crate) struct Joined {
 
 /// A refused join, with the id that the member has, or gets with [`ResponseError::MemberIdRequired`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct JoinError {
     pub(crate) error: ResponseError,
     pub(crate) member_id: String,
 }
 
 /// An answer to a sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Synced {
+pub(crate) struct SyncResult {
     pub(crate) protocol_type: String,
     pub(crate) protocol: String,
     pub(crate) assignment: Bytes,
@@ -35,7 +35,7 @@ pub(crate) struct Synced {
 
 /// An answer to a call that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Join(Ticket, Result<Joined, Refused>),
-    Sync(Ticket, Result<Synced, ResponseError>),
+pub(crate) enum CallResult {
+    Join(CallId, Result<JoinResult, JoinError>),
+    Sync(CallId, Result<SyncResult, ResponseError>),
 }

@@ -1,4 +1,4 @@
-//! What is told of transactional ids: ListTransactions and DescribeTransactions.
+//! ListTransactions and DescribeTransactions.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,14 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::TopicPartition;
 
-use super::machine::{Stage, Transaction};
-use crate::caller::Caller;
+use crate::namespace::Namespace;
+use crate::request_context::RequestContext;
+use crate::transaction::{Transaction, TransactionState};
 
-/// What stands for *none* in an answer.
+/// The value for *none* in a response.
 const NONE: i64 = -1;
 
-/// Kafka's names of states. Those of the second line are none of ours: an end that was decided is done.
+/// Kafka's names of states. The second line never occurs here: an end that was decided is done.
 const STATES: [&str; 8] = [
     "Empty",
     "Ongoing",
@@ -30,25 +31,25 @@ const STATES: [&str; 8] = [
     "Dead",
 ];
 
-fn state(stage: Stage) -> StrBytes {
+fn state(stage: TransactionState) -> StrBytes {
     StrBytes::from_static_str(match stage {
-        Stage::Empty => "Empty",
-        Stage::Ongoing => "Ongoing",
-        Stage::CompleteCommit => "CompleteCommit",
-        Stage::CompleteAbort => "CompleteAbort",
+        TransactionState::Empty => "Empty",
+        TransactionState::Ongoing => "Ongoing",
+        TransactionState::CompleteCommit => "CompleteCommit",
+        TransactionState::CompleteAbort => "CompleteAbort",
     })
 }
 
-/// ListTransactions: those of the caller's tenant, by id.
-pub(crate) async fn list(request: ListTransactionsRequest, caller: Caller) -> ListTransactionsResponse {
-    let transactions = &caller.node.transactions;
-    let Ok(known) = transactions.of_tenant(&caller.node.tenant) else {
+/// ListTransactions: the ids of the caller's tenant.
+pub(crate) async fn list(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse {
+    let transactions = &context.broker.transactions;
+    let Ok(known) = transactions.of_tenant(&context.broker.namespace.tenant) else {
         return ListTransactionsResponse::default().with_error_code(ResponseError::CoordinatorLoadInProgress.code());
     };
     let now_ms = transactions.now_ms();
     let (states, producers) = (&request.state_filters, &request.producer_id_filters);
     let is_wanted = |of: &Transaction| {
-        let open_ms = if of.stage == Stage::Ongoing { now_ms.saturating_sub(of.since_ms) } else { NONE };
+        let open_ms = if of.stage == TransactionState::Ongoing { now_ms.saturating_sub(of.since_ms) } else { NONE };
         (states.is_empty() || states.contains(&state(of.stage)))
             && (producers.is_empty() || producers.contains(&ProducerId(of.producer.id)))
             && (request.duration_filter < 0 || open_ms > request.duration_filter)
@@ -64,13 +65,15 @@ pub(crate) async fn list(request: ListTransactionsRequest, caller: Caller) -> Li
     ListTransactionsResponse::default().with_transaction_states(wanted).with_unknown_state_filters(unknown.collect())
 }
 
-/// DescribeTransactions.
-pub(crate) async fn describe(request: DescribeTransactionsRequest, caller: Caller) -> DescribeTransactionsResponse {
-    let known = caller.node.transactions.of_tenant(&caller.node.tenant);
+pub(crate) async fn describe(
+    request: DescribeTransactionsRequest,
+    context: RequestContext,
+) -> DescribeTransactionsResponse {
+    let known = context.broker.transactions.of_tenant(&context.broker.namespace.tenant);
     let one = |id: TransactionalId| match &known {
         Err(error) => refused(id, *error),
         Ok(known) => match known.get(id.as_str()) {
-            Some(transaction) => shown(id, transaction),
+            Some(transaction) => shown(id, transaction, &context.broker.namespace),
             None => refused(id, ResponseError::TransactionalIdNotFound),
         },
     };
@@ -82,8 +85,8 @@ fn refused(id: TransactionalId, error: ResponseError) -> described::TransactionS
     described::TransactionState::default().with_transactional_id(id).with_error_code(error.code())
 }
 
-fn shown(id: TransactionalId, transaction: &Transaction) -> described::TransactionState {
-    let since_ms = if transaction.stage == Stage::Ongoing { transaction.since_ms } else { NONE };
+fn shown(id: TransactionalId, transaction: &Transaction, namespace: &Namespace) -> described::TransactionState {
+    let since_ms = if transaction.stage == TransactionState::Ongoing { transaction.since_ms } else { NONE };
     described::TransactionState::default()
         .with_transactional_id(id)
         .with_transaction_state(state(transaction.stage))
@@ -91,13 +94,13 @@ fn shown(id: TransactionalId, transaction: &Transaction) -> described::Transacti
         .with_transaction_start_time_ms(since_ms)
         .with_producer_id(ProducerId(transaction.producer.id))
         .with_producer_epoch(transaction.producer.epoch)
-        .with_topics(by_topic(&transaction.partitions))
+        .with_topics(by_topic(&transaction.partitions, namespace))
 }
 
-fn by_topic<'t>(partitions: impl IntoIterator<Item = &'t TopicPartition>) -> Vec<TopicData> {
+fn by_topic<'t>(partitions: impl IntoIterator<Item = &'t TopicPartition>, namespace: &Namespace) -> Vec<TopicData> {
     let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for partition in partitions {
-        topics.entry(partition.topic.to_string()).or_default().push(partition.partition.0.cast_signed());
+        topics.entry(namespace.render(&partition.topic)).or_default().push(partition.partition.0.cast_signed());
     }
     let data = topics.into_iter().map(|(name, numbers)| {
         TopicData::default().with_topic(TopicName(StrBytes::from_string(name))).with_partitions(numbers)

@@ -1,4 +1,4 @@
-//! What producers ask for: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
+//! InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn.
 
 use std::future::Future;
 
@@ -13,19 +13,21 @@ use kafka_protocol::messages::{
 use millstream_log::Writers;
 use millstream_types::{Role, TopicPartition};
 
-use super::coordinator::Decision;
-use super::machine::{Producing, Step, Transaction};
-use crate::caller::Caller;
-use crate::node::Node;
+use crate::broker::Broker;
+use crate::request_context::RequestContext;
+use crate::transaction::{ProducerIdAndEpoch, Transaction, Transition, TransitionResult};
 
 /// Longest transactional id that a client may name, in bytes.
 const ID_MAX_BYTES: usize = 255;
 
-/// InitProducerId: whoever asks with a transactional id takes it over; without one he gets a producer id of his own.
-pub(crate) async fn init_producer_id(request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse {
-    let version = caller.version;
-    match taken_over(request, caller).await {
-        Ok(Producing { id, epoch }) => {
+/// InitProducerId: a producer that names a transactional id takes it over; without one it gets a new producer id.
+pub(crate) async fn init_producer_id(
+    request: InitProducerIdRequest,
+    context: RequestContext,
+) -> InitProducerIdResponse {
+    let version = context.version;
+    match taken_over(request, context).await {
+        Ok(ProducerIdAndEpoch { id, epoch }) => {
             InitProducerIdResponse::default().with_producer_id(ProducerId(id)).with_producer_epoch(epoch)
         }
         Err(error) => InitProducerIdResponse::default()
@@ -35,18 +37,21 @@ pub(crate) async fn init_producer_id(request: InitProducerIdRequest, caller: Cal
     }
 }
 
-async fn taken_over(request: InitProducerIdRequest, caller: Caller) -> Result<Producing, ResponseError> {
-    let node = caller.node.clone();
-    let fresh = move || node.next_producer_id();
+async fn taken_over(
+    request: InitProducerIdRequest,
+    context: RequestContext,
+) -> Result<ProducerIdAndEpoch, ResponseError> {
+    let broker = context.broker.clone();
+    let fresh = move || broker.next_producer_id();
     let Some(id) = request.transactional_id else {
-        caller.check_or(Role::Writer, ResponseError::ClusterAuthorizationFailed).map_err(|refusal| refusal.error)?;
-        return Ok(Producing { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });
+        context.check_or(Role::Writer, ResponseError::ClusterAuthorizationFailed).map_err(|refusal| refusal.error)?;
+        return Ok(ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });
     };
-    let (transactions, key) = (caller.node.transactions.clone(), key(&caller, &id)?);
+    let (transactions, key) = (context.broker.transactions.clone(), key(&context, &id)?);
     let timeout_ms = u32::try_from(request.transaction_timeout_ms).ok();
     let timeout_ms = timeout_ms.filter(|ms| (1..=transactions.timeout_max_ms).contains(ms));
     let timeout_ms = timeout_ms.ok_or(ResponseError::InvalidTransactionTimeout)?;
-    let named = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
+    let named = ProducerIdAndEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
     let given = match (named.id, named.epoch) {
         (-1, -1) => None,
         (0.., 0..) => Some(named),
@@ -59,7 +64,7 @@ async fn taken_over(request: InitProducerIdRequest, caller: Caller) -> Result<Pr
             Some(now) => now.take_over(given, timeout_ms, now_ms, fresh),
             None => {
                 let id = fresh().ok_or(ResponseError::UnknownServerError)?;
-                Ok(Some(Step { next: Transaction::new(id, timeout_ms, now_ms), ending: None }))
+                Ok(Some(Transition { next: Transaction::new(id, timeout_ms, now_ms), ending: None }))
             }
         });
         taken.await
@@ -68,15 +73,18 @@ async fn taken_over(request: InitProducerIdRequest, caller: Caller) -> Result<Pr
 }
 
 /// AddPartitionsToTxn: all of them or none.
-pub(crate) async fn add_partitions(request: AddPartitionsToTxnRequest, caller: Caller) -> AddPartitionsToTxnResponse {
-    let who = Producing { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
+pub(crate) async fn add_partitions(
+    request: AddPartitionsToTxnRequest,
+    context: RequestContext,
+) -> AddPartitionsToTxnResponse {
+    let who = ProducerIdAndEpoch { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
     let named = request.v3_and_below_topics.iter();
     let named = named.flat_map(|topic| topic.partitions.iter().map(|number| (&topic.name, *number)));
-    let mut checked: Vec<_> = named.map(|(topic, number)| writable(&caller.node, topic, number)).collect();
+    let mut checked: Vec<_> = named.map(|(topic, number)| writable(&context.broker, topic, number)).collect();
     if checked.iter().all(Result::is_ok) {
         let partitions = checked.iter().flatten().cloned().collect::<Vec<_>>();
-        let limits = caller.node.transactions.limits;
-        let added = change(&caller, &request.v3_and_below_transactional_id, move |now, now_ms| {
+        let limits = context.broker.transactions.limits;
+        let added = change(&context, &request.v3_and_below_transactional_id, move |now, now_ms| {
             Ok(now.add_partitions(who, partitions, limits, now_ms)?.map(storing))
         });
         if let Err(error) = added.await {
@@ -89,7 +97,7 @@ pub(crate) async fn add_partitions(request: AddPartitionsToTxnRequest, caller: C
     let mut checked = checked.into_iter();
     let results = request.v3_and_below_topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().zip(checked.by_ref()).map(|(number, result)| {
-            let code = result.err().map_or(0, |error| fenced_before(2, caller.version, error).code());
+            let code = result.err().map_or(0, |error| fenced_before(2, context.version, error).code());
             AddPartitionsToTxnPartitionResult::default().with_partition_index(*number).with_partition_error_code(code)
         });
         AddPartitionsToTxnTopicResult::default().with_results_by_partition(partitions.collect()).with_name(topic.name)
@@ -97,45 +105,45 @@ pub(crate) async fn add_partitions(request: AddPartitionsToTxnRequest, caller: C
     AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
 }
 
-fn writable(node: &Node, topic: &str, number: i32) -> Result<TopicPartition, ResponseError> {
-    let partition = node.partition(topic, number).map_err(|refusal| refusal.error)?;
+fn writable(broker: &Broker, topic: &str, number: i32) -> Result<TopicPartition, ResponseError> {
+    let partition = broker.partition(topic, number).map_err(|refusal| refusal.error)?;
     if partition.topic().config.writers == Writers::OwnersOnly {
         return Err(ResponseError::TopicAuthorizationFailed);
     }
     Ok(partition.id().clone())
 }
 
-/// AddOffsetsToTxn: a group whose positions will follow.
-pub(crate) async fn add_offsets(request: AddOffsetsToTxnRequest, caller: Caller) -> AddOffsetsToTxnResponse {
-    let who = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
-    let limits = caller.node.transactions.limits;
-    let added = match caller.member().group(&request.group_id) {
+/// AddOffsetsToTxn: adds a group whose positions will follow.
+pub(crate) async fn add_offsets(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse {
+    let who = ProducerIdAndEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
+    let limits = context.broker.transactions.limits;
+    let added = match context.member().group(&request.group_id) {
         Err(error) => Err(error),
         Ok(group) => {
             let add = move |now: &Transaction, now_ms| Ok(now.add_group(who, &group, limits, now_ms)?.map(storing));
-            change(&caller, &request.transactional_id, add).await
+            change(&context, &request.transactional_id, add).await
         }
     };
-    let code = added.err().map_or(0, |error| fenced_before(2, caller.version, error).code());
+    let code = added.err().map_or(0, |error| fenced_before(2, context.version, error).code());
     AddOffsetsToTxnResponse::default().with_error_code(code)
 }
 
 /// EndTxn: answered when the transaction is over.
-pub(crate) async fn end(request: EndTxnRequest, caller: Caller) -> EndTxnResponse {
-    let who = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
+pub(crate) async fn end(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse {
+    let who = ProducerIdAndEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
     let commit = request.committed;
-    let ended = change(&caller, &request.transactional_id, move |now, now_ms| now.end(who, commit, now_ms)).await;
-    let code = ended.err().map_or(0, |error| fenced_before(2, caller.version, error).code());
+    let ended = change(&context, &request.transactional_id, move |now, now_ms| now.end(who, commit, now_ms)).await;
+    let code = ended.err().map_or(0, |error| fenced_before(2, context.version, error).code());
     EndTxnResponse::default().with_error_code(code)
 }
 
 /// Changes a transactional id that exists.
 async fn change(
-    caller: &Caller,
+    context: &RequestContext,
     id: &str,
-    decide: impl FnOnce(&Transaction, i64) -> Decision + Send + 'static,
+    decide: impl FnOnce(&Transaction, i64) -> TransitionResult + Send + 'static,
 ) -> Result<(), ResponseError> {
-    let (transactions, key) = (caller.node.transactions.clone(), key(caller, id)?);
+    let (transactions, key) = (context.broker.transactions.clone(), key(context, id)?);
     let changed = in_own_task(async move {
         let now_ms = transactions.now_ms();
         let turn = transactions.turn(&key).await?;
@@ -151,19 +159,19 @@ pub(super) async fn in_own_task<T: Send + 'static>(
     tokio::spawn(work).await.unwrap_or(Err(ResponseError::UnknownServerError))
 }
 
-/// The name under which a transactional id of this caller's tenant is kept.
-pub(crate) fn key(caller: &Caller, id: &str) -> Result<String, ResponseError> {
+/// The log's name for a transactional id of the caller's tenant.
+pub(crate) fn key(context: &RequestContext, id: &str) -> Result<String, ResponseError> {
     let denied = ResponseError::TransactionalIdAuthorizationFailed;
-    caller.check_or(Role::Writer, denied).map_err(|refusal| refusal.error)?;
+    context.check_or(Role::Writer, denied).map_err(|refusal| refusal.error)?;
     if id.is_empty() || id.len() > ID_MAX_BYTES {
         return Err(ResponseError::InvalidRequest);
     }
-    Ok(format!("{}/{id}", caller.node.tenant))
+    Ok(format!("{}/{id}", context.broker.namespace.tenant))
 }
 
 /// A change that ends no transaction.
-pub(super) fn storing(next: Transaction) -> Step {
-    Step { next, ending: None }
+pub(super) fn storing(next: Transaction) -> Transition {
+    Transition { next, ending: None }
 }
 
 /// Requests of earlier versions know *fenced* under another name.

@@ -1,18 +1,18 @@
-//! Why a part of a request is refused: a code of the protocol's, and words.
+//! The error of one part of a request: a Kafka error code and a message.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::Error as LogError;
 use millstream_types::{BatchError, ErrorCode};
 
-/// A code of the protocol's, and words for people.
+/// A Kafka error code and a message for people.
 #[derive(Debug, Clone)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     pub(crate) error: ResponseError,
     pub(crate) why: String,
 }
 
-impl Refusal {
+impl ApiError {
     pub(crate) fn new(error: ResponseError, why: impl Into<String>) -> Self {
         Self { error, why: why.into() }
     }
@@ -21,7 +21,7 @@ impl Refusal {
         Self::new(ResponseError::UnknownTopicOrPartition, format!("topic '{name}' does not exist; create it first"))
     }
 
-    /// The work that was to be done has ended without an answer.
+    /// The task that was to do the work has ended without a result.
     pub(crate) fn failed(error: &tokio::task::JoinError) -> Self {
         Self::new(ResponseError::UnknownServerError, error.to_string())
     }
@@ -35,7 +35,7 @@ impl Refusal {
     }
 }
 
-impl From<&LogError> for Refusal {
+impl From<&LogError> for ApiError {
     fn from(error: &LogError) -> Self {
         let code = match error {
             LogError::UnknownTopic { .. } | LogError::UnknownPartition { .. } => ResponseError::UnknownTopicOrPartition,
@@ -53,9 +53,11 @@ impl From<&LogError> for Refusal {
             LogError::FencedProducer { .. } => ResponseError::InvalidProducerEpoch,
             LogError::UnsupportedBatch { .. } | LogError::InvalidTransaction { .. } => ResponseError::InvalidTxnState,
             LogError::EmptyAppend { .. } | LogError::MissingKey { .. } => ResponseError::InvalidRecord,
+            // Clients retry on this error, and know that the records may be there.
+            LogError::WaitsForDisk { .. } => ResponseError::NotEnoughReplicasAfterAppend,
             other => match other.code() {
                 ErrorCode::TooLarge => ResponseError::MessageTooLarge,
-                // Clients try these again, and know that nothing was taken.
+                // Clients retry on this error, and know that nothing was appended.
                 ErrorCode::Overloaded => ResponseError::NotEnoughReplicas,
                 ErrorCode::Invalid => ResponseError::InvalidRequest,
                 _ => ResponseError::KafkaStorageError,
@@ -65,7 +67,7 @@ impl From<&LogError> for Refusal {
     }
 }
 
-impl From<&BatchError> for Refusal {
+impl From<&BatchError> for ApiError {
     fn from(error: &BatchError) -> Self {
         let code = match error {
             BatchError::Checksum { .. } => ResponseError::CorruptMessage,

@@ -10,30 +10,33 @@ use kafka_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::PositionCommit;
 
-use super::machine::Producing;
 use super::requests::{in_own_task, key, storing};
-use crate::caller::Caller;
-use crate::group::{Speaker, is_fence};
+use crate::group::{MemberIdentity, is_fence};
+use crate::request_context::RequestContext;
+use crate::transaction::ProducerIdAndEpoch;
 
 /// TxnOffsetCommit: answered when the positions are stored with the transaction.
-pub(crate) async fn commit_offsets(request: TxnOffsetCommitRequest, caller: Caller) -> TxnOffsetCommitResponse {
-    let (member, group) = (caller.member(), caller.member().group(&request.group_id));
+pub(crate) async fn commit_offsets(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+) -> TxnOffsetCommitResponse {
+    let (member, group) = (context.member(), context.member().group(&request.group_id));
     let (mut results, mut commits) = (Vec::new(), Vec::new());
     for topic in &request.topics {
         for wanted in &topic.partitions {
             let commit = group
                 .clone()
-                .and_then(|group| caller.groups().to_commit(group, &topic.name, &as_plain(wanted), &member));
+                .and_then(|group| context.groups().to_commit(group, &topic.name, &as_plain(wanted), &member));
             results.push(commit.as_ref().map(|_| ()).map_err(|error| *error));
             commits.extend(commit);
         }
     }
     let stored = match group {
-        Ok(group) => store(&request, &caller, group, commits).await,
+        Ok(group) => store(&request, &context, group, commits).await,
         Err(error) => Err(error),
     };
     if let Err(error) = stored {
-        // Whoever may not commit is told so for all of them.
+        // A client that may not commit gets the same error for all partitions.
         let concerned = results.iter_mut().filter(|result| result.is_ok() || is_fence(error));
         concerned.for_each(|result| *result = Err(error));
     }
@@ -59,19 +62,19 @@ fn as_plain(wanted: &TxnOffsetCommitRequestPartition) -> OffsetCommitRequestPart
 
 async fn store(
     request: &TxnOffsetCommitRequest,
-    caller: &Caller,
+    context: &RequestContext,
     group: String,
     commits: Vec<PositionCommit>,
 ) -> Result<(), ResponseError> {
-    let (transactions, groups) = (caller.node.transactions.clone(), caller.groups().clone());
-    let key = key(caller, &request.transactional_id)?;
-    let who = Producing { id: request.producer_id.0, epoch: request.producer_epoch };
+    let (transactions, groups) = (context.broker.transactions.clone(), context.groups().clone());
+    let key = key(context, &request.transactional_id)?;
+    let who = ProducerIdAndEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
     let (member_id, instance) = (request.member_id.clone(), request.group_instance_id.clone());
     let generation = request.generation_id;
     let stored = in_own_task(async move {
         let turn = transactions.turn(&key).await?;
         let instance = instance.as_ref().map(StrBytes::as_str);
-        let speaker = Speaker { member_id: &member_id, instance, generation };
+        let speaker = MemberIdentity { member_id: &member_id, instance, generation };
         let begun = groups.commit_in_transaction(&group, speaker, || {
             turn.begin(|now| {
                 let now = now.ok_or(ResponseError::InvalidProducerIdMapping)?;
@@ -81,7 +84,7 @@ async fn store(
         turn.finish(begun).await
     });
     match stored.await {
-        // What Kafka's coordinators of groups say.
+        // Kafka's group coordinators answer with this error.
         Err(ResponseError::ProducerFenced) => Err(ResponseError::InvalidProducerEpoch),
         stored => stored.map(drop),
     }

@@ -1,4 +1,4 @@
-//! Devices that wait for commands over HTTP: with a request that is answered when there is one.
+//! Devices that wait for commands in a long poll over HTTP.
 
 use std::time::Duration;
 
@@ -7,38 +7,37 @@ use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode, Uri};
 
-use super::{Ready, STATUS};
-use crate::client::{Answer, Connection, Target};
+use super::{ReadySignal, STATUS};
+use crate::client::{HttpConnection, HttpResponse, ServerTarget};
 use crate::registry::authorization;
 use crate::sim::{Auth, SimArgs};
-use crate::{Error, Failure};
+use crate::{Error, RequestFailure};
 
-/// How long a device waits at most for one command before it asks again.
+/// Longest time that one poll waits for a command.
 const WAIT: Duration = Duration::from_secs(30);
-/// Says that a device is there, and nothing else.
+/// Content type of a request that carries no telemetry.
 const EMPTY: &str = "application/vnd.eclipse-hono-empty-notification";
-/// Under which a command is answered.
+/// Header with the id under which the device answers a command.
 const REQUEST_ID: HeaderName = HeaderName::from_static("hono-cmd-req-id");
 
-/// All of them.
-pub(super) struct Devices {
+pub(super) struct HttpResponder {
     args: SimArgs,
-    target: Target,
+    target: ServerTarget,
     content_type: HeaderValue,
 }
 
-impl Devices {
+impl HttpResponder {
     pub(super) fn of(args: &SimArgs) -> Result<Self, Error> {
         let mut target = args.target()?;
         target.request_timeout += WAIT;
         Ok(Self { args: args.clone(), target, content_type: args.payload()?.content_type() })
     }
 
-    /// Asks for commands and answers them until a request fails; why it did.
-    pub(super) async fn serve(&self, number: u64, ready: &mut Ready) -> Failure {
+    /// Polls for commands and answers them until a request fails. Returns the failure.
+    pub(super) async fn serve(&self, number: u64, ready: &mut ReadySignal) -> RequestFailure {
         let id = self.args.device_id(number);
-        let mut connection = Connection::to(self.target.clone());
-        // A command waits for its device, so none is lost before the first request is there.
+        let mut connection = HttpConnection::to(self.target.clone());
+        // The server holds a command until its device polls, so no command is lost before the first poll.
         *ready = None;
         loop {
             if let Err(failure) = self.ask(&id, &mut connection).await {
@@ -47,8 +46,8 @@ impl Devices {
         }
     }
 
-    /// Waits for a command, and answers it if one has come.
-    async fn ask(&self, id: &str, connection: &mut Connection) -> Result<(), Failure> {
+    /// Polls once and answers the command if one has arrived.
+    async fn ask(&self, id: &str, connection: &mut HttpConnection) -> Result<(), RequestFailure> {
         let tenant = &self.args.tenant;
         let path = format!("/telemetry/{tenant}/{id}?hono-ttd={}", WAIT.as_secs());
         let asked = self.request(id, path, HeaderValue::from_static(EMPTY), Bytes::new())?;
@@ -67,8 +66,8 @@ impl Devices {
         path: String,
         content_type: HeaderValue,
         body: Bytes,
-    ) -> Result<Request<Full<Bytes>>, Failure> {
-        let uri: Uri = path.parse().map_err(|error| Failure::Lost(Box::new(error)))?;
+    ) -> Result<Request<Full<Bytes>>, RequestFailure> {
+        let uri: Uri = path.parse().map_err(|error| RequestFailure::Lost(Box::new(error)))?;
         let mut request = Request::new(Full::new(body));
         (*request.method_mut(), *request.uri_mut()) = (Method::PUT, uri);
         let headers = request.headers_mut();
@@ -81,9 +80,9 @@ impl Devices {
     }
 }
 
-fn accepted(answer: Answer) -> Result<Answer, Failure> {
+fn accepted(answer: HttpResponse) -> Result<HttpResponse, RequestFailure> {
     match answer.status {
         StatusCode::OK | StatusCode::ACCEPTED => Ok(answer),
-        status => Err(Failure::Lost(format!("answered with {status}: {}", answer.excerpt()).into())),
+        status => Err(RequestFailure::Lost(format!("answered with {status}: {}", answer.excerpt()).into())),
     }
 }

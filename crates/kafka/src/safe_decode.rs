@@ -1,9 +1,8 @@
-//! Looks through a request before it is decoded.
+//! Checks a request before it is decoded.
 //!
-//! The decoder sets memory aside for as many elements as a request announces, before it has seen one. A request of a few
-//! bytes could so ask for more memory than there is, which would end the process. The probe lets the same decoder run
-//! over a view of the request in which no number is larger than what is left of it: whatever passes announces nothing
-//! that it does not bring.
+//! The decoder reserves memory for as many elements as a request announces, before it has seen one. A request of a few bytes
+//! could demand more memory than exists and end the process. So the same decoder first runs over a view of the request in
+//! which no number exceeds the bytes that are left. A request that passes brings every element that it announces.
 
 use std::ops::Range;
 
@@ -11,29 +10,29 @@ use bytes::{Buf, Bytes, TryGetError};
 use kafka_protocol::protocol::Decodable;
 use kafka_protocol::protocol::buf::ByteBuf;
 
-/// Bytes of a variable-length number from which on it is looked at: two bytes announce 16,383 elements at most.
+/// Length from which a variable-length number is checked: two bytes announce 16,383 elements at most.
 const LONG_VARINT_BYTES: u32 = 3;
-/// Bytes after which the decoder takes such a number as complete, whatever its last one says.
+/// Length at which the decoder takes such a number as complete, whatever its last byte says.
 const VARINT_MAX_BYTES: u32 = 5;
 
-/// Decodes `body`, safely whatever it announces. What stands behind it is passed over, as Kafka's brokers do: librdkafka
-/// leaves bytes there in some requests for metadata.
+/// Decodes `body` without trusting the lengths in it. Bytes behind the request are ignored, as Kafka's brokers do:
+/// librdkafka leaves bytes there in some metadata requests.
 pub(crate) fn decode<R: Decodable>(body: Bytes, version: i16) -> Result<R, String> {
-    let mut probe = Probe { rest: body.clone(), varint: 0, varint_bytes: 0 };
+    let mut probe = BoundedView { rest: body.clone(), varint: 0, varint_bytes: 0 };
     drop(R::decode(&mut probe, version).map_err(|e| e.to_string())?);
     let mut body = body;
     R::decode(&mut body, version).map_err(|e| e.to_string())
 }
 
-/// A request in which no number is larger than what is left of it.
-struct Probe {
+/// A view of a request in which no number exceeds the bytes that are left.
+struct BoundedView {
     rest: Bytes,
-    /// The variable-length number that may be under way, and how many bytes of it were read.
+    /// The current variable-length number, and the number of its bytes that were read.
     varint: u64,
     varint_bytes: u32,
 }
 
-impl Buf for Probe {
+impl Buf for BoundedView {
     fn remaining(&self) -> usize {
         self.rest.remaining()
     }
@@ -50,7 +49,7 @@ impl Buf for Probe {
     fn try_get_i32(&mut self) -> Result<i32, TryGetError> {
         (self.varint, self.varint_bytes) = (0, 0);
         let number = self.rest.try_get_i32()?;
-        // One more than there can be: an array or a string of that length is found to be cut short.
+        // One more than there can be, so that the decoder finds such an array or string too short.
         Ok(number.min(i32::try_from(self.rest.remaining() + 1).unwrap_or(i32::MAX)))
     }
 
@@ -62,7 +61,7 @@ impl Buf for Probe {
             let (number, length) = (self.varint, self.varint_bytes);
             (self.varint, self.varint_bytes) = (0, 0);
             let available = self.rest.remaining();
-            // A length is written as one more than it is.
+            // A length is encoded as length plus one.
             if length >= LONG_VARINT_BYTES && number > available as u64 + 1 {
                 return Err(TryGetError { requested: number as usize, available });
             }
@@ -71,7 +70,7 @@ impl Buf for Probe {
     }
 }
 
-impl ByteBuf for Probe {
+impl ByteBuf for BoundedView {
     fn peek_bytes(&mut self, range: Range<usize>) -> Bytes {
         self.rest.slice(range)
     }
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_announces_more_than_it_brings_is_refused_and_large_plain_numbers_pass() {
+    fn a_count_beyond_the_bytes_of_its_request_is_refused_and_large_plain_numbers_pass() {
         let counts: [(i16, &[u8]); 5] = [
             (8, &[0x7f, 0xff, 0xff, 0xff]),
             (8, &[0, 0, 0, 9, 0, 1, b'a']),

@@ -1,7 +1,8 @@
-//! The answer to a fetch: what surrounds the records is encoded, the records go out as they lie.
+//! The response to a fetch: its structure is encoded in memory, its records are sent from where they are stored.
 //!
-//! The library would copy every record into the frame. Its messages end in what they hold (an answer in topics, a topic in
-//! partitions, a partition in records), so each is encoded without, and what it holds is put at its end.
+//! The protocol library would copy every record into the frame. Each message ends in the list that it holds (a
+//! response in topics, a topic in partitions, a partition in records), so each message is encoded with an empty list
+//! and the elements follow it.
 
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::FetchResponse;
@@ -9,40 +10,39 @@ use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, Partition
 use kafka_protocol::protocol::Encodable;
 use millstream_types::Grant;
 
-use crate::parts::{Part, Parts};
+use crate::network_send::{NetworkSend, SendBuffer};
 
 /// From this version on, lengths are varints and a message ends in its tagged fields.
 const FLEXIBLE: i16 = 12;
 
-/// A partition's part of an answer; `data` has no records itself.
+/// The response for one partition; `data` itself has no records.
 #[derive(Debug)]
 pub(crate) struct FetchedPartition {
     pub(crate) data: PartitionData,
-    pub(crate) records: Vec<Part>,
+    pub(crate) records: Vec<SendBuffer>,
 }
 
 impl FetchedPartition {
-    /// How many bytes its records take.
+    /// Size of the records in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.records.iter().map(Part::size_bytes).sum()
+        self.records.iter().map(SendBuffer::size_bytes).sum()
     }
 }
 
-/// What a fetch is answered with.
+/// A fetch response whose records are not copied.
 #[derive(Debug, Default)]
-pub(crate) struct Fetched {
-    /// Its topics are those below.
+pub(crate) struct ZeroCopyFetchResponse {
+    /// The response without its topics, which follow.
     pub(crate) response: FetchResponse,
     /// Each topic, and its partitions.
     pub(crate) topics: Vec<(FetchableTopicResponse, Vec<FetchedPartition>)>,
-    /// What the records take of the memory budget.
+    /// The records' share of the memory budget.
     pub(crate) memory: Option<Grant>,
 }
 
-impl Fetched {
-    /// The answer behind its header.
-    pub(crate) fn encode(self, version: i16) -> Result<Parts, String> {
-        let mut out = Writer { version, parts: Parts::default(), open: BytesMut::new() };
+impl ZeroCopyFetchResponse {
+    pub(crate) fn encode(self, version: i16) -> Result<NetworkSend, String> {
+        let mut out = FetchEncoder { version, parts: NetworkSend::default(), open: BytesMut::new() };
         out.begin(&self.response, self.topics.len())?;
         for (topic, partitions) in self.topics {
             out.begin(&topic, partitions.len())?;
@@ -57,21 +57,21 @@ impl Fetched {
             out.end();
         }
         out.end();
-        out.parts.push(Part::Bytes(out.open.freeze()));
+        out.parts.push(SendBuffer::Bytes(out.open.freeze()));
         out.parts.hold(self.memory);
         Ok(out.parts)
     }
 }
 
-struct Writer {
+struct FetchEncoder {
     version: i16,
-    parts: Parts,
-    /// What is encoded since the last records.
+    parts: NetworkSend,
+    /// Bytes that were encoded since the last records.
     open: BytesMut,
 }
 
-impl Writer {
-    /// All of `message` up to what it holds, which is empty in it and will have this length.
+impl FetchEncoder {
+    /// Encodes `message`, whose own list is empty, up to the length of that list, and writes `length` instead.
     fn begin(&mut self, message: &impl Encodable, length: usize) -> Result<(), String> {
         message.encode(&mut self.open, self.version).map_err(|e| e.to_string())?;
         let length = u32::try_from(length).map_err(|e| e.to_string())?;
@@ -87,8 +87,8 @@ impl Writer {
         Ok(())
     }
 
-    fn put(&mut self, records: Part) {
-        self.parts.push(Part::Bytes(self.open.split().freeze()));
+    fn put(&mut self, records: SendBuffer) {
+        self.parts.push(SendBuffer::Bytes(self.open.split().freeze()));
         self.parts.push(records);
     }
 
@@ -116,22 +116,22 @@ mod tests {
     use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 
     use super::*;
-    use crate::parts::sent;
+    use crate::network_send::sent;
 
-    fn batch(value_bytes: usize) -> Part {
+    fn batch(value_bytes: usize) -> SendBuffer {
         let mut builder = BatchBuilder::default();
         builder.push(&Record { value: Some(&vec![7; value_bytes]), ..Record::default() });
-        Part::Bytes(builder.seal(Offset(5), Epoch(1), Compression::None).bytes().clone())
+        SendBuffer::Bytes(builder.seal(Offset(5), Epoch(1), Compression::None).bytes().clone())
     }
 
     fn topic(name: &'static str) -> FetchableTopicResponse {
         FetchableTopicResponse::default().with_topic(TopicName(StrBytes::from_static_str(name)))
     }
 
-    /// What the library makes of the same answer.
-    fn by_the_library(fetched: &Fetched, version: i16) -> Bytes {
+    /// The same response, encoded by the protocol library.
+    fn by_the_library(fetched: &ZeroCopyFetchResponse, version: i16) -> Bytes {
         let whole = |partition: &FetchedPartition| {
-            let mut records = Parts::default();
+            let mut records = NetworkSend::default();
             partition.records.iter().for_each(|part| records.push(part.clone()));
             partition.data.clone().with_records(Some(sent(records).into()))
         };
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn an_answer_in_parts_is_byte_for_byte_that_of_the_library() {
-        for version in 4..=12 {
-            let partition = |index: i32, records: Vec<Part>| FetchedPartition {
+        for version in 4..=16 {
+            let partition = |index: i32, records: Vec<SendBuffer>| FetchedPartition {
                 data: PartitionData::default()
                     .with_partition_index(index)
                     .with_high_watermark(9)
@@ -157,7 +157,7 @@ mod tests {
             let full = (topic("full"), vec![partition(0, vec![batch(1), batch(40_000)]), partition(1, Vec::new())]);
             let response = FetchResponse::default().with_throttle_time_ms(5);
             for topics in [Vec::new(), vec![(topic("none"), Vec::new()), full]] {
-                let fetched = Fetched { response: response.clone(), topics, memory: None };
+                let fetched = ZeroCopyFetchResponse { response: response.clone(), topics, memory: None };
                 let expected = by_the_library(&fetched, version);
                 let parts = fetched.encode(version).unwrap();
                 assert_eq!(sent(parts), expected, "version {version}");

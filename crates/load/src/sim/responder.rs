@@ -1,5 +1,5 @@
-//! The devices' side of commands: each waits for them, over MQTT or in requests that wait, and answers what it is told with
-//! the same payload. What is measured is the application's side, which sends them.
+//! Devices that answer commands. Each device waits for commands over MQTT or in a long poll over HTTP and answers with
+//! the payload of the command. The simulation measures the application that sends the commands.
 
 mod http;
 mod mqtt;
@@ -12,34 +12,35 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::worker::{CONNECT_REST, CpuTime, Finished, finish, on_thread};
+use super::run::CONNECT_REST;
+use super::worker::{CpuTime, ThreadResult, finish, on_thread};
 use super::{MessageKind, Protocol, SimArgs};
-use crate::{Error, Failure};
+use crate::{Error, RequestFailure};
 
-/// The status with which every command is answered.
+/// Status of every answer to a command.
 const STATUS: u16 = 200;
 
-/// All devices, listening until they are ended or this is dropped.
+/// Threads of the responding devices. Dropping it ends them.
 #[derive(Debug)]
-pub(super) struct Answering {
-    threads: Vec<oneshot::Receiver<Finished>>,
+pub(super) struct CommandResponders {
+    threads: Vec<oneshot::Receiver<ThreadResult>>,
     measured_from: watch::Sender<Option<Instant>>,
-    /// Theirs alone: they answer what is under way when nothing more is sent.
+    /// Separate from the run's token, because devices answer commands that are in flight at its end.
     stop: CancellationToken,
 }
 
-/// Dropped by a device once it listens, or once it has failed to. Nothing is ever sent.
-type Ready = Option<mpsc::Sender<Infallible>>;
+/// A device drops its sender once it listens or has failed to. No value is ever sent.
+type ReadySignal = Option<mpsc::Sender<Infallible>>;
 
-impl Drop for Answering {
+impl Drop for CommandResponders {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-impl Answering {
-    /// Lets every device listen, if commands are what is simulated; returns once each does or has failed to. Those that
-    /// failed try again.
+impl CommandResponders {
+    /// Starts the devices if the run sends commands. Returns once each device listens or has failed
+    /// to; failed devices try again.
     pub(super) async fn start(args: &SimArgs, stop: &CancellationToken) -> Result<Self, Error> {
         args.check()?;
         let mut answering =
@@ -47,7 +48,7 @@ impl Answering {
         if args.kind != MessageKind::Command {
             return Ok(answering);
         }
-        let devices = Arc::new(Devices::of(args)?);
+        let devices = Arc::new(Responder::of(args)?);
         let (ready, mut listening) = mpsc::channel(1);
         for thread in 0..args.threads() {
             let numbers = (thread as u64..args.devices).step_by(args.threads());
@@ -61,34 +62,33 @@ impl Answering {
         Ok(answering)
     }
 
-    /// From when the CPU time of the devices counts.
+    /// Sets the time from which the CPU time of the devices counts.
     pub(super) fn count_from(&self, measured_from: Instant) {
         self.measured_from.send_replace(Some(measured_from));
     }
 
-    /// Ends all; what they needed.
-    pub(super) async fn end(mut self) -> Result<Vec<Finished>, Error> {
+    /// Ends all devices and returns the results of their threads.
+    pub(super) async fn end(mut self) -> Result<Vec<ThreadResult>, Error> {
         self.stop.cancel();
         finish(std::mem::take(&mut self.threads)).await
     }
 }
 
-/// How devices listen.
-enum Devices {
-    Http(http::Devices),
-    Mqtt(mqtt::Devices),
+enum Responder {
+    Http(http::HttpResponder),
+    Mqtt(mqtt::MqttResponder),
 }
 
-impl Devices {
+impl Responder {
     fn of(args: &SimArgs) -> Result<Self, Error> {
         Ok(match args.protocol {
-            Protocol::Http => Self::Http(http::Devices::of(args)?),
-            Protocol::Mqtt => Self::Mqtt(mqtt::Devices::of(args)?),
+            Protocol::Http => Self::Http(http::HttpResponder::of(args)?),
+            Protocol::Mqtt => Self::Mqtt(mqtt::MqttResponder::of(args)?),
         })
     }
 
     /// Listens and answers until the connection breaks.
-    async fn serve(&self, number: u64, ready: &mut Ready) -> Failure {
+    async fn serve(&self, number: u64, ready: &mut ReadySignal) -> RequestFailure {
         match self {
             Self::Http(devices) => devices.serve(number, ready).await,
             Self::Mqtt(devices) => devices.serve(number, ready).await,
@@ -96,14 +96,14 @@ impl Devices {
     }
 }
 
-/// The devices of one thread.
+/// Runs the devices of one thread.
 async fn listen(
-    devices: Arc<Devices>,
+    devices: Arc<Responder>,
     numbers: impl Iterator<Item = u64>,
     ready: mpsc::Sender<Infallible>,
     mut measured_from: watch::Receiver<Option<Instant>>,
     stop: CancellationToken,
-) -> Finished {
+) -> ThreadResult {
     let mut tasks = JoinSet::new();
     for number in numbers {
         let (devices, mut ready) = (devices.clone(), Some(ready.clone()));
@@ -122,5 +122,5 @@ async fn listen(
     };
     let cpu = CpuTime::since(begin);
     stop.cancelled().await;
-    Finished { at: None, cpu: cpu.taken().await }
+    ThreadResult { at: None, cpu: cpu.taken().await }
 }

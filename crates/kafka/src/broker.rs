@@ -1,0 +1,170 @@
+//! The broker: the log, the limits and the coordinators that all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kafka_protocol::ResponseError;
+use millstream_log::{Error as LogError, Log, Partition, Topic};
+use millstream_net::Shutdown;
+use millstream_types::{
+    Epoch, LoginThrottle, MemoryBudget, QuotaConfig, Quotas, SystemClock, TenantId, TopicId, TopicKind, TopicName,
+    TopicPartition,
+};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::KafkaConfig;
+use crate::api_error::ApiError;
+use crate::group::{GroupConfig, GroupCoordinator};
+use crate::login::Logins;
+use crate::namespace::Namespace;
+use crate::pending_login::PendingLogins;
+use crate::supported_apis::SupportedApis;
+use crate::transaction;
+
+/// The id of the only broker.
+pub(crate) const NODE_ID: i32 = 1;
+/// The cluster id that clients are told.
+pub(crate) const CLUSTER_ID: &str = "millstream";
+/// The unit in which room for requests is counted.
+pub(crate) const ROOM_UNIT_BYTES: usize = 1024;
+
+/// The state that all connections share. A clone is the same broker.
+#[derive(Clone)]
+pub(crate) struct Broker {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) config: KafkaConfig,
+    pub(crate) supported_apis: SupportedApis,
+    /// Room for requests, in units of [`ROOM_UNIT_BYTES`].
+    pub(crate) room: Arc<Semaphore>,
+    /// Begins when the listener is shut down.
+    pub(crate) shutdown: Shutdown,
+    /// One creation of a topic at a time, so that all but one get *exists already*.
+    pub(crate) creating: Arc<Mutex<()>>,
+    pub(crate) groups: Arc<GroupCoordinator>,
+    pub(crate) transactions: Arc<transaction::TransactionCoordinator>,
+    epoch: Epoch,
+    producers: Arc<AtomicU32>,
+    /// The accepted logins; `None` if everybody may do everything.
+    pub(crate) logins: Option<Arc<dyn Logins>>,
+    /// Limits the failed logins of each client address.
+    pub(crate) throttle: Arc<LoginThrottle>,
+    pub(crate) pending_logins: Arc<PendingLogins>,
+    pub(crate) quotas: Arc<Quotas>,
+    /// The memory budget for connections and fetched records.
+    pub(crate) memory: MemoryBudget,
+    /// The topics that this view of the broker serves, and their names for clients.
+    pub(crate) namespace: Namespace,
+}
+
+/// The resources that this listener shares with other listeners.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedResources {
+    pub(crate) logins: Option<Arc<dyn Logins>>,
+    pub(crate) throttle: Arc<LoginThrottle>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) memory: MemoryBudget,
+}
+
+impl Default for SharedResources {
+    /// No logins, and no limits.
+    fn default() -> Self {
+        let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
+        let memory = MemoryBudget::new("memory.budget_bytes", u64::MAX);
+        Self { logins: None, throttle: Arc::default(), quotas, memory }
+    }
+}
+
+impl Broker {
+    pub(crate) fn new(
+        log: Arc<dyn Log>,
+        epoch: Epoch,
+        config: KafkaConfig,
+        SharedResources { logins, throttle, quotas, memory }: SharedResources,
+        supported_apis: SupportedApis,
+        shutdown: Shutdown,
+    ) -> Arc<Self> {
+        let clock = Arc::new(SystemClock::default());
+        let groups = GroupCoordinator::new(log.clone(), GroupConfig::default(), clock.clone(), clock.clone());
+        let transactions = transaction::TransactionCoordinator::new(log.clone(), &config, clock);
+        let room = Arc::new(Semaphore::new(config.requests_max_bytes.div_ceil(ROOM_UNIT_BYTES)));
+        let namespace = Namespace::new(&config.device_topic_prefix);
+        let pending_logins = Arc::new(PendingLogins::new(&config));
+        Arc::new(Self {
+            log,
+            config,
+            supported_apis,
+            room,
+            shutdown,
+            creating: Arc::default(),
+            groups,
+            transactions,
+            epoch,
+            producers: Arc::default(),
+            logins,
+            throttle,
+            pending_logins,
+            quotas,
+            memory,
+            namespace,
+        })
+    }
+
+    /// True if less than a quarter of the room for requests is left.
+    pub(crate) fn room_is_short(&self) -> bool {
+        self.room.available_permits() < self.config.requests_max_bytes / ROOM_UNIT_BYTES / 4
+    }
+
+    /// The same broker, as clients of `tenant` see it.
+    pub(crate) fn of(&self, tenant: &TenantId, in_every_tenant: bool) -> Arc<Self> {
+        Arc::new(Self { namespace: self.namespace.of(tenant, in_every_tenant), ..self.clone() })
+    }
+
+    /// The topic that a client means by `name`; it need not exist.
+    pub(crate) fn name(&self, name: &str) -> Result<TopicName, ApiError> {
+        let topic = self.namespace.parse(name)?;
+        if topic.kind() == TopicKind::Internal {
+            let why = format!("topic '{name}' is Millstream's own, of all tenants; it is not for clients");
+            return Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why));
+        }
+        if !self.namespace.sees(&topic) {
+            return Err(ApiError::unknown_topic(name));
+        }
+        Ok(topic)
+    }
+
+    /// The topic of that name, if the client may see it.
+    pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
+        let topic = self.name(name)?;
+        self.log.topic(&topic).ok_or_else(|| ApiError::unknown_topic(name))
+    }
+
+    /// The topic of that id, if the client may see it.
+    pub(crate) fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.log.topic_by_id(id).filter(|topic| self.namespace.sees(&topic.name))
+    }
+
+    /// All topics that the client may see, by name.
+    pub(crate) fn topics(&self) -> Vec<Arc<Topic>> {
+        let mut topics = self.log.topics();
+        topics.retain(|topic| self.namespace.sees(&topic.name));
+        topics
+    }
+
+    /// One partition of a topic that the client may see.
+    pub(crate) fn partition(&self, name: &str, partition: i32) -> Result<Arc<dyn Partition>, ApiError> {
+        let topic = self.name(name)?;
+        let Ok(number) = u32::try_from(partition) else {
+            let why = format!("partition {partition} of '{name}' cannot be; the first is 0");
+            return Err(ApiError::new(ResponseError::UnknownTopicOrPartition, why));
+        };
+        self.log.partition(&TopicPartition::new(topic, number)).map_err(|e: LogError| ApiError::from(&e))
+    }
+
+    /// A producer id that is never handed out twice: the log's epoch, which grows with each start, and a counter within it.
+    /// `None` once the counter is used up.
+    pub(crate) fn next_producer_id(&self) -> Option<i64> {
+        let counted = self.producers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1)).ok()?;
+        Some(i64::from(self.epoch.0) << 32 | i64::from(counted))
+    }
+}

@@ -1,0 +1,62 @@
+//! The broker's own settings under Kafka's names, for tools that inspect brokers. They
+//! change in Millstream's configuration only.
+
+use millstream_log::{Cleanup, TopicConfig};
+
+use crate::broker::{Broker, NODE_ID};
+use crate::config_type::{TYPE_BOOLEAN, TYPE_INT, TYPE_LONG, TYPE_STRING};
+use crate::group::GroupConfig;
+
+/// Name, type and value of one setting.
+pub(crate) type BrokerSetting = (&'static str, i8, fn(&Broker) -> String);
+
+pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
+    ("advertised.listeners", TYPE_STRING, |broker| match broker.config.advertised.as_str() {
+        "" => String::new(),
+        address => format!("{}://{address}", protocol(broker)),
+    }),
+    ("auto.create.topics.enable", TYPE_BOOLEAN, |broker| broker.config.auto_create_topics.to_string()),
+    ("broker.id", TYPE_INT, |_| NODE_ID.to_string()),
+    ("compression.type", TYPE_STRING, |_| "producer".to_owned()),
+    ("connections.max.idle.ms", TYPE_LONG, |broker| broker.config.idle_timeout_ms.to_string()),
+    ("default.replication.factor", TYPE_INT, |_| "1".to_owned()),
+    ("delete.topic.enable", TYPE_BOOLEAN, |_| "true".to_owned()),
+    ("group.initial.rebalance.delay.ms", TYPE_INT, |_| group().initial_rebalance_delay.as_millis().to_string()),
+    ("group.max.session.timeout.ms", TYPE_INT, |_| group().session_timeout_max.as_millis().to_string()),
+    ("group.max.size", TYPE_INT, |_| group().group_members_max.to_string()),
+    ("group.min.session.timeout.ms", TYPE_INT, |_| group().session_timeout_min.as_millis().to_string()),
+    ("log.cleanup.policy", TYPE_STRING, |_| Cleanup::Delete.as_str().to_owned()),
+    ("log.message.timestamp.type", TYPE_STRING, |_| "CreateTime".to_owned()),
+    ("log.retention.bytes", TYPE_LONG, |_| {
+        topic().retention_bytes.map_or_else(|| "-1".to_owned(), |max| max.to_string())
+    }),
+    ("log.retention.ms", TYPE_LONG, |_| {
+        topic().retention.map_or_else(|| "-1".to_owned(), |age| age.as_millis().to_string())
+    }),
+    ("log.roll.ms", TYPE_LONG, |_| topic().segment_age.as_millis().to_string()),
+    ("log.segment.bytes", TYPE_INT, |_| topic().segment_bytes.to_string()),
+    ("max.connections", TYPE_INT, |broker| broker.config.connections_max.to_string()),
+    ("message.max.bytes", TYPE_INT, |_| topic().record_max_bytes.to_string()),
+    ("min.insync.replicas", TYPE_INT, |_| "1".to_owned()),
+    ("node.id", TYPE_INT, |_| NODE_ID.to_string()),
+    ("num.partitions", TYPE_INT, |_| topic().partitions.to_string()),
+    ("offset.metadata.max.bytes", TYPE_INT, |_| millstream_log::POSITION_METADATA_MAX_BYTES.to_string()),
+    ("offsets.retention.minutes", TYPE_INT, |_| (group().offsets_retention.as_secs() / 60).to_string()),
+    ("sasl.enabled.mechanisms", TYPE_STRING, |broker| if broker.logins.is_some() { "PLAIN" } else { "" }.to_owned()),
+    ("socket.request.max.bytes", TYPE_INT, |broker| broker.config.request_max_bytes.to_string()),
+    ("transaction.max.timeout.ms", TYPE_INT, |broker| broker.config.transaction_timeout_max_ms.to_string()),
+    ("transactional.id.expiration.ms", TYPE_INT, |broker| broker.config.transactional_id_expiration_ms.to_string()),
+    ("unclean.leader.election.enable", TYPE_BOOLEAN, |_| "false".to_owned()),
+];
+
+fn protocol(broker: &Broker) -> &'static str {
+    if broker.logins.is_some() { "SASL_PLAINTEXT" } else { "PLAINTEXT" }
+}
+
+fn topic() -> TopicConfig {
+    TopicConfig::default()
+}
+
+fn group() -> GroupConfig {
+    GroupConfig::default()
+}

@@ -1,0 +1,253 @@
+//! The context of a request: its connection, principal, client id and version.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::protocol::StrBytes;
+use millstream_log::{Bell, Partition};
+use millstream_types::{Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::api_error::ApiError;
+use crate::broker::Broker;
+use crate::error::ConnectionError;
+use crate::group;
+use crate::login::Login;
+use crate::pending_login::PendingLogin;
+
+/// Largest number of partitions that wake one connection; a client that fetches more waits for its full time.
+const WATCHED_MAX: usize = 100_000;
+
+/// Time by which an account may exceed its limit through requests on several connections.
+const EXCESS_MAX: Duration = Duration::from_secs(60);
+
+/// One connection, as handlers see it.
+pub(crate) struct Connection {
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    /// Rings when a partition that this connection waits for has moved. Requests are answered one after the other,
+    /// so there is one listener.
+    pub(crate) bell: Arc<Bell>,
+    watched: Mutex<HashSet<(TopicId, u32)>>,
+    /// The SASL handshake is done.
+    has_shaken_hands: AtomicBool,
+    /// A login of this connection was refused.
+    is_refused: AtomicBool,
+    session: Mutex<Session>,
+    /// The connection's entry in the list of pending logins.
+    pending_login: Mutex<Option<PendingLogin>>,
+    /// No request is read from it until then.
+    muted_until: Mutex<Option<Instant>>,
+    peer_was_kept_waiting: AtomicBool,
+}
+
+/// The principal and tenant of a connection.
+#[derive(Clone)]
+struct Session {
+    /// `None` before the login, if logins are required.
+    principal: Option<Arc<Principal>>,
+    /// The broker as its tenant sees it.
+    broker: Arc<Broker>,
+}
+
+impl Session {
+    /// The session without logins: an application of the tenant `default` that may act in all tenants.
+    fn anonymous(broker: &Arc<Broker>) -> Self {
+        let principal = Principal { tenant: TenantId::default(), name: String::new(), roles: Roles::APPLICATION };
+        let broker = broker.of(&principal.tenant, true);
+        Self { principal: Some(Arc::new(principal)), broker }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(peer: SocketAddr, local: SocketAddr, broker: &Arc<Broker>) -> Self {
+        let (session, pending_login) = match broker.logins {
+            None => (Session::anonymous(broker), None),
+            Some(_) => (Session { principal: None, broker: Arc::clone(broker) }, Some(broker.pending_logins.begin())),
+        };
+        Self {
+            peer,
+            local,
+            bell: Arc::new(Bell::of_consumer()),
+            watched: Mutex::default(),
+            has_shaken_hands: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
+            session: Mutex::new(session),
+            pending_login: Mutex::new(pending_login),
+            muted_until: Mutex::new(None),
+            peer_was_kept_waiting: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn shake_hands(&self) {
+        self.has_shaken_hands.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_shaken_hands(&self) -> bool {
+        self.has_shaken_hands.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection after a refused login: no more requests are read, and it closes when those
+    /// that have begun are answered.
+    pub(crate) fn refuse(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// From the next request on it speaks for `principal`.
+    pub(crate) fn log_in(&self, Login { principal, in_every_tenant }: Login, broker: &Broker) {
+        let broker = broker.of(&principal.tenant, in_every_tenant);
+        *self.session.lock() = Session { principal: Some(principal), broker };
+        *self.pending_login.lock() = None;
+    }
+
+    pub(crate) fn is_logged_in(&self) -> bool {
+        self.session.lock().principal.is_some()
+    }
+
+    /// Completes when the connection must be closed for lack of a login, with the reason.
+    pub(crate) async fn login_overdue(&self) -> ConnectionError {
+        let overdue = self.pending_login.lock().as_ref().map(PendingLogin::overdue);
+        if let Some(overdue) = overdue {
+            let fault = overdue.await;
+            if !self.is_logged_in() {
+                return fault;
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// The principal, once there is one, and the broker as its tenant sees it.
+    pub(crate) fn session(&self) -> (Option<Arc<Principal>>, Arc<Broker>) {
+        let session = self.session.lock();
+        (session.principal.clone(), Arc::clone(&session.broker))
+    }
+
+    /// Logs once per connection that its client gets no records because the budget has no room.
+    pub(crate) fn tell_lack_of_memory(&self, memory: &MemoryBudget) {
+        if !self.peer_was_kept_waiting.swap(true, Ordering::Relaxed) {
+            let (peer, setting, limit) = (self.peer, memory.setting(), memory.limit_bytes());
+            tracing::warn!(%peer, "kafka: no room in {setting} = {limit} for records that are fetched; they wait");
+        }
+    }
+
+    /// Stops reading requests for `wait`.
+    fn mute(&self, wait: Duration) {
+        let until = Instant::now() + wait;
+        let mut muted = self.muted_until.lock();
+        *muted = (*muted).max(Some(until));
+    }
+
+    /// The end of the current throttling, if it is not over.
+    pub(crate) fn muted_until(&self) -> Option<Instant> {
+        self.muted_until.lock().filter(|until| *until > Instant::now())
+    }
+
+    /// Lets `partition` ring the bell from now on.
+    pub(crate) fn watch(&self, partition: &Arc<dyn Partition>) {
+        let mut watched = self.watched.lock();
+        let key = (partition.topic().id, partition.id().partition.0);
+        if watched.len() < WATCHED_MAX && watched.insert(key) {
+            partition.watch(&self.bell);
+        }
+    }
+}
+
+/// The context of one request.
+#[derive(Clone)]
+pub(crate) struct RequestContext {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) connection: Arc<Connection>,
+    /// The client id of the request header; empty if there is none.
+    pub(crate) client_id: StrBytes,
+    /// The version of the request, and so of its answer.
+    pub(crate) version: i16,
+    /// The size of a request that exceeded the limit and came without its records.
+    pub(crate) oversized_bytes: Option<usize>,
+    /// The principal; `None` only for requests before a login.
+    pub(crate) principal: Option<Arc<Principal>>,
+}
+
+impl RequestContext {
+    /// True if the principal has `role`.
+    pub(crate) fn has(&self, role: Role) -> bool {
+        self.principal.as_ref().is_some_and(|principal| principal.roles.has(role))
+    }
+
+    /// Refuses a principal without `role` to change or read topics.
+    pub(crate) fn check(&self, role: Role) -> Result<(), ApiError> {
+        self.check_or(role, ResponseError::TopicAuthorizationFailed)
+    }
+
+    /// As [`RequestContext::check`], in other words for the client's program.
+    pub(crate) fn check_or(&self, role: Role, error: ResponseError) -> Result<(), ApiError> {
+        if self.has(role) {
+            return Ok(());
+        }
+        let name = self.principal.as_ref().map_or("", |principal| &principal.name);
+        let role = format!("{role:?}").to_lowercase();
+        Err(ApiError::new(error, format!("user '{name}' has not the role {role}, which this takes")))
+    }
+
+    /// Charges `bytes` to the client's and its tenant's account. If one of them exceeds its limit, nothing is read from this
+    /// connection until it no longer does. Returns that time in ms.
+    pub(crate) fn charge(&self, traffic: QuotaType, bytes: usize) -> i32 {
+        let Some(excess) =
+            self.broker.quotas.charge(traffic, &self.broker.namespace.tenant, self.client(), bytes as u64)
+        else {
+            return 0;
+        };
+        self.connection.mute(excess.wait);
+        i32::try_from(excess.wait.as_millis()).unwrap_or(i32::MAX).max(1)
+    }
+
+    /// Refuses a request of an account that is already far over its limit. Clients that wait as the throttle time says do
+    /// not get there; clients that reconnect instead do.
+    pub(crate) fn check_excess(&self, traffic: QuotaType) -> Result<(), ConnectionError> {
+        match self.broker.quotas.excess(traffic, &self.broker.namespace.tenant, self.client()) {
+            Some(Excess { setting, rate, wait }) if wait > EXCESS_MAX => {
+                Err(ConnectionError::OverQuota { setting, rate, wait_ms: wait.as_millis() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The account that usage counts for: the user, or all anonymous clients with the same client id.
+    fn client(&self) -> &str {
+        match &self.principal {
+            Some(principal) if !principal.name.is_empty() => &principal.name,
+            _ => &self.client_id,
+        }
+    }
+
+    pub(crate) fn groups(&self) -> &Arc<group::GroupCoordinator> {
+        &self.broker.groups
+    }
+
+    /// The caller for the group coordinator.
+    pub(crate) fn member(&self) -> group::Caller {
+        group::Caller {
+            namespace: self.broker.namespace.clone(),
+            roles: self.principal.as_ref().map_or(Roles::NONE, |principal| principal.roles),
+            client_id: self.client_id.to_string(),
+            client_host: self.connection.peer.ip().to_canonical().to_string(),
+        }
+    }
+
+    /// Host and port under which this client is to reach this broker.
+    pub(crate) fn address(&self) -> (StrBytes, i32) {
+        let (host, port) = self.broker.config.advertised_address().unwrap_or_else(|| {
+            let local = self.connection.local;
+            (local.ip().to_canonical().to_string(), local.port())
+        });
+        (StrBytes::from_string(host), i32::from(port))
+    }
+}

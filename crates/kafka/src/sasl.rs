@@ -1,0 +1,112 @@
+//! SaslHandshake and SaslAuthenticate with the mechanism PLAIN.
+//!
+//! ```text
+//!   SaslHandshake(PLAIN) ─► SaslAuthenticate(name, password) ─► a principal: its tenant, its roles
+//! ```
+//!
+//! A listener with logins serves nothing else before them. Without logins every client is an application of the tenant
+//! `default` that may act in all tenants, as over HTTP.
+
+use std::time::Duration;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use kafka_protocol::protocol::StrBytes;
+use millstream_types::{LoginProtocol, LoginSource};
+
+use crate::request_context::RequestContext;
+
+/// The only supported SASL mechanism.
+const PLAIN: &str = "PLAIN";
+/// The delay of a failed login: Kafka's default of `connection.failed.authentication.delay.ms`.
+const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(100);
+
+/// SaslHandshake. Clients on librdkafka 2.0 log in only if version 0 is offered, and use version 1 all the same. After a
+/// handshake of version 0 the credentials would arrive without a request header, which is not supported.
+pub(crate) fn handshake(request: &SaslHandshakeRequest, context: &RequestContext) -> SaslHandshakeResponse {
+    let response = SaslHandshakeResponse::default().with_mechanisms(vec![StrBytes::from_static_str(PLAIN)]);
+    let error = if context.broker.logins.is_none() {
+        ResponseError::IllegalSaslState
+    } else if context.version == 0 {
+        ResponseError::UnsupportedVersion
+    } else if request.mechanism.as_str() != PLAIN {
+        ResponseError::UnsupportedSaslMechanism
+    } else {
+        context.connection.shake_hands();
+        return response;
+    };
+    response.with_error_code(error.code())
+}
+
+pub(crate) fn authenticate(request: &SaslAuthenticateRequest, context: &RequestContext) -> SaslAuthenticateResponse {
+    let Some(logins) = context.broker.logins.as_ref().filter(|_| context.connection.has_shaken_hands()) else {
+        let why = "SaslHandshake with the mechanism PLAIN comes first";
+        return refusal(ResponseError::IllegalSaslState, why.to_owned());
+    };
+    let Some((name, password)) = name_and_password(&request.auth_bytes) else {
+        let why = "the mechanism PLAIN takes a name and a password; the name to act under, if given, is the same name";
+        return failed(context, why);
+    };
+    match logins.log_in(name, password) {
+        Some(login) => {
+            context.connection.log_in(login, &context.broker);
+            SaslAuthenticateResponse::default()
+        }
+        None => {
+            tracing::debug!(peer = %context.connection.peer, user = name, "kafka: a login was refused");
+            failed(context, "no API token has this name and this secret")
+        }
+    }
+}
+
+/// Refuses a login, counts it, and lets its connection be closed. A client that has failed too often is
+/// told so instead of `why`.
+fn failed(context: &RequestContext, why: &str) -> SaslAuthenticateResponse {
+    context.connection.refuse();
+    let throttle = &context.broker.throttle;
+    let source = LoginSource { address: context.connection.peer.ip(), protocol: LoginProtocol::Kafka };
+    let why = match throttle.check(source) {
+        Ok(()) => {
+            throttle.fail(source);
+            why.to_owned()
+        }
+        Err(throttled) => throttled.to_string(),
+    };
+    refusal(ResponseError::SaslAuthenticationFailed, why)
+}
+
+fn refusal(error: ResponseError, why: String) -> SaslAuthenticateResponse {
+    let message = Some(StrBytes::from_string(why));
+    SaslAuthenticateResponse::default().with_error_code(error.code()).with_error_message(message)
+}
+
+/// Delays the answer to a failed login, so that a client that retries at once does so less often.
+pub(crate) async fn delayed_if_failed(answer: SaslAuthenticateResponse) -> SaslAuthenticateResponse {
+    if answer.error_code == ResponseError::SaslAuthenticationFailed.code() {
+        tokio::time::sleep(FAILED_LOGIN_DELAY).await;
+    }
+    answer
+}
+
+/// Parses `[name to act under] NUL name NUL password` (RFC 4616).
+fn name_and_password(message: &[u8]) -> Option<(&str, &str)> {
+    let mut parts = std::str::from_utf8(message).ok()?.split('\0');
+    let (acting, name, password) = (parts.next()?, parts.next()?, parts.next()?);
+    (parts.next().is_none() && (acting.is_empty() || acting == name)).then_some((name, password))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_message_is_a_name_and_a_password_and_nothing_else() {
+        assert_eq!(name_and_password(b"\0ops\0secret"), Some(("ops", "secret")));
+        assert_eq!(name_and_password(b"ops\0ops\0secret"), Some(("ops", "secret")));
+        for bad in [&b"ops\0secret"[..], b"other\0ops\0secret", b"\0ops\0secret\0more", b"\0\xff\0secret", b""] {
+            assert_eq!(name_and_password(bad), None, "{bad:?}");
+        }
+    }
+}
